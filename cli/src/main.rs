@@ -1,0 +1,2 @@
+//! The `listwatch` command.
+fn main() {}

@@ -1,0 +1,114 @@
+//! The messages that the decoder walks, and what their fields mean to it.
+//!
+//! Sources: `runtime.Unknown` and `runtime.TypeMeta` in `k8s.io/apimachinery/pkg/runtime/generated.proto`, `ListMeta` and
+//! `ShardInfo` in `pkg/apis/meta/v1/generated.proto`, `PartialObjectMetadataList` in `pkg/apis/meta/v1beta1/generated.proto`.
+
+use super::wire::WireType;
+use crate::error::DecodeErrorKind;
+use crate::item::TypeMeta;
+
+/// A message that is walked field by field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// runtime.Unknown, from the magic to the end of the body
+    Envelope,
+    TypeMeta,
+    /// any `XxxList`
+    List(ListShape),
+    ListMeta,
+    ShardInfo,
+}
+
+/// Where a list has its metadata and its items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListShape {
+    MetadataFirst,
+    /// meta.k8s.io/v1beta1 `PartialObjectMetadataList`
+    ItemsFirst,
+}
+
+/// A field that means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    TypeMeta,
+    Raw,
+    /// `contentEncoding` or `contentType`: must be empty
+    Content(&'static str),
+    ListMeta,
+    Items,
+    ShardInfo,
+    RemainingItemCount,
+    Text(Text),
+}
+
+/// A string that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    ApiVersion,
+    Kind,
+    ResourceVersion,
+    Continue,
+    Selector,
+}
+
+impl Message {
+    pub(super) fn field(self, number: u32) -> Option<Field> {
+        Some(match (self, number) {
+            (Self::Envelope, 1) => Field::TypeMeta,
+            (Self::Envelope, 2) => Field::Raw,
+            (Self::Envelope, 3) => Field::Content("contentEncoding"),
+            (Self::Envelope, 4) => Field::Content("contentType"),
+            (Self::TypeMeta, 1) => Field::Text(Text::ApiVersion),
+            (Self::TypeMeta, 2) => Field::Text(Text::Kind),
+            (Self::List(ListShape::MetadataFirst), 1) | (Self::List(ListShape::ItemsFirst), 2) => Field::ListMeta,
+            (Self::List(ListShape::MetadataFirst), 2) | (Self::List(ListShape::ItemsFirst), 1) => Field::Items,
+            (Self::ListMeta, 2) => Field::Text(Text::ResourceVersion),
+            (Self::ListMeta, 3) => Field::Text(Text::Continue),
+            (Self::ListMeta, 4) => Field::RemainingItemCount,
+            (Self::ListMeta, 5) => Field::ShardInfo,
+            (Self::ShardInfo, 1) => Field::Text(Text::Selector),
+            _ => return None,
+        })
+    }
+}
+
+impl Field {
+    pub(super) fn wire_type(self) -> WireType {
+        match self {
+            Self::RemainingItemCount => WireType::Varint,
+            _ => WireType::Len,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::TypeMeta => "typeMeta",
+            Self::Raw => "raw",
+            Self::Content(name) => name,
+            Self::ListMeta => "metadata",
+            Self::Items => "items",
+            Self::ShardInfo => "metadata.shardInfo",
+            Self::RemainingItemCount => "metadata.remainingItemCount",
+            Self::Text(Text::ApiVersion) => "typeMeta.apiVersion",
+            Self::Text(Text::Kind) => "typeMeta.kind",
+            Self::Text(Text::ResourceVersion) => "metadata.resourceVersion",
+            Self::Text(Text::Continue) => "metadata.continue",
+            Self::Text(Text::Selector) => "metadata.shardInfo.selector",
+        }
+    }
+}
+
+impl ListShape {
+    /// Refuses what is not a list of objects. Framed blindly, a single `ConfigMap` would yield its data as items.
+    pub(super) fn of(type_meta: &TypeMeta) -> Result<Self, DecodeErrorKind> {
+        let TypeMeta { api_version, kind } = type_meta;
+        match kind.as_str() {
+            "PartialObjectMetadataList" if api_version == "meta.k8s.io/v1beta1" => Ok(Self::ItemsFirst),
+            kind if kind.ends_with("List") && !NOT_OF_OBJECTS.contains(&kind) => Ok(Self::MetadataFirst),
+            _ => Err(DecodeErrorKind::NotAList { api_version: api_version.clone(), kind: kind.clone() }),
+        }
+    }
+}
+
+/// The items of core/v1 `List` are `RawExtension`s; the other two hold descriptions of the API.
+const NOT_OF_OBJECTS: [&str; 3] = ["List", "APIResourceList", "APIGroupList"];

@@ -1,0 +1,53 @@
+//! What a body is, by its first byte. A `Content-Type` may lie; a body in the wrong encoding is named in the error.
+
+use std::fmt;
+
+/// What a body looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sniffed {
+    /// JSON: it begins with `{` or `[`.
+    Json,
+    /// The frames of a protobuf watch stream, each of them led by its length.
+    WatchStream,
+    /// gzip that nobody undid.
+    Gzip,
+    /// CBOR with its self-describing tag, as API servers send it.
+    Cbor,
+    /// A page, probably a proxy's.
+    Html,
+    /// Other text.
+    Text,
+    /// None of these.
+    Binary,
+}
+
+impl Sniffed {
+    /// By the first byte alone, so that it does not depend on how the body is cut into chunks.
+    pub(crate) fn by_first_byte(byte: u8) -> Self {
+        match byte {
+            b'{' | b'[' => Self::Json,
+            // A frame's length, big-endian, is below 2²⁴.
+            0x00 => Self::WatchStream,
+            0x1f => Self::Gzip,
+            0xd9 => Self::Cbor,
+            b'<' => Self::Html,
+            b'\t' | b'\n' | b'\r' | b' '..=b'~' => Self::Text,
+            _ => Self::Binary,
+        }
+    }
+}
+
+impl fmt::Display for Sniffed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Json => "JSON",
+            Self::WatchStream => "a watch stream",
+            Self::Gzip => "gzip",
+            Self::Cbor => "CBOR",
+            Self::Html => "HTML",
+            Self::Text => "text",
+            Self::Binary => "unknown binary data",
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! Errors: what is wrong, where in the body, and how many items were delivered before.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::decode::Sniffed;
+use crate::item::Status;
+
+/// Why a body is not a complete list.
+///
+/// The items delivered before it are exact; nothing says that they were all. A decoder that returned an error returns
+/// it again from then on.
+///
+/// It is displayed on one line: kind, reason, offset and items delivered.
+#[derive(Clone, Debug)]
+pub struct DecodeError(Box<Inner>);
+
+/// Boxed, so that a `Result` on the way of every item stays small.
+#[derive(Clone, Debug)]
+struct Inner {
+    kind: DecodeErrorKind,
+    offset: u64,
+    index: Option<u64>,
+    items: u64,
+}
+
+impl DecodeError {
+    pub(crate) fn new(kind: DecodeErrorKind, offset: u64, index: Option<u64>, items: u64) -> Self {
+        Self(Box::new(Inner { kind, offset, index, items }))
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn kind(&self) -> &DecodeErrorKind {
+        &self.0.kind
+    }
+
+    /// Where in the (decompressed) body: the offset of the first byte of the faulty field; the bytes received for
+    /// [`Incomplete`](DecodeErrorKind::Incomplete); for an [`Api`](DecodeErrorKind::Api) error, where the Status begins.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.0.offset
+    }
+
+    /// The item at fault, counted from 0 and with the skipped ones, if it was one.
+    #[must_use]
+    pub fn index(&self) -> Option<u64> {
+        self.0.index
+    }
+
+    /// How many items were delivered before.
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.0.items
+    }
+
+    /// Whether the body ended before the list did: the transport broke it off.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        matches!(self.0.kind, DecodeErrorKind::Incomplete)
+    }
+
+    /// The API server's own error, if it sent one in place of the list or behind its items.
+    #[must_use]
+    pub fn status(&self) -> Option<&Status> {
+        match &self.0.kind {
+            DecodeErrorKind::Api(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { kind, offset, index, items } = &*self.0;
+        write!(f, "{kind}")?;
+        if let Some(index) = index {
+            write!(f, " in item {index}")?;
+        }
+        write!(f, ", at byte {offset}, {items} item{} delivered", if *items == 1 { "" } else { "s" })
+    }
+}
+
+impl Error for DecodeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.kind.source()
+    }
+}
+
+/// What can be wrong with the body of a list.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeErrorKind {
+    /// The body is not Kubernetes protobuf: it does not begin with `k8s\0`.
+    #[error("unexpected encoding: the body looks like {0}, not like Kubernetes protobuf")]
+    UnexpectedEncoding(Sniffed),
+
+    /// The bytes are not what they should be.
+    #[error("malformed: {fault} in {field}")]
+    Malformed {
+        /// The field, as in the Kubernetes API: `raw`, `metadata.resourceVersion`, `items`; or what stands in its place.
+        field: &'static str,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+
+    /// The body ended before the list did.
+    #[error("incomplete: the body ended before the list did")]
+    Incomplete,
+
+    /// The body is whole, but of something else: a single object, or a kind whose items are no objects.
+    #[error("not a list: the body is a {kind} of {api_version:?}")]
+    NotAList {
+        /// `apiVersion` of the envelope.
+        api_version: String,
+        /// `kind` of the envelope.
+        kind: String,
+    },
+
+    /// The API server's own error, in place of the list or behind its items.
+    #[error("API error: {0}")]
+    Api(Box<Status>),
+
+    /// Something is larger than [`Limits`](crate::Limits) allow.
+    #[error("limit: {limit} {size} is over the limit of {max}, which Limits::{} raises", limit.setter())]
+    Limit {
+        /// The cap.
+        limit: Limit,
+        /// The size that was declared or reached.
+        size: u64,
+        /// The largest that is allowed.
+        max: u64,
+    },
+
+    /// The item could not be turned into what was asked for.
+    #[error("item: {0}")]
+    Item(#[source] ItemError),
+
+    /// A callback panicked while it held an item, so that nobody can say whether it was delivered.
+    #[error("poisoned: a callback panicked")]
+    Poisoned,
+
+    /// The caller fed bytes to a decoder after its `finish`.
+    #[error("misuse: bytes after finish")]
+    Finished,
+}
+
+/// What is wrong with the bytes of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A varint over ten bytes or over 64 bits.
+    #[error("a varint over 64 bits")]
+    Varint,
+    /// Field number 0 or over 2²⁹-1, or wire type 6 or 7.
+    #[error("an impossible tag")]
+    Tag,
+    /// A known field of another wire type than its own.
+    #[error("the wrong wire type")]
+    WireType,
+    /// A length past the end of what it is in, or past 64 bits.
+    #[error("a length past the end of its parent")]
+    PastParent,
+    /// An item of more than 2³¹-1 bytes, which protobuf does not allow.
+    #[error("a length over 2³¹-1")]
+    TooLong,
+    /// The end of a group that was not begun.
+    #[error("the end of a group that was not begun")]
+    EndGroup,
+    /// Groups nested deeper than 100.
+    #[error("groups nested deeper than 100")]
+    GroupDepth,
+    /// A string that is not UTF-8.
+    #[error("invalid UTF-8")]
+    Utf8,
+    /// `raw` before the `typeMeta` that names its kind: nothing else says what is in it.
+    #[error("raw before its kind")]
+    Order,
+    /// A second `raw`, when the items of the first are already delivered.
+    #[error("a second value")]
+    Twice,
+    /// No bytes, where even an empty list has its metadata.
+    #[error("no bytes")]
+    Empty,
+    /// Bytes that say how `raw` is encoded, where it must be plain.
+    #[error("a value where none is supported")]
+    NotEmpty,
+    /// A Status that does not decode.
+    #[error("an undecodable Status")]
+    Status,
+}
+
+/// The caps of [`Limits`](crate::Limits), as errors name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// [`Limits::item_size`](crate::Limits::item_size)
+    ItemSize,
+    /// [`Limits::items`](crate::Limits::items)
+    Items,
+    /// [`Limits::bytes`](crate::Limits::bytes)
+    Bytes,
+    /// [`Limits::metadata_size`](crate::Limits::metadata_size)
+    MetadataSize,
+}
+
+impl Limit {
+    /// The setter of [`Limits`](crate::Limits) that raises it.
+    #[must_use]
+    pub fn setter(self) -> &'static str {
+        match self {
+            Self::ItemSize => "item_size",
+            Self::Items => "items",
+            Self::Bytes => "bytes",
+            Self::MetadataSize => "metadata_size",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ItemSize => "an item's size in bytes of",
+            Self::Items => "a number of items of",
+            Self::Bytes => "a body's size in bytes of",
+            Self::MetadataSize => "a metadata size in bytes of",
+        })
+    }
+}
+
+/// Why an item could not be turned into what was asked for.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ItemError {
+    /// prost refuses it: invalid UTF-8, nesting deeper than 100, a wrong wire type.
+    #[error("{0}")]
+    Protobuf(#[from] prost::DecodeError),
+    /// Its metadata cannot be read.
+    #[error("{fault} in {field}")]
+    Metadata {
+        /// The field, as in the Kubernetes API.
+        field: &'static str,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// prost implements `Message` for this type as a wrapper: it would decode any object into garbage.
+    #[error("{0} is a protobuf wrapper type, which no Kubernetes object is")]
+    WrapperType(&'static str),
+    /// What a closure of the caller's returned.
+    #[error("{0}")]
+    Other(Arc<dyn Error + Send + Sync>),
+}
+
+impl ItemError {
+    /// An error of the caller's own, for closures that map items.
+    pub fn other(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Other(Arc::from(error.into()))
+    }
+}

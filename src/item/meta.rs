@@ -1,0 +1,123 @@
+//! The messages around the items, by hand: `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
+
+use std::fmt;
+
+/// `apiVersion` and `kind` of a list, as its envelope has them: `v1` and `PodList`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TypeMeta {
+    /// Group and version, or only the version in the core group.
+    pub api_version: String,
+    /// Kind, with `List` at its end for a list.
+    pub kind: String,
+}
+
+impl TypeMeta {
+    /// The kind of the list's items: [`kind`](Self::kind) without `List`.
+    #[must_use]
+    pub fn item_kind(&self) -> &str {
+        self.kind.strip_suffix("List").unwrap_or(&self.kind)
+    }
+
+    pub(crate) fn is(&self, api_version: &str, kind: &str) -> bool {
+        self.api_version == api_version && self.kind == kind
+    }
+}
+
+/// The metadata of a list.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct ListMeta {
+    /// The version of the collection that the list shows; a watch goes on from here.
+    #[prost(string, tag = "2")]
+    pub resource_version: String,
+    /// The token that asks for the next page; empty on the last one.
+    #[prost(string, tag = "3")]
+    pub continue_token: String,
+    /// How many items are left for the pages after this one, if the server counted them.
+    #[prost(int64, optional, tag = "4")]
+    pub remaining_item_count: Option<i64>,
+    /// What the list was restricted to, if the server was asked for a shard and complied (KEP-5866).
+    #[prost(message, optional, tag = "5")]
+    pub shard_info: Option<ShardInfo>,
+}
+
+/// The shard that a list was restricted to (KEP-5866).
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct ShardInfo {
+    /// The `shardSelector` as the server understood it.
+    #[prost(string, tag = "1")]
+    pub selector: String,
+}
+
+/// An API server's answer where there is no object to give: its error.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct Status {
+    /// For an expired page token, [`continue_token`](ListMeta::continue_token) may go on at the latest version.
+    #[prost(message, optional, tag = "1")]
+    pub metadata: Option<ListMeta>,
+    /// `Success` or `Failure`.
+    #[prost(string, tag = "2")]
+    pub status: String,
+    /// For people.
+    #[prost(string, tag = "3")]
+    pub message: String,
+    /// For programs: `Expired`, `Forbidden`, ….
+    #[prost(string, tag = "4")]
+    pub reason: String,
+    /// More about the reason.
+    #[prost(message, optional, tag = "5")]
+    pub details: Option<StatusDetails>,
+    /// The HTTP status code.
+    #[prost(int32, tag = "6")]
+    pub code: i32,
+}
+
+/// What a [`Status`] is about.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct StatusDetails {
+    /// The name of the object.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its group.
+    #[prost(string, tag = "2")]
+    pub group: String,
+    /// Its kind or resource.
+    #[prost(string, tag = "3")]
+    pub kind: String,
+    /// The single causes, if there are several.
+    #[prost(message, repeated, tag = "4")]
+    pub causes: Vec<StatusCause>,
+    /// After how many seconds to try again; 0 when the server does not say.
+    #[prost(int32, tag = "5")]
+    pub retry_after_seconds: i32,
+    /// The uid of the object.
+    #[prost(string, tag = "6")]
+    pub uid: String,
+}
+
+/// One cause of a [`Status`].
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct StatusCause {
+    /// For programs: `ResourceVersionTooLarge`, `FieldValueInvalid`, ….
+    #[prost(string, tag = "1")]
+    pub reason: String,
+    /// For people.
+    #[prost(string, tag = "2")]
+    pub message: String,
+    /// The field at fault, as a path in JSON.
+    #[prost(string, tag = "3")]
+    pub field: String,
+}
+
+/// Code, reason and message, on one line whatever the server sent.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.code)?;
+        if !self.reason.is_empty() {
+            write!(f, " {}", self.reason.escape_debug())?;
+        }
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message.escape_debug())?;
+        }
+        Ok(())
+    }
+}

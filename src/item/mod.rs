@@ -1,0 +1,78 @@
+//! What the bytes of one item become.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod meta;
+mod view;
+
+use std::any::TypeId;
+
+use prost::bytes::Bytes;
+
+pub use self::meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
+pub use self::view::MetaView;
+use crate::decode::ItemRef;
+use crate::error::ItemError;
+
+/// What an adapter makes of each item: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`.
+///
+/// Implemented for every prost message, so the Pods of `k8s-pb`, messages of your own, and messages with just the two
+/// fields that you need (protobuf skips the others) all work. Where a type is too much, `map_item` of the adapters takes
+/// a closure.
+///
+/// prost also implements its `Message` for `()`, `bool`, numbers, `String`, `Vec<u8>` and `Bytes`, as protobuf's
+/// wrapper types. They would decode a Pod into garbage and are refused with [`ItemError::WrapperType`]. For an item's
+/// bytes say `[u8]`.
+pub trait Item {
+    /// What is kept of an item. It owns all it has: nothing refers to the chunk that the item came in.
+    type Owned: Send + 'static;
+
+    /// Makes it from the lent bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`] when the bytes cannot become one.
+    fn own(item: ItemRef<'_>) -> Result<Self::Owned, ItemError>;
+}
+
+impl<M: prost::Message + Default + 'static> Item for M {
+    type Owned = Box<M>;
+
+    fn own(item: ItemRef<'_>) -> Result<Box<M>, ItemError> {
+        item.decode()
+    }
+}
+
+/// One allocation of exactly the item's size.
+impl Item for [u8] {
+    type Owned = Box<[u8]>;
+
+    fn own(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        Ok(item.to_box())
+    }
+}
+
+pub(crate) fn decode<M: prost::Message + Default + 'static>(bytes: &[u8]) -> Result<Box<M>, ItemError> {
+    if is_wrapper::<M>() {
+        return Err(ItemError::WrapperType(std::any::type_name::<M>()));
+    }
+    let mut message = Box::<M>::default();
+    message.merge(bytes)?;
+    Ok(message)
+}
+
+/// Known to the compiler for each `M`, so that nothing is left of it at run time.
+fn is_wrapper<M: 'static>() -> bool {
+    let id = TypeId::of::<M>();
+    id == TypeId::of::<()>()
+        || id == TypeId::of::<bool>()
+        || id == TypeId::of::<u32>()
+        || id == TypeId::of::<u64>()
+        || id == TypeId::of::<i32>()
+        || id == TypeId::of::<i64>()
+        || id == TypeId::of::<f32>()
+        || id == TypeId::of::<f64>()
+        || id == TypeId::of::<String>()
+        || id == TypeId::of::<Vec<u8>>()
+        || id == TypeId::of::<Bytes>()
+}

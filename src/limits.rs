@@ -1,0 +1,95 @@
+//! What a body may ask of the decoder before it is refused.
+
+/// The caps of a [`ListDecoder`](crate::ListDecoder).
+///
+/// A body over a cap ends in [`DecodeErrorKind::Limit`](crate::DecodeErrorKind::Limit), which names the cap and the
+/// setter here that raises it. The error comes when the length is declared, before its bytes are.
+///
+/// ```
+/// use listwatch::{Limits, OnItemError};
+///
+/// let limits = Limits::default().item_size(2 << 20).items(1_000_000).on_oversized(OnItemError::Skip);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub(crate) item_size: u64,
+    pub(crate) items: u64,
+    pub(crate) bytes: u64,
+    pub(crate) metadata_size: u64,
+    pub(crate) on_oversized: OnItemError,
+}
+
+/// What happens on an item that cannot be handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnItemError {
+    /// The list ends in an error that names the item.
+    #[default]
+    Fail,
+    /// The item is left out and counted in [`ListEnd::skipped`](crate::ListEnd::skipped).
+    Skip,
+}
+
+impl Limits {
+    /// The default of [`item_size`](Self::item_size): 16 MiB. etcd refuses objects above 1.5 MiB by default, but
+    /// aggregated API servers have stores of their own.
+    pub const DEFAULT_ITEM_SIZE: u64 = 16 << 20;
+
+    /// The default of [`metadata_size`](Self::metadata_size): 1 MiB.
+    pub const DEFAULT_METADATA_SIZE: u64 = 1 << 20;
+
+    /// The largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
+    ///
+    /// It bounds the decoder's memory, for an item that is split over chunks is put together in one buffer.
+    #[must_use]
+    pub const fn item_size(mut self, bytes: u64) -> Self {
+        self.item_size = bytes;
+        self
+    }
+
+    /// The largest number of items, skipped ones included: no limit unless set.
+    ///
+    /// It is for callers that keep the items: two bytes of a body are enough for one.
+    #[must_use]
+    pub const fn items(mut self, items: u64) -> Self {
+        self.items = items;
+        self
+    }
+
+    /// The largest body, in bytes after decompression: no limit unless set.
+    ///
+    /// It is what stops a gzip bomb.
+    #[must_use]
+    pub const fn bytes(mut self, bytes: u64) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    /// The longest string of the type meta and of the list meta, and the largest `Status`, in bytes:
+    /// [`DEFAULT_METADATA_SIZE`](Self::DEFAULT_METADATA_SIZE) unless set.
+    #[must_use]
+    pub const fn metadata_size(mut self, bytes: u64) -> Self {
+        self.metadata_size = bytes;
+        self
+    }
+
+    /// What happens on an item over [`item_size`](Self::item_size): [`OnItemError::Fail`] unless set.
+    ///
+    /// An item that claims more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case.
+    #[must_use]
+    pub const fn on_oversized(mut self, what: OnItemError) -> Self {
+        self.on_oversized = what;
+        self
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            item_size: Self::DEFAULT_ITEM_SIZE,
+            items: u64::MAX,
+            bytes: u64::MAX,
+            metadata_size: Self::DEFAULT_METADATA_SIZE,
+            on_oversized: OnItemError::Fail,
+        }
+    }
+}

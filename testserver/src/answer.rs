@@ -1,0 +1,96 @@
+//! Answers to requests.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+
+use crate::body::{Body, BodyStream};
+use crate::server::RecordedRequest;
+
+/// A response: status, headers and body.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Body,
+}
+
+impl Answer {
+    /// 200 with this body, of content type `application/vnd.kubernetes.protobuf`.
+    #[must_use]
+    pub fn ok(body: Body) -> Self {
+        let protobuf = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+        Self { status: StatusCode::OK, headers: HeaderMap::from_iter([(CONTENT_TYPE, protobuf)]), body }
+    }
+
+    /// Sets the status.
+    ///
+    /// # Panics
+    /// When it is not a number of three digits.
+    #[must_use]
+    pub fn status(mut self, code: u16) -> Self {
+        self.status = StatusCode::from_u16(code).expect("a status has three digits");
+        self
+    }
+
+    /// Sets a header, in place of any of this name.
+    ///
+    /// # Panics
+    /// When name or value cannot be a header's.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        let name = HeaderName::try_from(name).expect("a header's name");
+        let value = HeaderValue::try_from(value).expect("a header's value");
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// Sets the content type.
+    ///
+    /// # Panics
+    /// When it cannot be a header's value.
+    #[must_use]
+    pub fn content_type(self, value: &str) -> Self {
+        self.header("content-type", value)
+    }
+
+    /// Leaves the content type out, as an API server does whose request timed out before the headers.
+    #[must_use]
+    pub fn no_content_type(mut self) -> Self {
+        self.headers.remove(CONTENT_TYPE);
+        self
+    }
+
+    /// A handler that gives this answer to every request.
+    pub fn always(self) -> impl Fn(&RecordedRequest, usize) -> Self + Send + Sync + 'static {
+        Self::in_turn([self])
+    }
+
+    /// A handler that gives these answers one after the other, and the last one to all further requests.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub fn in_turn(
+        answers: impl IntoIterator<Item = Self>,
+    ) -> impl Fn(&RecordedRequest, usize) -> Self + Send + Sync + 'static {
+        let answers: Vec<Self> = answers.into_iter().collect();
+        assert!(!answers.is_empty(), "at least one answer");
+        move |_, n| answers[n.min(answers.len() - 1)].clone()
+    }
+
+    pub(crate) fn into_response(self, bytes_sent: Arc<AtomicU64>) -> Response<BodyStream> {
+        let Self { status, mut headers, body } = self;
+        if body.is_compressed() {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        if let Some(length) = body.content_length() {
+            headers.insert(CONTENT_LENGTH, length.into());
+        }
+        let mut response = Response::new(body.stream(bytes_sent));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    }
+}

@@ -1,0 +1,358 @@
+//! What a server answers with: bodies, whole or broken, made while they are sent.
+
+use std::io::{self, Cursor, Read};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use flate2::Compression;
+use flate2::read::GzEncoder;
+use hyper::body::Frame;
+
+use crate::Amplifier;
+
+/// What an API server writes at a time, about.
+const DEFAULT_CHUNK_SIZE: usize = 4096;
+
+/// A response body: where its bytes come from, and what goes wrong with them.
+///
+/// Its chunks are made one by one, each when the connection has room for it, so that a body of any length takes memory for
+/// a chunk, and a client that stops reading stops the body. A clone sends the same bytes again.
+///
+/// What [`gzip`](Self::gzip) and [`gzip_members`](Self::gzip_members) make is sent whatever the request accepts. The
+/// offsets of faults count bytes on the wire, behind compression and before the framing of HTTP. Of
+/// [`cut_at`](Self::cut_at), [`reset_at`](Self::reset_at) and [`stall_at`](Self::stall_at) the last one counts, and none
+/// does anything at an offset past the body's end.
+#[derive(Clone, Debug)]
+pub struct Body {
+    source: Source,
+    appended: Bytes,
+    compression: Option<Gzip>,
+    chunk_size: usize,
+    content_length: bool,
+    flip: Option<u64>,
+    fault: Option<(u64, Fault)>,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Replay(Bytes),
+    Amplify(Amplifier),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gzip {
+    OneMember,
+    MemberPerChunk,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Cut,
+    Reset,
+    Stall,
+}
+
+impl Body {
+    /// Sends these bytes.
+    #[must_use]
+    pub fn replay(bytes: impl Into<Bytes>) -> Self {
+        Self::new(Source::Replay(bytes.into()))
+    }
+
+    /// Sends an amplified list, made while it is sent.
+    #[must_use]
+    pub fn amplify(amplifier: Amplifier) -> Self {
+        Self::new(Source::Amplify(amplifier))
+    }
+
+    /// Sends chunks of this many bytes; the default, 4096, is about an API server's. HTTP/1.1 frames each chunk as such;
+    /// HTTP/2 splits what is over the client's frame size or window.
+    ///
+    /// # Panics
+    /// When `bytes` is 0.
+    #[must_use]
+    pub fn chunk_size(mut self, bytes: usize) -> Self {
+        assert!(bytes > 0, "a chunk has at least one byte");
+        self.chunk_size = bytes;
+        self
+    }
+
+    /// Adds bytes to the end of the body, before it is compressed; an encoded `Status`, say, as an API server does whose
+    /// encoder fails halfway.
+    #[must_use]
+    pub fn append(mut self, bytes: impl Into<Bytes>) -> Self {
+        self.appended = bytes.into();
+        self
+    }
+
+    /// Compresses with gzip, level 1, in one member, as an API server does.
+    #[must_use]
+    pub fn gzip(mut self) -> Self {
+        self.compression = Some(Gzip::OneMember);
+        self
+    }
+
+    /// Compresses every chunk into a gzip member of its own, as an API server from 1.37 does with watches. The chunk size is
+    /// then that before compression, and a body without bytes has no member.
+    #[must_use]
+    pub fn gzip_members(mut self) -> Self {
+        self.compression = Some(Gzip::MemberPerChunk);
+        self
+    }
+
+    /// Declares the length the body has without a fault, where the default is chunked transfer. A body that is then cut
+    /// breaks its promise. Does nothing for a compressed body, whose length is not known beforehand.
+    #[must_use]
+    pub fn with_content_length(mut self) -> Self {
+        self.content_length = true;
+        self
+    }
+
+    /// Inverts every bit of the byte at this offset.
+    #[must_use]
+    pub fn flip_at(mut self, offset: u64) -> Self {
+        self.flip = Some(offset);
+        self
+    }
+
+    /// Ends the body cleanly after `length` bytes: with the last chunk in HTTP/1.1, END_STREAM in HTTP/2.
+    #[must_use]
+    pub fn cut_at(mut self, length: u64) -> Self {
+        self.fault = Some((length, Fault::Cut));
+        self
+    }
+
+    /// Breaks off after `length` bytes: the connection is closed in HTTP/1.1 (in TLS without `close_notify`), the stream is
+    /// reset in HTTP/2. All `length` bytes are written first, as fast as the client takes them.
+    #[must_use]
+    pub fn reset_at(mut self, length: u64) -> Self {
+        self.fault = Some((length, Fault::Reset));
+        self
+    }
+
+    /// Sends nothing more after `length` bytes, and leaves the connection open.
+    #[must_use]
+    pub fn stall_at(mut self, length: u64) -> Self {
+        self.fault = Some((length, Fault::Stall));
+        self
+    }
+
+    /// The value of the `content-length` header, where there is one.
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        (self.content_length && self.compression.is_none()).then(|| self.length())
+    }
+
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.compression.is_some()
+    }
+
+    /// The body as hyper takes it; every byte handed over is added to `handed_over`.
+    pub(crate) fn stream(self, handed_over: Arc<AtomicU64>) -> BodyStream {
+        let chunk_size = self.chunk_size.min(usize::try_from(self.length()).unwrap_or(usize::MAX)).max(1);
+        let source: Box<dyn Read + Send> = match self.source {
+            Source::Replay(bytes) => Box::new(Cursor::new(bytes)),
+            Source::Amplify(amplifier) => Box::new(amplifier.reader()),
+        };
+        let mut reader: Box<dyn Read + Send> = Box::new(source.chain(Cursor::new(self.appended)));
+        if self.compression == Some(Gzip::OneMember) {
+            reader = Box::new(GzEncoder::new(reader, Compression::fast()));
+        }
+        BodyStream {
+            reader,
+            member_per_chunk: self.compression == Some(Gzip::MemberPerChunk),
+            chunk_size,
+            flip: self.flip,
+            fault: self.fault,
+            sent: 0,
+            handed_over,
+            unwritten: Arc::default(),
+            head_written: HeadWritten::No,
+        }
+    }
+
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            appended: Bytes::new(),
+            compression: None,
+            chunk_size: DEFAULT_CHUNK_SIZE,
+            content_length: false,
+            flip: None,
+            fault: None,
+        }
+    }
+
+    /// Before compression.
+    fn length(&self) -> u64 {
+        let source = match &self.source {
+            Source::Replay(bytes) => bytes.len() as u64,
+            Source::Amplify(amplifier) => amplifier.len(),
+        };
+        source + self.appended.len() as u64
+    }
+}
+
+/// A body on its way.
+pub(crate) struct BodyStream {
+    reader: Box<dyn Read + Send>,
+    member_per_chunk: bool,
+    chunk_size: usize,
+    flip: Option<u64>,
+    fault: Option<(u64, Fault)>,
+    /// Bytes of this body handed to the connection.
+    sent: u64,
+    /// Bytes of all bodies of the server handed to connections.
+    handed_over: Arc<AtomicU64>,
+    unwritten: Arc<Unwritten>,
+    head_written: HeadWritten,
+}
+
+/// How far a reset is from certain that the head of the response is on its way.
+enum HeadWritten {
+    No,
+    /// An empty chunk is behind the head, which HTTP/2 frames like any other chunk.
+    Followed,
+    /// The connection was given the time to write the head, which HTTP/1.1 does when the body has nothing to offer.
+    Yes,
+}
+
+impl BodyStream {
+    /// The next bytes for the wire, empty at the end.
+    fn next_bytes(&mut self) -> io::Result<Vec<u8>> {
+        let bytes = take(&mut self.reader, self.chunk_size)?;
+        if self.member_per_chunk && !bytes.is_empty() {
+            let mut member = Vec::new();
+            GzEncoder::new(&bytes[..], Compression::fast()).read_to_end(&mut member)?;
+            return Ok(member);
+        }
+        Ok(bytes)
+    }
+
+    fn hand_over(&mut self, mut bytes: Vec<u8>) -> Frame<Chunk> {
+        if let Some(byte) =
+            self.flip.and_then(|flip| bytes.get_mut(usize::try_from(flip.checked_sub(self.sent)?).ok()?))
+        {
+            *byte = !*byte;
+        }
+        self.sent += bytes.len() as u64;
+        self.handed_over.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Frame::data(Chunk::new(bytes.into(), Arc::clone(&self.unwritten)))
+    }
+
+    /// Hyper throws away what it has not written when a body fails. So the failure waits for the head and for every chunk
+    /// to be written.
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, io::Error>>> {
+        match self.head_written {
+            HeadWritten::No => {
+                self.head_written = HeadWritten::Followed;
+                Poll::Ready(Some(Ok(self.hand_over(Vec::new()))))
+            }
+            HeadWritten::Followed => {
+                self.head_written = HeadWritten::Yes;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            HeadWritten::Yes => {
+                self.unwritten.poll_none(cx).map(|()| Some(Err(io::Error::other("the connection is reset on purpose"))))
+            }
+        }
+    }
+}
+
+impl hyper::body::Body for BodyStream {
+    type Data = Chunk;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, io::Error>>> {
+        let this = self.get_mut();
+        let mut left = u64::MAX;
+        if let Some((length, fault)) = this.fault {
+            left = length - this.sent;
+            if left == 0 {
+                return match fault {
+                    Fault::Cut => Poll::Ready(None),
+                    Fault::Reset => this.poll_reset(cx),
+                    Fault::Stall => Poll::Pending,
+                };
+            }
+        }
+        let mut bytes = match this.next_bytes() {
+            Ok(bytes) => bytes,
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
+        if bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        Poll::Ready(Some(Ok(this.hand_over(bytes))))
+    }
+}
+
+/// Reads `length` bytes, less only at the end.
+fn take(reader: impl Read, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length);
+    reader.take(length as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Bytes in hyper's hands, which drops them as soon as they are written.
+pub(crate) struct Chunk {
+    bytes: Bytes,
+    unwritten: Arc<Unwritten>,
+}
+
+impl Chunk {
+    fn new(bytes: Bytes, unwritten: Arc<Unwritten>) -> Self {
+        unwritten.lock().0 += 1;
+        Self { bytes, unwritten }
+    }
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let mut state = self.unwritten.lock();
+        state.0 -= 1;
+        if state.0 == 0
+            && let Some(waker) = state.1.take()
+        {
+            drop(state);
+            waker.wake();
+        }
+    }
+}
+
+/// How many chunks of a body hyper still holds, and who waits for there to be none.
+#[derive(Default)]
+struct Unwritten(Mutex<(usize, Option<Waker>)>);
+
+impl Unwritten {
+    fn poll_none(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.0 == 0 {
+            return Poll::Ready(());
+        }
+        state.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (usize, Option<Waker>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

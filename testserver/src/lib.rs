@@ -1,0 +1,51 @@
+//! A loopback server that replays, amplifies and breaks the bodies of Kubernetes API servers.
+//!
+//! - [`Server`] speaks HTTP/1.1 and HTTP/2, answers each request with an [`Answer`], and records what clients send.
+//! - [`Body`] replays recorded bytes or makes a list of any length while it is sent, and breaks it on demand.
+//! - [`Amplifier`] makes a list of N items from a short recorded one; it is of use without a server too.
+//! - [`RawServer`] writes what no HTTP library would: wrong lengths, half a chunk, a TLS stream without its end.
+//!
+//! ```
+//! use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pods = Amplifier::new(&recorded_pods(), 50_000)?;
+//! // The first request meets a connection that breaks in the middle of the list, the next ones get all of it.
+//! let broken = Answer::ok(Body::amplify(pods.clone()).reset_at(pods.len() / 2));
+//! let whole = Answer::ok(Body::amplify(pods));
+//! let server = Server::start(Answer::in_turn([broken, whole])).await?;
+//! println!("list pods from {}/api/v1/pods", server.url());
+//! # Ok(())
+//! # }
+//! ```
+
+mod amplify;
+mod answer;
+mod body;
+mod raw;
+mod server;
+mod tasks;
+#[cfg(feature = "tls")]
+mod tls;
+mod wire;
+
+use std::io::Read;
+
+pub use amplify::{Amplifier, AmplifierReader, AmplifyError};
+pub use answer::Answer;
+pub use body::Body;
+pub use raw::{RawAnswer, RawEnd, RawServer};
+pub use server::{RecordedRequest, Server};
+
+/// The protobuf body of a list of 120 Pods, recorded from kube-apiserver 1.36.
+///
+/// # Panics
+/// Never: the recording is part of this crate.
+#[must_use]
+pub fn recorded_pods() -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut decoder = flate2::read::GzDecoder::new(&include_bytes!("../pods.pb.gz")[..]);
+    decoder.read_to_end(&mut body).expect("the recording is whole");
+    body
+}

@@ -1,0 +1,235 @@
+//! Answers that no HTTP library would write.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::server::{accept, listen};
+use crate::tasks::Tasks;
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
+
+/// A server that answers one HTTP/1.1 request per connection with given bytes, right or wrong; it lives as long as this value.
+///
+/// Dropping it aborts its tasks, which closes every connection.
+pub struct RawServer {
+    addr: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+    tasks: Tasks,
+    #[cfg(feature = "tls")]
+    ca_pem: Option<String>,
+}
+
+/// What a connection of a [`RawServer`] gets: bytes, status line and headers among them, and then an end.
+#[derive(Clone, Debug)]
+pub struct RawAnswer {
+    bytes: Bytes,
+    end: RawEnd,
+}
+
+impl RawAnswer {
+    /// Writes `bytes` as they are, then ends as `end` says.
+    #[must_use]
+    pub fn new(bytes: impl Into<Bytes>, end: RawEnd) -> Self {
+        Self { bytes: bytes.into(), end }
+    }
+}
+
+/// What happens when the bytes of a [`RawAnswer`] are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawEnd {
+    /// The server closes its side: with `close_notify` in TLS, then FIN.
+    Close,
+    /// The server closes its side without `close_notify`, which in TLS is a truncation. Without TLS the same as `Close`.
+    CloseWithoutNotify,
+    /// RST. What the client has not read by then is lost to it.
+    Reset,
+    /// Nothing, until the client closes the connection.
+    Hold,
+}
+
+impl RawServer {
+    /// Starts a server on the current tokio runtime, with IO enabled. The n-th connection gets the n-th answer, all further
+    /// ones the last.
+    ///
+    /// # Errors
+    /// When no port on 127.0.0.1 can be had.
+    ///
+    /// # Panics
+    /// When there are no answers.
+    pub async fn start(answers: impl IntoIterator<Item = RawAnswer>) -> io::Result<Self> {
+        let mut answers = Answers::new(answers);
+        let (listener, addr) = listen().await?;
+        let server = Self::new(addr);
+        let (heads, tasks) = (Arc::clone(&server.heads), server.tasks.clone());
+        server.tasks.spawn(async move {
+            loop {
+                let stream = accept(&listener).await;
+                let (answer, heads) = (answers.next(), Arc::clone(&heads));
+                tasks.spawn(async move {
+                    // An error here means that the client left, and nobody waits for the rest.
+                    let _ = Plain(stream).converse(answer, &heads).await;
+                });
+            }
+        });
+        Ok(server)
+    }
+
+    /// [`start`](Self::start) with TLS 1.3, under a certificate for `127.0.0.1` and `localhost` of an authority made for this
+    /// server, see [`ca_pem`](Self::ca_pem).
+    ///
+    /// # Errors
+    /// When no port on 127.0.0.1 can be had.
+    ///
+    /// # Panics
+    /// When there are no answers.
+    #[cfg(feature = "tls")]
+    pub async fn start_tls(answers: impl IntoIterator<Item = RawAnswer>) -> io::Result<Self> {
+        let mut answers = Answers::new(answers);
+        let tls = Tls::new(&[b"http/1.1"])?;
+        let (listener, addr) = listen().await?;
+        let mut server = Self::new(addr);
+        server.ca_pem = Some(tls.ca_pem.clone());
+        let (heads, tasks) = (Arc::clone(&server.heads), server.tasks.clone());
+        server.tasks.spawn(async move {
+            loop {
+                let stream = accept(&listener).await;
+                let (answer, heads, acceptor) = (answers.next(), Arc::clone(&heads), tls.acceptor.clone());
+                tasks.spawn(async move {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        // As without TLS.
+                        let _ = Encrypted(stream).converse(answer, &heads).await;
+                    }
+                });
+            }
+        });
+        Ok(server)
+    }
+
+    /// `http://127.0.0.1:PORT` or `https://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        #[cfg(feature = "tls")]
+        if self.ca_pem.is_some() {
+            return format!("https://{}", self.addr);
+        }
+        format!("http://{}", self.addr)
+    }
+
+    /// Where the server listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The certificate of the authority that clients of a TLS server must trust; `None` without TLS.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn ca_pem(&self) -> Option<&str> {
+        self.ca_pem.as_deref()
+    }
+
+    /// The heads of all requests so far, each with the empty line at its end.
+    #[must_use]
+    pub fn requests(&self) -> Vec<String> {
+        self.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn new(addr: SocketAddr) -> Self {
+        Self {
+            addr,
+            heads: Arc::default(),
+            tasks: Tasks::new(),
+            #[cfg(feature = "tls")]
+            ca_pem: None,
+        }
+    }
+}
+
+impl Drop for RawServer {
+    fn drop(&mut self) {
+        self.tasks.stop();
+    }
+}
+
+/// Answers in turn, the last one for ever.
+struct Answers {
+    answers: Vec<RawAnswer>,
+    given: usize,
+}
+
+impl Answers {
+    fn new(answers: impl IntoIterator<Item = RawAnswer>) -> Self {
+        let answers: Vec<_> = answers.into_iter().collect();
+        assert!(!answers.is_empty(), "at least one answer");
+        Self { answers, given: 0 }
+    }
+
+    fn next(&mut self) -> RawAnswer {
+        let answer = self.answers[self.given.min(self.answers.len() - 1)].clone();
+        self.given += 1;
+        answer
+    }
+}
+
+/// A connection, with or without TLS.
+trait Stream: Sized {
+    /// The stream of HTTP.
+    fn http(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Unpin + Send);
+    /// The stream that TCP carries.
+    fn tcp(&mut self) -> &mut TcpStream;
+
+    async fn converse(mut self, answer: RawAnswer, heads: &Mutex<Vec<String>>) -> io::Result<()> {
+        let head = read_head(self.http()).await?;
+        heads.lock().unwrap_or_else(PoisonError::into_inner).push(head);
+        self.http().write_all(&answer.bytes).await?;
+        self.http().flush().await?;
+        match answer.end {
+            RawEnd::Close => self.http().shutdown().await?,
+            RawEnd::CloseWithoutNotify => self.tcp().shutdown().await?,
+            RawEnd::Reset => return self.tcp().set_zero_linger(),
+            RawEnd::Hold => {}
+        }
+        // To drop a socket with unread bytes would be a reset.
+        tokio::io::copy(self.tcp(), &mut tokio::io::sink()).await?;
+        Ok(())
+    }
+}
+
+struct Plain(TcpStream);
+
+impl Stream for Plain {
+    fn http(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Unpin + Send) {
+        &mut self.0
+    }
+
+    fn tcp(&mut self) -> &mut TcpStream {
+        &mut self.0
+    }
+}
+
+#[cfg(feature = "tls")]
+struct Encrypted(tokio_rustls::server::TlsStream<TcpStream>);
+
+#[cfg(feature = "tls")]
+impl Stream for Encrypted {
+    fn http(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Unpin + Send) {
+        &mut self.0
+    }
+
+    fn tcp(&mut self) -> &mut TcpStream {
+        self.0.get_mut().0
+    }
+}
+
+async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}

@@ -1,0 +1,81 @@
+//! A bare HTTP client: one connection, and all that a response brings until it ends or breaks.
+
+#![allow(dead_code, reason = "no test uses all of it")]
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::header::HeaderMap;
+use hyper::{Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+pub const VERSIONS: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
+
+/// What arrived.
+#[derive(Debug)]
+pub struct Received {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+    /// The lengths of the chunks, as the client got them.
+    pub chunks: Vec<usize>,
+    pub end: End,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    Clean,
+    Broken,
+}
+
+/// Asks for `/` on a connection of its own.
+pub async fn get(server: &listwatch_testserver::Server, version: Version) -> Received {
+    let io = TcpStream::connect(server.addr()).await.unwrap();
+    receive(request(io, version, "/").await).await
+}
+
+/// Sends a request on this stream; the connection lives as long as the response.
+pub async fn request<IO>(io: IO, version: Version, path: &str) -> Response<Incoming>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(io);
+    let uri = format!("http://testserver{path}");
+    if version == Version::HTTP_2 {
+        let executor = TokioExecutor::new();
+        let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
+        sender.send_request(request).await.unwrap()
+    } else {
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(path).header("host", "testserver");
+        sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+    }
+}
+
+/// Reads a response to its end.
+pub async fn receive(response: Response<Incoming>) -> Received {
+    let (head, mut incoming) = response.into_parts();
+    let (status, headers) = (head.status, head.headers);
+    let (mut body, mut chunks, mut end) = (Vec::new(), Vec::new(), End::Clean);
+    while let Some(frame) = incoming.frame().await {
+        match frame {
+            Ok(frame) => {
+                let data = frame.into_data().unwrap();
+                body.extend_from_slice(&data);
+                if !data.is_empty() {
+                    chunks.push(data.len());
+                }
+            }
+            Err(_) => {
+                end = End::Broken;
+                break;
+            }
+        }
+    }
+    Received { status, headers, body, chunks, end }
+}

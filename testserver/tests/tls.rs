@@ -1,0 +1,91 @@
+//! Both servers speak TLS under their own authority, and can leave it without a goodbye.
+
+#![cfg(feature = "tls")]
+
+mod client;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use client::{End, VERSIONS, receive, request};
+use hyper::Version;
+use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+async fn connect(
+    addr: std::net::SocketAddr,
+    ca_pem: &str,
+    name: &'static str,
+    alpn: &[u8],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![alpn.to_vec()];
+    let stream = TcpStream::connect(addr).await.unwrap();
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name).unwrap(), stream).await
+}
+
+#[tokio::test]
+async fn bodies_and_resets_pass_through_tls() {
+    let answers = [Answer::ok(Body::replay("list")), Answer::ok(Body::replay("list").reset_at(2))];
+    for (version, alpn) in VERSIONS.into_iter().zip([&b"http/1.1"[..], b"h2"]) {
+        let server = Server::start_tls(Answer::in_turn(answers.clone())).await.unwrap();
+        assert_eq!(server.url(), format!("https://{}", server.addr()));
+        for (name, body, end) in [("127.0.0.1", &b"list"[..], End::Clean), ("localhost", b"li", End::Broken)] {
+            let io = connect(server.addr(), server.ca_pem().unwrap(), name, alpn).await.unwrap();
+            assert_eq!(io.get_ref().1.alpn_protocol(), Some(alpn));
+            let received = receive(request(io, version, "/").await).await;
+            assert_eq!((&received.body[..], received.end), (body, end), "{version:?}");
+        }
+        assert_eq!(server.requests()[0].version, version);
+    }
+}
+
+#[tokio::test]
+async fn another_authority_is_not_trusted() {
+    let answer = || Answer::ok(Body::replay("list")).always();
+    let server = Server::start_tls(answer()).await.unwrap();
+    let other = Server::start_tls(answer()).await.unwrap();
+    assert!(connect(server.addr(), other.ca_pem().unwrap(), "127.0.0.1", b"h2").await.is_err());
+    server.no_connections().await;
+    assert!(server.requests().is_empty());
+    let plain = Server::start(answer()).await.unwrap();
+    assert_eq!(plain.ca_pem(), None);
+    assert_eq!(
+        receive(request(TcpStream::connect(plain.addr()).await.unwrap(), Version::HTTP_2, "/").await).await.body,
+        b"list"
+    );
+}
+
+#[tokio::test]
+async fn a_raw_server_ends_tls_with_or_without_a_goodbye() {
+    let cases = [
+        (RawEnd::Close, None),
+        (RawEnd::CloseWithoutNotify, Some(ErrorKind::UnexpectedEof)),
+        (RawEnd::Reset, Some(ErrorKind::ConnectionReset)),
+    ];
+    for (end, error) in cases {
+        let server = RawServer::start_tls([RawAnswer::new("HTTP/1.1 200 OK\r\n\r\nlist", end)]).await.unwrap();
+        assert_eq!(server.url(), format!("https://{}", server.addr()));
+        let mut client = connect(server.addr(), server.ca_pem().unwrap(), "127.0.0.1", b"http/1.1").await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut received = Vec::new();
+        let result = client.read_to_end(&mut received).await;
+        assert_eq!(result.err().map(|error| error.kind()), error, "{end:?}");
+        if end != RawEnd::Reset {
+            assert_eq!(received, b"HTTP/1.1 200 OK\r\n\r\nlist");
+        }
+        assert_eq!(server.requests(), ["GET / HTTP/1.1\r\n\r\n"]);
+    }
+}
