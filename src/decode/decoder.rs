@@ -457,18 +457,7 @@ impl ListDecoder {
                 Ok(self.skip(left - taken))
             }
             State::Collect { what, left } => self.collect(what, left, input),
-            State::Item { left } => {
-                let piece = self.take(left, input);
-                self.scratch.extend_from_slice(piece);
-                let left = left - piece.len() as u64;
-                if left > 0 {
-                    self.state = State::Item { left };
-                    return Ok(None);
-                }
-                self.items += 1;
-                self.end_field();
-                Ok(Some(Found::SplitItem))
-            }
+            State::Item { left } => Ok(self.item(left, input)),
             State::Appended { matched } => self.appended(matched, input),
             State::Finished(_) => Err(DecodeError::new(DecodeErrorKind::Finished, self.position, None, self.items)),
             State::Failed(ref error) => Err(error.clone()),
@@ -626,15 +615,25 @@ impl ListDecoder {
             self.skipped += 1;
             return Ok(self.skip(len));
         }
-        if len > input.len() as u64 {
-            self.scratch.clear();
-            self.state = State::Item { left: len };
-            return Ok(None);
+        self.scratch.clear();
+        Ok(self.item(len, input))
+    }
+
+    fn item<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<Found<'i>> {
+        let piece = self.take(left, input);
+        let left = left - piece.len() as u64;
+        if left > 0 {
+            self.scratch.extend_from_slice(piece);
+            self.state = State::Item { left };
+            return None;
         }
-        let item = self.take(len, input);
         self.items += 1;
         self.end_field();
-        Ok(Some(Found::Item(item)))
+        if self.scratch.is_empty() {
+            return Some(Found::Item(piece));
+        }
+        self.scratch.extend_from_slice(piece);
+        Some(Found::SplitItem)
     }
 
     fn begin_collecting<'i>(

@@ -118,7 +118,7 @@ impl Body {
         self
     }
 
-    /// Ends the body cleanly after `length` bytes: with the last chunk in HTTP/1.1, END_STREAM in HTTP/2.
+    /// Ends the body cleanly after `length` bytes: with the last chunk in HTTP/1.1, `END_STREAM` in HTTP/2.
     #[must_use]
     pub fn cut_at(mut self, length: u64) -> Self {
         self.fault = Some((length, Fault::Cut));
@@ -210,7 +210,7 @@ pub(crate) struct BodyStream {
     head_written: HeadWritten,
 }
 
-/// How far a reset is from certain that the head of the response is on its way.
+/// How far a cut or a reset is from certain that the head of the response is on its way.
 enum HeadWritten {
     No,
     /// An empty chunk is behind the head, which HTTP/2 frames like any other chunk.
@@ -242,9 +242,13 @@ impl BodyStream {
         Frame::data(Chunk::new(bytes.into(), Arc::clone(&self.unwritten)))
     }
 
-    /// Hyper throws away what it has not written when a body fails. So the failure waits for the head and for every chunk
-    /// to be written.
-    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, io::Error>>> {
+    /// Ends the body, cleanly or not. Where that breaks the connection, hyper throws away what it has not written, so the
+    /// end waits for the head and for every chunk to be written.
+    fn poll_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        end: Option<io::Error>,
+    ) -> Poll<Option<Result<Frame<Chunk>, io::Error>>> {
         match self.head_written {
             HeadWritten::No => {
                 self.head_written = HeadWritten::Followed;
@@ -255,9 +259,7 @@ impl BodyStream {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            HeadWritten::Yes => {
-                self.unwritten.poll_none(cx).map(|()| Some(Err(io::Error::other("the connection is reset on purpose"))))
-            }
+            HeadWritten::Yes => self.unwritten.poll_none(cx).map(|()| end.map(Err)),
         }
     }
 }
@@ -273,8 +275,8 @@ impl hyper::body::Body for BodyStream {
             left = length - this.sent;
             if left == 0 {
                 return match fault {
-                    Fault::Cut => Poll::Ready(None),
-                    Fault::Reset => this.poll_reset(cx),
+                    Fault::Cut => this.poll_end(cx, None),
+                    Fault::Reset => this.poll_end(cx, Some(io::Error::other("reset on purpose"))),
                     Fault::Stall => Poll::Pending,
                 };
             }

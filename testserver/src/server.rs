@@ -188,9 +188,11 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
+type Handler = dyn Fn(&RecordedRequest, usize) -> Answer + Send + Sync;
+
 /// What the tasks and the owner of a server share.
 struct State {
-    handler: Box<dyn Fn(&RecordedRequest, usize) -> Answer + Send + Sync>,
+    handler: Box<Handler>,
     requests: Mutex<Vec<RecordedRequest>>,
     bytes_sent: Arc<AtomicU64>,
     accepted: AtomicU64,
@@ -247,7 +249,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<IO> {
             async { Ok::<_, Infallible>(response) }
         });
         let mut builder = auto::Builder::new(executor);
-        // Hyper then drops a chunk when it is written, not when it is copied to a buffer: what a reset waits for.
+        // Hyper then drops a chunk when it is written, not when it is copied to a buffer: what cuts and resets wait for.
         builder.http1().writev(true);
         // A connection that fails, on purpose or by its client, has nobody to tell.
         let _ = builder.serve_connection(TokioIo::new(io), service).await;

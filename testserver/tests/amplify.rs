@@ -140,7 +140,7 @@ fn every_item_is_a_recorded_one_with_names_of_its_own() {
                 assert!(version.len() == 10 && version.parse::<u64>().unwrap() > 999_999_999, "{version}");
                 recorded.resource_version = None;
                 assert!(seen.insert(name) && seen.insert(uid) && seen.insert(version), "item {i} is not unique");
-                assert!(item == expected, "{name} differs in item {i}", name = i);
+                assert!(item == expected, "item {i} differs in more");
             }
         }
     }

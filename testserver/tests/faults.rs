@@ -64,6 +64,7 @@ async fn bodies_arrive_up_to_their_fault() {
     for (name, body, expected, end) in cases {
         let server = serve(body).await;
         for version in VERSIONS {
+            println!("{name}, {version:?}");
             let received = get(&server, version).await;
             assert_eq!(received.body.len(), expected.len(), "{name}, {version:?}");
             assert!(received.body == expected, "{name}, {version:?}");

@@ -63,18 +63,14 @@ pub async fn receive(response: Response<Incoming>) -> Received {
     let (status, headers) = (head.status, head.headers);
     let (mut body, mut chunks, mut end) = (Vec::new(), Vec::new(), End::Clean);
     while let Some(frame) = incoming.frame().await {
-        match frame {
-            Ok(frame) => {
-                let data = frame.into_data().unwrap();
-                body.extend_from_slice(&data);
-                if !data.is_empty() {
-                    chunks.push(data.len());
-                }
-            }
-            Err(_) => {
-                end = End::Broken;
-                break;
-            }
+        let Ok(frame) = frame else {
+            end = End::Broken;
+            break;
+        };
+        let data = frame.into_data().unwrap();
+        body.extend_from_slice(&data);
+        if !data.is_empty() {
+            chunks.push(data.len());
         }
     }
     Received { status, headers, body, chunks, end }

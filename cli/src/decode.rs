@@ -1,0 +1,199 @@
+//! `listwatch decode`: a saved body.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use async_compression::tokio::bufread::GzipDecoder;
+use bytesize::ByteSize;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use futures::StreamExt;
+use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
+use listwatch::{DecodeErrorKind, Limits, ListDecoder, ListError, ListStream, OnItemError};
+use tokio::fs::File;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::io::ReaderStream;
+
+use crate::Cli;
+use crate::failure::Failure;
+use crate::output::{Format, Output};
+
+const CHUNK: usize = 256 << 10;
+
+/// What is printed waits no longer than this while the input is slow.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// Decodes a saved protobuf body of a list, while it is read.
+///
+/// Gzip is undone. An error is one line on stderr: what is wrong, where in the body, and how many items came before.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  listwatch decode pods.pb                 the names of all Pods
+  listwatch decode -o summary pods.pb.gz   kind, version and counts, as JSON
+
+From a live API server, while `kubectl proxy` runs:
+  curl -sH 'Accept: application/vnd.kubernetes.protobuf' localhost:8001/api/v1/pods | listwatch decode -o table")]
+pub struct Args {
+    /// The body; stdin without it or with `-`
+    file: Option<PathBuf>,
+
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
+    output: Format,
+
+    /// Leave out items that are over --max-item-size or cannot be read, and say how many, instead of ending in an error
+    #[arg(long)]
+    skip_bad_items: bool,
+
+    /// The largest item
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(Limits::DEFAULT_ITEM_SIZE), help_heading = "Limits")]
+    max_item_size: ByteSize,
+
+    /// The largest number of items [default: no limit]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    max_items: Option<u64>,
+
+    /// The largest body, after decompression [default: no limit]
+    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
+    max_bytes: Option<ByteSize>,
+
+    /// The largest string in the list's own metadata
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(Limits::DEFAULT_METADATA_SIZE), help_heading = "Limits")]
+    max_metadata_size: ByteSize,
+}
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    if args.file.is_none() && io::stdin().is_terminal() {
+        Cli::command().error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
+    }
+    let (format, on_item_error) = (args.output, args.on_item_error());
+    let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
+    let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
+    let body = open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
+
+    let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, CHUNK))
+        .limits(args.limits())
+        .on_item_error(on_item_error)
+        .map_item(|item| format.row(&item));
+    let mut output = Output::new(format);
+    let progress = Progress::new(format);
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut flush_at = Instant::now() + FLUSH_EVERY;
+    loop {
+        let next = tokio::select! {
+            biased;
+            _ = &mut interrupted => {
+                output.flush()?;
+                return Err(Failure::Interrupted(reached(items.decoder())));
+            }
+            next = timeout_at(flush_at, items.next()) => next,
+        };
+        match next {
+            Ok(Some(Ok(row))) => output.row(row)?,
+            Ok(Some(Err(error))) => {
+                output.flush()?;
+                return Err(Failure::Error(explain(&error, &source, items.decoder())));
+            }
+            Ok(None) => break,
+            Err(_) => {
+                output.flush()?;
+                flush_at = Instant::now() + FLUSH_EVERY;
+            }
+        }
+        progress.show(items.decoder());
+    }
+    drop(progress);
+    let end = items.end().expect("without an error the list is complete");
+    output.end(end)?;
+    if end.skipped > 0 {
+        eprintln!("skipped: {} bad items", end.skipped);
+    }
+    Ok(())
+}
+
+impl Args {
+    fn limits(&self) -> Limits {
+        Limits::default()
+            .item_size(self.max_item_size.as_u64())
+            .items(self.max_items.unwrap_or(u64::MAX))
+            .bytes(self.max_bytes.map_or(u64::MAX, |size| size.as_u64()))
+            .metadata_size(self.max_metadata_size.as_u64())
+            .on_oversized(self.on_item_error())
+    }
+
+    fn on_item_error(&self) -> OnItemError {
+        if self.skip_bad_items { OnItemError::Skip } else { OnItemError::Fail }
+    }
+}
+
+async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
+    let file: Pin<Box<dyn AsyncRead>> = match path {
+        Some(path) => Box::pin(File::open(path).await?),
+        None => Box::pin(tokio::io::stdin()),
+    };
+    let mut file = BufReader::with_capacity(CHUNK, file);
+    // The second byte may not have come yet; no other body begins with the first.
+    if file.fill_buf().await?.first() != Some(&0x1f) {
+        return Ok(Box::pin(file));
+    }
+    let mut body = GzipDecoder::new(file);
+    body.multiple_members(true);
+    Ok(Box::pin(body))
+}
+
+fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) -> String {
+    match error {
+        ListError::Transport(error) => format!("transport: {source}: {error}, {}", reached(decoder)),
+        ListError::Decode(error) => match error.kind() {
+            // The library names its setter, where this command has an option.
+            DecodeErrorKind::Limit { limit, .. } => {
+                let option = format!("--max-{}", limit.setter().replace('_', "-"));
+                error.to_string().replace(&format!("Limits::{}", limit.setter()), &option)
+            }
+            _ => error.to_string(),
+        },
+    }
+}
+
+/// As an error of the library ends.
+fn reached(decoder: &ListDecoder) -> String {
+    let items = decoder.items();
+    format!("at byte {}, {items} item{} delivered", decoder.position(), if items == 1 { "" } else { "s" })
+}
+
+/// A bar on stderr, if that is a terminal where nothing else is printed meanwhile.
+struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    fn new(format: Format) -> Self {
+        if format.prints_items() && io::stdout().is_terminal() {
+            return Self { bar: ProgressBar::hidden() };
+        }
+        let style = ProgressStyle::with_template("{bytes} ({bytes_per_sec}), {msg}").expect("the template is right");
+        let bar = ProgressBar::no_length().with_style(style).with_finish(ProgressFinish::AndClear);
+        Self { bar }
+    }
+
+    fn show(&self, decoder: &ListDecoder) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        if self.bar.length().is_none()
+            && let Some(length) = decoder.expected_bytes()
+        {
+            self.bar.set_length(length);
+            let template = "{percent:>3}% {wide_bar} {bytes} of {total_bytes} ({bytes_per_sec}), {msg}";
+            self.bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+        }
+        let millis = u64::try_from(self.bar.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let (items, per_second) = (decoder.items(), decoder.items() * 1000 / millis);
+        self.bar.set_message(format!("{} items ({}/s)", HumanCount(items), HumanCount(per_second)));
+        self.bar.set_position(decoder.position());
+    }
+}

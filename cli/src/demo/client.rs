@@ -1,0 +1,85 @@
+//! The process that lists, in one of the ways.
+
+use std::any::Any;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use futures::StreamExt;
+use k8s_pb::api::core::v1::{Pod, PodList};
+use k8s_pb::apimachinery::pkg::runtime::Unknown;
+use listwatch::{Item, ListStream};
+use prost::Message;
+use reqwest::Response;
+use serde::{Deserialize, Serialize};
+
+use super::Way;
+use super::process::parent;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[arg(value_enum)]
+    way: Way,
+    url: String,
+    pods: u64,
+}
+
+/// What it tells when the list is complete, while it still keeps what it was to keep.
+#[derive(Serialize, Deserialize)]
+pub struct Done {
+    pub wall: Duration,
+    pub first_item: Duration,
+}
+
+struct Listed {
+    items: u64,
+    first_item: Duration,
+    kept: Box<dyn Any>,
+}
+
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    parent::tell(&())?;
+    parent::wait_for_go()?;
+    parent::end_with_it();
+
+    let start = Instant::now();
+    let request = http.get(format!("{}/api/v1/pods", args.url)).header("accept", "application/vnd.kubernetes.protobuf");
+    let response = request.send().await?.error_for_status()?;
+    let listed = match args.way {
+        Way::FullBuffer => full_buffer(response, start).await?,
+        Way::Drop => stream::<Pod, ()>(response, start, |pod| drop(black_box(pod))).await?,
+        Way::KeepPods => stream::<Pod, _>(response, start, |pod| pod).await?,
+        Way::KeepBytes => stream::<[u8], _>(response, start, |bytes| bytes).await?,
+    };
+    let wall = start.elapsed();
+    ensure!(listed.items == args.pods, "{} Pods came, not {}", listed.items, args.pods);
+    parent::tell(&Done { wall, first_item: listed.first_item })?;
+    black_box(listed.kept);
+    std::future::pending().await
+}
+
+/// As one does without this crate.
+async fn full_buffer(response: Response, start: Instant) -> anyhow::Result<Listed> {
+    let body = response.bytes().await?;
+    let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").context("not protobuf")?)?;
+    let list = PodList::decode(envelope.raw.context("no list")?.as_slice())?;
+    Ok(Listed { items: list.items.len() as u64, first_item: start.elapsed(), kept: Box::new(list) })
+}
+
+async fn stream<T: Item + ?Sized, K: 'static>(
+    response: Response,
+    start: Instant,
+    keep: impl Fn(T::Owned) -> K,
+) -> anyhow::Result<Listed> {
+    let mut items = ListStream::<_, T>::new(response.bytes_stream());
+    let mut first_item = None;
+    let mut kept = Vec::new();
+    while let Some(item) = items.next().await {
+        let item = item?;
+        first_item.get_or_insert_with(|| start.elapsed());
+        kept.push(keep(item));
+    }
+    let end = items.end().context("the list is not complete")?;
+    Ok(Listed { items: end.items, first_item: first_item.context("no items")?, kept: Box::new(kept) })
+}

@@ -1,0 +1,23 @@
+//! What the operating system says of memory.
+
+use sysinfo::{MemoryRefreshKind, System};
+
+/// What this process and its children may still use.
+pub fn available_memory() -> u64 {
+    let mut system = System::new();
+    system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
+    let available = system.available_memory();
+    system.cgroup_limits().map_or(available, |limits| available.min(limits.free_memory))
+}
+
+/// The most that was ever resident, where the operating system remembers it.
+#[cfg(target_os = "linux")]
+pub fn peak_memory(process: u32) -> Option<u64> {
+    let status = procfs::process::Process::new(process.try_into().ok()?).ok()?.status().ok()?;
+    Some(status.vmhwm? * 1024)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn peak_memory(_process: u32) -> Option<u64> {
+    None
+}

@@ -1,0 +1,215 @@
+//! `listwatch demo`: the same list read in four ways, each measured in a process of its own.
+
+pub mod client;
+mod machine;
+mod plot;
+mod process;
+mod report;
+pub mod server;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
+use listwatch_testserver::{Amplifier, recorded_pods};
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::process::{Process, Sampler};
+use self::report::size;
+use crate::failure::Failure;
+
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+
+/// Lists many Pods with and without this crate, and shows time and memory side by side. Needs no cluster.
+///
+/// Pods recorded from a real API server are multiplied to as many as are asked for and served on loopback, in chunks
+/// of 4 KiB as an API server sends them. They are listed once with a full-buffer decode and three times with this
+/// crate, each time by a process of its own. Ends with a table, and a plot of memory over time.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  listwatch demo                          50,000 Pods, in less than a minute
+  listwatch demo --pods 500000            ways that memory does not allow are skipped
+  listwatch demo --svg /tmp/memory.svg    the plot goes elsewhere")]
+pub struct Args {
+    /// How many Pods; each takes about 8.5 kB on the wire
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pods: u32,
+
+    /// Where the plot is written
+    #[arg(long, value_name = "FILE", default_value = "listwatch-demo.svg")]
+    svg: PathBuf,
+}
+
+/// What becomes of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    FullBuffer,
+    Drop,
+    KeepPods,
+    KeepBytes,
+}
+
+/// One way, measured.
+struct Run {
+    way: Way,
+    done: client::Done,
+    cpu: Duration,
+    peak: u64,
+    /// How much more was resident when the list was complete, and all that is kept of it still kept.
+    growth: u64,
+    memory: Vec<Sample>,
+}
+
+/// A way that this machine's memory does not allow.
+struct Skipped {
+    way: Way,
+    needed: u64,
+    available: u64,
+}
+
+/// Resident memory at a time.
+struct Sample {
+    at: Duration,
+    resident: u64,
+}
+
+/// The list that is served.
+struct List {
+    pods: u32,
+    bytes: u64,
+    recorded: u32,
+}
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted("the measurements are not complete".into())),
+        done = compare(args) => done,
+    }
+}
+
+async fn compare(args: Args) -> Result<(), Failure> {
+    check_writable(&args.svg)?;
+    let list = List::new(args.pods)?;
+    let pods = HumanCount(args.pods.into());
+    eprintln!("Listing {pods} Pods ({}) in {} ways.", size(list.bytes), Way::ALL.len());
+    let (mut runs, mut skipped) = (Vec::new(), Vec::new());
+    for way in Way::ALL {
+        let (needed, available) = (way.memory_needed(&list), machine::available_memory());
+        if needed > available {
+            skipped.push(Skipped { way, needed, available });
+            continue;
+        }
+        let run = measure(way, &list).await.with_context(|| format!("demo: {}", way.name()))?;
+        runs.push(run);
+    }
+    plot::write(&args.svg, &list, &runs).with_context(|| format!("cannot write {}", args.svg.display()))?;
+    report::print(&list, &runs, &skipped, &args.svg)?;
+    Ok(())
+}
+
+async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
+    let bar = progress(way, list);
+    let pods = list.pods.to_string();
+    let mut server = Process::start(["demo-server", &pods])?;
+    let url: String = server.message().await?;
+    let mut client = Process::start(["demo-client", way.argument(), &url, &pods])?;
+    let () = client.message().await?;
+
+    let mut sampler = Sampler::new(client.id());
+    let before = sampler.sample().context("the client is gone")?;
+    let mut memory = vec![Sample { at: Duration::ZERO, resident: before.resident }];
+    let mut ticks = interval(SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    client.go().await?;
+    let start = Instant::now();
+    let done: client::Done = loop {
+        tokio::select! {
+            done = client.message() => break done?,
+            sent = server.message() => bar.set_position(sent?),
+            _ = ticks.tick() => {
+                let Some(usage) = sampler.sample() else { continue };
+                bar.set_message(format!("{} in memory", size(usage.resident)));
+                memory.push(Sample { at: start.elapsed(), resident: usage.resident });
+            }
+        }
+    };
+    let after = sampler.sample().context("the client is gone")?;
+    memory.push(Sample { at: done.wall, resident: after.resident });
+    let sampled_peak = memory.iter().map(|sample| sample.resident).max().unwrap_or(0);
+    let peak = machine::peak_memory(client.id()).unwrap_or(sampled_peak);
+    // The next way finds the memory of this one free again.
+    client.end().await?;
+    server.end().await?;
+    Ok(Run {
+        way,
+        done,
+        cpu: after.cpu.saturating_sub(before.cpu),
+        peak,
+        growth: after.resident.saturating_sub(before.resident),
+        memory,
+    })
+}
+
+/// So that the work is not done for nothing.
+fn check_writable(path: &Path) -> anyhow::Result<()> {
+    File::options().create(true).append(true).open(path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
+
+fn progress(way: Way, list: &List) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:24} {percent:>3}% {wide_bar} {msg:18}");
+    let number = Way::ALL.iter().position(|other| *other == way).map_or(0, |index| index + 1);
+    ProgressBar::new(list.bytes)
+        .with_style(style.expect("the template is right"))
+        .with_prefix(format!("{number}/{} {}", Way::ALL.len(), way.name()))
+        .with_finish(ProgressFinish::AndClear)
+}
+
+impl List {
+    fn new(pods: u32) -> anyhow::Result<Self> {
+        let recorded = recorded_pods();
+        let bytes = Amplifier::new(&recorded, pods)?.len();
+        let mut recorded = listwatch::ListReader::<_, [u8]>::new(recorded.as_slice());
+        let count = recorded.by_ref().try_fold(0, |count, item| item.map(|_| count + 1))?;
+        Ok(Self { pods, bytes, recorded: count })
+    }
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::FullBuffer, Self::Drop, Self::KeepPods, Self::KeepBytes];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::FullBuffer => "full buffer",
+            Self::Drop => "listwatch, drop",
+            Self::KeepPods => "listwatch, Box<Pod>",
+            Self::KeepBytes => "listwatch, Box<[u8]>",
+        }
+    }
+
+    fn argument(self) -> &'static str {
+        match self {
+            Self::FullBuffer => "full-buffer",
+            Self::Drop => "drop",
+            Self::KeepPods => "keep-pods",
+            Self::KeepBytes => "keep-bytes",
+        }
+    }
+
+    /// As measured, in tenths of the body, and a tenth more.
+    fn memory_needed(self, list: &List) -> u64 {
+        const PROCESSES: u64 = 64 << 20;
+        let tenths = match self {
+            Self::FullBuffer => 91,
+            Self::Drop => 0,
+            Self::KeepPods => 70,
+            Self::KeepBytes => 11,
+        };
+        PROCESSES + list.bytes / 10 * tenths
+    }
+}

@@ -1,0 +1,105 @@
+//! The table, and what to know about it.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use indicatif::HumanCount;
+
+use super::{List, Run, Skipped, Way};
+
+const HEADER: [&str; 8] =
+    ["", "wall\ntime", "CPU\ntime", "first\nitem", "peak\nmemory", "held\nper item", "time\nratio", "memory\nratio"];
+
+pub fn print(list: &List, runs: &[Run], skipped: &[Skipped], svg: &Path) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}\n", table(list, runs, skipped))?;
+    for Skipped { way, needed, available } in skipped {
+        let (needed, available) = (size(*needed), size(*available));
+        writeln!(out, "Skipped {}: it needs about {needed} of memory, {available} are available.", way.name())?;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    writeln!(
+        out,
+        "\
+{pods} Pods, {bytes} of protobuf: {recorded} recorded Pods, repeated under names, uids
+and versions of their own, over loopback HTTP in chunks of 4 KiB.
+
+full buffer   reqwest's bytes(), then prost with Unknown and PodList of k8s-pb
+listwatch     each Pod taken from the stream: decoded and dropped, kept as a
+              decoded Pod, or kept as its bytes
+held          growth of resident memory, with the whole list kept
+ratios        to the full buffer, of wall time and of peak memory
+
+Each way ran in a process of its own, with the system's allocator; CPU time and
+memory are that process's. The server shared this machine's {cores} cores with it.
+",
+        pods = HumanCount(list.pods.into()),
+        bytes = size(list.bytes),
+        recorded = list.recorded,
+    )?;
+    writeln!(out, "Memory over time: {}", svg.display())
+}
+
+fn table(list: &List, runs: &[Run], skipped: &[Skipped]) -> Table {
+    let full = runs.iter().find(|run| run.way == Way::FullBuffer);
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─'))).set_header(HEADER);
+    for run in runs {
+        let held = if run.way == Way::Drop { "-".into() } else { size(run.growth / u64::from(list.pods)) };
+        let to_full = |of: fn(&Run) -> f64| full.map_or("-".into(), |full| ratio(of(run) / of(full)));
+        table.add_row([
+            run.way.name().to_owned(),
+            seconds(run.done.wall),
+            seconds(run.cpu),
+            seconds(run.done.first_item),
+            size(run.peak),
+            held,
+            to_full(|run| run.done.wall.as_secs_f64()),
+            to_full(|run| float(run.peak)),
+        ]);
+    }
+    for Skipped { way, .. } in skipped {
+        table.add_row([way.name(), "skipped", "", "", "", "", "", ""]);
+    }
+    // Narrow enough for 80 columns.
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if index + 1 < HEADER.len() { 2 } else { 0 }));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+pub fn size(bytes: u64) -> String {
+    let (unit, scale) =
+        [("GB", 1e9), ("MB", 1e6)].into_iter().find(|(_, scale)| float(bytes) >= *scale).unwrap_or(("kB", 1e3));
+    format!("{} {unit}", three_digits(float(bytes) / scale))
+}
+
+pub fn seconds(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 1.0 { format!("{} ms", three_digits(seconds * 1e3)) } else { format!("{} s", three_digits(seconds)) }
+}
+
+fn ratio(ratio: f64) -> String {
+    if ratio < 0.1 { format!("1/{:.0}", 1.0 / ratio) } else { format!("{ratio:.2}") }
+}
+
+fn three_digits(number: f64) -> String {
+    let decimals = if number >= 99.95 {
+        0
+    } else if number >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{number:.decimals$}")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is shown with three digits")]
+fn float(number: u64) -> f64 {
+    number as f64
+}

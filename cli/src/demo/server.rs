@@ -1,0 +1,26 @@
+//! The process that serves the list.
+
+use std::time::Duration;
+
+use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+
+use super::process::parent;
+
+const REPORT_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(clap::Args)]
+pub struct Args {
+    pods: u32,
+}
+
+/// Tells its URL, and then again and again how many bytes it has sent.
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let pods = Amplifier::new(&recorded_pods(), args.pods)?;
+    let server = Server::start(Answer::ok(Body::amplify(pods)).always()).await?;
+    parent::tell(&server.url())?;
+    parent::end_with_it();
+    loop {
+        parent::tell(&server.bytes_sent())?;
+        tokio::time::sleep(REPORT_EVERY).await;
+    }
+}

@@ -1,0 +1,344 @@
+//! `listwatch decode` over recorded bodies: what it prints, how it ends.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use flate2::read::MultiGzDecoder;
+use k8s_pb::api::core::v1::{Pod, PodList};
+use k8s_pb::api::rbac::v1::ClusterRoleList;
+use k8s_pb::apimachinery::pkg::runtime::Unknown;
+use prost::Message;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/");
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(PathBuf::from(FIXTURES).join(name)).expect(name)
+}
+
+fn listwatch(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch"));
+    command.arg("decode").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Decodes a body given on stdin.
+fn decode(args: &[&str], body: &[u8]) -> Output {
+    let mut child = listwatch(args).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        // Fails when the command ends before it has read all, as it does on an error.
+        scope.spawn(move || _ = stdin.write_all(body));
+        child.wait_with_output().unwrap()
+    })
+}
+
+fn stdout(output: &Output) -> &str {
+    str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    str::from_utf8(&output.stderr).unwrap()
+}
+
+/// The list in a body, decoded by other means.
+fn list<M: Message + Default>(body: &[u8]) -> M {
+    let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").unwrap()).unwrap();
+    M::decode(envelope.raw.unwrap().as_slice()).unwrap()
+}
+
+fn pods(body: &[u8]) -> Vec<Pod> {
+    list::<PodList>(body).items
+}
+
+/// Namespace, name, version, size and uid.
+fn cells(pod: &Pod) -> [String; 5] {
+    let meta = pod.metadata.clone().unwrap();
+    let size = pod.encoded_len().to_string();
+    [meta.namespace.unwrap(), meta.name.unwrap(), meta.resource_version.unwrap(), size, meta.uid.unwrap()]
+}
+
+/// What `-o name` prints of them.
+fn keys(pods: &[Pod]) -> String {
+    pods.iter().map(cells).map(|[namespace, name, ..]| [&namespace, "/", &name, "\n"].concat()).collect()
+}
+
+fn gunzip(body: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    MultiGzDecoder::new(body).read_to_end(&mut plain).unwrap();
+    plain
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut gzipped = Vec::new();
+    flate2::read::GzEncoder::new(body, flate2::Compression::fast()).read_to_end(&mut gzipped).unwrap();
+    gzipped
+}
+
+#[test]
+fn names() {
+    let two_members = |body: &[u8]| [gzip(&body[..70_000]), gzip(&body[70_000..])].concat();
+    let plain = fixture("pods.pb");
+    for (name, body) in [
+        ("pods.pb", plain.clone()),
+        ("pods-gzip.pb.gz", fixture("pods-gzip.pb.gz")),
+        ("in two gzip members", two_members(&plain)),
+        ("pods-page-3.pb", fixture("pods-page-3.pb")),
+        ("pods-empty.pb", fixture("pods-empty.pb")),
+    ] {
+        let plain = if body.starts_with(b"k8s") { body.clone() } else { gunzip(&body) };
+        let expected = keys(&pods(&plain));
+        let output = decode(&[], &body);
+        assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)), "{name}");
+    }
+}
+
+#[test]
+fn names_without_a_namespace_from_a_file() {
+    let expected: String = list::<ClusterRoleList>(&fixture("clusterroles.pb"))
+        .items
+        .into_iter()
+        .map(|role| role.metadata.unwrap().name.unwrap() + "\n")
+        .collect();
+    let output = listwatch(&[&format!("{FIXTURES}clusterroles.pb")]).output().unwrap();
+    assert_eq!((stdout(&output), output.status.code()), (&*expected, Some(0)));
+}
+
+#[test]
+fn table() {
+    let pods = pods(&fixture("pods.pb"));
+    let output = decode(&["-o", "table", "-"], &fixture("pods.pb"));
+    let rows: Vec<Vec<&str>> = stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAMESPACE", "NAME", "VERSION", "SIZE", "UID"]);
+    assert_eq!(rows[1..], pods.iter().map(cells).collect::<Vec<_>>());
+    // The columns are aligned: every uid begins where its header does.
+    let column = stdout(&output).find("UID").unwrap();
+    for (line, pod) in stdout(&output).lines().skip(1).zip(&pods) {
+        assert_eq!(line[column..], cells(pod)[4]);
+    }
+
+    let output = decode(&["-o", "table"], &fixture("clusterroles.pb"));
+    assert_eq!(
+        stdout(&output).split_whitespace().take(5).collect::<Vec<_>>(),
+        ["NAME", "VERSION", "SIZE", "UID", "admin"]
+    );
+    assert_eq!(stdout(&decode(&["-o", "table"], &fixture("pods-empty.pb"))), "NAME   VERSION   SIZE   UID\n");
+}
+
+#[test]
+fn summaries() {
+    for (name, expected) in [
+        (
+            "pods.pb",
+            r#"{"apiVersion":"v1","kind":"PodList","resourceVersion":"525","continue":null,"remainingItemCount":null,"items":120,"bytes":1019272}"#,
+        ),
+        (
+            "pods-gzip.pb.gz",
+            r#"{"apiVersion":"v1","kind":"PodList","resourceVersion":"525","continue":null,"remainingItemCount":null,"items":120,"bytes":1019272}"#,
+        ),
+        (
+            "pods-page-1.pb",
+            r#"{"apiVersion":"v1","kind":"PodList","resourceVersion":"525","continue":"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NTI1LCJzdGFydCI6Ii90ZWFtLTA4L2NoZWNrb3V0LTU3M2M2M2ZjLTAwMDA4XHUwMDAwIn0","remainingItemCount":70,"items":50,"bytes":425241}"#,
+        ),
+        (
+            "clusterroles.pb",
+            r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleList","resourceVersion":"525","continue":null,"remainingItemCount":null,"items":69,"bytes":47995}"#,
+        ),
+    ] {
+        let output = decode(&["-o", "summary"], &fixture(name));
+        let expected = format!("{expected}\n");
+        assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)), "{name}");
+    }
+}
+
+#[test]
+fn errors_are_one_line_and_end_with_1() {
+    let pods = fixture("pods.pb");
+    let cut = |at: usize| pods[..at].to_vec();
+    let gzipped = fixture("pods-gzip.pb.gz");
+    let mut bad_checksum = gzipped.clone();
+    *bad_checksum.iter_mut().nth_back(7).unwrap() ^= 1;
+    for (what, args, body, error, items) in [
+        ("nothing", &[][..], vec![], "incomplete: the body ended before the list did, at byte 0, 0 items delivered", 0),
+        (
+            "cut in item 58",
+            &[],
+            cut(500_000),
+            "incomplete: the body ended before the list did in item 58, at byte 500000, 58 items delivered",
+            58,
+        ),
+        (
+            "cut in item 1",
+            &[],
+            cut(9000),
+            "incomplete: the body ended before the list did in item 1, at byte 9000, 1 item delivered",
+            1,
+        ),
+        (
+            "a single object",
+            &[],
+            fixture("single-configmap.pb"),
+            r#"not a list: the body is a ConfigMap of "v1", at byte 21, 0 items delivered"#,
+            0,
+        ),
+        (
+            "an API error",
+            &[],
+            fixture("error-403.pb"),
+            r#"API error: 403 Forbidden: pods is forbidden: User \"nobody\" cannot list resource \"pods\" in API group \"\" at the cluster scope, at byte 0, 0 items delivered"#,
+            0,
+        ),
+        (
+            "JSON",
+            &[],
+            fixture("pods.json"),
+            "unexpected encoding: the body looks like JSON, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            0,
+        ),
+        (
+            "a watch",
+            &[],
+            fixture("watch-expired.pb"),
+            "unexpected encoding: the body looks like a watch stream, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            0,
+        ),
+        (
+            "text that drives terminals",
+            &[],
+            b"no\x1b[31m\nlist".to_vec(),
+            "unexpected encoding: the body looks like text, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            0,
+        ),
+        (
+            "an item over the limit",
+            &["--max-item-size", "8600B"],
+            pods.clone(),
+            "limit: an item's size in bytes of 8700 is over the limit of 8600, which --max-item-size raises in item 1, at byte 8501, 1 item delivered",
+            1,
+        ),
+        (
+            "too many items",
+            &["--max-items", "3"],
+            pods.clone(),
+            "limit: a number of items of 4 is over the limit of 3, which --max-items raises in item 3, at byte 25553, 3 items delivered",
+            3,
+        ),
+        (
+            "a gzip bomb",
+            &["--max-bytes", "1kB"],
+            gzipped.clone(),
+            "limit: a body's size in bytes of 1019268 is over the limit of 1000, which --max-bytes raises, at byte 19, 0 items delivered",
+            0,
+        ),
+        (
+            "cut gzip",
+            &[],
+            gzipped[..50_000].to_vec(),
+            "transport: stdin: unexpected end of file, at byte 397313, 46 items delivered",
+            46,
+        ),
+        (
+            "gzip with a bad checksum",
+            &[],
+            bad_checksum,
+            "transport: stdin: CRC computed does not match, at byte 1019272, 120 items delivered",
+            120,
+        ),
+    ] {
+        let output = decode(args, &body);
+        assert_eq!(stderr(&output), format!("error: {error}\n"), "{what}");
+        assert_eq!((stdout(&output).lines().count(), output.status.code()), (items, Some(1)), "{what}");
+        // What was delivered before is what the list begins with; a summary is of complete lists only.
+        let names = decode(&[], &pods);
+        assert!(stdout(&names).starts_with(stdout(&output)), "{what}");
+        assert_eq!(stdout(&decode(&[args, &["-o", "summary"]].concat(), &body)), "", "{what}");
+    }
+}
+
+#[test]
+fn the_error_of_an_expired_token_is_one_line() {
+    let output = decode(&[], &fixture("error-410-continue.pb"));
+    let error = stderr(&output);
+    assert!(error.starts_with("error: API error: 410 Expired: The provided continue parameter is too old"), "{error}");
+    assert!(error.ends_with(", at byte 0, 0 items delivered\n"), "{error}");
+    assert_eq!((error.lines().count(), output.status.code()), (1, Some(1)));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let output = listwatch(&["no/such/file"]).output().unwrap();
+    assert_eq!(stderr(&output), "error: cannot read no/such/file: No such file or directory (os error 2)\n");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn bad_items_are_skipped_and_counted_when_asked_to() {
+    let pods = fixture("pods.pb");
+    let small = self::pods(&pods).iter().filter(|pod| pod.encoded_len() <= 8600).count();
+    let output = decode(&["--skip-bad-items", "--max-item-size", "8600B"], &pods);
+    assert_eq!((stdout(&output).lines().count(), output.status.code()), (small, Some(0)));
+    assert_eq!(stderr(&output), format!("skipped: {} bad items\n", 120 - small));
+}
+
+#[test]
+fn names_cannot_forge_lines_or_drive_the_terminal() {
+    // Two items without namespaces, the second with a name that is not UTF-8.
+    let body = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x15\x0a\0\x12\x08\x0a\x06\x0a\x04a\n\x1bb\x12\x07\x0a\x05\x0a\x03\xff\xff\xff";
+    let output = decode(&["--skip-bad-items"], body);
+    assert_eq!((stdout(&output), stderr(&output)), ("a\\n\\u{1b}b\n", "skipped: 1 bad items\n"));
+    let output = decode(&[], body);
+    assert_eq!(stdout(&output), "a\\n\\u{1b}b\n");
+    assert_eq!(
+        stderr(&output),
+        "error: item: invalid UTF-8 in metadata.name in item 1, at byte 33, 1 item delivered\n"
+    );
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    for args in [&["-o", "yaml"][..], &["--no-such-option"], &["--max-item-size", "much"], &["a", "b"]] {
+        assert_eq!(decode(args, b"").status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly_with_0() {
+    let mut child = listwatch(&[]).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    _ = stdin.write_all(&fixture("pods.pb"));
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
+}
+
+/// The names come although the body has not ended.
+#[test]
+fn names_are_printed_as_they_come() {
+    let body = fixture("pods.pb");
+    let expected = keys(&pods(&body)[..58]);
+    let mut child = listwatch(&[]).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&body[..500_000]).unwrap();
+    let mut names = vec![0; expected.len()];
+    child.stdout.take().unwrap().read_exact(&mut names).unwrap();
+    assert_eq!(str::from_utf8(&names).unwrap(), expected);
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_says_so_and_ends_with_130() {
+    let mut child = listwatch(&[]).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&fixture("pods.pb")[..9000]).unwrap();
+    // By the time that the first name comes, the command listens to signals.
+    let mut first = [0; 10];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stderr(&output), "interrupted: at byte 9000, 1 item delivered\n");
+    assert_eq!(output.status.code(), Some(130));
+    drop(stdin);
+}

@@ -1,0 +1,158 @@
+//! An independent decode of the full buffer, and ways to cut a body into chunks.
+#![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use listwatch::{DecodeError, Event, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta};
+use prost::Message as _;
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Unknown {
+    #[prost(message, optional, tag = "1")]
+    pub type_meta: Option<RuntimeTypeMeta>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub raw: Vec<u8>,
+    #[prost(string, tag = "3")]
+    pub content_encoding: String,
+    #[prost(string, tag = "4")]
+    pub content_type: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RuntimeTypeMeta {
+    #[prost(string, tag = "1")]
+    pub api_version: String,
+    #[prost(string, tag = "2")]
+    pub kind: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RawList {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: Option<ListMeta>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub items: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RawListItemsFirst {
+    #[prost(message, optional, tag = "2")]
+    pub metadata: Option<ListMeta>,
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub items: Vec<Vec<u8>>,
+}
+
+/// A list, decoded one way or the other.
+#[derive(Debug, PartialEq)]
+pub struct List {
+    pub type_meta: TypeMeta,
+    pub list_meta: ListMeta,
+    pub items: Vec<Vec<u8>>,
+}
+
+/// What prost makes of the full buffer; `None` when it is no list.
+pub fn reference(body: &[u8]) -> Option<List> {
+    let unknown = Unknown::decode(body.strip_prefix(b"k8s\0")?).ok()?;
+    let RuntimeTypeMeta { api_version, kind } = unknown.type_meta?;
+    if !kind.ends_with("List") {
+        return None;
+    }
+    let RawList { metadata, items } = if api_version == "meta.k8s.io/v1beta1" {
+        let RawListItemsFirst { metadata, items } = RawListItemsFirst::decode(&unknown.raw[..]).ok()?;
+        RawList { metadata, items }
+    } else {
+        RawList::decode(&unknown.raw[..]).ok()?
+    };
+    let mut type_meta = TypeMeta::default();
+    (type_meta.api_version, type_meta.kind) = (api_version, kind);
+    Some(List { type_meta, list_meta: metadata.unwrap_or_default(), items })
+}
+
+/// What the decoder makes of it, with its events checked against each other.
+pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(List, ListEnd), DecodeError> {
+    let mut decoder = ListDecoder::with_limits(limits);
+    let mut list = List { type_meta: TypeMeta::default(), list_meta: ListMeta::default(), items: Vec::new() };
+    let mut received = 0;
+    for mut chunk in chunks {
+        received += chunk.len() as u64;
+        while let Some(event) = decoder.decode(&mut chunk)? {
+            match event {
+                Event::TypeMeta(type_meta) => {
+                    assert_eq!((list.items.len(), &list.type_meta), (0, &TypeMeta::default()));
+                    list.type_meta = type_meta.clone();
+                }
+                Event::ListMeta(list_meta) => list.list_meta = list_meta.clone(),
+                Event::Item(item) => {
+                    assert_eq!(item.type_meta(), &list.type_meta);
+                    assert!(item.index() >= list.items.len() as u64, "skipped items count");
+                    list.items.push(item.bytes().to_vec());
+                }
+                _ => unreachable!("no other events"),
+            }
+        }
+        assert!(chunk.is_empty());
+        assert_eq!(decoder.position(), received);
+    }
+    let end = decoder.finish()?;
+    assert_eq!((&end.type_meta, &end.list_meta), (&list.type_meta, &list.list_meta));
+    assert_eq!((end.items, end.bytes), (list.items.len() as u64, received));
+    Ok((list, end))
+}
+
+pub fn fixture(name: &str) -> Vec<u8> {
+    fs::read(fixtures().join(name)).unwrap()
+}
+
+/// Names and bodies of all recorded protobuf lists.
+pub fn lists() -> Vec<(String, Vec<u8>)> {
+    let mut lists = Vec::new();
+    for entry in fs::read_dir(fixtures()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".pb") && !["error-", "watch-", "single-"].iter().any(|prefix| name.starts_with(prefix)) {
+            let body = fixture(&name);
+            lists.push((name, body));
+        }
+    }
+    assert_eq!(lists.len(), 20, "all lists of fixtures/");
+    lists
+}
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures"))
+}
+
+/// Cuts a body into chunks of the given lengths, over and over.
+pub fn cut<'a>(body: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    let mut lengths = lengths.iter().cycle();
+    let mut rest = body;
+    std::iter::from_fn(move || {
+        let (chunk, behind) = rest.split_at((*lengths.next()?).clamp(1, rest.len().max(1)).min(rest.len()));
+        rest = behind;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// A field with a length.
+pub fn len_field(number: u32, value: &[u8]) -> Vec<u8> {
+    let mut field = tag(number, 2);
+    varint(value.len() as u64, &mut field);
+    field.extend_from_slice(value);
+    field
+}
+
+pub fn tag(number: u32, wire_type: u32) -> Vec<u8> {
+    let mut tag = Vec::new();
+    varint(u64::from(number << 3 | wire_type), &mut tag);
+    tag
+}
+
+pub fn varint(value: u64, buffer: &mut Vec<u8>) {
+    prost::encoding::encode_varint(value, buffer);
+}
+
+/// `k8s\0`, a type meta, `raw` and the two empty strings behind it.
+pub fn body_of(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let type_meta = [len_field(1, api_version.as_bytes()), len_field(2, kind.as_bytes())].concat();
+    [b"k8s\0", &len_field(1, &type_meta)[..], &len_field(2, raw), b"\x1a\0\x22\0"].concat()
+}
