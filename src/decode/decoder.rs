@@ -38,7 +38,7 @@ const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 /// byte [`finish`](Self::finish) says whether the list is complete: **without it, a list may be short.**
 ///
 /// An item that lies whole in a chunk is lent from there; one that is split is put together in a buffer that is used
-/// again and grows to at most twice the longest split item. Nothing else grows with the list, and nothing is reserved
+/// again and grows to the longest one. Nothing else grows with the list, and nothing is reserved
 /// for a length that is only claimed. A whole body in memory is decoded without copying an item.
 ///
 /// ```
@@ -623,7 +623,7 @@ impl ListDecoder {
         let piece = self.take(left, input);
         let left = left - piece.len() as u64;
         if left > 0 {
-            self.scratch.extend_from_slice(piece);
+            self.keep(piece, left);
             self.state = State::Item { left };
             return None;
         }
@@ -632,7 +632,7 @@ impl ListDecoder {
         if self.scratch.is_empty() {
             return Some(Found::Item(piece));
         }
-        self.scratch.extend_from_slice(piece);
+        self.keep(piece, 0);
         Some(Found::SplitItem)
     }
 
@@ -658,8 +658,8 @@ impl ListDecoder {
         input: &mut &'i [u8],
     ) -> Result<Option<Found<'i>>, DecodeError> {
         let piece = self.take(left, input);
-        self.scratch.extend_from_slice(piece);
         let left = left - piece.len() as u64;
+        self.keep(piece, left);
         if left > 0 {
             self.state = State::Collect { what, left };
             return Ok(None);
@@ -686,6 +686,18 @@ impl ListDecoder {
                 Err(DecodeError::new(kind, self.appended_at.unwrap_or(0), None, self.items))
             }
         }
+    }
+
+    /// Puts a piece into `scratch`, which grows by bytes received, up to the size of the whole: old and new buffer, both
+    /// alive while one is copied to the other, are then at most twice the whole.
+    fn keep(&mut self, piece: &[u8], left: u64) {
+        let needed = self.scratch.len() + piece.len();
+        if needed > self.scratch.capacity() {
+            let whole = usize::try_from(left).map_or(usize::MAX, |left| needed.saturating_add(left));
+            let capacity = self.scratch.capacity().saturating_mul(2).clamp(needed, whole);
+            self.scratch.reserve_exact(capacity - self.scratch.len());
+        }
+        self.scratch.extend_from_slice(piece);
     }
 
     fn skip<'i>(&mut self, left: u64) -> Option<Found<'i>> {

@@ -57,7 +57,6 @@ pub enum Way {
 struct Run {
     way: Way,
     done: client::Done,
-    cpu: Duration,
     peak: u64,
     /// How much more was resident when the list was complete, and all that is kept of it still kept.
     growth: u64,
@@ -121,8 +120,8 @@ async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
     let () = client.message().await?;
 
     let mut sampler = Sampler::new(client.id());
-    let before = sampler.sample().context("the client is gone")?;
-    let mut memory = vec![Sample { at: Duration::ZERO, resident: before.resident }];
+    let before = sampler.sample()?;
+    let mut memory = vec![Sample { at: Duration::ZERO, resident: before }];
     let mut ticks = interval(SAMPLE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     client.go().await?;
@@ -132,27 +131,21 @@ async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
             done = client.message() => break done?,
             sent = server.message() => bar.set_position(sent?),
             _ = ticks.tick() => {
-                let Some(usage) = sampler.sample() else { continue };
-                bar.set_message(format!("{} in memory", size(usage.resident)));
-                memory.push(Sample { at: start.elapsed(), resident: usage.resident });
+                // A client that is gone has said why.
+                let Ok(resident) = sampler.sample() else { continue };
+                bar.set_message(format!("{} in memory", size(resident)));
+                memory.push(Sample { at: start.elapsed(), resident });
             }
         }
     };
-    let after = sampler.sample().context("the client is gone")?;
-    memory.push(Sample { at: done.wall, resident: after.resident });
+    let after = sampler.sample()?;
+    memory.push(Sample { at: done.wall, resident: after });
     let sampled_peak = memory.iter().map(|sample| sample.resident).max().unwrap_or(0);
     let peak = machine::peak_memory(client.id()).unwrap_or(sampled_peak);
     // The next way finds the memory of this one free again.
     client.end().await?;
     server.end().await?;
-    Ok(Run {
-        way,
-        done,
-        cpu: after.cpu.saturating_sub(before.cpu),
-        peak,
-        growth: after.resident.saturating_sub(before.resident),
-        memory,
-    })
+    Ok(Run { way, done, peak, growth: after.saturating_sub(before), memory })
 }
 
 /// So that the work is not done for nothing.

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use serde::de::DeserializeOwned;
@@ -67,15 +66,10 @@ impl Process {
     }
 }
 
-/// Looks at the memory and CPU time of a process.
+/// Looks at the memory of a process.
 pub struct Sampler {
     system: System,
     id: Pid,
-}
-
-pub struct Usage {
-    pub resident: u64,
-    pub cpu: Duration,
 }
 
 impl Sampler {
@@ -83,13 +77,11 @@ impl Sampler {
         Self { system: System::new(), id: Pid::from_u32(id) }
     }
 
-    /// `None` when the process is gone.
-    pub fn sample(&mut self) -> Option<Usage> {
-        let what = ProcessRefreshKind::nothing().with_memory().with_cpu().without_tasks();
+    /// Its resident memory.
+    pub fn sample(&mut self) -> anyhow::Result<u64> {
+        let what = ProcessRefreshKind::nothing().with_memory().without_tasks();
         self.system.refresh_processes_specifics(ProcessesToUpdate::Some(&[self.id]), true, what);
-        let process = self.system.process(self.id)?;
-        let cpu = Duration::from_millis(process.accumulated_cpu_time());
-        Some(Usage { resident: process.memory(), cpu })
+        Ok(self.system.process(self.id).context("the process is gone")?.memory())
     }
 }
 

@@ -52,7 +52,7 @@ fn table(list: &List, runs: &[Run], skipped: &[Skipped]) -> Table {
         table.add_row([
             run.way.name().to_owned(),
             seconds(run.done.wall),
-            seconds(run.cpu),
+            seconds(run.done.cpu),
             seconds(run.done.first_item),
             size(run.peak),
             held,
