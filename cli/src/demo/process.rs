@@ -87,13 +87,12 @@ impl Sampler {
 
 /// The other side.
 pub mod parent {
-    use std::io;
+    use std::io::{self, Write};
 
     use serde::Serialize;
 
     pub fn tell(message: &impl Serialize) -> anyhow::Result<()> {
-        println!("{}", serde_json::to_string(message)?);
-        Ok(())
+        Ok(writeln!(io::stdout(), "{}", serde_json::to_string(message)?)?)
     }
 
     pub fn wait_for_go() -> io::Result<()> {

@@ -34,6 +34,7 @@ ratios        to the full buffer, of wall time and of peak memory
 
 Each way ran in a process of its own, with the system's allocator; CPU time and
 memory are that process's. The server shared this machine's {cores} cores with it.
+The full buffer came last: memory that was in use before is quicker to get.
 ",
         pods = HumanCount(list.pods.into()),
         bytes = size(list.bytes),

@@ -1,0 +1,65 @@
+//! What framing costs when the bytes are already here: against memcpy of the same body in the same chunks.
+//!
+//! `cargo bench --bench framing` ends with the ratios of the medians of this run.
+
+use std::hint::black_box;
+use std::path::Path;
+
+use criterion::{Criterion, Throughput};
+use listwatch::{Event, ListDecoder};
+use listwatch_testserver::{Amplifier, recorded_pods};
+
+/// About 170 MB: far more than the caches hold.
+const PODS: u32 = 20_000;
+const CHUNKS: [usize; 2] = [64 << 10, 4 << 10];
+const GROUP: &str = "framing";
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    framing(&mut criterion);
+    criterion.final_summary();
+    for chunk in CHUNKS {
+        if let (Some(framing), Some(memcpy)) = (median("framing", chunk), median("memcpy", chunk)) {
+            println!("chunks of {:2} KiB: {:.2} times the bandwidth of memcpy", chunk >> 10, memcpy / framing);
+        }
+    }
+}
+
+fn framing(criterion: &mut Criterion) {
+    let body = Amplifier::new(&recorded_pods(), PODS).expect("recorded Pods amplify").to_vec();
+    let mut copy = vec![0; body.len()];
+    let mut group = criterion.benchmark_group(GROUP);
+    group.throughput(Throughput::Bytes(body.len() as u64)).sample_size(20);
+    for chunk in CHUNKS {
+        group.bench_function(format!("memcpy-{chunk}"), |bencher| {
+            bencher.iter(|| {
+                for (from, to) in black_box(&body).chunks(chunk).zip(copy.chunks_mut(chunk)) {
+                    to.copy_from_slice(from);
+                }
+                black_box(&mut copy);
+            });
+        });
+        group.bench_function(format!("framing-{chunk}"), |bencher| {
+            bencher.iter(|| {
+                let mut decoder = ListDecoder::new();
+                for mut chunk in black_box(&body).chunks(chunk) {
+                    while let Some(event) = decoder.decode(&mut chunk).expect("a list") {
+                        if let Event::Item(item) = event {
+                            black_box(item.bytes());
+                        }
+                    }
+                }
+                assert_eq!(decoder.finish().expect("a whole list").items, u64::from(PODS));
+            });
+        });
+    }
+    group.finish();
+}
+
+/// In nanoseconds, as criterion wrote it; `None` when the benchmark was filtered out.
+fn median(name: &str, chunk: usize) -> Option<f64> {
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    let path = Path::new(&target).join(format!("criterion/{GROUP}/{name}-{chunk}/new/estimates.json"));
+    let estimates: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    estimates["median"]["point_estimate"].as_f64()
+}

@@ -1,0 +1,390 @@
+//! Iterator, stream and codec give the same items, one at a time, and never end silently.
+
+mod support;
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use k8s_pb::api::core::v1::{ConfigMap, Pod};
+use listwatch::{DecodeErrorKind, Event, ItemError, Limits, ListDecoder, ListError, ListReader, OnItemError};
+use support::{body_of, cut, fixture, len_field, reference};
+
+/// Three of the recorded ConfigMaps are longer.
+const LONG: usize = 330;
+
+type Boxed = Box<dyn std::error::Error + Send + Sync>;
+
+/// Reads as scripted: an error where there is one.
+struct Script(VecDeque<Result<Vec<u8>, io::ErrorKind>>);
+
+impl Script {
+    fn new(body: &[u8], lengths: &[usize]) -> Self {
+        Self(cut(body, lengths).map(|chunk| Ok(chunk.to_vec())).collect())
+    }
+}
+
+impl Read for Script {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.pop_front() {
+            None => Ok(0),
+            Some(Err(kind)) => Err(kind.into()),
+            Some(Ok(chunk)) => {
+                buffer[..chunk.len()].copy_from_slice(&chunk);
+                Ok(chunk.len())
+            }
+        }
+    }
+}
+
+#[test]
+fn the_reader_gives_every_item_and_then_the_end() {
+    for (name, body) in support::lists() {
+        let expected = reference(&body).unwrap();
+        for lengths in [&[1][..], &[4096], &[60_000], &[1, 5000, 30]] {
+            let mut reader = ListReader::<_, [u8]>::new(Script::new(&body, lengths));
+            assert!(reader.end().is_none());
+            let items: Vec<_> = reader.by_ref().map(Result::unwrap).map(Vec::from).collect();
+            assert_eq!(items, expected.items, "{name} in {lengths:?}");
+            let end = reader.end().unwrap();
+            assert_eq!((end.items, end.bytes), (items.len() as u64, body.len() as u64));
+            assert_eq!(end.list_meta, expected.list_meta);
+            assert!(reader.next().is_none());
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_read_is_read_again_and_a_failed_one_is_the_transports() {
+    let body = fixture("configmaps.pb");
+    let mut script = Script::new(&body, &[1000]);
+    script.0.insert(1, Err(io::ErrorKind::Interrupted));
+    assert_eq!(ListReader::<_, [u8]>::new(script).filter(Result::is_ok).count(), 13);
+
+    let mut script = Script::new(&body, &[1000]);
+    script.0.insert(2, Err(io::ErrorKind::ConnectionReset));
+    let mut reader = ListReader::<_, [u8]>::new(script);
+    let delivered = reader.by_ref().take_while(Result::is_ok).count();
+    assert_eq!(delivered, reference_items_in(&body[..2000]));
+    assert!(reader.next().is_none() && reader.end().is_none(), "fused, and not complete");
+}
+
+fn reference_items_in(prefix: &[u8]) -> usize {
+    usize::try_from(support::decode(Limits::default(), [prefix]).unwrap_err().items()).unwrap()
+}
+
+#[test]
+fn a_cut_body_is_an_error_everywhere() {
+    let body = &fixture("configmaps.pb")[..3000];
+    let mut reader = ListReader::<_, [u8]>::new(body);
+    let last = reader.by_ref().last().unwrap();
+    assert!(matches!(&last, Err(ListError::Decode(error)) if error.is_incomplete()), "{last:?}");
+    assert!(reader.end().is_none());
+    assert!(ListReader::<_, [u8]>::new(body).for_each(|_| ControlFlow::<()>::Continue(())).is_err());
+    assert!(ListReader::<_, [u8]>::new(body).try_for_each::<Boxed>(|_| Ok(())).is_err());
+}
+
+#[test]
+fn for_each_breaks_and_try_for_each_carries_the_callers_error() {
+    let body = &fixture("configmaps.pb")[..];
+    let reader = || ListReader::<_, [u8]>::new(body);
+    let mut seen = 0;
+    let flow = reader().for_each(|_| {
+        seen += 1;
+        if seen == 3 { ControlFlow::Break("enough") } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(flow, Ok(ControlFlow::Break("enough"))));
+    let flow = reader().for_each(|_| ControlFlow::<()>::Continue(()));
+    assert!(matches!(flow, Ok(ControlFlow::Continue(end)) if end.items == 13));
+
+    let error = reader().try_for_each::<Boxed>(|item| if item.len() > LONG { Err("large".into()) } else { Ok(()) });
+    assert_eq!(error.unwrap_err().to_string(), "large");
+    assert_eq!(reader().try_for_each::<Boxed>(|_| Ok(())).unwrap().items, 13);
+}
+
+#[test]
+fn items_that_prost_refuses_fail_or_are_counted() {
+    let bad = [len_field(1, &len_field(2, b"\xff")), b"\x0a\x02\x0a".to_vec()];
+    let good = len_field(1, &len_field(2, b"name"));
+    let deep = (0..200).fold(Vec::new(), |inner, _| len_field(1, &inner));
+    for bad in [&bad[0], &bad[1], &deep] {
+        let raw = [&good, bad, &good].map(|item| len_field(2, item)).concat();
+        // JSONSchemaProps and the like nest; a recursive message stands for them.
+        let body = body_of("v1", "ConfigMapList", &raw);
+        let error = ListReader::<_, Nested>::new(&body[..]).find_map(Result::err).unwrap();
+        let ListError::Decode(error) = error else { panic!("{error}") };
+        assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::Protobuf(_))), "{error}");
+        // The second item: behind magic, type meta and the header of raw comes the first.
+        let raw_start = body.len() - 4 - raw.len();
+        assert_eq!((error.index(), error.items()), (Some(1), 1));
+        assert_eq!(error.offset(), (raw_start + 2 + good.len()) as u64);
+
+        let mut reader = ListReader::<_, Nested>::new(&body[..]).on_item_error(OnItemError::Skip);
+        assert_eq!(reader.by_ref().map(Result::unwrap).count(), 2);
+        let end = reader.end().unwrap();
+        assert_eq!((end.items, end.skipped), (2, 1));
+        assert_eq!(ListReader::<_, [u8]>::new(&body[..]).filter(Result::is_ok).count(), 3, "raw items pass");
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Nested {
+    #[prost(message, optional, boxed, tag = "1")]
+    inner: Option<Box<Nested>>,
+    #[prost(string, tag = "2")]
+    name: String,
+}
+
+#[test]
+fn limits_hold_in_adapters() {
+    let body = fixture("configmaps.pb");
+    let error = ListReader::<_, [u8]>::new(&body[..]).limits(Limits::default().items(5)).find_map(Result::err);
+    let Some(ListError::Decode(error)) = error else { panic!("{error:?}") };
+    assert!(matches!(error.kind(), DecodeErrorKind::Limit { .. }) && error.items() == 5, "{error}");
+}
+
+#[test]
+fn wrapper_types_are_refused() {
+    let body = fixture("configmaps.pb");
+    let refused = |error: Option<ListError<io::Error>>| {
+        let Some(ListError::Decode(error)) = error else { panic!("{error:?}") };
+        assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::WrapperType(_))), "{error}");
+    };
+    refused(ListReader::<_, Vec<u8>>::new(&body[..]).find_map(Result::err));
+    refused(ListReader::<_, String>::new(&body[..]).find_map(Result::err));
+    refused(ListReader::<_, ()>::new(&body[..]).find_map(Result::err));
+}
+
+#[test]
+fn a_closure_may_fail_with_an_error_of_its_own() {
+    let body = fixture("configmaps.pb");
+    let reader = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| match item.index() {
+        4 => Err(ItemError::other("no fours")),
+        index => Ok(index),
+    });
+    let (ok, err): (Vec<_>, Vec<_>) = reader.partition(Result::is_ok);
+    assert_eq!(ok.len(), 4);
+    let error = err[0].as_ref().unwrap_err().to_string();
+    assert!(
+        error.starts_with("item: no fours in item 4, at byte ") && error.ends_with(", 4 items delivered"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_panic_in_a_callback_poisons() {
+    let body = fixture("configmaps.pb");
+    let mut decoder = ListDecoder::new();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        decoder.feed(&body, |event| -> ControlFlow<()> {
+            assert!(!matches!(event, Event::Item(item) if item.index() == 2), "the third item");
+            ControlFlow::Continue(())
+        })
+    }));
+    assert!(panicked.is_err());
+    assert!(matches!(decoder.finish().unwrap_err().kind(), DecodeErrorKind::Poisoned));
+    assert!(matches!(decoder.decode(&mut &body[..]).unwrap_err().kind(), DecodeErrorKind::Poisoned));
+
+    let mut reader = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| {
+        assert!(item.index() != 2, "the third item");
+        Ok::<_, ItemError>(())
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| reader.by_ref().count())).is_err());
+    let next = reader.next();
+    assert!(matches!(&next, Some(Err(ListError::Decode(error))) if matches!(error.kind(), DecodeErrorKind::Poisoned)));
+    assert!(reader.next().is_none() && reader.end().is_none());
+}
+
+#[test]
+fn feed_goes_on_where_it_was_broken_off() {
+    let body = fixture("configmaps.pb");
+    let mut decoder = ListDecoder::new();
+    let mut names = Vec::new();
+    let mut at = 0;
+    while at < body.len() {
+        let flow = decoder.feed(&body[at..], |event| {
+            if let Event::Item(item) = event {
+                names.push(item.meta().unwrap().name().to_owned());
+                return ControlFlow::Break(item.index());
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(matches!(flow.unwrap(), ControlFlow::Break(_)) || names.len() == 13);
+        at = usize::try_from(decoder.position()).unwrap();
+    }
+    assert_eq!(decoder.finish().unwrap().items, 13);
+    let expected: Vec<_> =
+        ListReader::<_, ConfigMap>::new(&body[..]).map(|item| item.unwrap().metadata.unwrap().name.unwrap()).collect();
+    assert_eq!(names, expected);
+
+    let error = ListDecoder::new().try_feed::<Boxed>(&body, |_| Err("mine".into())).unwrap_err();
+    assert_eq!(error.to_string(), "mine");
+}
+
+#[test]
+fn typed_pods_equal_those_of_the_full_buffer() {
+    use k8s_pb::api::core::v1::PodList;
+    use prost::Message as _;
+
+    let body = fixture("pods.pb");
+    let unknown = support::Unknown::decode(&body[4..]).unwrap();
+    let expected = PodList::decode(&unknown.raw[..]).unwrap().items;
+    let pods: Vec<Pod> = ListReader::<_, Pod>::new(&body[..]).map(|pod| *pod.unwrap()).collect();
+    assert!(pods == expected);
+}
+
+#[cfg(feature = "async")]
+mod asynchronous {
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll};
+
+    use bytes::Bytes;
+    use futures::executor::block_on;
+    use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+    use listwatch::{ListCodec, ListStream};
+    use tokio_util::codec::FramedRead;
+    use tokio_util::io::StreamReader;
+
+    use super::*;
+
+    /// Chunks with a `Pending` before each of them; counts those taken.
+    struct Chunks {
+        chunks: VecDeque<Result<Bytes, io::ErrorKind>>,
+        ready: bool,
+        taken: Arc<AtomicUsize>,
+    }
+
+    impl Chunks {
+        fn new(body: &[u8], lengths: &[usize]) -> Self {
+            let chunks = cut(body, lengths).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+            Self { chunks, ready: false, taken: Arc::default() }
+        }
+    }
+
+    impl Stream for Chunks {
+        type Item = io::Result<Bytes>;
+
+        fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            self.ready = !self.ready;
+            if self.ready {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(self.chunks.pop_front().map(|chunk| chunk.map_err(io::Error::from)))
+        }
+    }
+
+    #[test]
+    fn stream_and_codec_give_what_the_reader_gives() {
+        for (name, body) in support::lists() {
+            if body.len() > 200_000 {
+                continue;
+            }
+            let expected = reference(&body).unwrap();
+            for lengths in [&[1][..], &[4096], &[1, 5000, 30]] {
+                let mut items = ListStream::<_, [u8]>::new(Chunks::new(&body, lengths));
+                let streamed: Vec<_> = block_on(items.by_ref().try_collect()).unwrap();
+                assert_eq!(streamed.into_iter().map(Vec::from).collect::<Vec<_>>(), expected.items, "{name}");
+                assert_eq!(items.end().unwrap().list_meta, expected.list_meta);
+
+                let read = StreamReader::new(Chunks::new(&body, lengths));
+                let mut items = FramedRead::new(read, ListCodec::<[u8]>::new());
+                let framed: Vec<_> = block_on(items.by_ref().try_collect()).unwrap();
+                assert_eq!(framed.into_iter().map(Vec::from).collect::<Vec<_>>(), expected.items, "{name}");
+                assert_eq!(items.decoder().end().unwrap().list_meta, expected.list_meta);
+                assert!(block_on(items.next()).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn one_item_a_poll_and_the_chunk_waits() {
+        let body = fixture("configmaps.pb");
+        let chunks = Chunks::new(&body, &[2000]);
+        let taken = Arc::clone(&chunks.taken);
+        let mut items = ListStream::<_, [u8]>::new(chunks);
+        let first_chunk = reference_items_in(&body[..2000]);
+        assert!(first_chunk > 3);
+        for _ in 0..first_chunk {
+            block_on(items.next()).unwrap().unwrap();
+            assert_eq!(taken.load(Ordering::Relaxed), 1);
+        }
+        block_on(items.next()).unwrap().unwrap();
+        assert_eq!(taken.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_dropped_future_loses_nothing() {
+        let body = fixture("configmaps.pb");
+        let mut items = ListStream::<_, [u8]>::new(Chunks::new(&body, &[100]));
+        let mut received = 0;
+        loop {
+            // Every second poll is pending, and its future is dropped here.
+            match items.next().now_or_never() {
+                None => {}
+                Some(Some(item)) => {
+                    item.unwrap();
+                    received += 1;
+                }
+                Some(None) => break,
+            }
+        }
+        assert_eq!((received, items.end().unwrap().items), (13, 13));
+    }
+
+    #[test]
+    fn errors_of_transport_and_bytes_stay_apart() {
+        let body = fixture("configmaps.pb");
+        let mut broken = Chunks::new(&body, &[1000]);
+        broken.chunks[2] = Err(io::ErrorKind::ConnectionReset);
+        let mut items = ListStream::<_, [u8]>::new(broken);
+        let results: Vec<_> = block_on(items.by_ref().collect());
+        let (last, delivered) = results.split_last().unwrap();
+        assert!(matches!(last, Err(ListError::Transport(error)) if error.kind() == io::ErrorKind::ConnectionReset));
+        assert!(delivered.len() == reference_items_in(&body[..2000]) && delivered.iter().all(Result::is_ok));
+        assert!(items.end().is_none());
+
+        let cut_body = Chunks::new(&body[..2000], &[1000]);
+        let mut items = ListStream::<_, [u8]>::new(cut_body);
+        let last = block_on(items.by_ref().collect::<Vec<_>>()).pop().unwrap();
+        assert!(matches!(last, Err(ListError::Decode(error)) if error.is_incomplete()));
+        assert!(items.end().is_none());
+
+        let mut framed = FramedRead::new(&body[..2000], ListCodec::<[u8]>::new());
+        let last = block_on(framed.by_ref().collect::<Vec<_>>()).pop().unwrap();
+        assert!(matches!(last, Err(ListError::Decode(error)) if error.is_incomplete()));
+    }
+
+    #[test]
+    fn for_each_and_combinators() {
+        let body = fixture("configmaps.pb");
+        let items = || ListStream::<_, [u8]>::new(Chunks::new(&body, &[500]));
+        let end = block_on(items().try_for_each::<Boxed>(|_| Ok(()))).unwrap();
+        assert_eq!(end.items, 13);
+        let flow = block_on(items().for_each(|item| ControlFlow::Break(item.len()))).unwrap();
+        assert!(matches!(flow, ControlFlow::Break(_)));
+        let large = items()
+            .try_filter(|item| std::future::ready(item.len() > LONG))
+            .try_fold(0, |n, _| async move { Ok(n + 1) });
+        assert_eq!(block_on(large).unwrap(), 3);
+        let named = items().map_item(|item| Ok::<_, ItemError>(item.meta()?.name().to_owned()));
+        let zipped: Vec<_> = block_on(named.zip(stream::iter(0..)).collect());
+        assert_eq!(zipped.len(), 13);
+    }
+
+    #[test]
+    fn all_are_send() {
+        fn send<T: Send>(value: T) -> T {
+            value
+        }
+        let body = fixture("configmaps.pb");
+        send(ListReader::<_, Pod>::new(io::empty()));
+        send(ListCodec::<Pod>::new());
+        let items = send(ListStream::<_, Pod>::new(Chunks::new(&body, &[500])));
+        drop(send(items.try_for_each::<Boxed>(|_| Ok(()))));
+    }
+}
