@@ -28,6 +28,9 @@ fn every_chunking_gives_the_same() {
 fn every_split_into_two_gives_the_same() {
     for (name, body) in lists() {
         let expected = reference(&body).unwrap();
+        if name == "pods-rv0.pb" {
+            continue; // byte for byte pods.pb
+        }
         let places = places(&body);
         assert_eq!(places.len(), expected.items.len());
         for split in 0..=body.len() {

@@ -68,7 +68,10 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     if args.file.is_none() && io::stdin().is_terminal() {
-        Cli::command().error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
+        let mut cli = Cli::command();
+        cli.build();
+        let decode = cli.find_subcommand_mut("decode").expect("this is it");
+        decode.error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
     }
     let (format, on_item_error) = (args.output, args.on_item_error());
     let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
@@ -175,7 +178,7 @@ impl Progress {
         if format.prints_items() && io::stdout().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
         }
-        let style = ProgressStyle::with_template("{bytes} ({bytes_per_sec}), {msg}").expect("the template is right");
+        let style = ProgressStyle::with_template("{decimal_bytes}, {msg}").expect("the template is right");
         let bar = ProgressBar::no_length().with_style(style).with_finish(ProgressFinish::AndClear);
         Self { bar }
     }
@@ -188,7 +191,7 @@ impl Progress {
             && let Some(length) = decoder.expected_bytes()
         {
             self.bar.set_length(length);
-            let template = "{percent:>3}% {wide_bar} {bytes} of {total_bytes} ({bytes_per_sec}), {msg}";
+            let template = "{percent:>3}% {wide_bar} {decimal_bytes} of {decimal_total_bytes}, {msg}";
             self.bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
         }
         let millis = u64::try_from(self.bar.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Results go to stdout, everything else to stderr. Exit codes: 0 the list is complete, 1 it ended in an error, 2 wrong
 /// usage, 130 interrupted.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(name = "listwatch", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -134,7 +134,7 @@ impl Table {
         let layout = *self.layout.insert(Layout::of(&self.waiting));
         let mut header = Vec::new();
         layout.write(&mut header, &HEADER)?;
-        write!(out, "{}", style(String::from_utf8_lossy(&header)).bold())?;
+        writeln!(out, "{}", style(String::from_utf8_lossy(&header).trim_end()).bold())?;
         std::mem::take(&mut self.waiting).iter().try_for_each(|cells| layout.write(out, cells))
     }
 }

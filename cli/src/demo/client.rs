@@ -65,6 +65,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 async fn full_buffer(response: Response, start: Instant) -> anyhow::Result<Listed> {
     let body = response.bytes().await?;
     let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").context("not protobuf")?)?;
+    drop(body);
     let list = PodList::decode(envelope.raw.context("no list")?.as_slice())?;
     Ok(Listed { items: list.items.len() as u64, first_item: start.elapsed(), kept: Box::new(list) })
 }

@@ -107,6 +107,7 @@ async fn compare(args: Args) -> Result<(), Failure> {
         runs.push(run);
     }
     runs.sort_by_key(|run| run.way);
+    skipped.sort_by_key(|skipped: &Skipped| skipped.way);
     plot::write(&args.svg, &list, &runs).with_context(|| format!("cannot write {}", args.svg.display()))?;
     report::print(&list, &runs, &skipped, &args.svg)?;
     Ok(())
@@ -192,7 +193,7 @@ impl Way {
     /// In tenths of the body, as measured and a tenth more.
     fn memory_needed(self, list: &List) -> u64 {
         let tenths = match self {
-            Self::FullBuffer => 91,
+            Self::FullBuffer => 81,
             Self::Drop => 0,
             Self::KeepPods => 70,
             Self::KeepBytes => 11,

@@ -53,7 +53,7 @@ fn draw(path: &Path, list: &List, runs: &[Run]) -> Result<(), DrawingAreaErrorKi
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(SeriesLabelPosition::MiddleRight)
         .label_font(("sans-serif", 14))
         .background_style(WHITE.mix(0.9))
         .border_style(BLACK.mix(0.3))

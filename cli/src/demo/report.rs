@@ -19,6 +19,9 @@ pub fn print(list: &List, runs: &[Run], skipped: &[Skipped], svg: &Path) -> io::
         let (needed, available) = (size(*needed), size(*available));
         writeln!(out, "Skipped {}: it needs about {needed} of memory, {available} are available.", way.name())?;
     }
+    if !skipped.is_empty() {
+        writeln!(out)?;
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     writeln!(
         out,
@@ -33,14 +36,15 @@ held          growth of resident memory, with the whole list kept
 ratios        to the full buffer, of wall time and of peak memory
 
 Each way ran in a process of its own, with the system's allocator; CPU time and
-memory are that process's. The server shared this machine's {cores} cores with it.
-The full buffer came last: memory that was in use before is quicker to get.
-",
+memory are that process's. The server shared this machine's {cores} cores with it.",
         pods = HumanCount(list.pods.into()),
         bytes = size(list.bytes),
         recorded = list.recorded,
     )?;
-    writeln!(out, "Memory over time: {}", svg.display())
+    if runs.iter().any(|run| run.way == Way::FullBuffer) {
+        writeln!(out, "The full buffer came last: memory that was in use before is quicker to get.")?;
+    }
+    writeln!(out, "\nMemory over time: {}", svg.display())
 }
 
 fn table(list: &List, runs: &[Run], skipped: &[Skipped]) -> Table {

@@ -1,0 +1,21 @@
+//! Prints the names in a saved body: `cargo run --example names [FILE]`.
+
+use std::env::args;
+use std::error::Error;
+use std::fs::File;
+
+use listwatch::{ItemError, ListReader};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let file = File::open(args().nth(1).unwrap_or_else(|| "fixtures/pods.pb".to_owned()))?;
+    let names = ListReader::<_, [u8]>::new(file).map_item(|item| {
+        let meta = item.meta()?;
+        Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))
+    });
+    let end = names.try_for_each::<Box<dyn Error>>(|name| {
+        println!("{name}");
+        Ok(())
+    })?;
+    eprintln!("{} items at version {}", end.items, end.list_meta.resource_version);
+    Ok(())
+}
