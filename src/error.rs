@@ -186,8 +186,8 @@ pub enum Fault {
     /// Bytes that say how `raw` is encoded, where it must be plain.
     #[error("a value where none is supported")]
     NotEmpty,
-    /// A Status that does not decode.
-    #[error("an undecodable Status")]
+    /// Not a Status, or not one that decodes, where only the API server's Status can be.
+    #[error("something else than a Status")]
     Status,
 }
 

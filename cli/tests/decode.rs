@@ -185,7 +185,7 @@ fn errors_are_one_line_and_end_with_1() {
             "an API error",
             &[],
             fixture("error-403.pb"),
-            r#"API error: 403 Forbidden: pods is forbidden: User \"nobody\" cannot list resource \"pods\" in API group \"\" at the cluster scope, at byte 0, 0 items delivered"#,
+            r#"API error: 403 Forbidden: pods is forbidden: User "nobody" cannot list resource "pods" in API group "" at the cluster scope, at byte 0, 0 items delivered"#,
             0,
         ),
         (

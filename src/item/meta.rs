@@ -113,10 +113,22 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.code)?;
         if !self.reason.is_empty() {
-            write!(f, " {}", self.reason.escape_debug())?;
+            write!(f, " {}", OneLine(&self.reason))?;
         }
         if !self.message.is_empty() {
-            write!(f, ": {}", self.message.escape_debug())?;
+            write!(f, ": {}", OneLine(&self.message))?;
+        }
+        Ok(())
+    }
+}
+
+/// Text with its control characters escaped.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
         }
         Ok(())
     }

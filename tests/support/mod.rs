@@ -109,7 +109,8 @@ pub fn lists() -> Vec<(String, Vec<u8>)> {
     let mut lists = Vec::new();
     for entry in fs::read_dir(fixtures()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        if name.ends_with(".pb") && !["error-", "watch-", "single-"].iter().any(|prefix| name.starts_with(prefix)) {
+        let is_protobuf = name.rsplit_once('.').is_some_and(|(_, extension)| extension == "pb");
+        if is_protobuf && !["error-", "watch-", "single-"].iter().any(|prefix| name.starts_with(prefix)) {
             let body = fixture(&name);
             lists.push((name, body));
         }
