@@ -4,14 +4,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`decode`] | [`ListDecoder`](decode::ListDecoder): bytes in, items out; no IO, no async |
-//! | [`item`] | what the bytes of one item become: [`Item`](item::Item), [`MetaView`](item::MetaView) |
+//! | [`decode`] | [`ListDecoder`]: bytes in, items out; no IO, no async |
+//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`] |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
-//! | [`limits`] | [`Limits`](limits::Limits): the caps on what a body may claim |
-//! | [`error`] | [`DecodeError`](error::DecodeError) and [`ItemError`](error::ItemError) |
+//! | [`limits`] | [`Limits`]: the caps on what a body may claim |
+//! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
-//! Cargo features, each only adding API: `async` (default) for [`ListStream`](adapt::ListStream) and
-//! [`ListCodec`](adapt::ListCodec). Without it the crate is the sans-IO core and the adapter over [`std::io::Read`].
+//! Cargo features, each only adding API: `async` (default) for [`ListStream`] and
+//! [`ListCodec`]. Without it the crate is the sans-IO core and the adapter over [`std::io::Read`].
 
 pub mod adapt;
 pub mod decode;
