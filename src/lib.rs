@@ -1,4 +1,5 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(feature = "client", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "client"), doc = "Streams huge Kubernetes collections over protobuf, in constant memory.")]
 //!
 //! # Where things are
 //!
@@ -7,13 +8,17 @@
 //! | [`decode`] | [`ListDecoder`]: bytes in, items out; no IO, no async |
 //! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`] |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
+//! | `client` | lists from an API server: requests, pages, retries, and exactly how a list ended |
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
-//! Cargo features, each only adding API: `async` (default) for [`ListStream`] and
-//! [`ListCodec`]. Without it the crate is the sans-IO core and the adapter over [`std::io::Read`].
+//! Cargo features, each only adding API: `client` (default) for the client over reqwest and rustls; `kube` for the same
+//! client over a `kube::Client`; `async` (part of both) for [`ListStream`] and [`ListCodec`]. Without them the crate is the
+//! sans-IO core and the adapter over [`std::io::Read`].
 
 pub mod adapt;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod decode;
 pub mod error;
 pub mod item;

@@ -2,29 +2,21 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
-use std::time::Duration;
+use std::pin::Pin;
 
 use async_compression::tokio::bufread::GzipDecoder;
 use bytesize::ByteSize;
-use clap::CommandFactory;
 use clap::error::ErrorKind;
-use futures::StreamExt;
-use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
 use listwatch::{DecodeErrorKind, Limits, ListDecoder, ListError, ListStream, OnItemError};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
-use tokio::time::{Instant, timeout_at};
 use tokio_util::io::ReaderStream;
 
-use crate::Cli;
 use crate::failure::Failure;
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, Summary};
+use crate::rows::{self, Reached};
 
 const CHUNK: usize = 256 << 10;
-
-/// What is printed waits no longer than this while the input is slow.
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// Decodes a saved protobuf body of a list, while it is read.
 ///
@@ -68,7 +60,7 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     if args.file.is_none() && io::stdin().is_terminal() {
-        let mut cli = Cli::command();
+        let mut cli = crate::command(&crate::invoked_as());
         cli.build();
         let decode = cli.find_subcommand_mut("decode").expect("this is it");
         decode.error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
@@ -83,35 +75,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         .on_item_error(on_item_error)
         .map_item(|item| format.row(&item));
     let mut output = Output::new(format);
-    let progress = Progress::new(format);
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
-    let mut flush_at = Instant::now() + FLUSH_EVERY;
-    loop {
-        let next = tokio::select! {
-            biased;
-            _ = &mut interrupted => {
-                output.flush()?;
-                return Err(Failure::Interrupted(reached(items.decoder())));
-            }
-            next = timeout_at(flush_at, items.next()) => next,
-        };
-        match next {
-            Ok(Some(Ok(row))) => output.row(row)?,
-            Ok(Some(Err(error))) => {
-                output.flush()?;
-                return Err(Failure::Error(explain(&error, &source, items.decoder())));
-            }
-            Ok(None) => break,
-            Err(_) => {
-                output.flush()?;
-                flush_at = Instant::now() + FLUSH_EVERY;
-            }
-        }
-        progress.show(items.decoder());
-    }
-    drop(progress);
+    rows::print(&mut items, &mut output, |items| reached(items.decoder()))
+        .await?
+        .map_err(|error| Failure::Error(explain(&error, &source, items.decoder())))?;
     let end = items.end().expect("without an error the list is complete");
-    output.end(end)?;
+    output.end(&Summary::new(&end.type_meta, &end.list_meta, end.items, end.bytes))?;
     if end.skipped > 0 {
         eprintln!("skipped: {} bad items", end.skipped);
     }
@@ -150,7 +118,7 @@ async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
 
 fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) -> String {
     match error {
-        ListError::Transport(error) => format!("transport: {source}: {error}, {}", reached(decoder)),
+        ListError::Transport(error) => format!("transport: {source}: {error}, {}", reached(decoder).text()),
         ListError::Decode(error) => match error.kind() {
             // The library names its setter, where this command has an option.
             DecodeErrorKind::Limit { limit, .. } => {
@@ -162,41 +130,11 @@ fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) ->
     }
 }
 
-/// As an error of the library ends.
-fn reached(decoder: &ListDecoder) -> String {
-    let items = decoder.items();
-    format!("at byte {}, {items} item{} delivered", decoder.position(), if items == 1 { "" } else { "s" })
-}
-
-/// A bar on stderr, if that is a terminal where nothing else is printed meanwhile.
-struct Progress {
-    bar: ProgressBar,
-}
-
-impl Progress {
-    fn new(format: Format) -> Self {
-        if format.prints_items() && io::stdout().is_terminal() {
-            return Self { bar: ProgressBar::hidden() };
-        }
-        let style = ProgressStyle::with_template("{decimal_bytes}, {msg}").expect("the template is right");
-        let bar = ProgressBar::no_length().with_style(style).with_finish(ProgressFinish::AndClear);
-        Self { bar }
-    }
-
-    fn show(&self, decoder: &ListDecoder) {
-        if self.bar.is_hidden() {
-            return;
-        }
-        if self.bar.length().is_none()
-            && let Some(length) = decoder.expected_bytes()
-        {
-            self.bar.set_length(length);
-            let template = "{percent:>3}% {wide_bar} {decimal_bytes} of {decimal_total_bytes}, {msg}";
-            self.bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
-        }
-        let millis = u64::try_from(self.bar.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-        let (items, per_second) = (decoder.items(), decoder.items() * 1000 / millis);
-        self.bar.set_message(format!("{} items ({}/s)", HumanCount(items), HumanCount(per_second)));
-        self.bar.set_position(decoder.position());
+fn reached(decoder: &ListDecoder) -> Reached {
+    Reached {
+        bytes: decoder.position(),
+        items: decoder.items(),
+        expected_bytes: decoder.expected_bytes(),
+        expected_items: None,
     }
 }

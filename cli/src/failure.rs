@@ -11,6 +11,8 @@ pub enum Failure {
     Closed,
     /// By Ctrl-C; says how far the command came.
     Interrupted(String),
+    /// Wrong usage that clap cannot know.
+    Usage(String),
     Error(String),
 }
 
@@ -20,6 +22,7 @@ impl Failure {
         let (word, message, code) = match self {
             Self::Closed => return 0,
             Self::Interrupted(message) => ("interrupted:", message, 130),
+            Self::Usage(message) => ("error:", message, 2),
             Self::Error(message) => ("error:", message, 1),
         };
         eprintln!("{} {}", style(word).for_stderr().red().bold(), printable(message));

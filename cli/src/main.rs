@@ -1,11 +1,22 @@
 //! The `listwatch` command.
 
+mod completions;
+mod connect;
 mod decode;
 mod demo;
 mod failure;
+mod list;
+mod notices;
 mod output;
+mod query;
+mod record;
+mod resource;
+mod rows;
 
-use clap::{Parser, Subcommand};
+use std::env;
+use std::path::Path;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
 
@@ -22,8 +33,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    List(list::Args),
+    Record(record::Args),
     Decode(decode::Args),
     Demo(demo::Args),
+    Completions(completions::Args),
     #[command(hide = true)]
     DemoServer(demo::server::Args),
     #[command(hide = true)]
@@ -32,12 +46,39 @@ enum Command {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let done = match Cli::parse().command {
+    notices::show();
+    let done = match parse().command {
+        Command::List(args) => list::run(args).await,
+        Command::Record(args) => record::run(args).await,
         Command::Decode(args) => decode::run(args).await,
+        Command::Completions(args) => completions::run(&args),
         Command::Demo(args) => demo::run(args).await,
         Command::DemoServer(args) => demo::server::run(args).await.map_err(Failure::from),
         Command::DemoClient(args) => demo::client::run(args).await.map_err(Failure::from),
     };
     // Returning would wait for a read of stdin that nothing may ever end.
     std::process::exit(done.map_or_else(|failure| failure.report(), |()| 0));
+}
+
+fn parse() -> Cli {
+    let matches = command(&invoked_as()).get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// `kubectl` runs what is installed as `kubectl-listwatch`.
+fn invoked_as() -> String {
+    let path = env::args_os().next().unwrap_or_default();
+    let name = Path::new(&path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    if name == "kubectl-listwatch" { "kubectl listwatch".to_owned() } else { "listwatch".to_owned() }
+}
+
+/// The command as its help writes it.
+fn command(name: &str) -> clap::Command {
+    Cli::command().bin_name(name).mut_subcommands(|subcommand| match subcommand.get_after_help() {
+        Some(text) if name != "listwatch" => {
+            let text = text.to_string().replace("listwatch ", &format!("{name} "));
+            subcommand.after_help(text)
+        }
+        _ => subcommand,
+    })
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 
 use clap::ValueEnum;
 use console::style;
-use listwatch::{ItemError, ItemRef, ListEnd};
+use listwatch::{ItemError, ItemRef, ListMeta, TypeMeta};
 use serde::Serialize;
 
 const BUFFER: usize = 64 << 10;
@@ -66,6 +66,10 @@ impl Output {
         Self { format, out: BufWriter::with_capacity(BUFFER, io::stdout().lock()), table: Table::default() }
     }
 
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
     pub fn row(&mut self, row: Row) -> io::Result<()> {
         match row {
             Row::Name(name) => writeln!(self.out, "{name}"),
@@ -80,12 +84,12 @@ impl Output {
     }
 
     /// The list is complete.
-    pub fn end(&mut self, end: &ListEnd) -> io::Result<()> {
+    pub fn end(&mut self, summary: &Summary<'_>) -> io::Result<()> {
         match self.format {
             Format::Name => {}
             Format::Table => self.table.end(&mut self.out)?,
             Format::Summary => {
-                serde_json::to_writer(&mut self.out, &Summary::of(end))?;
+                serde_json::to_writer(&mut self.out, summary)?;
                 writeln!(self.out)?;
             }
         }
@@ -158,9 +162,10 @@ impl Layout {
     }
 }
 
+/// What [`Format::Summary`] prints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Summary<'a> {
+pub struct Summary<'a> {
     api_version: Option<&'a str>,
     kind: Option<&'a str>,
     resource_version: Option<&'a str>,
@@ -171,16 +176,16 @@ struct Summary<'a> {
 }
 
 impl<'a> Summary<'a> {
-    fn of(end: &'a ListEnd) -> Self {
+    pub fn new(type_meta: &'a TypeMeta, list_meta: &'a ListMeta, items: u64, bytes: u64) -> Self {
         let present = |text: &'a str| (!text.is_empty()).then_some(text);
         Self {
-            api_version: present(&end.type_meta.api_version),
-            kind: present(&end.type_meta.kind),
-            resource_version: present(&end.list_meta.resource_version),
-            r#continue: present(&end.list_meta.continue_token),
-            remaining_item_count: end.list_meta.remaining_item_count,
-            items: end.items,
-            bytes: end.bytes,
+            api_version: present(&type_meta.api_version),
+            kind: present(&type_meta.kind),
+            resource_version: present(&list_meta.resource_version),
+            r#continue: present(&list_meta.continue_token),
+            remaining_item_count: list_meta.remaining_item_count,
+            items,
+            bytes,
         }
     }
 }

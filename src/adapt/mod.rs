@@ -13,6 +13,6 @@ mod stream;
 #[cfg(feature = "async")]
 pub use codec::ListCodec;
 pub use read::ListReader;
-pub use source::ListError;
+pub use source::{ListError, Own};
 #[cfg(feature = "async")]
 pub use stream::ListStream;

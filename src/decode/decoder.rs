@@ -331,6 +331,12 @@ impl ListDecoder {
         self.items
     }
 
+    /// Items left out so far.
+    #[cfg(feature = "client")]
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
@@ -779,6 +785,12 @@ impl Walked {
 }
 
 impl<'a> ItemRef<'a> {
+    /// An object that came alone, under its own type meta.
+    #[cfg(feature = "client")]
+    pub(crate) fn single(bytes: &'a [u8], type_meta: &'a TypeMeta) -> Self {
+        Self { bytes, type_meta, index: 0, offset: 0 }
+    }
+
     /// The bytes of the item, as they came.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {

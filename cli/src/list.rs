@@ -1,0 +1,67 @@
+//! `listwatch list`: a collection of an API server.
+
+use listwatch::client::Client;
+
+use crate::connect::Connection;
+use crate::failure::Failure;
+use crate::output::{Format, Output, Summary};
+use crate::query::Query;
+use crate::rows::{self, Reached};
+
+/// Streams a collection from an API server.
+///
+/// Items are printed as they arrive; nothing is kept. A list that broke off after its first item is not asked for again,
+/// because items are out: the error, one line on stderr, says how many.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  listwatch list pods -A                          all Pods, as they arrive
+  listwatch list deploy -n web -l app=shop        some Deployments of one namespace
+  listwatch list pods -A --resource-version 0     whatever the server has cached: the cheapest for it
+  listwatch list pods -A -o summary               kind, version and counts, as JSON
+  listwatch list secrets -A --metadata-only       without what is in them
+  listwatch list pods -A --limit 5000             in pages, where the whole takes the server over its request timeout
+  listwatch list pods -A --server http://localhost:8001    while `kubectl proxy` runs")]
+pub struct Args {
+    #[command(flatten)]
+    query: Query,
+
+    /// In pages of so many items, which all are printed
+    #[arg(long, value_name = "PAGE", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
+    output: Format,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let Args { query, limit, output: format, connection } = args;
+    let options = query.options()?;
+    let (transport, namespace) = connection.open().await?;
+    let client = Client::new(transport);
+    let resource = query.resource(&client).await?;
+    let mut list = query.list(&client, &resource, &options, namespace);
+    if let Some(items) = limit {
+        list = list.pages(items);
+    }
+    for warning in list.option_warnings() {
+        rows::warn(&warning.to_string());
+    }
+
+    let progress = list.progress();
+    let mut items = list.map_item(|item| format.row(&item)).stream();
+    let mut output = Output::new(format);
+    rows::print(&mut items, &mut output, |_| Reached::of(&progress))
+        .await?
+        .map_err(|error| Failure::Error(error.to_string()))?;
+    let summary = items.summary().expect("without an error the list is complete");
+    output.end(&Summary::new(&summary.type_meta, &summary.list_meta, summary.items, summary.bytes))?;
+    for warning in &summary.warnings {
+        rows::warn(warning);
+    }
+    Ok(())
+}

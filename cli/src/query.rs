@@ -1,0 +1,102 @@
+//! What of a resource to list: the options that `list` and `record` share.
+
+use listwatch::client::{Client, FieldSelector, LabelSelector, List, ListOptions, Resource, ResourceVersion, Shard};
+
+use crate::failure::Failure;
+use crate::resource;
+
+#[derive(clap::Args)]
+pub struct Query {
+    /// What to list, as kubectl takes it: pods, po, deployments.apps, widgets.v1.example.com
+    resource: String,
+
+    /// The namespace [default: that of the context, else `default`]
+    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
+    namespace: Option<String>,
+
+    /// All namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+
+    /// Only objects with these labels, as in `app=web,tier!=cache,env in (a,b)`
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<LabelSelector>,
+
+    /// Only objects with these fields, as in `spec.nodeName=node-1`
+    #[arg(long, value_name = "FIELDS")]
+    field_selector: Option<FieldSelector>,
+
+    /// How new the list must be: 0 for whatever the server has cached, or at least a version
+    #[arg(long, value_name = "VERSION")]
+    resource_version: Option<String>,
+
+    /// What --resource-version means
+    #[arg(long, value_enum, value_name = "MATCH", requires = "resource_version")]
+    resource_version_match: Option<VersionMatch>,
+
+    /// Only the metadata of each object
+    #[arg(long)]
+    metadata_only: bool,
+
+    /// One of N equal parts, I from 0; the server must know shards (KEP-5866)
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum VersionMatch {
+    /// This version or a newer one
+    #[value(name = "NotOlderThan")]
+    NotOlderThan,
+    /// This version
+    #[value(name = "Exact")]
+    Exact,
+}
+
+impl Query {
+    pub fn options(&self) -> Result<ListOptions, Failure> {
+        let mut options = ListOptions::default().resource_version(self.version());
+        if let Some(selector) = &self.selector {
+            options = options.labels(selector.clone());
+        }
+        if let Some(selector) = &self.field_selector {
+            options = options.fields(selector.clone());
+        }
+        if self.metadata_only {
+            options = options.metadata_only();
+        }
+        if let Some(shard) = self.shard {
+            options = options.shard(shard);
+        }
+        options.validate().map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(options)
+    }
+
+    fn version(&self) -> ResourceVersion {
+        match (&self.resource_version, self.resource_version_match) {
+            (None, _) => ResourceVersion::MostRecent,
+            (Some(version), None) if version == "0" => ResourceVersion::Any,
+            (Some(version), None | Some(VersionMatch::NotOlderThan)) => ResourceVersion::AtLeast(version.clone()),
+            (Some(version), Some(VersionMatch::Exact)) => ResourceVersion::Exact(version.clone()),
+        }
+    }
+
+    pub async fn resource(&self, client: &Client) -> Result<Resource, Failure> {
+        resource::find(client, &self.resource).await
+    }
+
+    pub fn list(
+        self,
+        client: &Client,
+        resource: &Resource,
+        options: &ListOptions,
+        default_namespace: String,
+    ) -> List<[u8]> {
+        let list = client.list::<[u8]>(resource, options);
+        match self.namespace {
+            Some(namespace) => list.namespace(namespace),
+            None if self.all_namespaces || !resource.is_namespaced() => list,
+            None => list.namespace(default_namespace),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Which resource a name as typed means.
+
+use listwatch::client::resource::{DiscoveredResource, ResourceName, resolve};
+use listwatch::client::{Client, Resource};
+
+use crate::failure::Failure;
+
+/// What every API server since 1.23 has, in the order of its groups, with the short names that it gives them.
+const EVERYWHERE: &[(Resource, &[&str])] = &[
+    (Resource::CONFIG_MAPS, &["cm"]),
+    (Resource::ENDPOINTS, &["ep"]),
+    (Resource::EVENTS, &["ev"]),
+    (Resource::LIMIT_RANGES, &["limits"]),
+    (Resource::NAMESPACES, &["ns"]),
+    (Resource::NODES, &["no"]),
+    (Resource::PERSISTENT_VOLUME_CLAIMS, &["pvc"]),
+    (Resource::PERSISTENT_VOLUMES, &["pv"]),
+    (Resource::PODS, &["po"]),
+    (Resource::REPLICATION_CONTROLLERS, &["rc"]),
+    (Resource::RESOURCE_QUOTAS, &["quota"]),
+    (Resource::SECRETS, &[]),
+    (Resource::SERVICE_ACCOUNTS, &["sa"]),
+    (Resource::SERVICES, &["svc"]),
+    (Resource::DAEMON_SETS, &["ds"]),
+    (Resource::DEPLOYMENTS, &["deploy"]),
+    (Resource::REPLICA_SETS, &["rs"]),
+    (Resource::STATEFUL_SETS, &["sts"]),
+    (Resource::EVENTS_K8S_IO, &["ev"]),
+    (Resource::HORIZONTAL_POD_AUTOSCALERS, &["hpa"]),
+    (Resource::CRON_JOBS, &["cj"]),
+    (Resource::JOBS, &[]),
+    (Resource::INGRESSES, &["ing"]),
+    (Resource::NETWORK_POLICIES, &["netpol"]),
+    (Resource::POD_DISRUPTION_BUDGETS, &["pdb"]),
+    (Resource::CLUSTER_ROLE_BINDINGS, &[]),
+    (Resource::CLUSTER_ROLES, &[]),
+    (Resource::ROLE_BINDINGS, &[]),
+    (Resource::ROLES, &[]),
+    (Resource::STORAGE_CLASSES, &["sc"]),
+    (Resource::CUSTOM_RESOURCE_DEFINITIONS, &["crd", "crds"]),
+    (Resource::LEASES, &[]),
+    (Resource::ENDPOINT_SLICES, &[]),
+];
+
+/// Asks the server only where it must.
+pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
+    if let Some(resource) = everywhere(typed) {
+        return Ok(resource);
+    }
+    let discovered = client.discover().await.map_err(|error| Failure::Error(error.to_string()))?;
+    resolve(typed, &discovered).map_err(|error| Failure::Error(error.to_string()))
+}
+
+fn everywhere(typed: &str) -> Option<Resource> {
+    let discovered = |(resource, short_names): &(Resource, &[&str])| DiscoveredResource {
+        group: resource.group().to_owned(),
+        version: resource.version().to_owned(),
+        plural: resource.plural().to_owned(),
+        singular: resource.kind().to_lowercase(),
+        kind: resource.kind().to_owned(),
+        short_names: short_names.iter().map(ToString::to_string).collect(),
+        namespaced: resource.is_namespaced(),
+        verbs: vec!["list".to_owned()],
+    };
+    let found = resolve(typed, &EVERYWHERE.iter().map(discovered).collect::<Vec<_>>()).ok()?;
+    // The beginning of a group may be that of another one too.
+    let whole = |reading: ResourceName<'_>| reading.group.is_none_or(|group| group == found.group());
+    ResourceName::readings(typed).any(whole).then_some(found)
+}

@@ -1,0 +1,127 @@
+//! Prints rows as they come, until the list ends or the user has seen enough.
+
+use std::io::{self, IsTerminal};
+use std::pin::pin;
+use std::time::Duration;
+
+use console::style;
+use futures::{Stream, StreamExt};
+use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
+use listwatch::client;
+use tokio::time::{Instant, timeout_at};
+
+use crate::failure::Failure;
+use crate::output::{Format, Output, Row, printable};
+
+/// What is printed waits no longer than this while the input is slow.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// How far a list is.
+pub struct Reached {
+    pub bytes: u64,
+    pub items: u64,
+    pub expected_bytes: Option<u64>,
+    pub expected_items: Option<u64>,
+}
+
+impl Reached {
+    pub fn of(progress: &client::Progress) -> Self {
+        Self {
+            bytes: progress.bytes(),
+            items: progress.items(),
+            expected_bytes: progress.expected_bytes(),
+            expected_items: progress.expected_items(),
+        }
+    }
+
+    /// As an error of the library ends.
+    pub fn text(&self) -> String {
+        let Self { bytes, items, .. } = self;
+        format!("at byte {bytes}, {items} item{} delivered", if *items == 1 { "" } else { "s" })
+    }
+}
+
+/// All that was printed is out, however it ends. The inner error is that of the rows.
+pub async fn print<S, E>(
+    rows: &mut S,
+    output: &mut Output,
+    reached: impl Fn(&S) -> Reached,
+) -> Result<Result<(), E>, Failure>
+where
+    S: Stream<Item = Result<Row, E>> + Unpin,
+{
+    let progress = Progress::new(output.format());
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut flush_at = Instant::now() + FLUSH_EVERY;
+    loop {
+        let next = tokio::select! {
+            biased;
+            _ = &mut interrupted => {
+                output.flush()?;
+                return Err(Failure::Interrupted(reached(rows).text()));
+            }
+            next = timeout_at(flush_at, rows.next()) => next,
+        };
+        match next {
+            Ok(Some(Ok(row))) => output.row(row)?,
+            Ok(Some(Err(error))) => {
+                output.flush()?;
+                return Ok(Err(error));
+            }
+            Ok(None) => return Ok(Ok(())),
+            Err(_) => {
+                output.flush()?;
+                flush_at = Instant::now() + FLUSH_EVERY;
+            }
+        }
+        progress.show(|| reached(rows));
+    }
+}
+
+/// On stderr, on one line.
+pub fn warn(text: &str) {
+    eprintln!("{} {}", style("warning:").for_stderr().yellow().bold(), printable(text));
+}
+
+/// A bar on stderr, if that is a terminal where nothing else is printed meanwhile.
+struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    fn new(format: Format) -> Self {
+        if format.prints_items() && io::stdout().is_terminal() {
+            return Self { bar: ProgressBar::hidden() };
+        }
+        let style = ProgressStyle::with_template("{decimal_bytes}, {msg}").expect("the template is right");
+        let bar = ProgressBar::no_length().with_style(style).with_finish(ProgressFinish::AndClear);
+        Self { bar }
+    }
+
+    fn show(&self, reached: impl FnOnce() -> Reached) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let Reached { bytes, items, expected_bytes, expected_items } = reached();
+        // Of pages, bytes are known of the one that is being read only.
+        let length = match expected_items {
+            Some(expected) if items > 0 => Some(scaled(bytes, expected, items)),
+            _ => expected_bytes,
+        };
+        if let Some(length) = length {
+            if self.bar.length().is_none() {
+                let template = "{percent:>3}% {wide_bar} {decimal_bytes} of {decimal_total_bytes}, {msg}";
+                self.bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+            }
+            self.bar.set_length(length);
+        }
+        let millis = u64::try_from(self.bar.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let per_second = items.saturating_mul(1000) / millis;
+        self.bar.set_message(format!("{} items ({}/s)", HumanCount(items), HumanCount(per_second)));
+        self.bar.set_position(bytes);
+    }
+}
+
+fn scaled(bytes: u64, expected: u64, items: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(expected) / u128::from(items)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,362 @@
+//! Bodies: watched over while they arrive, decompressed, and read where they are not the list that was asked for.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use async_compression::tokio::bufread::GzipDecoder;
+use bytes::Bytes;
+use futures_core::Stream;
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use prost::Message as _;
+use serde::Deserialize;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::io::{ReaderStream, StreamReader};
+
+use super::error::ApiError;
+use super::progress::Counters;
+use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
+use crate::item::{Status, StatusCause, StatusDetails};
+
+/// How much of a body that is an error is read.
+const ERROR_SIZE: usize = 1 << 20;
+
+/// How much of a body is quoted.
+const SNIPPET_CHARS: usize = 300;
+
+/// Decompressed bytes come in pieces of this size.
+const DECOMPRESSED_CHUNK: usize = 64 << 10;
+
+/// The body behind its compression, each wait for bytes limited to `idle`, all of it until `deadline`.
+pub(super) fn body(
+    wire: Chunks,
+    headers: &HeaderMap,
+    idle: Duration,
+    deadline: Option<Instant>,
+    counters: Arc<Counters>,
+) -> Result<Chunks, TransportError> {
+    let guarded = Guarded {
+        chunks: wire,
+        idle,
+        waiting: false,
+        timer: Box::pin(sleep_until(Instant::now())),
+        deadline: deadline.map(|deadline| Box::pin(sleep_until(deadline))),
+        counters,
+    };
+    match headers.get(CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(Box::pin(guarded)),
+        Some(b"gzip") => {
+            let mut decoder = GzipDecoder::new(StreamReader::new(ForReader(guarded)));
+            // Servers since 1.37 write a member per flush.
+            decoder.multiple_members(true);
+            let chunks = ReaderStream::with_capacity(decoder, DECOMPRESSED_CHUNK);
+            Ok(Box::pin(Decompressed(chunks)))
+        }
+        Some(_) => Err(TransportError::new(TransportErrorKind::Compression, "the body is neither plain nor gzip")),
+    }
+}
+
+/// The bytes on the wire: counted, and not waited for too long.
+struct Guarded {
+    chunks: Chunks,
+    idle: Duration,
+    /// Whether `timer` runs: since the last poll that found nothing. A consumer that does not poll is not timed.
+    waiting: bool,
+    timer: Pin<Box<Sleep>>,
+    deadline: Option<Pin<Box<Sleep>>>,
+    counters: Arc<Counters>,
+}
+
+impl Stream for Guarded {
+    type Item = Result<Bytes, TransportError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Some(Err(TransportError::new(TransportErrorKind::Deadline, ""))));
+        }
+        // First the bytes, then the clock: bytes that waited for a slow consumer are not late.
+        if let Poll::Ready(next) = this.chunks.as_mut().poll_next(cx) {
+            this.waiting = false;
+            if let Some(Ok(chunk)) = &next {
+                this.counters.wire(chunk.len());
+            }
+            return Poll::Ready(next);
+        }
+        if !this.waiting {
+            this.waiting = true;
+            this.timer.as_mut().reset(Instant::now() + this.idle);
+        }
+        ready!(this.timer.as_mut().poll(cx));
+        Poll::Ready(Some(Err(idle_error(this.idle))))
+    }
+}
+
+pub(super) fn idle_error(idle: Duration) -> TransportError {
+    let message = format!("no byte for {} s", idle.as_secs_f32());
+    TransportError::new(TransportErrorKind::ReadIdle, message)
+}
+
+/// Errors as the traits of IO want them.
+struct ForReader(Guarded);
+
+impl Stream for ForReader {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut self.0).poll_next(cx).map_err(io::Error::other)
+    }
+}
+
+struct Decompressed<R>(ReaderStream<GzipDecoder<R>>);
+
+impl<R: tokio::io::AsyncBufRead + Unpin> Stream for Decompressed<R> {
+    type Item = Result<Bytes, TransportError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut self.0).poll_next(cx).map_err(|error| {
+            match error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>()) {
+                Some(error) => error.clone(),
+                None if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    TransportError::new(TransportErrorKind::Broken, "the end of the gzip member is missing")
+                }
+                None => TransportError::new(TransportErrorKind::Compression, format!("gzip: {error}")),
+            }
+        })
+    }
+}
+
+/// The next chunk that is not empty.
+pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, TransportError> {
+    loop {
+        match poll_fn(|cx| chunks.as_mut().poll_next(cx)).await {
+            Some(Ok(chunk)) if chunk.is_empty() => {}
+            Some(chunk) => return chunk.map(Some),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The beginning of a body of which `first` was read already: whole if it is short, or what came of it before it broke.
+pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
+    let mut bytes = Vec::from(first);
+    while bytes.len() < ERROR_SIZE {
+        match next_chunk(chunks).await {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    bytes.truncate(ERROR_SIZE);
+    bytes
+}
+
+/// The error in an answer with this status, whatever its body is.
+pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: &dyn Transport) -> ApiError {
+    let status = protobuf_status(body)
+        .or_else(|| json_status(body))
+        .unwrap_or_else(|| Status { message: snippet(body, transport).unwrap_or_default(), ..Status::default() });
+    of_status(status, code, headers, transport)
+}
+
+/// The error that a Status is, which came with this code of HTTP.
+pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap, transport: &dyn Transport) -> ApiError {
+    status.message = redact(transport, status.message);
+    let code = u16::try_from(status.code).ok().filter(|code| *code != 0).unwrap_or(code);
+    status.code = i32::from(code);
+    let seconds = |text: &http::HeaderValue| text.to_str().ok()?.trim().parse().ok();
+    let in_header: Option<u64> = headers.get(RETRY_AFTER).and_then(seconds);
+    let in_status = status.details.as_ref().and_then(|details| u64::try_from(details.retry_after_seconds).ok());
+    let retry_after = in_header.or(in_status.filter(|seconds| *seconds > 0)).map(Duration::from_secs);
+    ApiError { code, status, retry_after }
+}
+
+fn protobuf_status(body: &[u8]) -> Option<Status> {
+    let (type_meta, raw) = envelope(body)?;
+    if type_meta.kind == "Status" { Status::decode(raw).ok() } else { None }
+}
+
+/// The type meta and the object of an envelope, as protobuf has a single object.
+pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
+    use crate::decode::wire::LenFields;
+
+    let (mut type_meta, mut raw) = (crate::TypeMeta::default(), None);
+    for field in LenFields::new(body.strip_prefix(b"k8s\0")?) {
+        match field.ok()? {
+            (1, bytes) => {
+                for field in LenFields::new(bytes) {
+                    let (number, text) = field.ok()?;
+                    match number {
+                        1 => str::from_utf8(text).ok()?.clone_into(&mut type_meta.api_version),
+                        2 => str::from_utf8(text).ok()?.clone_into(&mut type_meta.kind),
+                        _ => {}
+                    }
+                }
+            }
+            (2, bytes) => raw = Some(bytes),
+            // contentEncoding and contentType say that raw is something else.
+            (3 | 4, bytes) if !bytes.is_empty() => return None,
+            _ => {}
+        }
+    }
+    Some((type_meta, raw?))
+}
+
+/// `Status` as JSON has it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonStatus {
+    kind: String,
+    #[serde(default)]
+    metadata: JsonMeta,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    reason: String,
+    details: Option<JsonDetails>,
+    #[serde(default)]
+    code: i32,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct JsonMeta {
+    #[serde(default)]
+    r#continue: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonDetails {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    causes: Vec<JsonCause>,
+    #[serde(default)]
+    retry_after_seconds: i32,
+    #[serde(default)]
+    uid: String,
+}
+
+#[derive(Deserialize)]
+struct JsonCause {
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    field: String,
+}
+
+pub(super) fn json_status(body: &[u8]) -> Option<Status> {
+    let json: JsonStatus = serde_json::from_slice(body).ok().filter(|json: &JsonStatus| json.kind == "Status")?;
+    let cause = |cause: JsonCause| StatusCause { reason: cause.reason, message: cause.message, field: cause.field };
+    Some(Status {
+        metadata: Some(crate::ListMeta { continue_token: json.metadata.r#continue, ..Default::default() }),
+        status: json.status,
+        message: json.message,
+        reason: json.reason,
+        details: json.details.map(|details| StatusDetails {
+            name: details.name,
+            group: details.group,
+            kind: details.kind,
+            causes: details.causes.into_iter().map(cause).collect(),
+            retry_after_seconds: details.retry_after_seconds,
+            uid: details.uid,
+        }),
+        code: json.code,
+    })
+}
+
+pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
+    Some(headers.get(CONTENT_TYPE)?.to_str().ok()?.to_owned())
+}
+
+/// How a text begins, on one line and without credentials; `None` where it is none.
+pub(super) fn snippet(body: &[u8], transport: &dyn Transport) -> Option<String> {
+    let text = String::from_utf8_lossy(body.get(..ERROR_SIZE).unwrap_or(body));
+    if text.chars().take(SNIPPET_CHARS).any(|c| c == char::REPLACEMENT_CHARACTER || c == '\0') {
+        return None;
+    }
+    // First redacted, then cut: half a token is a secret too.
+    let text = redact(transport, text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let mut snippet: String = text.chars().take(SNIPPET_CHARS).collect();
+    if snippet.len() < text.len() {
+        snippet.push('…');
+    }
+    (!snippet.is_empty()).then_some(snippet)
+}
+
+/// Takes out the transport's secrets, and what looks like one: what follows `Bearer` or `Basic`, and JSON web tokens.
+pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
+    let text = transport.redact(text);
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+    let (mut clean, mut rest, mut scheme) = (String::with_capacity(text.len()), &*text, false);
+    while let Some(first) = rest.chars().next() {
+        let inner = is_inner(first);
+        let end = rest.find(|c| is_inner(c) != inner).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        if inner && (scheme || is_web_token(word)) {
+            clean.push_str("[redacted]");
+        } else {
+            clean.push_str(word);
+        }
+        if inner {
+            scheme = word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic");
+        }
+        rest = after;
+    }
+    clean
+}
+
+fn is_web_token(word: &str) -> bool {
+    word.find("eyJ").is_some_and(|at| word.get(at..).is_some_and(|token| token.len() > 16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::transport::{Request, ResponseFuture};
+
+    struct Secretive;
+
+    impl Transport for Secretive {
+        fn get(&self, _: Request) -> ResponseFuture<'_> {
+            unreachable!()
+        }
+
+        fn redact(&self, text: String) -> String {
+            text.replace("s3cret", "[redacted]")
+        }
+    }
+
+    #[test]
+    fn snippets_are_short_and_hold_no_credentials() {
+        for (body, expected) in [
+            ("", None),
+            (" \n ", None),
+            ("<h1>Bad\n  Gateway</h1>", Some("<h1>Bad Gateway</h1>")),
+            ("token s3cret, again s3cret", Some("token [redacted], again [redacted]")),
+            ("authorization: Bearer abc.def end", Some("authorization: Bearer [redacted] end")),
+            ("\"bearer\": \"abc\", Basic dXNlcjpwYXNz", Some("\"bearer\": \"[redacted]\", Basic [redacted]")),
+            ("t=eyJhbGciOiJSUzI1NiJ9.eyJpc3Mi.x", Some("[redacted]")),
+            ("binary \0", None),
+        ] {
+            assert_eq!(snippet(body.as_bytes(), &Secretive).as_deref(), expected, "{body:?}");
+        }
+        let long = snippet(&b"a ".repeat(1000), &Secretive).unwrap();
+        assert_eq!(long.chars().count(), SNIPPET_CHARS + 1);
+        // A token across the cut is not cut.
+        let body = format!("{}s3cret", "x".repeat(SNIPPET_CHARS - 3));
+        assert!(!snippet(body.as_bytes(), &Secretive).unwrap().contains("s3c"));
+    }
+}

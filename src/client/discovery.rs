@@ -1,0 +1,220 @@
+//! What a server has: its resources, for [`resolve`](super::resource::resolve), and its version.
+
+use http::HeaderValue;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::error::{Error, ErrorKind};
+use super::resource::DiscoveredResource;
+use super::served_from::ServerVersion;
+use super::{Client, body};
+use http::HeaderMap;
+
+/// Aggregated discovery (1.26 and later) where the server has it, else the old documents.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                          application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+impl Client {
+    /// All resources that the server has, in its order of preference.
+    ///
+    /// Two requests where the server has aggregated discovery; where not, one more for each group and version. A group
+    /// whose own server does not answer is left out, as kubectl leaves it out.
+    ///
+    /// # Errors
+    ///
+    /// Those of any request, and [`ErrorKind::Discovery`] for a document that cannot be read.
+    pub async fn discover(&self) -> Result<Vec<DiscoveredResource>, Error> {
+        let mut resources = Vec::new();
+        for root in ["/api", "/apis"] {
+            match self.json(root, AGGREGATED).await? {
+                Root::Aggregated { items } => resources.extend(items.into_iter().flat_map(GroupDiscovery::resources)),
+                Root::Versions { versions } => {
+                    for version in versions {
+                        resources.extend(self.resources_of("", &version).await?);
+                    }
+                }
+                Root::Groups { groups } => {
+                    for (group, version) in groups.into_iter().flat_map(Group::versions) {
+                        match self.resources_of(&group, &version).await {
+                            Ok(found) => resources.extend(found),
+                            Err(error) if error.is_not_found() || error.code() >= 500 => {
+                                tracing::warn!(group, version, %error, "a group is left out of discovery");
+                            }
+                            Err(error) => return Err(error),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(resources)
+    }
+
+    /// The server's version, for [`served_from`](super::served_from::served_from).
+    ///
+    /// # Errors
+    ///
+    /// Those of any request, and [`ErrorKind::Discovery`] where it is no version.
+    pub async fn server_version(&self) -> Result<ServerVersion, Error> {
+        #[derive(Deserialize)]
+        struct Version {
+            major: String,
+            minor: String,
+        }
+        let Version { major, minor } = self.json("/version", "application/json").await?;
+        ServerVersion::parse(&major, &minor)
+            .ok_or_else(|| ErrorKind::Discovery(format!("version {major:?}.{minor:?} is none")).into())
+    }
+
+    async fn resources_of(&self, group: &str, version: &str) -> Result<Vec<DiscoveredResource>, Error> {
+        let path = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let list: ResourceList = self.json(&path, "application/json").await?;
+        Ok(list.resources.into_iter().map(|resource| resource.of(group, version)).collect())
+    }
+
+    async fn json<T: DeserializeOwned>(&self, path: &str, accept: &'static str) -> Result<T, Error> {
+        let document = self.document(path.to_owned(), HeaderValue::from_static(accept)).await?;
+        serde_json::from_slice(&document).map_err(|error| {
+            if document.first() == Some(&b'{') && body::json_status(&document).is_none() {
+                ErrorKind::Discovery(format!("{path}: {error}")).into()
+            } else {
+                self.not_protobuf(&document, None, &HeaderMap::new()).into()
+            }
+        })
+    }
+}
+
+/// What `/api` and `/apis` answer with.
+#[derive(Deserialize)]
+#[serde(tag = "kind")]
+enum Root {
+    #[serde(rename = "APIGroupDiscoveryList")]
+    Aggregated { items: Vec<GroupDiscovery> },
+    #[serde(rename = "APIVersions")]
+    Versions { versions: Vec<String> },
+    #[serde(rename = "APIGroupList")]
+    Groups { groups: Vec<Group> },
+}
+
+/// `APIGroupDiscovery` of apidiscovery.k8s.io.
+#[derive(Deserialize)]
+struct GroupDiscovery {
+    #[serde(default)]
+    metadata: Named,
+    #[serde(default)]
+    versions: Vec<VersionDiscovery>,
+}
+
+#[derive(Deserialize, Default)]
+struct Named {
+    /// The core group has none.
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct VersionDiscovery {
+    version: String,
+    #[serde(default)]
+    resources: Vec<ResourceDiscovery>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceDiscovery {
+    resource: String,
+    #[serde(default)]
+    response_kind: Kind,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    singular_resource: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    short_names: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Kind {
+    #[serde(default)]
+    kind: String,
+}
+
+impl GroupDiscovery {
+    fn resources(self) -> impl Iterator<Item = DiscoveredResource> {
+        let group = self.metadata.name;
+        self.versions.into_iter().flat_map(move |VersionDiscovery { version, resources }| {
+            let group = group.clone();
+            resources.into_iter().map(move |resource| DiscoveredResource {
+                group: group.clone(),
+                version: version.clone(),
+                plural: resource.resource,
+                singular: resource.singular_resource,
+                kind: resource.response_kind.kind,
+                short_names: resource.short_names,
+                namespaced: resource.scope == "Namespaced",
+                verbs: resource.verbs,
+            })
+        })
+    }
+}
+
+/// `APIGroup` of meta/v1.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Group {
+    name: String,
+    #[serde(default)]
+    versions: Vec<GroupVersion>,
+    preferred_version: Option<GroupVersion>,
+}
+
+#[derive(Deserialize, PartialEq)]
+struct GroupVersion {
+    version: String,
+}
+
+impl Group {
+    /// The preferred one first.
+    fn versions(self) -> impl Iterator<Item = (String, String)> {
+        let Self { name, mut versions, preferred_version } = self;
+        versions.sort_by_key(|version| Some(version) != preferred_version.as_ref());
+        versions.into_iter().map(move |GroupVersion { version }| (name.clone(), version))
+    }
+}
+
+/// `APIResourceList` of meta/v1.
+#[derive(Deserialize)]
+struct ResourceList {
+    resources: Vec<ApiResource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiResource {
+    name: String,
+    #[serde(default)]
+    singular_name: String,
+    #[serde(default)]
+    namespaced: bool,
+    kind: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    short_names: Vec<String>,
+}
+
+impl ApiResource {
+    fn of(self, group: &str, version: &str) -> DiscoveredResource {
+        DiscoveredResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: self.name,
+            singular: self.singular_name,
+            kind: self.kind,
+            short_names: self.short_names,
+            namespaced: self.namespaced,
+            verbs: self.verbs,
+        }
+    }
+}

@@ -1,0 +1,761 @@
+//! One list: which pages it takes, when it is asked for again, and how it ended.
+//!
+//! [`Items`] is driven by its consumer's polls and owns all it needs, so that dropping it drops the connection's body.
+//! `Run` decides what comes next and knows nothing of the items' types; `Page` reads one response.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::mem;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures_core::Stream;
+use http::HeaderValue;
+use tokio::time::{Instant, sleep};
+use tracing::{Instrument, Span};
+
+use super::body;
+use super::error::{Error, ErrorKind, Incomplete};
+use super::options::{DEFAULT_REQUEST_TIMEOUT, ListOptions, OptionWarning};
+use super::progress::{Counters, Progress};
+use super::resource::Resource;
+use super::retry::Tries;
+use super::transport::{TransportError, TransportErrorKind};
+use super::{Answer, Client, within};
+use crate::adapt::Own;
+use crate::decode::{Event, ItemRef, ListDecoder, ListEnd};
+use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
+use crate::item::{Item, ListMeta, TypeMeta};
+use crate::limits::{Limits, OnItemError};
+
+/// How often a list is begun again when its pages expire, where that was chosen.
+const MAX_RESTARTS: u32 = 3;
+
+/// How many different warnings of a server are kept.
+const MAX_WARNINGS: usize = 100;
+
+/// What to list, and how; see [`Client::list`].
+///
+/// Without more it is one request for the whole collection, whose items are handed over while they arrive.
+/// [`pages`](Self::pages) is for servers that need longer for it than their request timeout, 60 s by default, allows, and
+/// for lists that come from etcd ([`served_from`](super::served_from::served_from) tells).
+#[must_use = "nothing is sent until for_each, try_for_each, into_vec or a poll of stream"]
+pub struct List<T: Item + ?Sized, F = Own<T>> {
+    plan: Plan,
+    on_expired: OnExpired,
+    own: F,
+    item: PhantomData<fn() -> T::Owned>,
+}
+
+/// What is the same for all requests of a list.
+struct Plan {
+    client: Client,
+    resource: Resource,
+    options: ListOptions,
+    /// `None` among them is all namespaces, or the cluster.
+    namespaces: Vec<Option<String>>,
+    paged: bool,
+    limits: Limits,
+    on_item_error: OnItemError,
+    deadline: Option<Duration>,
+    counters: Arc<Counters>,
+}
+
+enum OnExpired {
+    Fail,
+    StartOver(Box<dyn FnMut(Restart) + Send>),
+    GoOn,
+}
+
+/// A list that was begun again, because its next page had expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restart {
+    /// The namespace, if one was named.
+    pub namespace: Option<String>,
+    /// How many items of the abandoned snapshot were delivered. All that come next, up to the next namespace, are of
+    /// another one.
+    pub items: u64,
+}
+
+/// How a complete list ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ListSummary {
+    /// The type meta of the list: `v1` and `PodList`.
+    pub type_meta: TypeMeta,
+    /// The list meta of the last response: the version, and the continue token where a limit cut the list.
+    pub list_meta: ListMeta,
+    /// The list meta of each namespace, where namespaces were named. They are snapshots of their own.
+    pub namespaces: Vec<(String, ListMeta)>,
+    /// Whether each list is one snapshot. `false` when one went on at the latest version after its token had expired.
+    pub consistent: bool,
+    /// Items delivered, those of abandoned snapshots not counted.
+    pub items: u64,
+    /// Items left out because the caller chose [`OnItemError::Skip`].
+    pub skipped: u64,
+    /// Responses that the list is made of.
+    pub pages: u64,
+    /// Requests sent.
+    pub attempts: u64,
+    /// How often a list was begun again because its pages had expired.
+    pub restarts: u32,
+    /// Bytes of bodies over the network, those of failed attempts included.
+    pub wire_bytes: u64,
+    /// Bytes of the bodies that the list is made of, after decompression.
+    pub bytes: u64,
+    /// From the first request to the first item.
+    pub time_to_first_item: Option<Duration>,
+    /// From the first request to the end.
+    pub elapsed: Duration,
+    /// The id of the last request in the server's audit log.
+    pub audit_id: Option<String>,
+    /// The server's `Warning` headers, each once, at most 100.
+    pub warnings: Vec<String>,
+    /// What of the options the server ignored, or may have.
+    pub option_warnings: Vec<OptionWarning>,
+}
+
+impl<T: Item + ?Sized> List<T> {
+    pub(super) fn new(client: Client, resource: Resource, options: ListOptions) -> Self {
+        let plan = Plan {
+            client,
+            resource,
+            options,
+            namespaces: vec![None],
+            paged: false,
+            limits: Limits::default(),
+            on_item_error: OnItemError::default(),
+            deadline: None,
+            counters: Arc::default(),
+        };
+        Self { plan, on_expired: OnExpired::Fail, own: T::own, item: PhantomData }
+    }
+}
+
+impl<T: Item + ?Sized, F> List<T, F> {
+    /// Only this namespace.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        self.namespaces([namespace])
+    }
+
+    /// These namespaces one after the other, each once. Of no namespace it is an empty list, and nothing is sent.
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let mut seen = BTreeSet::new();
+        let namespaces = namespaces.into_iter().map(Into::into);
+        self.plan.namespaces = namespaces.filter(|name: &String| seen.insert(name.clone())).map(Some).collect();
+        self
+    }
+
+    /// In pages of so many items, which take the place of a [`limit`](ListOptions::limit) in the options.
+    pub fn pages(mut self, items: u32) -> Self {
+        self.plan.options = self.plan.options.limit(items);
+        self.plan.paged = true;
+        self
+    }
+
+    /// When a page has expired (410), begins again from the start, at most three times; without this the list ends in an
+    /// error that [is expired](Error::is_expired).
+    ///
+    /// `on_restart` is called before any item of the second snapshot: what was delivered of the first is void then.
+    /// [`into_vec`](Self::into_vec) throws it away by itself.
+    pub fn start_over(mut self, on_restart: impl FnMut(Restart) + Send + 'static) -> Self {
+        self.on_expired = OnExpired::StartOver(Box::new(on_restart));
+        self
+    }
+
+    /// When a page has expired (410), goes on at the latest version if the server offers a token for that. The list is
+    /// then no snapshot, and [`ListSummary::consistent`] says so: objects that were written meanwhile may be missing, or be
+    /// newer than others.
+    pub fn go_on_inconsistently(mut self) -> Self {
+        self.on_expired = OnExpired::GoOn;
+        self
+    }
+
+    /// The caps on what bodies may claim; those of items and bytes count for all pages together.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.plan.limits = limits;
+        self
+    }
+
+    /// What happens on an item that cannot become what was asked for: [`OnItemError::Fail`] unless set.
+    pub fn on_item_error(mut self, what: OnItemError) -> Self {
+        self.plan.on_item_error = what;
+        self
+    }
+
+    /// The whole call ends in an error after this time, however far it is: no deadline unless set.
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.plan.deadline = Some(time);
+        self
+    }
+
+    /// Gives each item to a closure in place of [`Item::own`]: for projections, filters and tuples.
+    pub fn map_item<O, E, G>(self, own: G) -> List<T, G>
+    where
+        G: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        let Self { plan, on_expired, own: _, item } = self;
+        List { plan, on_expired, own, item }
+    }
+
+    /// How far the list is, to be read while it is under way.
+    pub fn progress(&self) -> Progress {
+        Progress(Arc::clone(&self.plan.counters))
+    }
+
+    /// What of the options a server ignores, or may; [`ListSummary::option_warnings`] has them too.
+    pub fn option_warnings(&self) -> Vec<OptionWarning> {
+        self.plan.options.warnings()
+    }
+
+    /// The items as a stream. Nothing is sent before it is polled.
+    pub fn stream(self) -> Items<T, F> {
+        let Self { plan, on_expired, own, item } = self;
+        Items { run: Run::new(plan, on_expired), state: State::Start, own, item }
+    }
+}
+
+impl<T, F, O, E> List<T, F>
+where
+    T: Item + ?Sized,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    /// Calls `on_item` for each item. `Continue` with how the list ended, unless `on_item` broke it off.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the list is not complete.
+    pub async fn for_each<B>(
+        self,
+        mut on_item: impl FnMut(O) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B, ListSummary>, Error> {
+        let mut items = self.stream();
+        while let Some(item) = poll_fn(|cx| items.advance(cx)).await? {
+            if let ControlFlow::Break(value) = on_item(item) {
+                return Ok(ControlFlow::Break(value));
+            }
+        }
+        Ok(ControlFlow::Continue(items.run.summary))
+    }
+
+    /// Calls `on_item` for each item until it fails.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `on_item`, or [`Error`] turned into it when the list is not complete.
+    pub async fn try_for_each<X: From<Error>>(
+        self,
+        mut on_item: impl FnMut(O) -> Result<(), X>,
+    ) -> Result<ListSummary, X> {
+        let mut items = self.stream();
+        while let Some(item) = poll_fn(|cx| items.advance(cx)).await? {
+            on_item(item)?;
+        }
+        Ok(items.run.summary)
+    }
+
+    /// All items, and how the list ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the list is not complete; the items are then lost.
+    pub async fn into_vec(self) -> Result<(Vec<O>, ListSummary), Error> {
+        let mut items = self.stream();
+        let mut all = Vec::new();
+        loop {
+            let item = poll_fn(|cx| items.advance(cx)).await?;
+            let abandoned = usize::try_from(mem::take(&mut items.run.abandoned)).unwrap_or(usize::MAX);
+            all.truncate(all.len().saturating_sub(abandoned));
+            match item {
+                Some(item) => all.push(item),
+                None => return Ok((all, items.run.summary)),
+            }
+        }
+    }
+}
+
+/// The items of a list, as a stream that ends after the last one or after an error.
+///
+/// Nothing is read ahead of its consumer but one chunk. Dropping it closes the connection, or resets the stream.
+#[must_use = "nothing is sent until it is polled"]
+pub struct Items<T: Item + ?Sized, F = Own<T>> {
+    run: Run,
+    state: State,
+    own: F,
+    item: PhantomData<fn() -> T::Owned>,
+}
+
+/// Nothing in it is pinned by itself.
+impl<T: Item + ?Sized, F> Unpin for Items<T, F> {}
+
+enum State {
+    Start,
+    Opening(Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>),
+    Reading(Box<Page>),
+    Complete,
+    Failed,
+}
+
+impl<T: Item + ?Sized, F> Items<T, F> {
+    /// How the list ended; `None` until the last item is out, and for ever after an error.
+    #[must_use]
+    pub fn summary(&self) -> Option<&ListSummary> {
+        matches!(self.state, State::Complete).then_some(&self.run.summary)
+    }
+
+    /// How far the list is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress(Arc::clone(&self.run.plan.counters))
+    }
+}
+
+impl<T, F, O, E> Items<T, F>
+where
+    T: Item + ?Sized,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<O>, Error>> {
+        loop {
+            let next = match &mut self.state {
+                State::Start => self.run.start(),
+                State::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
+                    Ok(answer) => Ok(State::Reading(Box::new(self.run.page(answer)))),
+                    Err(error) => self.run.after(error, None),
+                },
+                State::Reading(page) => match page.next(&mut self.own, &mut self.run) {
+                    Ok(Some(item)) => return Poll::Ready(Ok(Some(item))),
+                    Ok(None) => match ready!(page.answer.chunks.as_mut().poll_next(cx)) {
+                        Some(Ok(chunk)) => {
+                            page.chunk = chunk;
+                            continue;
+                        }
+                        Some(Err(error)) => {
+                            let error = page.broken(error, &self.run);
+                            self.run.after(error, Some(page))
+                        }
+                        None => match page.decoder.finish() {
+                            Ok(end) => self.run.end_page(end, page),
+                            Err(error) => {
+                                let error = page.decode_error(error, &self.run);
+                                self.run.after(error, Some(page))
+                            }
+                        },
+                    },
+                    Err(error) => self.run.after(error, Some(page)),
+                },
+                State::Complete | State::Failed => return Poll::Ready(Ok(None)),
+            };
+            match next {
+                Ok(state) => self.state = state,
+                Err(error) => {
+                    self.state = State::Failed;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl<T, F, O, E> Stream for Items<T, F>
+where
+    T: Item + ?Sized,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    type Item = Result<O, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.advance(cx).map(Result::transpose)
+    }
+}
+
+impl<T: Item + ?Sized, F> fmt::Debug for List<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").field("resource", &self.plan.resource).finish_non_exhaustive()
+    }
+}
+
+impl<T: Item + ?Sized, F> fmt::Debug for Items<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Run { plan, summary, .. } = &self.run;
+        f.debug_struct("Items").field("resource", &plan.resource).field("items", &summary.items).finish_non_exhaustive()
+    }
+}
+
+/// Where a list is in its namespaces, pages and tries.
+struct Run {
+    plan: Plan,
+    on_expired: OnExpired,
+    /// What the type meta must be.
+    expected: TypeMeta,
+    /// Which of the plan's namespaces.
+    namespace: usize,
+    /// The options of the next request.
+    options: ListOptions,
+    /// The first page of this namespace is read.
+    later_page: bool,
+    /// What `summary` held when this namespace began: items, skipped, pages, bytes.
+    before: [u64; 4],
+    /// Items of abandoned snapshots that the consumer does not know of yet.
+    abandoned: u64,
+    tries: Tries,
+    started: Instant,
+    deadline: Option<Instant>,
+    /// Filled while the list goes on. Items and skipped are those of finished pages.
+    summary: ListSummary,
+    span: Span,
+}
+
+impl Run {
+    fn new(plan: Plan, on_expired: OnExpired) -> Self {
+        let text = str::to_owned;
+        let expected = if plan.options.metadata_only {
+            TypeMeta { api_version: text("meta.k8s.io/v1"), kind: text("PartialObjectMetadataList") }
+        } else {
+            TypeMeta { api_version: plan.resource.api_version(), kind: plan.resource.list_kind() }
+        };
+        let span = tracing::info_span!(
+            "list",
+            resource = %plan.resource,
+            version = ?plan.options.resource_version,
+            paged = plan.paged,
+            items = tracing::field::Empty,
+            bytes = tracing::field::Empty,
+            first_item_ms = tracing::field::Empty,
+        );
+        Self {
+            expected,
+            namespace: 0,
+            options: plan.options.clone(),
+            later_page: false,
+            before: [0; 4],
+            abandoned: 0,
+            tries: Tries::new(plan.client.retry),
+            started: Instant::now(),
+            deadline: None,
+            summary: ListSummary { consistent: true, option_warnings: plan.options.warnings(), ..Default::default() },
+            span,
+            plan,
+            on_expired,
+        }
+    }
+
+    fn start(&mut self) -> Result<State, Error> {
+        self.plan.options.validate()?;
+        for namespace in &self.plan.namespaces {
+            self.plan.resource.list_path(namespace.as_deref())?;
+        }
+        self.started = Instant::now();
+        self.deadline = self.plan.deadline.map(|time| self.started + time);
+        for warning in &self.summary.option_warnings {
+            self.span.in_scope(|| tracing::warn!(%warning, "an option that the server ignores, or may"));
+        }
+        self.next_namespace()
+    }
+
+    fn next_namespace(&mut self) -> Result<State, Error> {
+        if self.namespace >= self.plan.namespaces.len() {
+            return Ok(self.complete());
+        }
+        let ListSummary { items, skipped, pages, bytes, .. } = self.summary;
+        self.before = [items, skipped, pages, bytes];
+        self.options = self.plan.options.clone();
+        self.later_page = false;
+        self.ask()
+    }
+
+    /// Asks for the next page, with tries of its own.
+    fn ask(&mut self) -> Result<State, Error> {
+        self.tries = Tries::new(self.plan.client.retry);
+        self.open(Duration::ZERO)
+    }
+
+    fn open(&mut self, wait: Duration) -> Result<State, Error> {
+        let Plan { client, resource, namespaces, counters, .. } = &self.plan;
+        let mut path = resource.list_path(namespaces.get(self.namespace).and_then(|name| name.as_deref()))?;
+        let query = self.options.query();
+        if !query.is_empty() {
+            path.push('?');
+            path.push_str(&query);
+        }
+        let accept = HeaderValue::from_static(self.options.accept());
+        let (client, counters, deadline) = (client.clone(), Arc::clone(counters), self.deadline);
+        self.summary.attempts += 1;
+        let attempt = self.summary.attempts;
+        let opening = async move {
+            if !wait.is_zero() {
+                within(deadline, async {
+                    sleep(wait).await;
+                    Ok(())
+                })
+                .await?;
+            }
+            tracing::debug!(attempt, path, "asking");
+            let answer = client.send(path, accept, deadline, &counters).await?;
+            // Everything but `k` needs more than one byte to be told what it is.
+            match answer.first.first() {
+                None | Some(b'k') => Ok(answer),
+                Some(_) => {
+                    let Answer { headers, first, mut chunks, audit_id, .. } = answer;
+                    let beginning = body::beginning(first, &mut chunks).await;
+                    Err(Error::new(client.not_protobuf(&beginning, None, &headers)).with_audit_id(audit_id))
+                }
+            }
+        };
+        Ok(State::Opening(Box::pin(opening.instrument(self.span.clone()))))
+    }
+
+    fn page(&mut self, mut answer: Answer) -> Page {
+        self.summary.audit_id = answer.audit_id.take();
+        for warning in mem::take(&mut answer.warnings) {
+            if self.summary.warnings.len() < MAX_WARNINGS && !self.summary.warnings.contains(&warning) {
+                self.summary.warnings.push(warning);
+            }
+        }
+        let mut limits = self.plan.limits;
+        limits.items = limits.items.saturating_sub(self.summary.items + self.summary.skipped);
+        limits.bytes = limits.bytes.saturating_sub(self.summary.bytes);
+        Page {
+            decoder: ListDecoder::with_limits(limits),
+            chunk: mem::take(&mut answer.first),
+            answer,
+            complied: self.options.shard.is_none(),
+        }
+    }
+
+    fn end_page(&mut self, end: ListEnd, page: &Page) -> Result<State, Error> {
+        if !page.complied {
+            return self.after(ErrorKind::ShardIgnored.into(), Some(page));
+        }
+        let summary = &mut self.summary;
+        summary.pages += 1;
+        summary.items += end.items;
+        summary.skipped += end.skipped;
+        summary.bytes += end.bytes;
+        summary.type_meta = end.type_meta;
+        summary.list_meta = end.list_meta;
+        self.plan.counters.at(summary.bytes, summary.items);
+        let token = &summary.list_meta.continue_token;
+        if self.plan.paged && !token.is_empty() {
+            self.options = self.plan.options.next_page(token);
+            self.later_page = true;
+            return self.ask();
+        }
+        if let Some(Some(namespace)) = self.plan.namespaces.get(self.namespace) {
+            summary.namespaces.push((namespace.clone(), summary.list_meta.clone()));
+        }
+        self.namespace += 1;
+        self.next_namespace()
+    }
+
+    fn complete(&mut self) -> State {
+        let summary = &mut self.summary;
+        summary.wire_bytes = Progress(Arc::clone(&self.plan.counters)).wire_bytes();
+        summary.elapsed = self.started.elapsed();
+        self.span.record("items", summary.items);
+        self.span.record("bytes", summary.bytes);
+        if let Some(time) = summary.time_to_first_item {
+            self.span.record("first_item_ms", time.as_secs_f64() * 1000.0);
+        }
+        let ListSummary { items, bytes, wire_bytes, pages, attempts, .. } = *summary;
+        self.span.in_scope(|| tracing::debug!(items, bytes, wire_bytes, pages, attempts, "complete"));
+        State::Complete
+    }
+
+    /// After an error, in the head or in this page: what comes next, if not the error.
+    fn after(&mut self, error: Error, page: Option<&Page>) -> Result<State, Error> {
+        let in_page = page.map_or(0, |page| page.decoder.items());
+        let mut error = error.with_items(self.summary.items + in_page);
+        if let Some(id) = page.and(self.summary.audit_id.clone()) {
+            error = error.with_audit_id(Some(id));
+        }
+        if page.is_none_or(Page::is_untouched) {
+            if error.is_expired()
+                && let Some(next) = self.after_expiry(&error)
+            {
+                return next;
+            }
+            let renews = self.plan.client.transport.renews_credentials();
+            if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, renews)) {
+                return self.open(wait);
+            }
+        }
+        self.span.in_scope(|| tracing::debug!(%error, "failed"));
+        Err(error)
+    }
+
+    fn after_expiry(&mut self, error: &Error) -> Option<Result<State, Error>> {
+        match &mut self.on_expired {
+            OnExpired::StartOver(on_restart) if self.later_page && self.summary.restarts < MAX_RESTARTS => {
+                let [items, skipped, pages, bytes] = self.before;
+                let abandoned = self.summary.items - items;
+                let namespace = self.plan.namespaces.get(self.namespace).cloned().flatten();
+                tracing::warn!(%error, abandoned, "the next page has expired: from the start");
+                on_restart(Restart { namespace, items: abandoned });
+                self.abandoned += abandoned;
+                let restarts = self.summary.restarts + 1;
+                self.summary = ListSummary { items, skipped, pages, restarts, bytes, ..mem::take(&mut self.summary) };
+                self.options = self.plan.options.clone();
+                self.later_page = false;
+            }
+            OnExpired::GoOn => {
+                let token = &error.api()?.status.metadata.as_ref()?.continue_token;
+                // A token that was offered and has expired in turn: nothing would be won.
+                if token.is_empty() || self.options.continue_token.as_ref() == Some(token) {
+                    return None;
+                }
+                tracing::warn!(%error, "the next page has expired: on at the latest version");
+                self.options = self.plan.options.next_page(token);
+                self.summary.consistent = false;
+            }
+            _ => return None,
+        }
+        Some(self.ask())
+    }
+}
+
+/// One response that is being read.
+struct Page {
+    decoder: ListDecoder,
+    answer: Answer,
+    /// What of the last chunk is not decoded yet.
+    chunk: Bytes,
+    /// Whether the server restricted the list to the shard that was asked for, if one was.
+    complied: bool,
+}
+
+/// What the decoder found in a chunk.
+enum Found<T> {
+    Item(T),
+    OtherKind(TypeMeta),
+    ShardIgnored,
+    ListMeta { remaining: Option<u64> },
+    Nothing,
+}
+
+impl Page {
+    /// The next item in the chunk; `None` when all of it is decoded.
+    fn next<O, E: Into<ItemError>>(
+        &mut self,
+        own: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
+        run: &mut Run,
+    ) -> Result<Option<O>, Error> {
+        let (items, bytes) = (run.summary.items, run.summary.bytes);
+        let shard = run.options.shard;
+        let complied = &mut self.complied;
+        let mut on_event = |event: Event<'_>| match event {
+            Event::Item(item) if *complied => Found::Item(own(item)),
+            Event::Item(_) => Found::ShardIgnored,
+            Event::TypeMeta(found) if *found != run.expected => Found::OtherKind(found.clone()),
+            Event::ListMeta(meta) => {
+                let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
+                *complied = shard.is_none_or(|shard| shard.complied(echoed));
+                Found::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
+            }
+            _ => Found::Nothing,
+        };
+        loop {
+            let mut rest = &self.chunk[..];
+            let event = self.decoder.decode_with(&mut rest, &mut on_event);
+            let taken = self.chunk.len() - rest.len();
+            self.chunk.advance(taken);
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => return Err(self.decode_error(error, run)),
+            };
+            match event {
+                None => {
+                    // A waiting list keeps no chunk alive.
+                    self.chunk = Bytes::new();
+                    return Ok(None);
+                }
+                Some(Found::Item(Ok(item))) => {
+                    run.plan.counters.at(bytes + self.decoder.position(), items + self.decoder.items());
+                    if run.summary.time_to_first_item.is_none() {
+                        run.summary.time_to_first_item = Some(run.started.elapsed());
+                    }
+                    return Ok(Some(item));
+                }
+                Some(Found::Item(Err(error))) => {
+                    if let Err(error) = self.decoder.refuse_item(error.into(), run.plan.on_item_error) {
+                        return Err(self.decode_error(error, run));
+                    }
+                }
+                Some(Found::OtherKind(found)) => {
+                    return Err(ErrorKind::OtherKind { expected: run.expected.clone(), found }.into());
+                }
+                Some(Found::ShardIgnored) => {
+                    // It was lent, but to nobody.
+                    let _ = self.decoder.refuse_item(ItemError::other("of another shard"), OnItemError::Skip);
+                    return Err(ErrorKind::ShardIgnored.into());
+                }
+                Some(Found::ListMeta { remaining }) => {
+                    run.plan.counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
+                    let page = run.options.limit.map(u64::from);
+                    run.plan
+                        .counters
+                        .expect_items(remaining.zip(page).map(|(remaining, page)| items + page + remaining));
+                }
+                Some(Found::Nothing) => {}
+            }
+        }
+    }
+
+    /// Whether no item was seen, so that asking again shows none twice.
+    fn is_untouched(&self) -> bool {
+        self.decoder.items() + self.decoder.skipped() == 0
+    }
+
+    fn broken(&self, error: TransportError, run: &Run) -> Error {
+        if !error.kind().is_break() {
+            return error.into();
+        }
+        self.incomplete(Some(error), run)
+    }
+
+    fn incomplete(&self, cause: Option<TransportError>, run: &Run) -> Error {
+        let elapsed = self.answer.started.elapsed();
+        let timeout = run.options.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
+        let about = timeout.mul_f32(0.9)..timeout.mul_f32(1.3);
+        // What we broke off ourselves, the server did not.
+        let own = cause
+            .as_ref()
+            .is_some_and(|cause| matches!(cause.kind(), TransportErrorKind::Deadline | TransportErrorKind::ReadIdle));
+        let request_timeout = (!own && about.contains(&elapsed)).then_some(timeout);
+        let bytes = self.decoder.position();
+        ErrorKind::Incomplete(Box::new(Incomplete { cause, bytes, elapsed, request_timeout })).into()
+    }
+
+    fn decode_error(&self, error: DecodeError, run: &Run) -> Error {
+        let transport = &*run.plan.client.transport;
+        match error.kind() {
+            DecodeErrorKind::Incomplete => self.incomplete(None, run),
+            DecodeErrorKind::Api(status) => {
+                ErrorKind::from(body::of_status(Clone::clone(status), 500, &self.answer.headers, transport)).into()
+            }
+            // The caller's cap counts for all pages.
+            &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {
+                let Limits { items, bytes, .. } = run.plan.limits;
+                let (before, max) = match limit {
+                    Limit::Items => (run.summary.items + run.summary.skipped, items),
+                    _ => (run.summary.bytes, bytes),
+                };
+                let kind = DecodeErrorKind::Limit { limit, size: before.saturating_add(size), max };
+                let error = DecodeError::new(kind, error.offset(), error.index(), error.items());
+                ErrorKind::Decode(error).into()
+            }
+            _ => ErrorKind::Decode(error).into(),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Lists anything from a real API server, while it arrives, and says exactly how it ended.
+//!
+//! ```no_run
+//! use std::ops::ControlFlow;
+//!
+//! use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new(HttpTransport::in_cluster()?.build()?);
+//! let names = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod| {
+//!     pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
+//! });
+//! let end = names
+//!     .for_each(|name| {
+//!         println!("{name}");
+//!         ControlFlow::<()>::Continue(())
+//!     })
+//!     .await?;
+//! if let ControlFlow::Continue(summary) = end {
+//!     println!("{} pods at version {}", summary.items, summary.list_meta.resource_version);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`transport`] | [`Transport`]: a request in, status, headers and chunks out; [`HttpTransport`] is the one over reqwest |
+//! | [`list`] | [`List`], what to list and how; [`Items`], its items; [`ListSummary`], how it ended |
+//! | [`error`] | [`Error`], for everything that this module does |
+//! | [`options`], [`selector`] | what to ask of a list |
+//! | [`resource`], [`discovery`] | which collection |
+//! | [`served_from`] | who answers |
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod body;
+pub mod discovery;
+pub mod error;
+#[cfg(feature = "kube")]
+mod kube;
+pub mod list;
+pub mod options;
+mod progress;
+mod reqwest;
+pub mod resource;
+mod retry;
+pub mod selector;
+pub mod served_from;
+pub mod transport;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+pub use self::error::{ApiError, Error, ErrorKind, Incomplete, UnexpectedBody};
+#[cfg(feature = "kube")]
+pub use self::kube::KubeTransport;
+pub use self::list::{Items, List, ListSummary, Restart};
+pub use self::options::{ListOptions, ResourceVersion, Shard};
+use self::progress::Counters;
+pub use self::progress::Progress;
+pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
+pub use self::resource::Resource;
+pub use self::retry::Retry;
+use self::retry::Tries;
+pub use self::selector::{FieldSelector, LabelSelector};
+use self::transport::{Chunks, Request};
+pub use self::transport::{Transport, TransportError, TransportErrorKind};
+use crate::decode::{ItemRef, Sniffed};
+use crate::error::{DecodeError, DecodeErrorKind};
+use crate::item::Item;
+
+/// The largest body that is read whole: of one object, or a discovery document.
+const DOCUMENT_SIZE: usize = 64 << 20;
+
+/// A client of one API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    transport: Arc<dyn Transport>,
+    retry: Retry,
+    compression: Compression,
+    read_idle_timeout: Duration,
+}
+
+/// Whether the server may compress.
+///
+/// A list over 128 KiB comes gzipped where that is accepted: a tenth of the bytes, for CPU of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// Not from a server that is [near](Transport::is_near), else gzip.
+    #[default]
+    Auto,
+    /// No compression.
+    Identity,
+    /// gzip.
+    Gzip,
+}
+
+impl Client {
+    /// The default of [`read_idle_timeout`](Self::read_idle_timeout): 90 s, more than the 60 s after which a server gives a
+    /// request up by itself.
+    pub const DEFAULT_READ_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+    /// A client over this transport.
+    pub fn new(transport: impl Transport) -> Self {
+        Self {
+            transport: Arc::new(transport),
+            retry: Retry::default(),
+            compression: Compression::default(),
+            read_idle_timeout: Self::DEFAULT_READ_IDLE_TIMEOUT,
+        }
+    }
+
+    /// When to send a request again.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Whether to ask for compression: [`Compression::Auto`] unless set.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// How long to wait for the head of a response, and for each of its bytes:
+    /// [`DEFAULT_READ_IDLE_TIMEOUT`](Self::DEFAULT_READ_IDLE_TIMEOUT) unless set.
+    ///
+    /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`]. The time that the consumer takes does not count.
+    #[must_use]
+    pub fn read_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.read_idle_timeout = timeout;
+        self
+    }
+
+    /// A list of this resource: of all namespaces, in one response, unless the [`List`] is told otherwise.
+    ///
+    /// `T` says what each item becomes: see [`Item`]. Nothing is sent yet.
+    pub fn list<T: Item + ?Sized>(&self, resource: &Resource, options: &ListOptions) -> List<T> {
+        List::new(self.clone(), resource.clone(), options.clone())
+    }
+
+    /// One object.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`List`]; [`Error::is_not_found`] where there is none. Of a custom resource there is no protobuf:
+    /// [`ErrorKind::Json`].
+    pub async fn get<T: Item + ?Sized>(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<T::Owned, Error> {
+        let path = resource.get_path(namespace, name)?;
+        let accept = HeaderValue::from_static("application/vnd.kubernetes.protobuf,application/json");
+        let document = self.document(path, accept).await?;
+        let expected = crate::TypeMeta { api_version: resource.api_version(), kind: resource.kind().to_owned() };
+        let malformed = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0));
+        let (found, raw) = match document.first() {
+            Some(b'k') => body::envelope(&document).ok_or_else(|| {
+                let fault = crate::error::Fault::PastParent;
+                malformed(DecodeErrorKind::Malformed { field: "the envelope", fault })
+            })?,
+            None => return Err(malformed(DecodeErrorKind::Incomplete).into()),
+            Some(_) => return Err(self.not_protobuf(&document, None, &HeaderMap::new()).into()),
+        };
+        if found.kind == "Status" {
+            return Err(body::api_error(500, &HeaderMap::new(), &document, &*self.transport).into());
+        }
+        if found != expected {
+            return Err(ErrorKind::OtherKind { expected, found }.into());
+        }
+        T::own(ItemRef::single(raw, &found)).map_err(|error| malformed(DecodeErrorKind::Item(error)).into())
+    }
+
+    /// Sends a request once. An answer other than 2xx is an error, and so is a redirect.
+    async fn send(
+        &self,
+        path_and_query: String,
+        accept: HeaderValue,
+        deadline: Option<Instant>,
+        counters: &Arc<Counters>,
+    ) -> Result<Answer, Error> {
+        let gzip = match self.compression {
+            Compression::Auto => !self.transport.is_near(),
+            Compression::Identity => false,
+            Compression::Gzip => true,
+        };
+        let encoding = HeaderValue::from_static(if gzip { "gzip" } else { "identity" });
+        let headers = HeaderMap::from_iter([(ACCEPT, accept), (ACCEPT_ENCODING, encoding)]);
+        let started = Instant::now();
+        let idle = self.read_idle_timeout;
+        let response = timeout(idle, self.transport.get(Request::new(path_and_query, headers)));
+        let response = within(deadline, async {
+            response.await.map_err(|_| body::idle_error(idle)).and_then(|response| response)
+        });
+        let response = response.await?;
+        let (status, headers) = (response.status, response.headers);
+        let audit_id = text(&headers, &HeaderName::from_static("audit-id"));
+        if status.is_redirection() {
+            let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(origin);
+            return Err(Error::new(ErrorKind::Redirect { status, to }).with_audit_id(audit_id));
+        }
+        let chunks = body::body(response.body, &headers, idle, deadline, Arc::clone(counters));
+        if !status.is_success() {
+            let body = match chunks {
+                Ok(mut chunks) => body::beginning(Bytes::new(), &mut chunks).await,
+                Err(_) => Vec::new(),
+            };
+            let error = body::api_error(status.as_u16(), &headers, &body, &*self.transport);
+            return Err(Error::new(error).with_audit_id(audit_id));
+        }
+        let mut chunks = chunks?;
+        let first = body::next_chunk(&mut chunks).await?.unwrap_or_default();
+        let warnings = headers.get_all(http::header::WARNING).iter().filter_map(|text| text.to_str().ok());
+        let warnings = warnings.map(|text| body::redact(&*self.transport, text.to_owned())).collect();
+        Ok(Answer { headers, first, chunks, audit_id, warnings, started })
+    }
+
+    /// The error for a body that is no protobuf.
+    fn not_protobuf(&self, beginning: &[u8], status: Option<u16>, headers: &HeaderMap) -> ErrorKind {
+        if let Some(found) = body::json_status(beginning) {
+            return body::of_status(found, status.unwrap_or(500), headers, &*self.transport).into();
+        }
+        match beginning.first().map_or(Sniffed::Binary, |byte| Sniffed::by_first_byte(*byte)) {
+            Sniffed::Json if !is_table(beginning) => ErrorKind::Json,
+            sniffed => ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
+                sniffed,
+                content_type: body::content_type(headers),
+                snippet: body::snippet(beginning, &*self.transport),
+            })),
+        }
+    }
+
+    /// A whole body, for documents that are not lists; asked for again like a list.
+    async fn document(&self, path: String, accept: HeaderValue) -> Result<Vec<u8>, Error> {
+        let mut tries = Tries::new(self.retry);
+        loop {
+            let error = match self.document_once(path.clone(), accept.clone()).await {
+                Ok(document) => return Ok(document),
+                Err(error) => error,
+            };
+            match tries.again(&error, self.transport.renews_credentials()) {
+                Some(wait) => sleep(wait).await,
+                None => return Err(error),
+            }
+        }
+    }
+
+    async fn document_once(&self, path: String, accept: HeaderValue) -> Result<Vec<u8>, Error> {
+        let mut answer = self.send(path, accept, None, &Arc::default()).await?;
+        let mut document = Vec::from(answer.first);
+        while let Some(chunk) = body::next_chunk(&mut answer.chunks).await? {
+            document.extend_from_slice(&chunk);
+            if document.len() > DOCUMENT_SIZE {
+                let message = format!("a document over {DOCUMENT_SIZE} bytes");
+                return Err(TransportError::new(TransportErrorKind::Other, message).into());
+            }
+        }
+        Ok(document)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("retry", &self.retry)
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A 2xx answer.
+struct Answer {
+    headers: HeaderMap,
+    /// The first bytes of the body; none where it is empty.
+    first: Bytes,
+    chunks: Chunks,
+    audit_id: Option<String>,
+    warnings: Vec<String>,
+    /// When the request was sent.
+    started: Instant,
+}
+
+async fn within<T>(
+    deadline: Option<Instant>,
+    future: impl Future<Output = Result<T, TransportError>>,
+) -> Result<T, TransportError> {
+    match deadline {
+        None => future.await,
+        Some(deadline) => timeout_at(deadline, future)
+            .await
+            .unwrap_or_else(|_| Err(TransportError::new(TransportErrorKind::Deadline, "before the body"))),
+    }
+}
+
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.escape_debug().to_string())
+}
+
+/// Scheme, host and port of a redirect; `None` of one that does not say them all.
+fn origin(location: &str) -> Option<String> {
+    Some(::reqwest::Url::parse(location).ok()?.origin().ascii_serialization())
+}
+
+/// What people get to see in a terminal; it has no protobuf form.
+fn is_table(json: &[u8]) -> bool {
+    let beginning = json.get(..256).unwrap_or(json);
+    String::from_utf8_lossy(beginning).split_whitespace().collect::<String>().contains("\"kind\":\"Table\"")
+}

@@ -1,0 +1,150 @@
+//! How requests reach an API server: the trait, and what it carries.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use http::{HeaderMap, StatusCode};
+
+/// Sends requests to one API server.
+///
+/// Connections, TLS and credentials are its own affair, and so are redirects: it must not follow one to another origin,
+/// for the credentials would travel with it. It neither asks for compression nor undoes it, and does not retry what it has
+/// an answer to.
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a GET and waits for the head of the response.
+    fn get(&self, request: Request) -> ResponseFuture<'_>;
+
+    /// Whether the server is so near that compression costs more than it saves: in the same cluster or on the same host.
+    fn is_near(&self) -> bool {
+        false
+    }
+
+    /// Whether a request that follows a 401 may carry other credentials than the one before.
+    fn renews_credentials(&self) -> bool {
+        false
+    }
+
+    /// Takes the secrets of this transport out of what a server or a proxy sent, before anybody sees it.
+    fn redact(&self, text: String) -> String {
+        text
+    }
+}
+
+/// What [`Transport::get`] returns.
+pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send + 'a>>;
+
+/// The body of a [`Response`], as it arrives.
+pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Send>>;
+
+/// A GET. It carries no credentials: the transport adds them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Request {
+    /// From `/api` or `/apis` on, with the query, percent-encoded.
+    pub path_and_query: String,
+    /// `Accept` and the like.
+    pub headers: HeaderMap,
+}
+
+impl Request {
+    pub(super) fn new(path_and_query: String, headers: HeaderMap) -> Self {
+        Self { path_and_query, headers }
+    }
+}
+
+/// What the server answered.
+pub struct Response {
+    /// Of any class: an error status is an answer too.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body as sent, still compressed if the headers say so.
+    pub body: Chunks,
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no answer, or no more of it.
+///
+/// It is text, not a chain of sources: those hold URLs with continue tokens, and headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportError {
+    kind: TransportErrorKind,
+    message: String,
+}
+
+impl TransportError {
+    /// The message must hold no secret. Control characters in it are escaped.
+    pub fn new(kind: TransportErrorKind, message: impl AsRef<str>) -> Self {
+        Self { kind, message: message.as_ref().escape_debug().to_string() }
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn kind(&self) -> TransportErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for TransportError {}
+
+/// What can happen on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportErrorKind {
+    /// How to reach the server is said wrong: a URL, a certificate, a file.
+    #[error("setup")]
+    Setup,
+    /// The credentials could not be read.
+    #[error("credentials")]
+    Credentials,
+    /// No connection: refused, no route, no such host, or not within the connect timeout.
+    #[error("connect")]
+    Connect,
+    /// Client and server do not accept each other's certificates.
+    #[error("TLS")]
+    Tls,
+    /// The connection broke, or the stream was reset.
+    #[error("broken off")]
+    Broken,
+    /// Nothing came for longer than the read-idle timeout.
+    #[error("stalled")]
+    ReadIdle,
+    /// The deadline of the whole call is over.
+    #[error("deadline")]
+    Deadline,
+    /// A redirect was followed to another origin, which a client that the caller brought may do.
+    #[error("redirect")]
+    Redirect,
+    /// The body is compressed wrongly, or in a way that nobody asked for.
+    #[error("compression")]
+    Compression,
+    /// Anything else.
+    #[error("transport")]
+    Other,
+}
+
+impl TransportErrorKind {
+    /// Whether it may pass: no connection, or one that broke.
+    #[must_use]
+    pub fn is_retryable(self) -> bool {
+        matches!(self, Self::Connect | Self::Broken)
+    }
+}

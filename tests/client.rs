@@ -1,0 +1,523 @@
+//! Lists over HTTP end exactly as they did: complete, or in an error that says why; over HTTP/1.1 and HTTP/2.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use listwatch::client::{Client, Error, ErrorKind, HttpTransport, List, ListOptions, Resource, Retry};
+use listwatch::client::{Compression, ListSummary, TransportErrorKind};
+use listwatch::{DecodeErrorKind, Limits, OnItemError};
+use listwatch_testserver::{Amplifier, Answer, Body, RawAnswer, RawEnd, RawServer, Server, recorded_pods};
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// Retries without waiting.
+fn quick() -> Retry {
+    Retry::default().delay(Duration::from_nanos(1))
+}
+
+fn client(url: &str, http2: bool) -> Client {
+    let builder = HttpTransport::builder(url).bearer_token("s3cret");
+    let builder = if http2 { builder.http2() } else { builder };
+    Client::new(builder.build().unwrap()).retry(quick())
+}
+
+fn pods(client: &Client) -> List<[u8]> {
+    client.list(&Resource::PODS, &ListOptions::default())
+}
+
+/// The pods of this server, over HTTP/1.1 and then HTTP/2.
+async fn both(server: &Server) -> [Result<(Vec<Box<[u8]>>, ListSummary), Error>; 2] {
+    let [first, second] = [false, true].map(|http2| pods(&client(&server.url(), http2)).into_vec());
+    [first.await, second.await]
+}
+
+async fn serve(answer: Answer) -> Server {
+    Server::start(answer.always()).await.unwrap()
+}
+
+fn status(code: u16, file: &str) -> Answer {
+    Answer::ok(Body::replay(fixture(file))).status(code)
+}
+
+#[tokio::test]
+async fn a_list_arrives_whole() {
+    let body = Amplifier::new(&recorded_pods(), 300).unwrap();
+    let bytes = body.len();
+    for (name, body) in [
+        ("plain", Body::amplify(body.clone())),
+        ("with a length", Body::amplify(body.clone()).with_content_length()),
+        ("in small pieces", Body::amplify(body.clone()).chunk_size(37)),
+        ("in large pieces", Body::amplify(body.clone()).chunk_size(1 << 20)),
+        ("gzip", Body::amplify(body.clone()).gzip()),
+        ("gzip in members", Body::amplify(body.clone()).gzip_members()),
+    ] {
+        let answer = Answer::ok(body).header("audit-id", "a1").header("warning", "299 - \"old s3cret\"");
+        let server = serve(answer).await;
+        for result in both(&server).await {
+            let (items, summary) = result.unwrap();
+            assert_eq!((items.len(), summary.items, summary.bytes), (300, 300, bytes), "{name}");
+            assert_eq!((summary.pages, summary.attempts, summary.restarts), (1, 1, 0));
+            assert_eq!(summary.type_meta.kind, "PodList");
+            assert!(summary.consistent && !summary.list_meta.resource_version.is_empty());
+            assert_eq!(summary.audit_id.as_deref(), Some("a1"));
+            assert_eq!(summary.warnings, ["299 - \"old [redacted]\""]);
+            assert!(summary.time_to_first_item.unwrap() <= summary.elapsed);
+            let wire = if name.starts_with("gzip") { 1..bytes / 2 } else { bytes..bytes + 1 };
+            assert!(wire.contains(&summary.wire_bytes), "{name}: {}", summary.wire_bytes);
+        }
+        let versions: Vec<_> = server.requests().iter().map(|request| format!("{:?}", request.version)).collect();
+        assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
+    }
+}
+
+#[tokio::test]
+async fn one_byte_at_a_time() {
+    let server = serve(Answer::ok(Body::replay(fixture("configmaps.pb")).chunk_size(1))).await;
+    for http2 in [false, true] {
+        let list = client(&server.url(), http2).list::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default());
+        assert_eq!(list.into_vec().await.unwrap().0.len(), 13);
+    }
+}
+
+#[tokio::test]
+async fn the_request() {
+    let server = serve(Answer::ok(Body::replay(fixture("pods-empty.pb")))).await;
+    for http2 in [false, true] {
+        let client = client(&server.url(), http2);
+        let options = ListOptions::default().limit(5).labels("app=web".parse().unwrap());
+        let (items, _) = client.list::<[u8]>(&Resource::PODS, &options).namespace("team-1").into_vec().await.unwrap();
+        assert!(items.is_empty());
+        // Behind a proxy with a path of its own, compressed.
+        let prefixed = HttpTransport::builder(format!("{}/k8s/clusters/c1/", server.url()));
+        let prefixed = if http2 { prefixed.http2() } else { prefixed };
+        let prefixed = Client::new(prefixed.build().unwrap()).compression(Compression::Gzip);
+        pods(&prefixed).into_vec().await.unwrap();
+    }
+    for requests in server.requests().chunks(2) {
+        let header =
+            |n: usize, name: &str| requests[n].headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(requests[0].path, "/api/v1/namespaces/team-1/pods?labelSelector=app%3Dweb&limit=5");
+        assert_eq!(header(0, "authorization").as_deref(), Some("Bearer s3cret"));
+        assert_eq!(header(0, "accept").as_deref(), Some("application/vnd.kubernetes.protobuf,application/json"));
+        // Loopback is near.
+        assert_eq!(header(0, "accept-encoding").as_deref(), Some("identity"));
+        assert_eq!(requests[1].path, "/k8s/clusters/c1/api/v1/pods");
+        assert_eq!((header(1, "authorization"), header(1, "accept-encoding").as_deref()), (None, Some("gzip")));
+    }
+}
+
+/// A body that ends too early is never a shorter list, and never asked for again once an item is out.
+#[tokio::test]
+async fn broken_bodies() {
+    let body = Amplifier::new(&recorded_pods(), 500).unwrap();
+    let (bytes, half) = (body.len(), body.len() / 2);
+    for (name, body) in [
+        ("cut", Body::amplify(body.clone()).cut_at(half)),
+        ("reset", Body::amplify(body.clone()).reset_at(half)),
+        ("reset in place of the end", Body::amplify(body.clone()).reset_at(bytes)),
+        ("cut below its length", Body::amplify(body.clone()).with_content_length().cut_at(half)),
+        ("gzip cut", Body::amplify(body.clone()).gzip().cut_at(30_000)),
+        ("gzip reset", Body::amplify(body.clone()).gzip().reset_at(30_000)),
+        ("gzip members cut between", Body::amplify(body.clone()).gzip_members().cut_at(30_000)),
+    ] {
+        let server = serve(Answer::ok(body)).await;
+        for http2 in [false, true] {
+            let mut items = pods(&client(&server.url(), http2)).stream();
+            let mut delivered = 0;
+            let error = loop {
+                match items.next().await.expect("an error comes before the end") {
+                    Ok(_) => delivered += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert!(error.is_incomplete() && error.is_retryable(), "{name}: {error}");
+            assert_eq!(error.items(), delivered, "{name}");
+            assert!(delivered > 0, "{name}");
+            assert!(error.to_string().starts_with("incomplete: the body ended before the list did"), "{error}");
+            assert!(items.next().await.is_none() && items.summary().is_none());
+        }
+        assert_eq!(server.requests().len(), 2, "{name}: asked again");
+    }
+}
+
+#[tokio::test]
+async fn wrong_bodies() {
+    let pods = || Body::replay(recorded_pods());
+    // The checksum is in the last eight bytes.
+    let gzip = fixture("pods-gzip.pb.gz");
+    let checksum = gzip.len() as u64 - 8;
+    let bad_gzip = Answer::ok(Body::replay(gzip).flip_at(checksum)).header("content-encoding", "gzip");
+    let brotli = Answer::ok(pods()).header("content-encoding", "br");
+    let html = "<html>\n<h1>Sign in</h1> Bearer abc s3cret</html>";
+    for (name, answer, expected) in [
+        (
+            "HTML",
+            Answer::ok(Body::replay(html)).content_type("text/html"),
+            "unexpected encoding: the body looks like HTML, not like Kubernetes protobuf (content type text/html): \
+             <html> <h1>Sign in</h1> Bearer [redacted] [redacted]</html>",
+        ),
+        (
+            "CBOR",
+            Answer::ok(Body::replay(fixture("configmaps.cbor"))).content_type("application/cbor"),
+            "unexpected encoding: the body looks like CBOR, not like Kubernetes protobuf (content type application/cbor)",
+        ),
+        ("a table", status(200, "pods-table.json"), "unexpected encoding: the body looks like JSON"),
+        ("JSON", status(200, "pods.json").content_type("application/json"), "JSON: the server has no protobuf"),
+        (
+            "JSON of a custom resource",
+            status(200, "widgets-negotiated.json").content_type("application/vnd.kubernetes.protobuf"),
+            "JSON: the server has no protobuf",
+        ),
+        ("a Status", status(200, "error-403.pb"), "API error: 403 Forbidden: "),
+        ("another kind", status(200, "nodes.pb"), "another kind: asked for PodList of \"v1\", got NodeList of \"v1\""),
+        ("an object", status(200, "single-configmap.pb"), "not a list: the body is a ConfigMap of \"v1\""),
+        ("bad gzip", bad_gzip, "transport: compression: gzip: "),
+        ("brotli", brotli, "transport: compression: the body is neither plain nor gzip"),
+        ("an appended Status", Answer::ok(pods().append(fixture("error-410-exact.pb"))), "API error: 410 Expired: "),
+        ("malformed", Answer::ok(pods().flip_at(4)), "malformed: "),
+    ] {
+        let server = serve(answer).await;
+        for result in both(&server).await {
+            let error = result.expect_err(name);
+            assert!(error.to_string().starts_with(expected), "{name}: {error}");
+            assert!(!error.is_retryable() && !format!("{error:?}").contains("s3cret"), "{name}: {error:?}");
+        }
+        assert_eq!(server.requests().len(), 2, "{name}");
+    }
+}
+
+/// Every answer that is not 2xx is a typed error, whatever its body.
+#[tokio::test]
+async fn error_answers() {
+    let json = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"slow s3cret","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"x"}],"retryAfterSeconds":7},"code":504}"#;
+    let text = |code, body: &'static str| Answer::ok(Body::replay(body)).content_type("text/plain").status(code);
+    for (name, answer, code, expected, retry_after) in [
+        ("401", status(401, "error-401.pb"), 401, "API error: 401 Unauthorized: Unauthorized", None),
+        ("403", status(403, "error-403.pb"), 403, "API error: 403 Forbidden: ", None),
+        ("404", status(404, "error-404-no-such-resource.body"), 404, "API error: 404", None),
+        ("406", status(406, "error-406-custom-resource.pb"), 406, "API error: 406 NotAcceptable: ", None),
+        ("410", status(410, "error-410-continue.pb"), 410, "API error: 410 Expired: ", None),
+        (
+            "too large version",
+            status(504, "error-504-version-too-large.pb"),
+            504,
+            "API error: 504 Timeout: Timeout: Too large resource version",
+            Some(1),
+        ),
+        (
+            "JSON without content type",
+            Answer::ok(Body::replay(json)).no_content_type().status(504),
+            504,
+            "API error: 504 Timeout: slow [redacted] [ResourceVersionTooLarge], asks to be asked again after 7 s",
+            Some(7),
+        ),
+        (
+            "fairness",
+            text(429, "Too many\nrequests").header("retry-after", "3"),
+            429,
+            "API error: 429: Too many requests",
+            Some(3),
+        ),
+        (
+            "header first",
+            Answer::ok(Body::replay(json)).status(504).header("retry-after", "9"),
+            504,
+            "API error: 504",
+            Some(9),
+        ),
+        ("500 as text", text(500, "oops"), 500, "API error: 500: oops", None),
+        ("500 as nothing", text(500, ""), 500, "API error: 500", None),
+        ("502 as HTML", text(502, "<h1>Bad s3cret</h1>"), 502, "API error: 502: <h1>Bad [redacted]</h1>", None),
+        ("garbage", status(400, "pods-gzip.pb.gz"), 400, "API error: 400", None),
+        (
+            "cut Status",
+            Answer::ok(Body::replay(fixture("error-403.pb")[..40].to_vec())).status(403),
+            403,
+            "API error: 403",
+            None,
+        ),
+        ("broken error", Answer::ok(Body::replay("half").reset_at(2)).status(400), 400, "API error: 400: ha", None),
+        ("gzipped error", Answer::ok(Body::replay("whole").gzip()).status(400), 400, "API error: 400: whole", None),
+    ] {
+        let server = serve(answer.header("audit-id", "id7")).await;
+        for http2 in [false, true] {
+            let client = client(&server.url(), http2).retry(Retry::never());
+            let error = pods(&client).into_vec().await.expect_err(name);
+            assert_eq!((error.code(), error.items()), (code, 0), "{name}: {error}");
+            assert!(error.to_string().starts_with(expected), "{name}: {error}");
+            assert!(error.to_string().ends_with(" (audit id id7)"), "{name}: {error}");
+            assert_eq!(error.retry_after().map(|time| time.as_secs()), retry_after, "{name}");
+            assert!(!format!("{error:?}").contains("s3cret"));
+            assert_eq!(error.is_too_large_version(), code == 504 && !name.starts_with("500"), "{name}");
+            assert_eq!(error.is_retryable(), matches!(code, 429 | 504), "{name}");
+            assert_eq!(error.is_expired(), code == 410);
+            assert_eq!(error.is_unauthorized(), code == 401);
+            assert_eq!(error.is_forbidden(), code == 403);
+            assert_eq!(error.is_not_found(), code == 404);
+        }
+        assert_eq!(server.requests().len(), 2, "{name}");
+    }
+}
+
+/// What is asked again: how many requests go out when the error lasts, and when it passes.
+#[tokio::test]
+async fn retries() {
+    let plain = |code| Answer::ok(Body::replay("")).status(code);
+    let list = || Answer::ok(Body::replay(recorded_pods()));
+    let after = |code| plain(code).header("retry-after", "0");
+    for (name, answer, again) in [
+        ("429", plain(429), true),
+        ("503", plain(503), true),
+        ("504", plain(504), true),
+        ("500", plain(500), false),
+        ("500 with Retry-After", after(500), true),
+        ("502 with Retry-After", after(502), true),
+        ("403 with Retry-After", after(403), false),
+        ("404", plain(404), false),
+        ("410", plain(410), false),
+        ("401 with a fixed token", plain(401), false),
+        ("reset before the first byte", Answer::ok(Body::replay(recorded_pods()).reset_at(0)), true),
+        ("reset before the first item", Answer::ok(Body::replay(recorded_pods()).reset_at(20)), true),
+        ("cut before the first item", Answer::ok(Body::replay(recorded_pods()).cut_at(20)), true),
+        ("an empty body", Answer::ok(Body::replay("")), true),
+        ("reset after the first item", Answer::ok(Body::replay(recorded_pods()).reset_at(50_000)), false),
+        ("Retry-After beyond our patience", plain(429).header("retry-after", "31"), false),
+    ] {
+        for http2 in [false, true] {
+            // It lasts.
+            for tries in [1, 2, 5] {
+                let server = serve(answer.clone()).await;
+                let client = client(&server.url(), http2).retry(quick().tries(tries));
+                pods(&client).into_vec().await.expect_err(name);
+                let expected = if again { tries as usize } else { 1 };
+                assert_eq!(server.requests().len(), expected, "{name}");
+            }
+            // It passes.
+            let server = Server::start(Answer::in_turn([answer.clone(), list()])).await.unwrap();
+            let result = pods(&client(&server.url(), http2)).into_vec().await;
+            assert_eq!(result.is_ok(), again, "{name}");
+            if let Ok((items, summary)) = result {
+                assert_eq!((items.len(), summary.attempts, summary.pages), (120, 2, 1), "{name}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let server = serve(Answer::ok(Body::replay(""))).await;
+    let url = server.url();
+    drop(server);
+    for http2 in [false, true] {
+        let error = pods(&client(&url, http2)).into_vec().await.unwrap_err();
+        let ErrorKind::Transport(transport) = error.kind() else { panic!("{error}") };
+        assert_eq!(transport.kind(), TransportErrorKind::Connect, "{error}");
+        assert!(error.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn connections_that_break_before_the_head() {
+    let list = {
+        let body = recorded_pods();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        RawAnswer::new([head.as_bytes(), &body].concat(), RawEnd::Close)
+    };
+    for (name, bytes) in [("nothing", ""), ("half a head", "HTTP/1.1 200 OK\r\nconte")] {
+        for end in [RawEnd::Close, RawEnd::Reset] {
+            let broken = RawAnswer::new(bytes, end);
+            let server = RawServer::start([broken.clone(), broken, list.clone()]).await.unwrap();
+            let (items, summary) = pods(&client(&server.url(), false)).into_vec().await.expect(name);
+            assert_eq!((items.len(), summary.attempts), (120, 3), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_refused() {
+    let elsewhere = serve(Answer::ok(Body::replay(recorded_pods()))).await;
+    for code in [301, 302, 307, 308] {
+        let location = format!("{}/api/v1/pods?token=s3cret", elsewhere.url());
+        let server = serve(Answer::ok(Body::replay("")).status(code).header("location", &location)).await;
+        for result in both(&server).await {
+            let error = result.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Redirect { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(&format!("to {}, which is not followed", elsewhere.url())), "{text}");
+            assert!(!text.contains("s3cret"));
+        }
+        // A client that the caller brought follows; the answer does not count.
+        let brought = HttpTransport::builder(server.url()).reqwest_client(reqwest::Client::new()).build().unwrap();
+        let error = pods(&Client::new(brought)).into_vec().await.unwrap_err();
+        assert!(error.to_string().starts_with("transport: redirect: to another origin, http://127.0.0.1:"), "{error}");
+    }
+    assert!(elsewhere.requests().iter().all(|request| !request.headers.contains_key("authorization")));
+}
+
+#[tokio::test]
+async fn tokens_in_files_are_read_again() {
+    let path = std::env::temp_dir().join(format!("listwatch-token-{}", std::process::id()));
+    let by_token =
+        |request: &listwatch_testserver::RecordedRequest, _| match request.headers["authorization"].to_str().unwrap() {
+            "Bearer new" => Answer::ok(Body::replay(recorded_pods())),
+            _ => status(401, "error-401.pb"),
+        };
+    for http2 in [false, true] {
+        let client = |server: &Server| {
+            let builder = HttpTransport::builder(server.url()).token_file(&path);
+            Client::new(if http2 { builder.http2() } else { builder }.build().unwrap()).retry(Retry::never())
+        };
+        // The file changes between two lists.
+        std::fs::write(&path, "old\n").unwrap();
+        let server = Server::start(by_token).await.unwrap();
+        let lists = client(&server);
+        // The token stays wrong: asked twice, and no more.
+        let error = pods(&lists).into_vec().await.unwrap_err();
+        assert!(error.is_unauthorized(), "{error}");
+        assert_eq!(server.requests().len(), 2);
+        std::fs::write(&path, "new\n").unwrap();
+        assert_eq!(pods(&lists).into_vec().await.unwrap().1.attempts, 1);
+        // It changes while a request is under way.
+        let changing = path.clone();
+        let server = Server::start(move |request: &_, n| {
+            let answer = by_token(request, n);
+            std::fs::write(&changing, "new").unwrap();
+            answer
+        })
+        .await
+        .unwrap();
+        std::fs::write(&path, "old").unwrap();
+        assert_eq!(pods(&client(&server)).into_vec().await.unwrap().1.attempts, 2);
+        // 403 is fatal.
+        let server = serve(status(403, "error-403.pb")).await;
+        assert!(pods(&client(&server)).into_vec().await.unwrap_err().is_forbidden());
+        assert_eq!(server.requests().len(), 1);
+        // No file.
+        std::fs::remove_file(&path).unwrap();
+        let error = pods(&client(&server)).into_vec().await.unwrap_err();
+        assert!(error.to_string().starts_with("transport: credentials: "), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn tls() {
+    let server = Server::start_tls(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
+    let other = Server::start_tls(Answer::ok(Body::replay("")).always()).await.unwrap();
+    for http2 in [false, true] {
+        let client = |ca: Option<&str>| {
+            let builder = HttpTransport::builder(server.url());
+            let builder = if http2 { builder.http2() } else { builder };
+            Client::new(ca.iter().fold(builder, |builder, ca| builder.ca_pem(*ca)).build().unwrap()).retry(quick())
+        };
+        assert_eq!(pods(&client(server.ca_pem())).into_vec().await.unwrap().0.len(), 120);
+        let before = server.accepted();
+        for ca in [None, other.ca_pem()] {
+            let error = pods(&client(ca)).into_vec().await.unwrap_err();
+            let ErrorKind::Transport(transport) = error.kind() else { panic!("{error}") };
+            assert_eq!(transport.kind(), TransportErrorKind::Tls, "{error}");
+            assert!(!error.is_retryable());
+        }
+        assert_eq!(server.accepted(), before + 2, "a bad certificate was tried again");
+    }
+    let versions: Vec<_> = server.requests().iter().map(|request| format!("{:?}", request.version)).collect();
+    assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
+}
+
+#[tokio::test]
+async fn truncated_tls_is_incomplete() {
+    let body = recorded_pods();
+    let bytes = [b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n", &body[..body.len() / 2]].concat();
+    for end in [RawEnd::Close, RawEnd::CloseWithoutNotify, RawEnd::Reset] {
+        let server = RawServer::start_tls([RawAnswer::new(bytes.clone(), end)]).await.unwrap();
+        let transport = HttpTransport::builder(server.url()).ca_pem(server.ca_pem().unwrap()).build().unwrap();
+        let error = pods(&Client::new(transport).retry(Retry::never())).into_vec().await.unwrap_err();
+        assert!(error.is_incomplete() || matches!(end, RawEnd::Reset), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn limits_count_after_decompression_and_over_pages() {
+    // A gzip bomb: a megabyte of zeros in an item is a kilobyte on the wire.
+    let body = Amplifier::new(&recorded_pods(), 5000).unwrap();
+    let server = serve(Answer::ok(Body::amplify(body).gzip())).await;
+    for http2 in [false, true] {
+        let list = pods(&client(&server.url(), http2)).limits(Limits::default().bytes(1 << 20));
+        let error = list.into_vec().await.unwrap_err();
+        let ErrorKind::Decode(decode) = error.kind() else { panic!("{error}") };
+        assert!(matches!(decode.kind(), DecodeErrorKind::Limit { max: 0x10_0000, .. }), "{error}");
+    }
+    for http2 in [false, true] {
+        let pages = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"].map(|page| status(200, page));
+        let server = Server::start(Answer::in_turn(pages)).await.unwrap();
+        let list = pods(&client(&server.url(), http2)).pages(50).limits(Limits::default().items(70));
+        let error = list.into_vec().await.unwrap_err();
+        let ErrorKind::Decode(decode) = error.kind() else { panic!("{error}") };
+        assert!(matches!(decode.kind(), DecodeErrorKind::Limit { size: 71, max: 70, .. }), "{error}");
+        assert_eq!(error.items(), 70);
+    }
+}
+
+#[tokio::test]
+async fn items_that_cannot_be_had() {
+    let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
+    for http2 in [false, true] {
+        let odd = |n: &mut u32| {
+            *n += 1;
+            if *n % 2 == 1 { Ok(*n) } else { Err(listwatch::ItemError::other("even")) }
+        };
+        let list = |mut n: u32| pods(&client(&server.url(), http2)).map_item(move |_| odd(&mut n));
+        let (items, summary) = list(0).on_item_error(OnItemError::Skip).into_vec().await.unwrap();
+        assert_eq!((items.len(), summary.items, summary.skipped), (60, 60, 60));
+        let error = list(0).into_vec().await.unwrap_err();
+        assert!(error.to_string().starts_with("item: even in item 1, at byte "), "{error}");
+        assert_eq!(error.items(), 1);
+        // One that is skipped was seen: the request is not sent again.
+        let broken = serve(Answer::ok(Body::replay(recorded_pods()).reset_at(30_000))).await;
+        let none = pods(&client(&broken.url(), http2)).map_item(|_| Err::<(), _>(listwatch::ItemError::other("no")));
+        none.on_item_error(OnItemError::Skip).into_vec().await.unwrap_err();
+        assert_eq!(broken.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_consumer_breaks_off() {
+    let server = serve(Answer::ok(Body::amplify(Amplifier::new(&recorded_pods(), 200_000).unwrap()))).await;
+    for http2 in [false, true] {
+        let client = client(&server.url(), http2);
+        let mut seen = 0;
+        let flow = pods(&client).for_each(|_| {
+            seen += 1;
+            if seen == 10 { ControlFlow::Break("enough") } else { ControlFlow::Continue(()) }
+        });
+        assert!(matches!(flow.await.unwrap(), ControlFlow::Break("enough")));
+        // Dropped in mid-list, and polled but not read.
+        let mut items = pods(&client).stream();
+        items.next().await.unwrap().unwrap();
+        drop(items);
+        let mut items = pods(&client).stream();
+        assert!(items.next().now_or_never().is_none());
+        drop((items, client));
+        server.no_connections().await;
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_the_callback() {
+    use std::panic::AssertUnwindSafe;
+
+    let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
+    for http2 in [false, true] {
+        let client = client(&server.url(), http2);
+        let list = pods(&client).for_each(|_| -> ControlFlow<()> { panic!("callback") });
+        assert!(AssertUnwindSafe(list).catch_unwind().await.is_err());
+        let mut items = pods(&client).map_item(|_| -> Result<(), listwatch::ItemError> { panic!("map") }).stream();
+        assert!(AssertUnwindSafe(items.next()).catch_unwind().await.is_err());
+        let error = items.next().await.unwrap().unwrap_err();
+        assert!(error.to_string().starts_with("poisoned: "), "{error}");
+        assert!(items.next().await.is_none() && items.summary().is_none());
+    }
+    assert_eq!(server.requests().len(), 4);
+}

@@ -1,0 +1,147 @@
+//! Names as typed become resources, the new way and the old; single objects and the server's version.
+
+use listwatch::client::resource::resolve;
+use listwatch::client::served_from::ServerVersion;
+use listwatch::client::{Client, ErrorKind, HttpTransport, Resource, Retry};
+use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn client(server: &Server, http2: bool) -> Client {
+    let builder = HttpTransport::builder(server.url());
+    Client::new(if http2 { builder.http2() } else { builder }.build().unwrap()).retry(Retry::never())
+}
+
+fn json(text: &'static str) -> Answer {
+    Answer::ok(Body::replay(text)).content_type("application/json")
+}
+
+fn not_found() -> Answer {
+    Answer::ok(Body::replay("404 page not found")).status(404)
+}
+
+fn aggregated(request: &RecordedRequest, _: usize) -> Answer {
+    match &*request.path {
+        "/api" => json(
+            r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Current","resources":[
+            {"resource":"pods","responseKind":{"group":"","version":"","kind":"Pod"},"scope":"Namespaced","singularResource":"pod","verbs":["get","list"],"shortNames":["po"],"subresources":[{"subresource":"log","responseKind":{"group":"","version":"","kind":"Pod"},"verbs":["get"]}]},
+            {"resource":"nodes","responseKind":{"group":"","version":"","kind":"Node"},"scope":"Cluster","singularResource":"node","verbs":["list"],"shortNames":["no"]}]}]}]}"#,
+        ),
+        "/apis" => json(
+            r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"apps"},"versions":[{"version":"v1","resources":[
+            {"resource":"deployments","responseKind":{"kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["list"],"shortNames":["deploy"]}]}]},
+            {"metadata":{"name":"gone.example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}]}"#,
+        ),
+        _ => not_found(),
+    }
+}
+
+fn old(request: &RecordedRequest, _: usize) -> Answer {
+    match &*request.path {
+        "/api" => json(r#"{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}"#),
+        "/api/v1" => json(
+            r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[
+            {"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list"],"shortNames":["po"]},
+            {"name":"pods/log","singularName":"","namespaced":true,"kind":"Pod","verbs":["get"]},
+            {"name":"nodes","singularName":"","namespaced":false,"kind":"Node","verbs":["list"],"shortNames":["no"]}]}"#,
+        ),
+        "/apis" => json(
+            r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1beta1","version":"v1beta1"},{"groupVersion":"apps/v1","version":"v1"}],"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}},
+            {"name":"gone.example.com","versions":[{"groupVersion":"gone.example.com/v1","version":"v1"}]}]}"#,
+        ),
+        "/apis/apps/v1" | "/apis/apps/v1beta1" => json(
+            r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[
+            {"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["list"],"shortNames":["deploy"]}]}"#,
+        ),
+        // Its own server is down.
+        _ => Answer::ok(Body::replay("service unavailable")).status(503),
+    }
+}
+
+#[tokio::test]
+async fn names_as_typed() {
+    for http2 in [false, true] {
+        for (server, requests) in
+            [(Server::start(aggregated).await.unwrap(), 2), (Server::start(old).await.unwrap(), 6)]
+        {
+            let discovered = client(&server, http2).discover().await.unwrap();
+            assert_eq!(server.requests().len(), requests);
+            for (typed, expected) in [
+                ("po", Resource::PODS),
+                ("pod", Resource::PODS),
+                ("no", Resource::NODES),
+                ("deploy", Resource::DEPLOYMENTS),
+                ("deployments.apps", Resource::DEPLOYMENTS),
+                ("deployments.v1.apps", Resource::DEPLOYMENTS),
+            ] {
+                assert_eq!(resolve(typed, &discovered).as_ref(), Ok(&expected), "{typed}");
+            }
+            assert!(resolve("log", &discovered).is_err());
+        }
+    }
+}
+
+#[tokio::test]
+async fn discovery_that_cannot_be_read() {
+    for (answer, expected) in [
+        (json("{}"), "discovery: /api: "),
+        (json(r#"{"kind":"APIVersions","versions":["#), "discovery: /api: "),
+        (json(r#"{"kind":"Status","code":403,"reason":"Forbidden"}"#), "API error: 403 Forbidden"),
+        (json("<html>"), "unexpected encoding: the body looks like HTML"),
+        (not_found(), "API error: 404: 404 page not found"),
+    ] {
+        let server = Server::start(answer.always()).await.unwrap();
+        for http2 in [false, true] {
+            let error = client(&server, http2).discover().await.unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_servers_version() {
+    let version = json(r#"{"major":"1","minor":"36+","gitVersion":"v1.36.3"}"#);
+    let server = Server::start(Answer::in_turn([version, json(r#"{"major":"","minor":"x"}"#)])).await.unwrap();
+    let client = client(&server, false);
+    assert_eq!(client.server_version().await.unwrap(), ServerVersion { major: 1, minor: 36 });
+    assert!(matches!(client.server_version().await.unwrap_err().kind(), ErrorKind::Discovery(_)));
+    assert_eq!(server.requests()[0].path, "/version");
+}
+
+#[tokio::test]
+async fn one_object() {
+    for http2 in [false, true] {
+        for (answer, expected) in [
+            (Answer::ok(Body::replay(fixture("single-configmap.pb"))), None),
+            (
+                Answer::ok(Body::replay(fixture("error-404-no-such-object.pb"))).status(404),
+                Some("API error: 404 NotFound: "),
+            ),
+            (Answer::ok(Body::replay(fixture("error-403.pb"))), Some("API error: 403 Forbidden: ")),
+            (
+                Answer::ok(Body::replay(fixture("pods.pb"))),
+                Some("another kind: asked for ConfigMap of \"v1\", got PodList"),
+            ),
+            (Answer::ok(Body::replay(r#"{"kind":"Widget"}"#)), Some("JSON: ")),
+            (Answer::ok(Body::replay("<html>")), Some("unexpected encoding: ")),
+            (Answer::ok(Body::replay("")), Some("incomplete: ")),
+            (Answer::ok(Body::replay(fixture("single-configmap.pb")).cut_at(40)), Some("malformed: ")),
+            (Answer::ok(Body::replay(fixture("single-configmap.pb")).reset_at(40)), Some("transport: broken off: ")),
+        ] {
+            let server = Server::start(answer.always()).await.unwrap();
+            let client = client(&server, http2);
+            let maps = Resource::CONFIG_MAPS;
+            let result = client.get::<k8s_pb::api::core::v1::ConfigMap>(&maps, Some("team-1"), "config-1").await;
+            match (result, expected) {
+                (Ok(object), None) => {
+                    assert!(!object.metadata.unwrap().name.unwrap().is_empty());
+                    assert_eq!(server.requests()[0].path, "/api/v1/namespaces/team-1/configmaps/config-1");
+                }
+                (Err(error), Some(expected)) => assert!(error.to_string().starts_with(expected), "{error}"),
+                (result, expected) => panic!("{result:?} for {expected:?}"),
+            }
+        }
+    }
+}
