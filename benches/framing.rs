@@ -2,12 +2,14 @@
 //!
 //! `cargo bench --bench framing` ends with the ratios of the medians of this run.
 
+mod support;
+
 use std::hint::black_box;
-use std::path::Path;
 
 use criterion::{Criterion, Throughput};
 use listwatch::{Event, ListDecoder};
 use listwatch_testserver::{Amplifier, recorded_pods};
+use support::median;
 
 /// About 170 MB: far more than the caches hold.
 const PODS: u32 = 20_000;
@@ -19,7 +21,8 @@ fn main() {
     framing(&mut criterion);
     criterion.final_summary();
     for chunk in CHUNKS {
-        if let (Some(framing), Some(memcpy)) = (median("framing", chunk), median("memcpy", chunk)) {
+        let [framing, memcpy] = ["framing", "memcpy"].map(|name| median(GROUP, &format!("{name}-{chunk}")));
+        if let (Some(framing), Some(memcpy)) = (framing, memcpy) {
             println!("chunks of {:2} KiB: {:.2} times the bandwidth of memcpy", chunk >> 10, memcpy / framing);
         }
     }
@@ -54,12 +57,4 @@ fn framing(criterion: &mut Criterion) {
         });
     }
     group.finish();
-}
-
-/// In nanoseconds, as criterion wrote it; `None` when the benchmark was filtered out.
-fn median(name: &str, chunk: usize) -> Option<f64> {
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let path = Path::new(&target).join(format!("criterion/{GROUP}/{name}-{chunk}/new/estimates.json"));
-    let estimates: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    estimates["median"]["point_estimate"].as_f64()
 }

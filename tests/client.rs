@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use listwatch::client::{Client, Error, ErrorKind, HttpTransport, List, ListOptions, Resource, Retry};
-use listwatch::client::{Compression, ListSummary, TransportErrorKind};
+use listwatch::client::{
+    Client, Compression, Error, ErrorKind, HttpTransport, List, ListOptions, ListSummary, Resource, Retry,
+};
 use listwatch::{DecodeErrorKind, Limits, OnItemError};
-use listwatch_testserver::{Amplifier, Answer, Body, RawAnswer, RawEnd, RawServer, Server, recorded_pods};
+use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 
 fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -63,7 +64,7 @@ async fn a_list_arrives_whole() {
             assert_eq!(summary.type_meta.kind, "PodList");
             assert!(summary.consistent && !summary.list_meta.resource_version.is_empty());
             assert_eq!(summary.audit_id.as_deref(), Some("a1"));
-            assert_eq!(summary.warnings, ["299 - \"old [redacted]\""]);
+            assert_eq!(summary.warnings, ["old [redacted]"]);
             assert!(summary.time_to_first_item.unwrap() <= summary.elapsed);
             let wire = if name.starts_with("gzip") { 1..bytes / 2 } else { bytes..bytes + 1 };
             assert!(wire.contains(&summary.wire_bytes), "{name}: {}", summary.wire_bytes);
@@ -303,138 +304,6 @@ async fn retries() {
                 assert_eq!((items.len(), summary.attempts, summary.pages), (120, 2, 1), "{name}");
             }
         }
-    }
-}
-
-#[tokio::test]
-async fn nobody_listens() {
-    let server = serve(Answer::ok(Body::replay(""))).await;
-    let url = server.url();
-    drop(server);
-    for http2 in [false, true] {
-        let error = pods(&client(&url, http2)).into_vec().await.unwrap_err();
-        let ErrorKind::Transport(transport) = error.kind() else { panic!("{error}") };
-        assert_eq!(transport.kind(), TransportErrorKind::Connect, "{error}");
-        assert!(error.is_retryable());
-    }
-}
-
-#[tokio::test]
-async fn connections_that_break_before_the_head() {
-    let list = {
-        let body = recorded_pods();
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
-        RawAnswer::new([head.as_bytes(), &body].concat(), RawEnd::Close)
-    };
-    for (name, bytes) in [("nothing", ""), ("half a head", "HTTP/1.1 200 OK\r\nconte")] {
-        for end in [RawEnd::Close, RawEnd::Reset] {
-            let broken = RawAnswer::new(bytes, end);
-            let server = RawServer::start([broken.clone(), broken, list.clone()]).await.unwrap();
-            let (items, summary) = pods(&client(&server.url(), false)).into_vec().await.expect(name);
-            assert_eq!((items.len(), summary.attempts), (120, 3), "{name}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn redirects_are_refused() {
-    let elsewhere = serve(Answer::ok(Body::replay(recorded_pods()))).await;
-    for code in [301, 302, 307, 308] {
-        let location = format!("{}/api/v1/pods?token=s3cret", elsewhere.url());
-        let server = serve(Answer::ok(Body::replay("")).status(code).header("location", &location)).await;
-        for result in both(&server).await {
-            let error = result.unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Redirect { .. }), "{error}");
-            let text = error.to_string();
-            assert!(text.contains(&format!("to {}, which is not followed", elsewhere.url())), "{text}");
-            assert!(!text.contains("s3cret"));
-        }
-        // A client that the caller brought follows; the answer does not count.
-        let brought = HttpTransport::builder(server.url()).reqwest_client(reqwest::Client::new()).build().unwrap();
-        let error = pods(&Client::new(brought)).into_vec().await.unwrap_err();
-        assert!(error.to_string().starts_with("transport: redirect: to another origin, http://127.0.0.1:"), "{error}");
-    }
-    assert!(elsewhere.requests().iter().all(|request| !request.headers.contains_key("authorization")));
-}
-
-#[tokio::test]
-async fn tokens_in_files_are_read_again() {
-    let path = std::env::temp_dir().join(format!("listwatch-token-{}", std::process::id()));
-    let by_token =
-        |request: &listwatch_testserver::RecordedRequest, _| match request.headers["authorization"].to_str().unwrap() {
-            "Bearer new" => Answer::ok(Body::replay(recorded_pods())),
-            _ => status(401, "error-401.pb"),
-        };
-    for http2 in [false, true] {
-        let client = |server: &Server| {
-            let builder = HttpTransport::builder(server.url()).token_file(&path);
-            Client::new(if http2 { builder.http2() } else { builder }.build().unwrap()).retry(Retry::never())
-        };
-        // The file changes between two lists.
-        std::fs::write(&path, "old\n").unwrap();
-        let server = Server::start(by_token).await.unwrap();
-        let lists = client(&server);
-        // The token stays wrong: asked twice, and no more.
-        let error = pods(&lists).into_vec().await.unwrap_err();
-        assert!(error.is_unauthorized(), "{error}");
-        assert_eq!(server.requests().len(), 2);
-        std::fs::write(&path, "new\n").unwrap();
-        assert_eq!(pods(&lists).into_vec().await.unwrap().1.attempts, 1);
-        // It changes while a request is under way.
-        let changing = path.clone();
-        let server = Server::start(move |request: &_, n| {
-            let answer = by_token(request, n);
-            std::fs::write(&changing, "new").unwrap();
-            answer
-        })
-        .await
-        .unwrap();
-        std::fs::write(&path, "old").unwrap();
-        assert_eq!(pods(&client(&server)).into_vec().await.unwrap().1.attempts, 2);
-        // 403 is fatal.
-        let server = serve(status(403, "error-403.pb")).await;
-        assert!(pods(&client(&server)).into_vec().await.unwrap_err().is_forbidden());
-        assert_eq!(server.requests().len(), 1);
-        // No file.
-        std::fs::remove_file(&path).unwrap();
-        let error = pods(&client(&server)).into_vec().await.unwrap_err();
-        assert!(error.to_string().starts_with("transport: credentials: "), "{error}");
-    }
-}
-
-#[tokio::test]
-async fn tls() {
-    let server = Server::start_tls(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
-    let other = Server::start_tls(Answer::ok(Body::replay("")).always()).await.unwrap();
-    for http2 in [false, true] {
-        let client = |ca: Option<&str>| {
-            let builder = HttpTransport::builder(server.url());
-            let builder = if http2 { builder.http2() } else { builder };
-            Client::new(ca.iter().fold(builder, |builder, ca| builder.ca_pem(*ca)).build().unwrap()).retry(quick())
-        };
-        assert_eq!(pods(&client(server.ca_pem())).into_vec().await.unwrap().0.len(), 120);
-        let before = server.accepted();
-        for ca in [None, other.ca_pem()] {
-            let error = pods(&client(ca)).into_vec().await.unwrap_err();
-            let ErrorKind::Transport(transport) = error.kind() else { panic!("{error}") };
-            assert_eq!(transport.kind(), TransportErrorKind::Tls, "{error}");
-            assert!(!error.is_retryable());
-        }
-        assert_eq!(server.accepted(), before + 2, "a bad certificate was tried again");
-    }
-    let versions: Vec<_> = server.requests().iter().map(|request| format!("{:?}", request.version)).collect();
-    assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
-}
-
-#[tokio::test]
-async fn truncated_tls_is_incomplete() {
-    let body = recorded_pods();
-    let bytes = [b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n", &body[..body.len() / 2]].concat();
-    for end in [RawEnd::Close, RawEnd::CloseWithoutNotify, RawEnd::Reset] {
-        let server = RawServer::start_tls([RawAnswer::new(bytes.clone(), end)]).await.unwrap();
-        let transport = HttpTransport::builder(server.url()).ca_pem(server.ca_pem().unwrap()).build().unwrap();
-        let error = pods(&Client::new(transport).retry(Retry::never())).into_vec().await.unwrap_err();
-        assert!(error.is_incomplete() || matches!(end, RawEnd::Reset), "{error}");
     }
 }
 

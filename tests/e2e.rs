@@ -3,16 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
+use kube::config::{AuthInfo, ExecConfig, KubeConfigOptions, Kubeconfig};
 use listwatch::ItemError;
 use listwatch::client::{
-    Client, ErrorKind, FieldSelector, HttpTransport, LabelSelector, List, ListOptions, ListSummary, Resource,
-    ResourceVersion, Retry, Shard,
+    Client, ErrorKind, FieldSelector, HttpTransport, HttpTransportBuilder, Items, KubeTransport, LabelSelector, List,
+    ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -62,9 +67,23 @@ impl Server {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    fn client(&self, token: &str) -> Result<Client> {
-        let ca = std::fs::read(self.dir.join("ca.crt"))?;
-        Ok(Client::new(HttpTransport::builder(&self.url).bearer_token(token).ca_pem(ca).build()?))
+    fn http(&self, token: &str) -> Result<HttpTransportBuilder> {
+        let ca = fs::read(self.dir.join("ca.crt"))?;
+        Ok(HttpTransport::builder(&self.url).bearer_token(token).ca_pem(ca))
+    }
+
+    /// From the kubeconfig that kubectl gets, as another user.
+    async fn kube(&self, change: impl FnOnce(&mut AuthInfo)) -> Result<kube::Config> {
+        let mut kubeconfig = Kubeconfig::read_from(self.dir.join("kubeconfig"))?;
+        let user = kubeconfig.auth_infos.first_mut().and_then(|user| user.auth_info.as_mut()).ok_or("no user")?;
+        change(user);
+        Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+    }
+
+    /// Over both transports.
+    async fn clients(&self, token: &str) -> Result<[Client; 2]> {
+        let config = self.kube(|user| user.token = Some(token.into())).await?;
+        Ok([Client::new(self.http(token)?.build()?), Client::new(KubeTransport::from_config(config)?)])
     }
 }
 
@@ -105,188 +124,278 @@ fn of_kubectl(server: &Server, args: &[&str]) -> Result<BTreeSet<String>> {
 async fn a_real_api_server() -> Result<()> {
     let state = std::env::temp_dir().join(format!("listwatch-e2e-{}", std::process::id()));
     let done = run(&state).await;
-    std::fs::remove_dir_all(&state)?;
+    fs::remove_dir_all(&state)?;
     done
 }
 
-#[expect(clippy::too_many_lines, clippy::similar_names, reason = "one story of one server")]
+/// Each start of the server makes a certificate authority of its own, so that clients live as long as it does.
 async fn run(state: &Path) -> Result<()> {
     let server = Server::start(state, &["--feature-gates=ShardedListAndWatch=true"])?;
     server.load(PODS)?;
-    let client = server.client("admin")?;
-    let pods = || client.list::<[u8]>(&Resource::PODS, &defaults());
-    let with = |options: ListOptions| client.list::<[u8]>(&Resource::PODS, &options);
-
-    // The loader writes into etcd behind the server's back; its watch cache follows a little later.
-    let mut all = BTreeSet::new();
-    let mut summary = ListSummary::default();
-    for _ in 0..100 {
-        (all, summary) = names(pods()).await?;
-        if all.len() == PODS {
-            break;
-        }
+    let all = all(&server).await?;
+    apply_widgets(&server)?;
+    for client in server.clients("admin").await? {
+        parts(&server, &client, &all).await?;
+        versions(&client, &all).await?;
+        custom_resources(&server, &client).await?;
     }
-    assert_eq!(all, of_kubectl(&server, &["pods", "-A"])?);
-    assert_eq!((summary.pages, summary.attempts, summary.consistent), (1, 1, true));
-    assert!(summary.audit_id.is_some());
-    let version = summary.list_meta.resource_version.clone();
-
-    // Paged, by namespace, by selectors.
-    let (paged, summary) = names(pods().pages(3000)).await?;
-    assert_eq!((paged == all, summary.pages), (true, 7));
-    let (some, summary) = names(pods().namespaces(["team-01", "team-02"])).await?;
-    let expected: BTreeSet<_> =
-        all.iter().filter(|name| name.starts_with("team-01/") || name.starts_with("team-02/")).cloned().collect();
-    assert_eq!((some, summary.namespaces.len()), (expected, 2));
-    let selected = defaults()
-        .labels("app.kubernetes.io/name in (ledger, feed)".parse::<LabelSelector>()?)
-        .fields("status.phase=Running".parse::<FieldSelector>()?);
-    let (selected, _) = names(with(selected)).await?;
-    let same =
-        ["pods", "-A", "-l", "app.kubernetes.io/name in (ledger, feed)", "--field-selector=status.phase=Running"];
-    assert_eq!(selected, of_kubectl(&server, &same)?);
-    assert!(selected.len() > 1000 && selected.len() < PODS);
-
-    // Metadata only, and shards that make up the whole.
-    let (metadata, summary) = names(with(defaults().metadata_only())).await?;
-    assert_eq!((metadata == all, summary.type_meta.kind.as_str()), (true, "PartialObjectMetadataList"));
-    let mut shards = BTreeSet::new();
-    for index in 0..3 {
-        let (shard, _) = names(with(defaults().shard(Shard::new(index, 3)?))).await?;
-        assert!(shard.len() > PODS / 4);
-        shards.extend(shard);
-    }
-    assert!(shards == all);
-
-    // Versions.
-    for resource_version in
-        [ResourceVersion::Any, ResourceVersion::AtLeast(version.clone()), ResourceVersion::Exact(version.clone())]
-    {
-        let (found, summary) = names(with(defaults().resource_version(resource_version.clone()))).await?;
-        assert!(found == all, "{resource_version:?}");
-        if resource_version == ResourceVersion::Exact(version.clone()) {
-            assert_eq!(summary.list_meta.resource_version, version);
-        }
-    }
-    let future = defaults().resource_version(ResourceVersion::AtLeast("99999999".to_owned()));
-    let error =
-        client.clone().retry(Retry::never()).list::<[u8]>(&Resource::PODS, &future).into_vec().await.unwrap_err();
-    assert!(error.is_too_large_version() && error.code() == 504, "{error}");
-
-    // A custom resource: JSON, which is said; its metadata comes in protobuf.
-    let definition = state.join("widgets.json");
-    std::fs::write(&definition, WIDGETS)?;
-    server.kubectl(&["apply", "-f", definition.to_str().ok_or("no path")?])?;
-    server.kubectl(&["wait", "--for=condition=Established", "crd/widgets.example.com"])?;
-    let widget = state.join("widget.json");
-    std::fs::write(&widget, WIDGET)?;
-    server.kubectl(&["apply", "-f", widget.to_str().ok_or("no path")?])?;
-    let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
-    let error = client.list::<[u8]>(&widgets, &defaults()).into_vec().await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Json), "{error}");
-    let (metadata, _) = names(client.list(&widgets, &defaults().metadata_only())).await?;
-    assert_eq!(metadata, BTreeSet::from(["default/a".to_owned()]));
-
-    // Who may not, and whom we do not trust.
-    for (token, code) in [("nobody", 403), ("wrong-token-9", 401)] {
-        let error = server.client(token)?.list::<[u8]>(&Resource::PODS, &defaults()).into_vec().await.unwrap_err();
-        assert_eq!(error.code(), code, "{error}");
-        assert!(!format!("{error} {error:?}").contains("wrong-token-9"));
-    }
-    let stranger = Client::new(HttpTransport::builder(&server.url).bearer_token("admin").build()?);
-    let error = stranger.list::<[u8]>(&Resource::PODS, &defaults()).into_vec().await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Transport(_)) && !error.is_retryable(), "{error}");
-
-    // A page token that etcd has compacted away, and the three answers to it.
+    over_http2(&server, &all).await?;
+    credentials(&server, &all).await?;
+    trust(&server).await?;
     drop(server);
+
     let server = Server::start(state, &["--etcd-compaction-interval=3s"])?;
-    expired(&server, &server.client("admin")?, &all).await?;
-
-    // A list that outlives the server's request timeout is incomplete, and pages get through.
+    expired_pages(&server, &all).await?;
     drop(server);
+
     let server = Server::start(state, &["--request-timeout=3s"])?;
-    let client = server.client("admin")?;
-    let mut items = client.list::<[u8]>(&Resource::PODS, &defaults()).stream();
-    let mut delivered = 0;
-    let error = loop {
-        match items.try_next().await {
-            Ok(Some(_)) => delivered += 1,
-            Ok(None) => return Err("the list was not cut".into()),
-            Err(error) => break error,
-        }
-        if delivered == 10 {
-            // The sockets hold megabytes, the list has 170 of them.
-            tokio::time::sleep(Duration::from_secs(5)).await;
-        }
-    };
-    assert!(error.is_incomplete() && error.items() == delivered, "{error}");
-    assert!(items.try_next().await?.is_none() && items.summary().is_none());
-    let (paged, _) = names(client.list(&Resource::PODS, &defaults()).pages(1000)).await?;
-    assert!(paged == all);
+    request_timeout(&server, &all).await?;
 
-    // The server is killed in mid-list, and comes back.
-    let mut items = client.list::<[u8]>(&Resource::PODS, &defaults()).stream();
-    assert!(items.try_next().await?.is_some());
-    drop(server);
-    let error = loop {
-        match items.try_next().await {
-            Ok(Some(_)) => {}
-            Ok(None) => return Err("a list of a killed server was complete".into()),
-            Err(error) => break error,
-        }
-    };
-    assert!(error.is_incomplete() && error.items() > 0, "{error}");
-    let refused = client.clone().retry(Retry::never()).list::<[u8]>(&Resource::PODS, &defaults()).into_vec().await;
-    assert!(refused.unwrap_err().is_retryable());
-    // Each start makes a certificate authority of its own.
+    killed(server).await?;
     let server = Server::start(state, &[])?;
-    let (again, _) = names(server.client("admin")?.list(&Resource::PODS, &defaults())).await?;
-    assert!(again == all);
+    for client in server.clients("admin").await? {
+        assert!(names(pods(&client, &defaults())).await?.0 == all, "after the restart");
+    }
     Ok(())
 }
 
-async fn expired(server: &Server, client: &Client, all: &BTreeSet<String>) -> Result<()> {
-    let list = || client.list::<[u8]>(&Resource::PODS, &defaults()).pages(5000);
-    for choice in ["fail", "start over", "go on"] {
-        let restarts = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-        let told = std::sync::Arc::clone(&restarts);
-        let list = match choice {
-            "fail" => list(),
-            "start over" => list().start_over(move |restart| {
-                told.fetch_add(restart.items, std::sync::atomic::Ordering::Relaxed);
-            }),
-            _ => list().go_on_inconsistently(),
+fn pods(client: &Client, options: &ListOptions) -> List<[u8]> {
+    client.list(&Resource::PODS, options)
+}
+
+/// The loader writes into etcd behind the server's back; its watch cache follows a little later.
+async fn all(server: &Server) -> Result<BTreeSet<String>> {
+    let [client, _] = server.clients("admin").await?;
+    for _ in 0..100 {
+        let (all, summary) = names(pods(&client, &defaults())).await?;
+        if all.len() == PODS {
+            assert_eq!(all, of_kubectl(server, &["pods", "-A"])?);
+            assert_eq!((summary.pages, summary.attempts, summary.consistent), (1, 1, true));
+            assert!(summary.audit_id.is_some());
+            return Ok(all);
+        }
+    }
+    Err("the pods did not all arrive".into())
+}
+
+/// Paged, by namespace, by selectors, metadata only, sharded, and a single one.
+async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Result<()> {
+    let (paged, summary) = names(pods(client, &defaults()).pages(3000)).await?;
+    assert_eq!((&paged == all, summary.pages), (true, 7));
+
+    let (some, summary) = names(pods(client, &defaults()).namespaces(["team-01", "team-02"])).await?;
+    let mut expected = of_kubectl(server, &["pods", "-n", "team-01"])?;
+    expected.extend(of_kubectl(server, &["pods", "-n", "team-02"])?);
+    assert_eq!((some, summary.namespaces.len()), (expected, 2));
+
+    let (labels, fields) = ("app.kubernetes.io/name in (ledger, feed)", "status.phase=Running");
+    let options = defaults().labels(labels.parse::<LabelSelector>()?).fields(fields.parse::<FieldSelector>()?);
+    let (selected, _) = names(pods(client, &options)).await?;
+    assert_eq!(selected, of_kubectl(server, &["pods", "-A", "-l", labels, "--field-selector", fields])?);
+    assert!(selected.len() > 1000 && selected.len() < PODS);
+
+    let (metadata, summary) = names(pods(client, &defaults().metadata_only())).await?;
+    assert_eq!((&metadata == all, &*summary.type_meta.kind), (true, "PartialObjectMetadataList"));
+
+    let mut shards = BTreeSet::new();
+    for index in 0..3 {
+        let (shard, _) = names(pods(client, &defaults().shard(Shard::new(index, 3)?))).await?;
+        assert!(shard.len() > PODS / 4);
+        let before = shards.len();
+        shards.extend(shard.iter().cloned());
+        assert_eq!(shards.len(), before + shard.len(), "no pod in two shards");
+    }
+    assert!(&shards == all);
+
+    let (namespace, name) = all.first().and_then(|pod| pod.split_once('/')).ok_or("no pod")?;
+    let pod = client.get::<[u8]>(&Resource::PODS, Some(namespace), name).await?;
+    assert_eq!(listwatch::MetaView::new(&pod)?.name(), name);
+    assert!(client.get::<[u8]>(&Resource::PODS, Some(namespace), "nobody").await.unwrap_err().is_not_found());
+    Ok(())
+}
+
+async fn versions(client: &Client, all: &BTreeSet<String>) -> Result<()> {
+    assert_eq!(client.server_version().await?.to_string(), "1.36");
+    let (_, summary) = names(client.list(&Resource::NAMESPACES, &defaults())).await?;
+    let version = summary.list_meta.resource_version;
+    for resource_version in
+        [ResourceVersion::Any, ResourceVersion::AtLeast(version.clone()), ResourceVersion::Exact(version.clone())]
+    {
+        let is_exact = resource_version == ResourceVersion::Exact(version.clone());
+        let (found, summary) = names(pods(client, &defaults().resource_version(resource_version))).await?;
+        assert!(&found == all);
+        assert!(!is_exact || summary.list_meta.resource_version == version);
+    }
+    let future = defaults().resource_version(ResourceVersion::AtLeast("99999999".to_owned()));
+    let impatient = client.clone().retry(Retry::never());
+    let error = pods(&impatient, &future).into_vec().await.unwrap_err();
+    assert!(error.is_too_large_version() && error.code() == 504, "{error}");
+    Ok(())
+}
+
+/// JSON, which is said; its metadata comes in protobuf.
+async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
+    let widgets = resource::resolve("wd", &client.discover().await?)?;
+    assert_eq!(widgets, Resource::new("example.com", "v1", "widgets", "Widget"));
+    let error = client.list::<[u8]>(&widgets, &defaults()).into_vec().await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Json), "{error}");
+    let (metadata, _) = names(client.list(&widgets, &defaults().metadata_only())).await?;
+    assert_eq!(metadata, of_kubectl(server, &["widgets", "-A"])?);
+    assert_eq!(metadata.len(), 3);
+    Ok(())
+}
+
+fn apply_widgets(server: &Server) -> Result<()> {
+    for (file, documents) in [("definition.json", WIDGETS), ("widgets.json", WIDGET)] {
+        let path = server.dir.join(file);
+        fs::write(&path, documents)?;
+        server.kubectl(&["apply", "-f", path.to_str().ok_or("no path")?])?;
+        server.kubectl(&["wait", "--for=condition=Established", "crd/widgets.example.com"])?;
+    }
+    Ok(())
+}
+
+async fn over_http2(server: &Server, all: &BTreeSet<String>) -> Result<()> {
+    let client = Client::new(server.http("admin")?.http2().build()?);
+    assert!(&names(pods(&client, &defaults())).await?.0 == all);
+    Ok(())
+}
+
+/// Who may not, and whose credentials are fresh only the second time.
+async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
+    for (token, code) in [("nobody", 403), ("wrong-token-9", 401)] {
+        for client in server.clients(token).await? {
+            let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
+            assert_eq!(error.code(), code, "{error}");
+            assert!(!format!("{error} {error:?}").contains("wrong-token-9"));
+        }
+    }
+    let impersonated = server.kube(|user| user.impersonate = Some("nobody".to_owned())).await?;
+    let client = Client::new(KubeTransport::from_config(impersonated)?);
+    let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
+    assert!(error.is_forbidden() && error.to_string().contains("\"nobody\""), "{error}");
+
+    let plugin = server.dir.join("plugin");
+    fs::write(&plugin, PLUGIN)?;
+    fs::set_permissions(&plugin, fs::Permissions::from_mode(0o700))?;
+    let exec = ExecConfig {
+        api_version: Some("client.authentication.k8s.io/v1".to_owned()),
+        command: Some(plugin.to_string_lossy().into_owned()),
+        ..serde_json::from_str("{}")?
+    };
+    let by_plugin = server.kube(|user| *user = AuthInfo { exec: Some(exec), ..AuthInfo::default() }).await?;
+    let client = Client::new(KubeTransport::from_config(by_plugin)?);
+    let (found, summary) = names(pods(&client, &defaults())).await?;
+    assert_eq!((&found == all, summary.attempts), (true, 2));
+    Ok(())
+}
+
+/// Whom we do not trust, and do not ask twice.
+async fn trust(server: &Server) -> Result<()> {
+    let http = HttpTransport::builder(&server.url).bearer_token("admin").build()?;
+    let mut config = server.kube(|_| {}).await?;
+    config.root_cert = None;
+    for client in [Client::new(http), Client::new(KubeTransport::from_config(config)?)] {
+        let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
+        let ErrorKind::Transport(transport) = error.kind() else { return Err(error.into()) };
+        assert_eq!((transport.kind(), error.is_retryable()), (TransportErrorKind::Tls, false), "{error}");
+    }
+    Ok(())
+}
+
+/// Page tokens that etcd has compacted away, and the three answers to that.
+async fn expired_pages(server: &Server, all: &BTreeSet<String>) -> Result<()> {
+    let mut lists = Vec::new();
+    for client in server.clients("admin").await? {
+        let void = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&void);
+        let list = || pods(&client, &defaults()).pages(5000);
+        lists.push((Expect::Failure, list().stream()));
+        let on_restart = move |restart: Restart| {
+            told.fetch_add(restart.items, Ordering::Relaxed);
         };
-        let mut items = list.stream();
+        lists.push((Expect::Restarts(void), list().start_over(on_restart).stream()));
+        lists.push((Expect::Inconsistency, list().go_on_inconsistently().stream()));
+    }
+    for (_, items) in &mut lists {
         for _ in 0..5000 {
             items.try_next().await?.ok_or("a short page")?;
         }
-        compact(server).await?;
-        let mut rest = 0_u64;
-        let end = loop {
-            match items.try_next().await {
-                Ok(Some(_)) => rest += 1,
-                end => break end,
-            }
-        };
-        let restarted = restarts.load(std::sync::atomic::Ordering::Relaxed);
-        let all = all.len() as u64;
-        match choice {
-            "fail" => {
-                let error = end.unwrap_err();
-                assert!(error.is_expired() && error.items() == 5000 && rest == 0, "{error}");
-            }
-            "start over" => {
-                end?;
-                let summary = items.summary().ok_or("not complete")?;
-                assert_eq!((rest, restarted, summary.restarts, summary.consistent), (all, 5000, 1, true));
-            }
-            _ => {
-                end?;
-                let summary = items.summary().ok_or("not complete")?;
-                assert_eq!((rest, summary.items, summary.consistent), (all - 5000, all, false));
-            }
+    }
+    compact(server).await?;
+    let all = all.len() as u64;
+    for (expected, mut items) in lists {
+        let (rest, end) = drain(&mut items).await;
+        if let Expect::Failure = expected {
+            let error = end.unwrap_err();
+            assert!(error.is_expired() && error.items() == 5000 && rest == 0, "{error}");
+            continue;
         }
+        end?;
+        let summary = items.summary().ok_or("not complete")?;
+        assert_eq!(summary.items, all);
+        match expected {
+            // On a slow machine the second snapshot expires too.
+            Expect::Restarts(void) => {
+                assert!(summary.consistent && summary.restarts > 0);
+                assert_eq!(5000 + rest, all + void.load(Ordering::Relaxed));
+            }
+            _ => assert_eq!((summary.consistent, 5000 + rest), (false, all)),
+        }
+    }
+    Ok(())
+}
+
+enum Expect {
+    Failure,
+    /// After so many items that were void.
+    Restarts(Arc<AtomicU64>),
+    Inconsistency,
+}
+
+/// How many items came, and how it ended.
+async fn drain(items: &mut Items<[u8]>) -> (u64, std::result::Result<(), listwatch::client::Error>) {
+    let mut count = 0;
+    loop {
+        match items.try_next().await {
+            Ok(Some(_)) => count += 1,
+            end => return (count, end.map(drop)),
+        }
+    }
+}
+
+/// A list that outlives the server's request timeout is incomplete, and pages get through.
+async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> {
+    for client in server.clients("admin").await? {
+        let options = defaults().timeout(Duration::from_secs(3));
+        let mut items = pods(&client, &options).stream();
+        assert!(items.try_next().await?.is_some());
+        // The sockets hold megabytes, the list has 170 of them.
+        tokio::time::sleep(Duration::from_millis(3500)).await;
+        let (rest, end) = drain(&mut items).await;
+        let error = end.unwrap_err();
+        assert!(error.is_incomplete() && error.items() == rest + 1, "{error}");
+        assert!(error.to_string().contains("list in pages (.pages)"), "{error}");
+        assert!(items.try_next().await?.is_none() && items.summary().is_none());
+        assert!(&names(pods(&client, &defaults()).pages(1000)).await?.0 == all);
+    }
+    Ok(())
+}
+
+/// In mid-list.
+async fn killed(server: Server) -> Result<()> {
+    let clients = server.clients("admin").await?;
+    let mut lists = clients.each_ref().map(|client| pods(client, &defaults()).stream());
+    for items in &mut lists {
+        assert!(items.try_next().await?.is_some());
+    }
+    drop(server);
+    for (mut items, client) in lists.into_iter().zip(clients) {
+        let (rest, end) = drain(&mut items).await;
+        let error = end.unwrap_err();
+        assert!(error.is_incomplete() && error.items() == rest + 1, "{error}");
+        let refused = pods(&client.retry(Retry::never()), &defaults()).into_vec().await;
+        assert!(refused.unwrap_err().is_retryable());
     }
     Ok(())
 }
@@ -303,9 +412,19 @@ async fn compact(server: &Server) -> Result<()> {
 const WIDGETS: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
  "metadata": {"name": "widgets.example.com"},
  "spec": {"group": "example.com", "scope": "Namespaced",
- "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+ "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
  "versions": [{"name": "v1", "served": true, "storage": true,
  "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}"#;
 
-const WIDGET: &str =
-    r#"{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}}"#;
+const WIDGET: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}, "spec": {"n": 1}},
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "b", "namespace": "default"}},
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "kube-system"}}]}"#;
+
+/// A credential plugin whose first token is no good.
+const PLUGIN: &str = r#"#!/bin/sh
+token=admin
+[ -e "$0.ran" ] || token=stale
+touch "$0.ran"
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "'$token'"}}'
+"#;

@@ -4,6 +4,7 @@ use listwatch::client::Client;
 
 use crate::connect::Connection;
 use crate::failure::Failure;
+use crate::notices;
 use crate::output::{Format, Output, Summary};
 use crate::query::Query;
 use crate::rows::{self, Reached};
@@ -49,7 +50,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         list = list.pages(items);
     }
     for warning in list.option_warnings() {
-        rows::warn(&warning.to_string());
+        notices::warn(&warning.to_string());
     }
 
     let progress = list.progress();
@@ -61,7 +62,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let summary = items.summary().expect("without an error the list is complete");
     output.end(&Summary::new(&summary.type_meta, &summary.list_meta, summary.items, summary.bytes))?;
     for warning in &summary.warnings {
-        rows::warn(warning);
+        notices::warn(warning);
     }
     Ok(())
 }

@@ -1,19 +1,43 @@
-//! What the client does by itself while it lists, told on stderr: the retries.
+//! What the client does by itself, told on stderr: requests that are sent again, groups without an answer.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use console::style;
+use indicatif::ProgressBar;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::output::printable;
 
+/// The progress bar of this process, which is in the way of other lines.
+static BAR: OnceLock<ProgressBar> = OnceLock::new();
+
 /// From now on.
 pub fn show() {
     // Fails only when it is done twice.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Notices));
+}
+
+/// From now on above this bar.
+pub fn show_above(bar: &ProgressBar) {
+    // As above.
+    let _ = BAR.set(bar.clone());
+}
+
+/// On stderr, on one line.
+pub fn warn(text: &str) {
+    tell("warning:", text);
+}
+
+fn tell(word: &str, text: &str) {
+    let print = || eprintln!("{} {}", style(word).for_stderr().yellow().bold(), printable(text));
+    match BAR.get() {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
 }
 
 struct Notices;
@@ -24,26 +48,42 @@ impl<S: Subscriber> Layer<S> for Notices {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut retry = Retry::default();
-        event.record(&mut retry);
-        if let Retry { error: Some(error), wait: Some(wait) } = retry {
-            let wait = format!("again in {:.1} s", wait.as_secs_f64());
-            eprintln!("{} {}, {wait}", style("retry:").for_stderr().yellow().bold(), printable(&error));
+        let mut said = Said::default();
+        event.record(&mut said);
+        match said {
+            Said { error: Some(error), wait: Some(wait), .. } => {
+                tell("retry:", &format!("{error}, again in {:.1} s", wait.as_secs_f64()));
+            }
+            Said { message, group: Some(group), error, .. } => {
+                let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+                warn(&format!("{group}: {message}{error}"));
+            }
+            Said { .. } => {}
         }
     }
 }
 
-/// What an event says of a request that is sent again. Others have no time to wait.
+/// What an event says. Only requests that are sent again have a time to wait.
 #[derive(Default)]
-struct Retry {
+struct Said {
+    message: String,
     error: Option<String>,
     wait: Option<Duration>,
+    group: Option<String>,
 }
 
-impl Visit for Retry {
+impl Visit for Said {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "error" {
-            self.error = Some(format!("{value:?}"));
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            "error" => self.error = Some(format!("{value:?}")),
+            _ => {}
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "group" {
+            self.group = Some(value.to_owned());
         }
     }
 

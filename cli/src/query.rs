@@ -94,8 +94,9 @@ impl Query {
     ) -> List<[u8]> {
         let list = client.list::<[u8]>(resource, options);
         match self.namespace {
+            // As with kubectl, a namespace is no fault where there are none.
+            _ if self.all_namespaces || !resource.is_namespaced() => list,
             Some(namespace) => list.namespace(namespace),
-            None if self.all_namespaces || !resource.is_namespaced() => list,
             None => list.namespace(default_namespace),
         }
     }

@@ -15,6 +15,7 @@ use tempfile::NamedTempFile;
 
 use crate::connect::{Connection, Server};
 use crate::failure::Failure;
+use crate::notices;
 use crate::output::{Format, Output, Row};
 use crate::query::Query;
 use crate::rows::{self, Reached};
@@ -54,7 +55,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     *recording.lock() = State::On(temporary);
     let list = query.list(&client, &resource, &options, namespace);
     for warning in list.option_warnings() {
-        rows::warn(&warning.to_string());
+        notices::warn(&warning.to_string());
     }
     let progress = list.progress();
     let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(Row::Nothing);
@@ -70,7 +71,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     temporary.as_file().sync_all().map_err(cannot_write)?;
     temporary.persist(&file).map_err(|error| cannot_write(error.error))?;
     for warning in &summary.warnings {
-        rows::warn(warning);
+        notices::warn(warning);
     }
     let (items, bytes) = (HumanCount(summary.items), HumanCount(summary.bytes));
     eprintln!("recorded: {items} items, {bytes} bytes, version {}", summary.list_meta.resource_version);

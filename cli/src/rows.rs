@@ -4,14 +4,14 @@ use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::time::Duration;
 
-use console::style;
 use futures::{Stream, StreamExt};
 use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
 use listwatch::client;
 use tokio::time::{Instant, timeout_at};
 
 use crate::failure::Failure;
-use crate::output::{Format, Output, Row, printable};
+use crate::notices;
+use crate::output::{Format, Output, Row};
 
 /// What is printed waits no longer than this while the input is slow.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -78,11 +78,6 @@ where
     }
 }
 
-/// On stderr, on one line.
-pub fn warn(text: &str) {
-    eprintln!("{} {}", style("warning:").for_stderr().yellow().bold(), printable(text));
-}
-
 /// A bar on stderr, if that is a terminal where nothing else is printed meanwhile.
 struct Progress {
     bar: ProgressBar,
@@ -95,6 +90,7 @@ impl Progress {
         }
         let style = ProgressStyle::with_template("{decimal_bytes}, {msg}").expect("the template is right");
         let bar = ProgressBar::no_length().with_style(style).with_finish(ProgressFinish::AndClear);
+        notices::show_above(&bar);
         Self { bar }
     }
 

@@ -16,3 +16,5 @@ pub use read::ListReader;
 pub use source::{ListError, Own};
 #[cfg(feature = "async")]
 pub use stream::ListStream;
+#[cfg(feature = "client")]
+pub(crate) use stream::{for_each, try_for_each};

@@ -83,15 +83,13 @@ where
     /// [`ListError`] when the list is not complete.
     pub async fn for_each<B>(
         self,
-        mut on_item: impl FnMut(O) -> ControlFlow<B>,
+        on_item: impl FnMut(O) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B, ListEnd>, ListError<C>> {
         let mut items = pin!(self);
-        while let Some(item) = poll_fn(|cx| items.as_mut().advance(cx)).await? {
-            if let ControlFlow::Break(value) = on_item(item) {
-                return Ok(ControlFlow::Break(value));
-            }
-        }
-        Ok(ControlFlow::Continue(items.project().source.decoder.finish()?))
+        Ok(match for_each(|cx| items.as_mut().advance(cx), on_item).await? {
+            ControlFlow::Continue(()) => ControlFlow::Continue(items.project().source.decoder.finish()?),
+            ControlFlow::Break(value) => ControlFlow::Break(value),
+        })
     }
 
     /// Calls `on_item` for each item until it fails.
@@ -101,12 +99,10 @@ where
     /// The first error of `on_item`, or [`ListError`] turned into it when the list is not complete.
     pub async fn try_for_each<X: From<ListError<C>>>(
         self,
-        mut on_item: impl FnMut(O) -> Result<(), X>,
+        on_item: impl FnMut(O) -> Result<(), X>,
     ) -> Result<ListEnd, X> {
         let mut items = pin!(self);
-        while let Some(item) = poll_fn(|cx| items.as_mut().advance(cx)).await? {
-            on_item(item)?;
-        }
+        try_for_each(|cx| items.as_mut().advance(cx), on_item).await?;
         Ok(items.project().source.decoder.finish().map_err(ListError::Decode)?)
     }
 
@@ -150,5 +146,30 @@ where
         let next = ready!(self.as_mut().advance(cx));
         *self.project().ended = !matches!(next, Ok(Some(_)));
         Poll::Ready(next.transpose())
+    }
+}
+
+/// Drives what polls for the next item, until there is none or `on_item` breaks it off.
+pub(crate) async fn for_each<O, E, B>(
+    mut next: impl FnMut(&mut Context<'_>) -> Poll<Result<Option<O>, E>>,
+    mut on_item: impl FnMut(O) -> ControlFlow<B>,
+) -> Result<ControlFlow<B>, E> {
+    while let Some(item) = poll_fn(&mut next).await? {
+        if let ControlFlow::Break(value) = on_item(item) {
+            return Ok(ControlFlow::Break(value));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The same, until there is none or one of the two fails.
+pub(crate) async fn try_for_each<O, E, X: From<E>>(
+    next: impl FnMut(&mut Context<'_>) -> Poll<Result<Option<O>, E>>,
+    mut on_item: impl FnMut(O) -> Result<(), X>,
+) -> Result<(), X> {
+    let failed = for_each(next, |item| on_item(item).map_or_else(ControlFlow::Break, ControlFlow::Continue)).await?;
+    match failed {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
     }
 }

@@ -7,8 +7,7 @@ use serde::de::DeserializeOwned;
 use super::error::{Error, ErrorKind};
 use super::resource::DiscoveredResource;
 use super::served_from::ServerVersion;
-use super::{Client, body};
-use http::HeaderMap;
+use super::{Client, Document, body};
 
 /// Aggregated discovery (1.26 and later) where the server has it, else the old documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -38,7 +37,7 @@ impl Client {
                         match self.resources_of(&group, &version).await {
                             Ok(found) => resources.extend(found),
                             Err(error) if error.is_not_found() || error.code() >= 500 => {
-                                tracing::warn!(group, version, %error, "a group is left out of discovery");
+                                tracing::warn!(group, version, %error, "what this group has is not known");
                             }
                             Err(error) => return Err(error),
                         }
@@ -49,7 +48,8 @@ impl Client {
         Ok(resources)
     }
 
-    /// The server's version, for [`served_from`](super::served_from::served_from).
+    /// The server's version, for [`served_from`](super::served_from::served_from). It is asked for each time; the first
+    /// answer counts from then on, and the `tracing` spans of later lists say who serves them.
     ///
     /// # Errors
     ///
@@ -61,8 +61,9 @@ impl Client {
             minor: String,
         }
         let Version { major, minor } = self.json("/version", "application/json").await?;
-        ServerVersion::parse(&major, &minor)
-            .ok_or_else(|| ErrorKind::Discovery(format!("version {major:?}.{minor:?} is none")).into())
+        let version = ServerVersion::parse(&major, &minor)
+            .ok_or_else(|| ErrorKind::Discovery(format!("version {major:?}.{minor:?} is none")))?;
+        Ok(*self.server_version.get_or_init(|| version))
     }
 
     async fn resources_of(&self, group: &str, version: &str) -> Result<Vec<DiscoveredResource>, Error> {
@@ -72,13 +73,15 @@ impl Client {
     }
 
     async fn json<T: DeserializeOwned>(&self, path: &str, accept: &'static str) -> Result<T, Error> {
-        let document = self.document(path.to_owned(), HeaderValue::from_static(accept)).await?;
-        serde_json::from_slice(&document).map_err(|error| {
-            if document.first() == Some(&b'{') && body::json_status(&document).is_none() {
-                ErrorKind::Discovery(format!("{path}: {error}")).into()
+        let Document { headers, body, audit_id } =
+            self.document(path.to_owned(), HeaderValue::from_static(accept)).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let kind = if body.first() == Some(&b'{') && body::json_status(&body).is_none() {
+                ErrorKind::Discovery(format!("{path}: {error}"))
             } else {
-                self.not_protobuf(&document, None, &HeaderMap::new()).into()
-            }
+                self.not_protobuf(&body, &headers)
+            };
+            Error::new(kind).with_audit_id(audit_id)
         })
     }
 }
@@ -115,6 +118,8 @@ struct Named {
 struct VersionDiscovery {
     version: String,
     #[serde(default)]
+    freshness: String,
+    #[serde(default)]
     resources: Vec<ResourceDiscovery>,
 }
 
@@ -143,7 +148,10 @@ struct Kind {
 impl GroupDiscovery {
     fn resources(self) -> impl Iterator<Item = DiscoveredResource> {
         let group = self.metadata.name;
-        self.versions.into_iter().flat_map(move |VersionDiscovery { version, resources }| {
+        self.versions.into_iter().flat_map(move |VersionDiscovery { version, freshness, resources }| {
+            if freshness == "Stale" {
+                tracing::warn!(group, version, "what this group has may be outdated: its own server does not answer");
+            }
             let group = group.clone();
             resources.into_iter().map(move |resource| DiscoveredResource {
                 group: group.clone(),

@@ -268,7 +268,8 @@ pub struct Incomplete {
     pub bytes: u64,
     /// How long that took.
     pub elapsed: Duration,
-    /// The request timeout of the server, where it took about as long: then it was probably the server who broke off.
+    /// The request timeout of the server, where it took about as long or longer: then it was probably the server who broke
+    /// off.
     pub request_timeout: Option<Duration>,
 }
 
@@ -283,8 +284,8 @@ impl fmt::Display for Incomplete {
         if let Some(timeout) = request_timeout {
             write!(
                 f,
-                ", about the server's request timeout of {} s, which covers writing the body: list in pages (.pages), or \
-                 read faster",
+                ", about or past the server's request timeout of {} s, which covers writing the body: list in pages \
+                 (.pages), or read faster",
                 timeout.as_secs()
             )?;
         }

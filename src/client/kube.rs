@@ -1,20 +1,23 @@
 //! The transport over `kube::Client`.
 
-use std::error::Error as _;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::{env, fs};
 
 use bytes::Bytes;
 use futures_core::Stream;
-use http::Uri;
+use http::{StatusCode, Uri};
 use http_body_util::BodyDataStream;
 use kube::client::{Body, ClientBuilder};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::transport::{Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind};
+use super::transport::{
+    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, kind_of,
+};
 
 /// A [`Transport`] over a [`kube::Client`], through which kubeconfig, exec plugins and impersonation come.
 ///
@@ -24,7 +27,11 @@ use super::transport::{Request, Response, ResponseFuture, Transport, TransportEr
 /// things are the caller's: `k8s-openapi`, which kube needs, has to be told a version of Kubernetes by a feature of its
 /// own; and kube's feature `ring` must stay off, because two crypto providers for rustls make it panic.
 pub struct KubeTransport {
-    client: kube::Client,
+    client: Mutex<kube::Client>,
+    /// What a client with fresh credentials is made from, where they can be had.
+    renewable: Option<kube::Config>,
+    /// Whether the server has refused the credentials of `client`.
+    refused: AtomicBool,
     near: bool,
     secrets: Secrets,
 }
@@ -46,11 +53,17 @@ impl KubeTransport {
     /// [`Retry`]: super::Retry
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, near: false, secrets: Secrets::default() }
+        Self {
+            client: Mutex::new(client),
+            renewable: None,
+            refused: AtomicBool::new(false),
+            near: false,
+            secrets: Secrets::default(),
+        }
     }
 
     /// Over a client of its own: with kube's retries and read timeout off, because [`Retry`] and
-    /// [`read_idle_timeout`] are there for that.
+    /// [`read_idle_timeout`] are there for that. After a 401 an exec plugin is run again, and a token file read again.
     ///
     /// What an exec plugin returns is known to kube only: see [`new`](Self::new).
     ///
@@ -69,11 +82,28 @@ impl KubeTransport {
             values: [&user.token, &user.password].into_iter().flatten().cloned().collect(),
             token_file: user.token_file.as_ref().map(PathBuf::from),
         };
-        let builder = ClientBuilder::try_from(config).map_err(|error| match classify(&error) {
-            error if error.kind() == TransportErrorKind::Credentials => error,
-            _ => TransportError::new(TransportErrorKind::Setup, chain(&error)),
-        })?;
-        Ok(Self { client: builder.build(), near, secrets })
+        let renews = user.exec.is_some() || user.token_file.is_some() || user.auth_provider.is_some();
+        let renewable = renews.then(|| config.clone());
+        let client = Mutex::new(build(config)?);
+        Ok(Self { client, renewable, refused: AtomicBool::new(false), near, secrets })
+    }
+
+    /// With fresh credentials, if the server has refused those that were.
+    async fn client(&self) -> Result<kube::Client, TransportError> {
+        let fresh = match &self.renewable {
+            Some(config) if self.refused.swap(false, Ordering::Relaxed) => {
+                let config = config.clone();
+                // A plugin is a process that is waited for.
+                let built = tokio::task::spawn_blocking(|| build(config)).await;
+                Some(built.map_err(|error| TransportError::new(TransportErrorKind::Credentials, error.to_string()))??)
+            }
+            _ => None,
+        };
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fresh) = fresh {
+            *client = fresh;
+        }
+        Ok(client.clone())
     }
 
     async fn send(&self, request: Request) -> Result<Response, TransportError> {
@@ -81,8 +111,11 @@ impl KubeTransport {
         *get.uri_mut() = Uri::try_from(request.path_and_query)
             .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the request's path: {error}")))?;
         *get.headers_mut() = request.headers;
-        let response = self.client.send(get).await.map_err(|error| classify(&error))?;
+        let response = self.client().await?.send(get).await.map_err(|error| classify(&error))?;
         let (head, body) = response.into_parts();
+        if head.status == StatusCode::UNAUTHORIZED {
+            self.refused.store(true, Ordering::Relaxed);
+        }
         Ok(Response { status: head.status, headers: head.headers, body: Box::pin(Data(BodyDataStream::new(body))) })
     }
 }
@@ -94,6 +127,10 @@ impl Transport for KubeTransport {
 
     fn is_near(&self) -> bool {
         self.near
+    }
+
+    fn renews_credentials(&self) -> bool {
+        self.renewable.is_some()
     }
 
     fn redact(&self, mut text: String) -> String {
@@ -112,13 +149,19 @@ impl fmt::Debug for KubeTransport {
     }
 }
 
+fn build(config: kube::Config) -> Result<kube::Client, TransportError> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| match classify(&error) {
+        error if error.kind() == TransportErrorKind::Credentials => error,
+        _ => TransportError::new(TransportErrorKind::Setup, chain(&error)),
+    })?;
+    Ok(builder.build())
+}
+
 /// On the same host, or the API server of the cluster that this process runs in.
 fn is_near(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let address = host.parse::<std::net::IpAddr>();
-    host == "localhost"
-        || address.is_ok_and(|address| address.is_loopback())
-        || env::var("KUBERNETES_SERVICE_HOST").is_ok_and(|of_cluster| of_cluster == host)
+    let host = url.host().unwrap_or_default();
+    is_loopback(host)
+        || env::var("KUBERNETES_SERVICE_HOST").is_ok_and(|of_cluster| of_cluster == host.trim_matches(['[', ']']))
 }
 
 /// The body of a response, with kube's errors made ours.
@@ -133,37 +176,16 @@ impl Stream for Data {
 }
 
 fn classify(error: &kube::Error) -> TransportError {
-    let message = chain(error);
-    // As with reqwest: rustls says either of these.
-    let kind = if message.contains("certificate") || message.contains("fatal alert") {
-        TransportErrorKind::Tls
-    } else {
-        match error {
-            kube::Error::Auth(_) => TransportErrorKind::Credentials,
-            kube::Error::Service(error) => match error.downcast_ref::<hyper_util::client::legacy::Error>() {
-                Some(error) if error.is_connect() => TransportErrorKind::Connect,
-                _ => TransportErrorKind::Broken,
-            },
-            kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => TransportErrorKind::Broken,
-            _ => TransportErrorKind::Other,
-        }
+    let kind = match error {
+        kube::Error::Auth(_) => TransportErrorKind::Credentials,
+        kube::Error::Service(error) => match error.downcast_ref::<hyper_util::client::legacy::Error>() {
+            Some(error) if error.is_connect() => TransportErrorKind::Connect,
+            _ => TransportErrorKind::Broken,
+        },
+        kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => TransportErrorKind::Broken,
+        _ => TransportErrorKind::Other,
     };
-    TransportError::new(kind, message)
-}
-
-/// What kube says, and all that is behind it, each thing once.
-fn chain(error: &kube::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            // Writing to a String cannot fail.
-            let _ = write!(text, ": {more}");
-        }
-        source = error.source();
-    }
-    text
+    TransportError::new(kind_of(error, kind), chain(error))
 }
 
 #[cfg(test)]
@@ -178,15 +200,8 @@ mod tests {
 
     #[tokio::test]
     async fn near_and_far() {
-        for (url, near) in [
-            ("http://127.0.0.1:8001", true),
-            ("http://localhost:8001", true),
-            ("https://[::1]:6443", true),
-            ("https://10.0.0.1", false),
-            ("https://localhost.example.com", false),
-        ] {
-            assert_eq!(transport(url).is_near(), near, "{url}");
-        }
+        assert!(transport("https://[::1]:6443").is_near());
+        assert!(!transport("https://10.0.0.1").is_near());
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use http::HeaderValue;
 use tokio::time::{Instant, sleep};
-use tracing::{Instrument, Span};
+use tracing::{Instrument, Span, field};
 
 use super::body;
 use super::error::{Error, ErrorKind, Incomplete};
@@ -26,9 +26,10 @@ use super::options::{DEFAULT_REQUEST_TIMEOUT, ListOptions, OptionWarning};
 use super::progress::{Counters, Progress};
 use super::resource::Resource;
 use super::retry::Tries;
+use super::served_from::served_from;
 use super::transport::{TransportError, TransportErrorKind};
 use super::{Answer, Client, within};
-use crate::adapt::Own;
+use crate::adapt::{Own, for_each, try_for_each};
 use crate::decode::{Event, ItemRef, ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::item::{Item, ListMeta, TypeMeta};
@@ -116,7 +117,7 @@ pub struct ListSummary {
     pub elapsed: Duration,
     /// The id of the last request in the server's audit log.
     pub audit_id: Option<String>,
-    /// The server's `Warning` headers, each once, at most 100.
+    /// The texts of the server's `Warning` headers, each once, at most 100.
     pub warnings: Vec<String>,
     /// What of the options the server ignored, or may have.
     pub option_warnings: Vec<OptionWarning>,
@@ -236,15 +237,11 @@ where
     /// [`Error`] when the list is not complete.
     pub async fn for_each<B>(
         self,
-        mut on_item: impl FnMut(O) -> ControlFlow<B>,
+        on_item: impl FnMut(O) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B, ListSummary>, Error> {
         let mut items = self.stream();
-        while let Some(item) = poll_fn(|cx| items.advance(cx)).await? {
-            if let ControlFlow::Break(value) = on_item(item) {
-                return Ok(ControlFlow::Break(value));
-            }
-        }
-        Ok(ControlFlow::Continue(items.run.summary))
+        let flow = for_each(|cx| items.advance(cx), on_item).await?;
+        Ok(flow.map_continue(|()| items.run.summary))
     }
 
     /// Calls `on_item` for each item until it fails.
@@ -254,12 +251,10 @@ where
     /// The first error of `on_item`, or [`Error`] turned into it when the list is not complete.
     pub async fn try_for_each<X: From<Error>>(
         self,
-        mut on_item: impl FnMut(O) -> Result<(), X>,
+        on_item: impl FnMut(O) -> Result<(), X>,
     ) -> Result<ListSummary, X> {
         let mut items = self.stream();
-        while let Some(item) = poll_fn(|cx| items.advance(cx)).await? {
-            on_item(item)?;
-        }
+        try_for_each(|cx| items.advance(cx), on_item).await?;
         Ok(items.run.summary)
     }
 
@@ -429,10 +424,11 @@ impl Run {
             "list",
             resource = %plan.resource,
             version = ?plan.options.resource_version,
+            served_from = plan.client.server_version.get().map(|version| field::debug(served_from(&plan.options, *version))),
             paged = plan.paged,
-            items = tracing::field::Empty,
-            bytes = tracing::field::Empty,
-            first_item_ms = tracing::field::Empty,
+            items = field::Empty,
+            bytes = field::Empty,
+            first_item_ms = field::Empty,
         );
         Self {
             expected,
@@ -509,7 +505,7 @@ impl Run {
                 Some(_) => {
                     let Answer { headers, first, mut chunks, audit_id, .. } = answer;
                     let beginning = body::beginning(first, &mut chunks).await;
-                    Err(Error::new(client.not_protobuf(&beginning, None, &headers)).with_audit_id(audit_id))
+                    Err(Error::new(client.not_protobuf(&beginning, &headers)).with_audit_id(audit_id))
                 }
             }
         };
@@ -727,12 +723,12 @@ impl Page {
     fn incomplete(&self, cause: Option<TransportError>, run: &Run) -> Error {
         let elapsed = self.answer.started.elapsed();
         let timeout = run.options.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-        let about = timeout.mul_f32(0.9)..timeout.mul_f32(1.3);
-        // What we broke off ourselves, the server did not.
+        // What we broke off ourselves, the server did not. What comes later than its timeout was on the way for a slow
+        // consumer.
         let own = cause
             .as_ref()
             .is_some_and(|cause| matches!(cause.kind(), TransportErrorKind::Deadline | TransportErrorKind::ReadIdle));
-        let request_timeout = (!own && about.contains(&elapsed)).then_some(timeout);
+        let request_timeout = (!own && elapsed >= timeout.mul_f32(0.9)).then_some(timeout);
         let bytes = self.decoder.position();
         ErrorKind::Incomplete(Box::new(Incomplete { cause, bytes, elapsed, request_timeout })).into()
     }

@@ -51,7 +51,7 @@ pub mod transport;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -70,6 +70,7 @@ pub use self::resource::Resource;
 pub use self::retry::Retry;
 use self::retry::Tries;
 pub use self::selector::{FieldSelector, LabelSelector};
+use self::served_from::ServerVersion;
 use self::transport::{Chunks, Request};
 pub use self::transport::{Transport, TransportError, TransportErrorKind};
 use crate::decode::{ItemRef, Sniffed};
@@ -86,6 +87,8 @@ pub struct Client {
     retry: Retry,
     compression: Compression,
     read_idle_timeout: Duration,
+    /// Once it was asked for.
+    server_version: Arc<OnceLock<ServerVersion>>,
 }
 
 /// Whether the server may compress.
@@ -114,6 +117,7 @@ impl Client {
             retry: Retry::default(),
             compression: Compression::default(),
             read_idle_timeout: Self::DEFAULT_READ_IDLE_TIMEOUT,
+            server_version: Arc::default(),
         }
     }
 
@@ -163,23 +167,29 @@ impl Client {
         let path = resource.get_path(namespace, name)?;
         let accept = HeaderValue::from_static("application/vnd.kubernetes.protobuf,application/json");
         let document = self.document(path, accept).await?;
+        let object = self.object::<T>(resource, &document);
+        object.map_err(|error| Error::new(error).with_audit_id(document.audit_id))
+    }
+
+    fn object<T: Item + ?Sized>(&self, resource: &Resource, document: &Document) -> Result<T::Owned, ErrorKind> {
+        let Document { headers, body, .. } = document;
         let expected = crate::TypeMeta { api_version: resource.api_version(), kind: resource.kind().to_owned() };
         let malformed = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0));
-        let (found, raw) = match document.first() {
-            Some(b'k') => body::envelope(&document).ok_or_else(|| {
+        let (found, raw) = match body.first() {
+            Some(b'k') => body::envelope(body).ok_or_else(|| {
                 let fault = crate::error::Fault::PastParent;
                 malformed(DecodeErrorKind::Malformed { field: "the envelope", fault })
             })?,
-            None => return Err(malformed(DecodeErrorKind::Incomplete).into()),
-            Some(_) => return Err(self.not_protobuf(&document, None, &HeaderMap::new()).into()),
+            None => return Err(malformed(DecodeErrorKind::Incomplete)),
+            Some(_) => return Err(self.not_protobuf(body, headers)),
         };
         if found.kind == "Status" {
-            return Err(body::api_error(500, &HeaderMap::new(), &document, &*self.transport).into());
+            return Err(body::api_error(500, headers, body, &*self.transport).into());
         }
         if found != expected {
-            return Err(ErrorKind::OtherKind { expected, found }.into());
+            return Err(ErrorKind::OtherKind { expected, found });
         }
-        T::own(ItemRef::single(raw, &found)).map_err(|error| malformed(DecodeErrorKind::Item(error)).into())
+        T::own(ItemRef::single(raw, &found)).map_err(|error| malformed(DecodeErrorKind::Item(error)))
     }
 
     /// Sends a request once. An answer other than 2xx is an error, and so is a redirect.
@@ -222,14 +232,14 @@ impl Client {
         let mut chunks = chunks?;
         let first = body::next_chunk(&mut chunks).await?.unwrap_or_default();
         let warnings = headers.get_all(http::header::WARNING).iter().filter_map(|text| text.to_str().ok());
-        let warnings = warnings.map(|text| body::redact(&*self.transport, text.to_owned())).collect();
+        let warnings = warnings.map(|header| body::redact(&*self.transport, warning(header))).collect();
         Ok(Answer { headers, first, chunks, audit_id, warnings, started })
     }
 
     /// The error for a body that is no protobuf.
-    fn not_protobuf(&self, beginning: &[u8], status: Option<u16>, headers: &HeaderMap) -> ErrorKind {
+    fn not_protobuf(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
         if let Some(found) = body::json_status(beginning) {
-            return body::of_status(found, status.unwrap_or(500), headers, &*self.transport).into();
+            return body::of_status(found, 500, headers, &*self.transport).into();
         }
         match beginning.first().map_or(Sniffed::Binary, |byte| Sniffed::by_first_byte(*byte)) {
             Sniffed::Json if !is_table(beginning) => ErrorKind::Json,
@@ -242,7 +252,7 @@ impl Client {
     }
 
     /// A whole body, for documents that are not lists; asked for again like a list.
-    async fn document(&self, path: String, accept: HeaderValue) -> Result<Vec<u8>, Error> {
+    async fn document(&self, path: String, accept: HeaderValue) -> Result<Document, Error> {
         let mut tries = Tries::new(self.retry);
         loop {
             let error = match self.document_once(path.clone(), accept.clone()).await {
@@ -256,17 +266,18 @@ impl Client {
         }
     }
 
-    async fn document_once(&self, path: String, accept: HeaderValue) -> Result<Vec<u8>, Error> {
-        let mut answer = self.send(path, accept, None, &Arc::default()).await?;
-        let mut document = Vec::from(answer.first);
-        while let Some(chunk) = body::next_chunk(&mut answer.chunks).await? {
-            document.extend_from_slice(&chunk);
-            if document.len() > DOCUMENT_SIZE {
+    async fn document_once(&self, path: String, accept: HeaderValue) -> Result<Document, Error> {
+        let Answer { headers, first, mut chunks, audit_id, .. } =
+            self.send(path, accept, None, &Arc::default()).await?;
+        let mut body = Vec::from(first);
+        while let Some(chunk) = body::next_chunk(&mut chunks).await? {
+            body.extend_from_slice(&chunk);
+            if body.len() > DOCUMENT_SIZE {
                 let message = format!("a document over {DOCUMENT_SIZE} bytes");
                 return Err(TransportError::new(TransportErrorKind::Other, message).into());
             }
         }
-        Ok(document)
+        Ok(Document { headers, body, audit_id })
     }
 }
 
@@ -291,6 +302,13 @@ struct Answer {
     started: Instant,
 }
 
+/// A 2xx answer, read whole.
+struct Document {
+    headers: HeaderMap,
+    body: Vec<u8>,
+    audit_id: Option<String>,
+}
+
 async fn within<T>(
     deadline: Option<Instant>,
     future: impl Future<Output = Result<T, TransportError>>,
@@ -307,6 +325,20 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.escape_debug().to_string())
 }
 
+/// The text of a `Warning` header, `299 - "text"` with quotes and backslashes escaped (apimachinery
+/// `util/net.NewWarningHeader`); all of it where it is written otherwise.
+fn warning(header: &str) -> String {
+    let Some(text) = header.strip_prefix("299 - \"").and_then(|rest| rest.strip_suffix('"')) else {
+        return header.to_owned();
+    };
+    let mut unescaped = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        unescaped.push(if c == '\\' { chars.next().unwrap_or(c) } else { c });
+    }
+    unescaped
+}
+
 /// Scheme, host and port of a redirect; `None` of one that does not say them all.
 fn origin(location: &str) -> Option<String> {
     Some(::reqwest::Url::parse(location).ok()?.origin().ascii_serialization())
@@ -316,4 +348,21 @@ fn origin(location: &str) -> Option<String> {
 fn is_table(json: &[u8]) -> bool {
     let beginning = json.get(..256).unwrap_or(json);
     String::from_utf8_lossy(beginning).split_whitespace().collect::<String>().contains("\"kind\":\"Table\"")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn warnings() {
+        for (header, expected) in [
+            (r#"299 - "old""#, "old"),
+            (r#"299 - "say \"new\" \\ please""#, r#"say "new" \ please"#),
+            (r#"299 - """#, ""),
+            (r#"199 proxy "stale""#, r#"199 proxy "stale""#),
+            (r#"299 - "half"#, r#"299 - "half"#),
+            (r#"299 - ""#, r#"299 - ""#),
+        ] {
+            assert_eq!(super::warning(header), expected, "{header}");
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! The transport over reqwest.
 
-use std::error::Error as _;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +14,9 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Certificate, Identity, Url};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::transport::{Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind};
+use super::transport::{
+    self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
+};
 
 /// What of one HTTP/2 stream waits for a slow consumer, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -234,7 +235,7 @@ impl HttpTransportBuilder {
         if base.query().is_some() || base.fragment().is_some() {
             return Err(setup("the base URL has a query or a fragment"));
         }
-        let loopback = is_loopback(&base);
+        let loopback = is_loopback(base.host_str().unwrap_or_default());
         let has_settings =
             self.ca_pem.is_some() || self.identity.is_some() || self.http2 || self.connect_timeout.is_some();
         let client = match self.client {
@@ -297,12 +298,6 @@ fn in_cluster(host: &str, port: &str, account: &Path) -> Result<HttpTransportBui
     Ok(builder.ca_pem(ca_pem).token_file(account.join("token")))
 }
 
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
 fn setup(message: impl AsRef<str>) -> TransportError {
     TransportError::new(TransportErrorKind::Setup, message)
 }
@@ -311,33 +306,20 @@ fn tls_setup(what: &str, error: reqwest::Error) -> TransportError {
     setup(format!("{what}: {}", chain(error)))
 }
 
-/// What reqwest says, and all that is behind it, without the URL.
+/// What reqwest says, without the URL.
 fn chain(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        // Writing to a String cannot fail.
-        let _ = write!(text, ": {error}");
-        source = error.source();
-    }
-    text
+    transport::chain(&error.without_url())
 }
 
 fn classify(error: reqwest::Error) -> TransportError {
-    let (connect, broken) = (error.is_connect(), error.is_request() || error.is_body() || error.is_decode());
-    let message = chain(error);
-    // rustls says either "invalid peer certificate" or, when the server refuses ours, "received fatal alert".
-    let kind = if message.contains("certificate") || message.contains("fatal alert") {
-        TransportErrorKind::Tls
-    } else if connect {
+    let kind = if error.is_connect() {
         TransportErrorKind::Connect
-    } else if broken {
+    } else if error.is_request() || error.is_body() || error.is_decode() {
         TransportErrorKind::Broken
     } else {
         TransportErrorKind::Other
     };
-    TransportError::new(kind, message)
+    TransportError::new(transport::kind_of(&error, kind), chain(error))
 }
 
 /// The body of a response, with reqwest's errors made ours.
@@ -382,33 +364,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn near_and_far() {
-        for (url, near) in [
-            ("http://127.0.0.1:8001", true),
-            ("http://localhost:8001", true),
-            ("https://[::1]:6443", true),
-            ("https://10.0.0.1", false),
-            ("https://localhost.example.com", false),
-        ] {
-            assert_eq!(HttpTransport::builder(url).build().unwrap().is_near(), near, "{url}");
-        }
-    }
+    #[tokio::test]
+    async fn the_service_account_of_a_pod() {
+        use crate::client::{Client, ListOptions, Resource};
+        use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
-    #[test]
-    fn the_service_account_of_a_pod() {
         let missing = in_cluster("10.0.0.1", "443", Path::new("/nowhere")).unwrap_err().to_string();
         assert!(missing.starts_with("setup: /nowhere/ca.crt: "), "{missing}");
 
+        let server = Server::start_tls(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
         let account = std::env::temp_dir().join(format!("listwatch-account-{}", std::process::id()));
         fs::create_dir_all(&account).unwrap();
-        fs::write(account.join("ca.crt"), "").unwrap();
+        fs::write(account.join("ca.crt"), server.ca_pem().unwrap()).unwrap();
+        fs::write(account.join("token"), "t0ken\n").unwrap();
         let builder = in_cluster("fd00::1", "443", &account).unwrap();
-        fs::remove_dir_all(&account).unwrap();
         assert_eq!(builder.base_url, "https://[fd00::1]:443");
-        assert!(
-            builder.in_cluster && matches!(&builder.credentials, Credentials::File(path, _) if path.ends_with("token"))
-        );
+        assert!(builder.build().unwrap().is_near());
+
+        let port = server.addr().port().to_string();
+        let client = Client::new(in_cluster("127.0.0.1", &port, &account).unwrap().build().unwrap());
+        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        assert_eq!(list.into_vec().await.unwrap().0.len(), 120);
+        assert_eq!(server.requests()[0].headers["authorization"], "Bearer t0ken");
+        fs::remove_dir_all(&account).unwrap();
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! How requests reach an API server: the trait, and what it carries.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
+use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -146,5 +149,78 @@ impl TransportErrorKind {
     #[must_use]
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::Connect | Self::Broken)
+    }
+}
+
+/// Whether this host, as a URL has it, is the one that this process runs on.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// The kind, where rustls failed; else what the library in between makes of it.
+pub(super) fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
+    // Of an error of its connection, h2 keeps the text only: a server refuses a client's certificate after the handshake.
+    let alert = |cause: &dyn StdError| cause.to_string().starts_with("received fatal alert");
+    if causes(error).any(|cause| cause.is::<rustls::Error>() || alert(cause)) {
+        TransportErrorKind::Tls
+    } else {
+        otherwise
+    }
+}
+
+/// What an error says, and all that is behind it, each thing once.
+pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    for cause in causes(error) {
+        let more = cause.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&more);
+        }
+    }
+    text
+}
+
+/// The error, what caused it, and so on. An `io::Error` steps over the error that it holds: its source is that one's.
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    let behind = |error: &&'a (dyn StdError + 'static)| {
+        let error = *error;
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner as &'a (dyn StdError + 'static)),
+            None => error.source(),
+        }
+    };
+    std::iter::successors(Some(error), behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_are_this_one() {
+        for (host, expected) in [
+            ("127.0.0.1", true),
+            ("127.9.9.9", true),
+            ("localhost", true),
+            ("::1", true),
+            ("[::1]", true),
+            ("10.0.0.1", false),
+            ("localhost.example.com", false),
+            ("", false),
+        ] {
+            assert_eq!(is_loopback(host), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn chains_say_each_thing_once() {
+        let inner = io::Error::other(rustls::Error::DecryptError);
+        let outer = io::Error::other(inner);
+        assert_eq!(chain(&outer), "cannot decrypt peer's message");
+        assert_eq!(kind_of(&outer, TransportErrorKind::Other), TransportErrorKind::Tls);
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(kind_of(&refused, TransportErrorKind::Connect), TransportErrorKind::Connect);
     }
 }

@@ -1,0 +1,85 @@
+//! What a subscriber of `tracing` gets to see of a list, and what it never sees.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource, ResourceVersion, Retry};
+use listwatch_testserver::{Answer, Body, RecordedRequest, Server, recorded_pods};
+use tracing::Level;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Busy at the first list, and echoes what it should not.
+fn answer(request: &RecordedRequest, n: usize) -> Answer {
+    match &*request.path {
+        "/version" => Answer::ok(Body::replay(r#"{"major":"1","minor":"36"}"#)),
+        _ if n == 0 => Answer::ok(Body::replay("busy, Bearer s3cret")).status(429),
+        _ => Answer::ok(Body::replay(recorded_pods())).header("warning", "299 - \"s3cret\""),
+    }
+}
+
+#[tokio::test]
+async fn spans_and_events() {
+    for http2 in [false, true] {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::TRACE)
+            .with_span_events(FmtSpan::CLOSE)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let server = Server::start(answer).await.unwrap();
+        let builder = HttpTransport::builder(server.url()).bearer_token("s3cret");
+        let builder = if http2 { builder.http2() } else { builder };
+        let client = Client::new(builder.build().unwrap()).retry(Retry::default().delay(Duration::from_nanos(1)));
+        let options = ListOptions::default().resource_version(ResourceVersion::Any).limit(7);
+        let list = || client.list::<[u8]>(&Resource::PODS, &options).into_vec();
+
+        let (_, summary) = list().await.unwrap();
+        let first = log.take();
+        client.server_version().await.unwrap();
+        list().await.unwrap();
+        let second = log.take();
+
+        let find = |log: &str, parts: &[&str]| {
+            let found = log.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+            assert!(found, "{parts:?}: {log}");
+        };
+        let counts = format!("items=120 bytes={} first_item_ms=", summary.bytes);
+        find(&first, &[" list{resource=pods version=Any paged=false ", &counts, "close"]);
+        find(&first, &["WARN list{", "an option that the server ignores", "limit 7 is ignored"]);
+        find(&first, &["WARN list{", "asking again", "API error: 429: busy, Bearer [redacted]", "attempt=2", "wait_ms="]);
+        find(&first, &["DEBUG list{", "asking", "attempt=1", "/api/v1/pods?limit=7&resourceVersion=0"]);
+        find(&first, &["DEBUG list{", "complete", "pages=1 attempts=2"]);
+        find(&second, &[" list{resource=pods version=Any served_from=CacheAnyAge paged=false ", &counts, "close"]);
+        assert!(!first.contains("s3cret") && !second.contains("s3cret"), "{first}{second}");
+
+        // The last error too.
+        let server = Server::start(answer).await.unwrap();
+        let client = Client::new(HttpTransport::builder(server.url()).build().unwrap()).retry(Retry::never());
+        client.list::<[u8]>(&Resource::PODS, &options).into_vec().await.unwrap_err();
+        find(&log.take(), &["DEBUG list{", "failed", "API error: 429"]);
+    }
+}

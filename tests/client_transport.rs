@@ -1,0 +1,267 @@
+//! Connections: how they are made and lost, and who is trusted with what; over HTTP/1.1 and HTTP/2.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use futures::StreamExt;
+use listwatch::client::{
+    Client, Error, ErrorKind, HttpTransport, HttpTransportBuilder, List, ListOptions, Resource, Retry,
+    TransportErrorKind,
+};
+use listwatch_testserver::{Amplifier, Answer, Body, RawAnswer, RawEnd, RawServer, Server, recorded_pods};
+
+/// Retries without waiting.
+fn quick() -> Retry {
+    Retry::default().delay(Duration::from_nanos(1))
+}
+
+fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
+    let builder = HttpTransport::builder(url).bearer_token("s3cret");
+    if http2 { builder.http2() } else { builder }
+}
+
+fn client(url: &str, http2: bool) -> Client {
+    Client::new(builder(url, http2).build().unwrap()).retry(quick())
+}
+
+fn pods(client: &Client) -> List<[u8]> {
+    client.list(&Resource::PODS, &ListOptions::default())
+}
+
+fn recorded() -> Answer {
+    Answer::ok(Body::replay(recorded_pods()))
+}
+
+fn status(code: u16, file: &str) -> Answer {
+    let path = format!("{}/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
+    Answer::ok(Body::replay(std::fs::read(path).unwrap())).status(code)
+}
+
+async fn serve(answer: Answer) -> Server {
+    Server::start(answer.always()).await.unwrap()
+}
+
+#[track_caller]
+fn transport_kind(error: &Error) -> TransportErrorKind {
+    let ErrorKind::Transport(transport) = error.kind() else { panic!("{error}") };
+    transport.kind()
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let server = serve(Answer::ok(Body::replay(""))).await;
+    let url = server.url();
+    drop(server);
+    for http2 in [false, true] {
+        let error = pods(&client(&url, http2)).into_vec().await.unwrap_err();
+        assert_eq!(transport_kind(&error), TransportErrorKind::Connect, "{error}");
+        assert!(error.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn connections_that_break_before_the_head() {
+    let list = {
+        let body = recorded_pods();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        RawAnswer::new([head.as_bytes(), &body].concat(), RawEnd::Close)
+    };
+    for (name, bytes) in [("nothing", ""), ("half a head", "HTTP/1.1 200 OK\r\nconte")] {
+        for end in [RawEnd::Close, RawEnd::Reset] {
+            let broken = RawAnswer::new(bytes, end);
+            let server = RawServer::start([broken.clone(), broken, list.clone()]).await.unwrap();
+            let (items, summary) = pods(&client(&server.url(), false)).into_vec().await.expect(name);
+            assert_eq!((items.len(), summary.attempts), (120, 3), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_refused() {
+    let elsewhere = serve(recorded()).await;
+    for code in [301, 302, 307, 308] {
+        let location = format!("{}/api/v1/pods?token=s3cret", elsewhere.url());
+        let server = serve(Answer::ok(Body::replay("")).status(code).header("location", &location)).await;
+        for http2 in [false, true] {
+            let error = pods(&client(&server.url(), http2)).into_vec().await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Redirect { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(&format!("to {}, which is not followed", elsewhere.url())), "{text}");
+            assert!(!text.contains("s3cret"));
+        }
+        // A client that the caller brought follows; the answer does not count.
+        let brought = builder(&server.url(), false).reqwest_client(reqwest::Client::new()).build().unwrap();
+        let error = pods(&Client::new(brought)).into_vec().await.unwrap_err();
+        assert!(error.to_string().starts_with("transport: redirect: to another origin, http://127.0.0.1:"), "{error}");
+    }
+    assert_eq!(elsewhere.requests().len(), 4);
+    assert!(elsewhere.requests().iter().all(|request| !request.headers.contains_key("authorization")));
+}
+
+#[tokio::test]
+async fn tokens_in_files_are_read_again() {
+    let path = std::env::temp_dir().join(format!("listwatch-token-{}", std::process::id()));
+    let by_token =
+        |request: &listwatch_testserver::RecordedRequest, _| match request.headers["authorization"].to_str().unwrap() {
+            "Bearer new" => recorded(),
+            _ => status(401, "error-401.pb"),
+        };
+    for http2 in [false, true] {
+        let client = |server: &Server| {
+            let builder = HttpTransport::builder(server.url()).token_file(&path);
+            Client::new(if http2 { builder.http2() } else { builder }.build().unwrap()).retry(Retry::never())
+        };
+        // The file changes between two lists.
+        std::fs::write(&path, "old\n").unwrap();
+        let server = Server::start(by_token).await.unwrap();
+        let lists = client(&server);
+        // The token stays wrong: asked twice, and no more.
+        let error = pods(&lists).into_vec().await.unwrap_err();
+        assert!(error.is_unauthorized(), "{error}");
+        assert_eq!(server.requests().len(), 2);
+        std::fs::write(&path, "new\n").unwrap();
+        assert_eq!(pods(&lists).into_vec().await.unwrap().1.attempts, 1);
+        // It changes while a request is under way.
+        let changing = path.clone();
+        let server = Server::start(move |request: &_, n| {
+            let answer = by_token(request, n);
+            std::fs::write(&changing, "new").unwrap();
+            answer
+        })
+        .await
+        .unwrap();
+        std::fs::write(&path, "old").unwrap();
+        assert_eq!(pods(&client(&server)).into_vec().await.unwrap().1.attempts, 2);
+        // 403 is fatal.
+        let server = serve(status(403, "error-403.pb")).await;
+        assert!(pods(&client(&server)).into_vec().await.unwrap_err().is_forbidden());
+        assert_eq!(server.requests().len(), 1);
+        // No file.
+        std::fs::remove_file(&path).unwrap();
+        let error = pods(&client(&server)).into_vec().await.unwrap_err();
+        assert!(error.to_string().starts_with("transport: credentials: "), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn tls() {
+    let server = Server::start_tls(recorded().always()).await.unwrap();
+    let other = Server::start_tls(Answer::ok(Body::replay("")).always()).await.unwrap();
+    for http2 in [false, true] {
+        let client = |ca: Option<&str>| {
+            let builder = HttpTransport::builder(server.url());
+            let builder = if http2 { builder.http2() } else { builder };
+            Client::new(ca.iter().fold(builder, |builder, ca| builder.ca_pem(*ca)).build().unwrap()).retry(quick())
+        };
+        assert_eq!(pods(&client(server.ca_pem())).into_vec().await.unwrap().0.len(), 120);
+        let before = server.accepted();
+        for ca in [None, other.ca_pem()] {
+            let error = pods(&client(ca)).into_vec().await.unwrap_err();
+            assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
+            assert!(!error.is_retryable());
+        }
+        assert_eq!(server.accepted(), before + 2, "a bad certificate was tried again");
+    }
+    let versions: Vec<_> = server.requests().iter().map(|request| format!("{:?}", request.version)).collect();
+    assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
+}
+
+/// With TLS 1.3 the server refuses a client after the handshake, when the request is already out.
+#[tokio::test]
+async fn client_certificates() {
+    let server = Server::start_mtls(recorded().always()).await.unwrap();
+    let other = Server::start_mtls(recorded().always()).await.unwrap();
+    for http2 in [false, true] {
+        let client = |identity: Option<(&str, &str)>| {
+            let builder = builder(&server.url(), http2).ca_pem(server.ca_pem().unwrap());
+            let builder = match identity {
+                Some((certificate, key)) => builder.client_certificate(certificate, &key.into()),
+                None => builder,
+            };
+            Client::new(builder.build().unwrap()).retry(quick())
+        };
+        assert_eq!(pods(&client(server.client_identity())).into_vec().await.unwrap().0.len(), 120);
+        for identity in [None, other.client_identity()] {
+            let before = server.accepted();
+            let error = pods(&client(identity)).into_vec().await.unwrap_err();
+            assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
+            assert_eq!((error.is_retryable(), server.accepted()), (false, before + 1), "{error}");
+            assert!(!format!("{error:?}").contains("PRIVATE"));
+        }
+    }
+}
+
+/// What is under way when the server says GOAWAY arrives; what comes next uses a new connection.
+#[tokio::test]
+async fn goaway() {
+    let server = serve(Answer::ok(Body::amplify(Amplifier::new(&recorded_pods(), 5000).unwrap()))).await;
+    for http2 in [false, true] {
+        let client = client(&server.url(), http2);
+        for _ in 0..2 {
+            let before = server.accepted();
+            let mut items = pods(&client).stream();
+            items.next().await.unwrap().unwrap();
+            server.goaway();
+            let rest = items.by_ref().map(Result::unwrap).count().await;
+            let summary = items.summary().unwrap();
+            assert_eq!((rest, summary.attempts, server.accepted()), (4999, 1, before + 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn truncated_tls_is_incomplete() {
+    let body = recorded_pods();
+    let bytes = [b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n", &body[..body.len() / 2]].concat();
+    for end in [RawEnd::Close, RawEnd::CloseWithoutNotify, RawEnd::Reset] {
+        let server = RawServer::start_tls([RawAnswer::new(bytes.clone(), end)]).await.unwrap();
+        let transport = HttpTransport::builder(server.url()).ca_pem(server.ca_pem().unwrap()).build().unwrap();
+        let error = pods(&Client::new(transport).retry(Retry::never())).into_vec().await.unwrap_err();
+        // A reset throws away what the client has not read yet, the head among it.
+        let broken = || transport_kind(&error) == TransportErrorKind::Broken;
+        assert!(error.is_incomplete() || matches!(end, RawEnd::Reset) && broken(), "{error}");
+    }
+}
+
+/// The kernel accepts the connection, and nobody answers the handshake.
+#[tokio::test]
+async fn the_connect_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    for http2 in [false, true] {
+        let transport = builder(&url, http2).connect_timeout(Duration::from_millis(50)).build().unwrap();
+        let error = pods(&Client::new(transport).retry(Retry::never())).into_vec().await.unwrap_err();
+        assert_eq!(transport_kind(&error), TransportErrorKind::Connect, "{error}");
+        assert!(error.is_retryable());
+    }
+}
+
+/// Nothing runs on behind a list that was dropped; what serves it runs elsewhere.
+#[test]
+fn a_dropped_list_leaves_no_task() {
+    let elsewhere = tokio::runtime::Runtime::new().unwrap();
+    let body = Body::amplify(Amplifier::new(&recorded_pods(), 100_000).unwrap());
+    for gzip in [false, true] {
+        let body = if gzip { body.clone().gzip() } else { body.clone() };
+        let server = elsewhere.block_on(serve(Answer::ok(body)));
+        for http2 in [false, true] {
+            let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            here.block_on(async {
+                let client = client(&server.url(), http2);
+                let mut items = pods(&client).stream();
+                items.next().await.unwrap().unwrap();
+                let metrics = tokio::runtime::Handle::current().metrics();
+                assert!(metrics.num_alive_tasks() > 0, "the connection is one");
+                drop(items);
+                if !http2 {
+                    server.no_connections().await;
+                }
+                drop(client);
+                while metrics.num_alive_tasks() > 0 {
+                    tokio::task::yield_now().await;
+                }
+                server.no_connections().await;
+            });
+        }
+    }
+}
