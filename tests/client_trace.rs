@@ -70,7 +70,10 @@ async fn spans_and_events() {
         let counts = format!("items=120 bytes={} first_item_ms=", summary.bytes);
         find(&first, &[" list{resource=pods version=Any paged=false ", &counts, "close"]);
         find(&first, &["WARN list{", "an option that the server ignores", "limit 7 is ignored"]);
-        find(&first, &["WARN list{", "asking again", "API error: 429: busy, Bearer [redacted]", "attempt=2", "wait_ms="]);
+        find(
+            &first,
+            &["WARN list{", "asking again", "API error: 429: busy, Bearer [redacted]", "attempt=2", "wait_ms="],
+        );
         find(&first, &["DEBUG list{", "asking", "attempt=1", "/api/v1/pods?limit=7&resourceVersion=0"]);
         find(&first, &["DEBUG list{", "complete", "pages=1 attempts=2"]);
         find(&second, &[" list{resource=pods version=Any served_from=CacheAnyAge paged=false ", &counts, "close"]);

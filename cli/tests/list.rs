@@ -242,8 +242,7 @@ fn names_that_the_server_knows() {
         ("widgest", "error: no resource \"widgest\" on this server; did you mean widgets.example.com?\n"),
     ] {
         let output = api.run(&["list"].into_iter().chain(args.split(' ')).collect::<Vec<_>>());
-        let warning =
-            "warning: metrics.k8s.io: what this group has is not known: API error: 500 InternalError: down\n";
+        let warning = "warning: metrics.k8s.io: what this group has is not known: API error: 500 InternalError: down\n";
         let expected = format!("{warning}{expected}");
         assert_eq!((stderr(&output), output.status.code()), (&*expected, Some(1)), "{args}");
     }

@@ -14,6 +14,7 @@ use http::{StatusCode, Uri};
 use http_body_util::BodyDataStream;
 use kube::client::{Body, ClientBuilder};
 use secrecy::{ExposeSecret, SecretString};
+use tokio::task::{JoinError, spawn_blocking};
 
 use super::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, kind_of,
@@ -94,8 +95,9 @@ impl KubeTransport {
             Some(config) if self.refused.swap(false, Ordering::Relaxed) => {
                 let config = config.clone();
                 // A plugin is a process that is waited for.
-                let built = tokio::task::spawn_blocking(|| build(config)).await;
-                Some(built.map_err(|error| TransportError::new(TransportErrorKind::Credentials, error.to_string()))??)
+                let built = spawn_blocking(|| build(config)).await;
+                let lost = |error: JoinError| TransportError::new(TransportErrorKind::Credentials, error.to_string());
+                Some(built.map_err(lost)??)
             }
             _ => None,
         };

@@ -249,10 +249,7 @@ where
     /// # Errors
     ///
     /// The first error of `on_item`, or [`Error`] turned into it when the list is not complete.
-    pub async fn try_for_each<X: From<Error>>(
-        self,
-        on_item: impl FnMut(O) -> Result<(), X>,
-    ) -> Result<ListSummary, X> {
+    pub async fn try_for_each<X: From<Error>>(self, on_item: impl FnMut(O) -> Result<(), X>) -> Result<ListSummary, X> {
         let mut items = self.stream();
         try_for_each(|cx| items.advance(cx), on_item).await?;
         Ok(items.run.summary)

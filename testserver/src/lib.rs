@@ -1,6 +1,7 @@
 //! A loopback server that replays, amplifies and breaks the bodies of Kubernetes API servers.
 //!
-//! - [`Server`] speaks HTTP/1.1 and HTTP/2, answers each request with an [`Answer`], and records what clients send.
+//! - [`Server`] speaks HTTP/1.1 and HTTP/2, answers each request with an [`Answer`], records what clients send, and sends
+//!   GOAWAY on demand.
 //! - [`Body`] replays recorded bytes or makes a list of any length while it is sent, and breaks it on demand.
 //! - [`Amplifier`] makes a list of N items from a short recorded one; it is of use without a server too.
 //! - [`RawServer`] writes what no HTTP library would: wrong lengths, half a chunk, a TLS stream without its end.
@@ -23,6 +24,7 @@
 mod amplify;
 mod answer;
 mod body;
+mod lossless;
 mod raw;
 mod server;
 mod tasks;

@@ -1,8 +1,8 @@
 //! Answers that no HTTP library would write.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{future, io};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -21,7 +21,7 @@ pub struct RawServer {
     heads: Arc<Mutex<Vec<String>>>,
     tasks: Tasks,
     #[cfg(feature = "tls")]
-    ca_pem: Option<String>,
+    tls: Option<Tls>,
 }
 
 /// What a connection of a [`RawServer`] gets: bytes, status line and headers among them, and then an end.
@@ -62,21 +62,7 @@ impl RawServer {
     /// # Panics
     /// When there are no answers.
     pub async fn start(answers: impl IntoIterator<Item = RawAnswer>) -> io::Result<Self> {
-        let mut answers = Answers::new(answers);
-        let (listener, addr) = listen().await?;
-        let server = Self::new(addr);
-        let (heads, tasks) = (Arc::clone(&server.heads), server.tasks.clone());
-        server.tasks.spawn(async move {
-            loop {
-                let stream = accept(&listener).await;
-                let (answer, heads) = (answers.next(), Arc::clone(&heads));
-                tasks.spawn(async move {
-                    // An error here means that the client left, and nobody waits for the rest.
-                    let _ = Plain(stream).converse(answer, &heads).await;
-                });
-            }
-        });
-        Ok(server)
+        Self::start_with(answers, |stream| future::ready(Ok(stream))).await
     }
 
     /// [`start`](Self::start) with TLS 1.3, under a certificate for `127.0.0.1` and `localhost` of an authority made for this
@@ -89,24 +75,10 @@ impl RawServer {
     /// When there are no answers.
     #[cfg(feature = "tls")]
     pub async fn start_tls(answers: impl IntoIterator<Item = RawAnswer>) -> io::Result<Self> {
-        let mut answers = Answers::new(answers);
         let tls = Tls::new(&[b"http/1.1"])?;
-        let (listener, addr) = listen().await?;
-        let mut server = Self::new(addr);
-        server.ca_pem = Some(tls.ca_pem.clone());
-        let (heads, tasks) = (Arc::clone(&server.heads), server.tasks.clone());
-        server.tasks.spawn(async move {
-            loop {
-                let stream = accept(&listener).await;
-                let (answer, heads, acceptor) = (answers.next(), Arc::clone(&heads), tls.acceptor.clone());
-                tasks.spawn(async move {
-                    if let Ok(stream) = acceptor.accept(stream).await {
-                        // As without TLS.
-                        let _ = Encrypted(stream).converse(answer, &heads).await;
-                    }
-                });
-            }
-        });
+        let acceptor = tls.acceptor.clone();
+        let mut server = Self::start_with(answers, move |stream| acceptor.accept(stream)).await?;
+        server.tls = Some(tls);
         Ok(server)
     }
 
@@ -114,7 +86,7 @@ impl RawServer {
     #[must_use]
     pub fn url(&self) -> String {
         #[cfg(feature = "tls")]
-        if self.ca_pem.is_some() {
+        if self.tls.is_some() {
             return format!("https://{}", self.addr);
         }
         format!("http://{}", self.addr)
@@ -130,7 +102,7 @@ impl RawServer {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn ca_pem(&self) -> Option<&str> {
-        self.ca_pem.as_deref()
+        self.tls.as_ref().map(|tls| &*tls.ca_pem)
     }
 
     /// The heads of all requests so far, each with the empty line at its end.
@@ -139,14 +111,38 @@ impl RawServer {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn new(addr: SocketAddr) -> Self {
-        Self {
+    /// `handshake` makes the stream of HTTP out of that of TCP.
+    async fn start_with<S, H>(
+        answers: impl IntoIterator<Item = RawAnswer>,
+        handshake: impl Fn(TcpStream) -> H + Send + 'static,
+    ) -> io::Result<Self>
+    where
+        S: Stream,
+        H: Future<Output = io::Result<S>> + Send + 'static,
+    {
+        let mut answers = Answers::new(answers);
+        let (listener, addr) = listen().await?;
+        let server = Self {
             addr,
             heads: Arc::default(),
             tasks: Tasks::new(),
             #[cfg(feature = "tls")]
-            ca_pem: None,
-        }
+            tls: None,
+        };
+        let (heads, tasks) = (Arc::clone(&server.heads), server.tasks.clone());
+        server.tasks.spawn(async move {
+            loop {
+                let stream = accept(&listener).await;
+                let (answer, heads, handshake) = (answers.next(), Arc::clone(&heads), handshake(stream));
+                tasks.spawn(async move {
+                    if let Ok(stream) = handshake.await {
+                        // An error here means that the client left, and nobody waits for the rest.
+                        let _ = converse(stream, answer, &heads).await;
+                    }
+                });
+            }
+        });
+        Ok(server)
     }
 }
 
@@ -177,53 +173,38 @@ impl Answers {
 }
 
 /// A connection, with or without TLS.
-trait Stream: Sized {
-    /// The stream of HTTP.
-    fn http(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Unpin + Send);
-    /// The stream that TCP carries.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// The stream below TLS.
     fn tcp(&mut self) -> &mut TcpStream;
-
-    async fn converse(mut self, answer: RawAnswer, heads: &Mutex<Vec<String>>) -> io::Result<()> {
-        let head = read_head(self.http()).await?;
-        heads.lock().unwrap_or_else(PoisonError::into_inner).push(head);
-        self.http().write_all(&answer.bytes).await?;
-        self.http().flush().await?;
-        match answer.end {
-            RawEnd::Close => self.http().shutdown().await?,
-            RawEnd::CloseWithoutNotify => self.tcp().shutdown().await?,
-            RawEnd::Reset => return self.tcp().set_zero_linger(),
-            RawEnd::Hold => {}
-        }
-        // To drop a socket with unread bytes would be a reset.
-        tokio::io::copy(self.tcp(), &mut tokio::io::sink()).await?;
-        Ok(())
-    }
 }
 
-struct Plain(TcpStream);
-
-impl Stream for Plain {
-    fn http(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Unpin + Send) {
-        &mut self.0
-    }
-
+impl Stream for TcpStream {
     fn tcp(&mut self) -> &mut TcpStream {
-        &mut self.0
+        self
     }
 }
 
 #[cfg(feature = "tls")]
-struct Encrypted(tokio_rustls::server::TlsStream<TcpStream>);
-
-#[cfg(feature = "tls")]
-impl Stream for Encrypted {
-    fn http(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Unpin + Send) {
-        &mut self.0
-    }
-
+impl Stream for tokio_rustls::server::TlsStream<TcpStream> {
     fn tcp(&mut self) -> &mut TcpStream {
-        self.0.get_mut().0
+        self.get_mut().0
     }
+}
+
+async fn converse(mut stream: impl Stream, answer: RawAnswer, heads: &Mutex<Vec<String>>) -> io::Result<()> {
+    let head = read_head(&mut stream).await?;
+    heads.lock().unwrap_or_else(PoisonError::into_inner).push(head);
+    stream.write_all(&answer.bytes).await?;
+    stream.flush().await?;
+    match answer.end {
+        RawEnd::Close => stream.shutdown().await?,
+        RawEnd::CloseWithoutNotify => stream.tcp().shutdown().await?,
+        RawEnd::Reset => return stream.tcp().set_zero_linger(),
+        RawEnd::Hold => {}
+    }
+    // To drop a socket with unread bytes would be a reset.
+    tokio::io::copy(stream.tcp(), &mut tokio::io::sink()).await?;
+    Ok(())
 }
 
 async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {

@@ -1,21 +1,23 @@
 //! The HTTP server.
 
 use std::convert::Infallible;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{future, io, mem};
 
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Version};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::Answer;
+use crate::lossless::Lossless;
 use crate::tasks::Tasks;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
@@ -43,8 +45,12 @@ pub struct Server {
     state: Arc<State>,
     tasks: Tasks,
     #[cfg(feature = "tls")]
-    ca_pem: Option<String>,
+    tls: Option<Tls>,
 }
+
+/// The protocols offered in TLS.
+#[cfg(feature = "tls")]
+const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 impl Server {
     /// Starts a server on the current tokio runtime, with IO enabled. `handler` is called with every request and the number of
@@ -56,16 +62,7 @@ impl Server {
     pub async fn start(
         handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let (listener, addr) = listen().await?;
-        let server = Self::new(addr, handler);
-        let (state, tasks) = (Arc::clone(&server.state), server.tasks.clone());
-        server.tasks.spawn(async move {
-            loop {
-                let connection = state.open(accept(&listener).await);
-                tasks.spawn(connection.serve(tasks.clone()));
-            }
-        });
-        Ok(server)
+        Self::start_with(handler, |stream| future::ready(Ok(stream))).await
     }
 
     /// [`start`](Self::start) with TLS 1.3, under a certificate for `127.0.0.1` and `localhost` of an authority made for this
@@ -77,31 +74,27 @@ impl Server {
     pub async fn start_tls(
         handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let tls = Tls::new(&[b"h2", b"http/1.1"])?;
-        let (listener, addr) = listen().await?;
-        let mut server = Self::new(addr, handler);
-        server.ca_pem = Some(tls.ca_pem.clone());
-        let (state, tasks) = (Arc::clone(&server.state), server.tasks.clone());
-        server.tasks.spawn(async move {
-            loop {
-                let connection = state.open(accept(&listener).await);
-                let (acceptor, executor) = (tls.acceptor.clone(), tasks.clone());
-                tasks.spawn(async move {
-                    let Connection { io, state, open } = connection;
-                    if let Ok(io) = acceptor.accept(io).await {
-                        Connection { io, state, open }.serve(executor).await;
-                    }
-                });
-            }
-        });
-        Ok(server)
+        Self::start_with_tls(handler, Tls::new(ALPN)?).await
+    }
+
+    /// [`start_tls`](Self::start_tls) for clients that show a certificate of the server's authority, as
+    /// [`client_identity`](Self::client_identity) is. In TLS 1.3 the handshake ends for a client before the server has seen
+    /// its certificate: one that is refused learns it when it reads.
+    ///
+    /// # Errors
+    /// When no port on 127.0.0.1 can be had.
+    #[cfg(feature = "tls")]
+    pub async fn start_mtls(
+        handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::start_with_tls(handler, Tls::mutual(ALPN)?).await
     }
 
     /// `http://127.0.0.1:PORT` or `https://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         #[cfg(feature = "tls")]
-        if self.ca_pem.is_some() {
+        if self.tls.is_some() {
             return format!("https://{}", self.addr);
         }
         format!("http://{}", self.addr)
@@ -117,17 +110,27 @@ impl Server {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn ca_pem(&self) -> Option<&str> {
-        self.ca_pem.as_deref()
+        self.tls.as_ref().map(|tls| &*tls.ca_pem)
     }
 
-    /// How many bytes of bodies, behind compression, were handed to connections so far. A connection holds some hundreds of
-    /// kilobytes, and the sockets of both sides some more, that the client has not read yet.
+    /// A certificate and its key, both PEM, that the server accepts from clients; `None` if it does not ask for one.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn client_identity(&self) -> Option<(&str, &str)> {
+        let (certificate, key) = self.tls.as_ref()?.client_identity.as_ref()?;
+        Some((certificate, key))
+    }
+
+    /// How many bytes of bodies, behind compression, were handed to connections so far. What the client has not read of them
+    /// is, with TLS or without, about its window over HTTP/2; over HTTP/1.1 it is less than 200 KiB, in chunks of the default
+    /// size, and what the sockets of both sides hold, which is some megabytes on loopback.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
         self.state.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// How many connections are open now.
+    /// How many connections are open now; one that the server ends is open until the client closes its side too, or it is
+    /// reset.
     #[must_use]
     pub fn connections(&self) -> usize {
         *self.state.open.borrow()
@@ -152,14 +155,59 @@ impl Server {
         self.state.requests().clone()
     }
 
-    fn new(addr: SocketAddr, handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static) -> Self {
-        Self {
+    /// Takes no more requests on the connections that are open now, as an API server does that shuts down; new connections
+    /// are served.
+    ///
+    /// Over HTTP/2 that is a graceful GOAWAY: the streams under way finish, as do those that the client opens before it gets
+    /// the GOAWAY, then the connection is closed. Over HTTP/1.1 the connection is closed after the response under way, which
+    /// does not announce it, or at once if there is none. A connection on which the client has not sent anything yet is
+    /// closed too.
+    pub fn goaway(&self) {
+        let open = mem::take(&mut *self.state.goaway());
+        self.tasks.spawn(open.shutdown());
+    }
+
+    #[cfg(feature = "tls")]
+    async fn start_with_tls(
+        handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
+        tls: Tls,
+    ) -> io::Result<Self> {
+        let acceptor = tls.acceptor.clone();
+        let mut server = Self::start_with(handler, move |stream| acceptor.accept(stream)).await?;
+        server.tls = Some(tls);
+        Ok(server)
+    }
+
+    /// `handshake` makes the stream of HTTP out of that of TCP.
+    async fn start_with<IO, H>(
+        handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
+        handshake: impl Fn(TcpStream) -> H + Send + 'static,
+    ) -> io::Result<Self>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        H: Future<Output = io::Result<IO>> + Send + 'static,
+    {
+        let (listener, addr) = listen().await?;
+        let server = Self {
             addr,
             state: Arc::new(State::new(handler)),
             tasks: Tasks::new(),
             #[cfg(feature = "tls")]
-            ca_pem: None,
-        }
+            tls: None,
+        };
+        let (state, tasks) = (Arc::clone(&server.state), server.tasks.clone());
+        server.tasks.spawn(async move {
+            loop {
+                let stream = accept(&listener).await;
+                let (connection, handshake, executor) = (state.open(), handshake(stream), tasks.clone());
+                tasks.spawn(async move {
+                    if let Ok(io) = handshake.await {
+                        connection.serve(io, executor).await;
+                    }
+                });
+            }
+        });
+        Ok(server)
     }
 }
 
@@ -197,6 +245,8 @@ struct State {
     bytes_sent: Arc<AtomicU64>,
     accepted: AtomicU64,
     open: watch::Sender<usize>,
+    /// Of the connections opened since the last GOAWAY.
+    goaway: Mutex<GracefulShutdown>,
 }
 
 impl State {
@@ -207,12 +257,13 @@ impl State {
             bytes_sent: Arc::default(),
             accepted: AtomicU64::new(0),
             open: watch::Sender::new(0),
+            goaway: Mutex::default(),
         }
     }
 
-    fn open<IO>(self: &Arc<Self>, io: IO) -> Connection<IO> {
+    fn open(self: &Arc<Self>) -> Connection {
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        Connection { io, state: Arc::clone(self), open: Open::new(Arc::clone(self)) }
+        Connection { open: Open::new(Arc::clone(self)), goaway: self.goaway().watcher() }
     }
 
     fn answer(&self, request: &Request<Incoming>) -> Answer {
@@ -233,17 +284,22 @@ impl State {
     fn requests(&self) -> MutexGuard<'_, Vec<RecordedRequest>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn goaway(&self) -> MutexGuard<'_, GracefulShutdown> {
+        self.goaway.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-struct Connection<IO> {
-    io: IO,
-    state: Arc<State>,
+/// A connection from the moment it is accepted.
+struct Connection {
     open: Open,
+    goaway: Watcher,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<IO> {
-    async fn serve(self, executor: Tasks) {
-        let Self { io, state, open: _open } = self;
+impl Connection {
+    async fn serve(self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, executor: Tasks) {
+        let Self { open, goaway } = self;
+        let state = &open.0;
         let service = service_fn(|request| {
             let response = state.answer(&request).into_response(Arc::clone(&state.bytes_sent));
             async { Ok::<_, Infallible>(response) }
@@ -252,7 +308,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<IO> {
         // Hyper then drops a chunk when it is written, not when it is copied to a buffer: what cuts and resets wait for.
         builder.http1().writev(true);
         // A connection that fails, on purpose or by its client, has nobody to tell.
-        let _ = builder.serve_connection(TokioIo::new(io), service).await;
+        let _ = goaway.watch(builder.serve_connection(TokioIo::new(Lossless::new(io)), service)).await;
     }
 }
 
@@ -279,14 +335,21 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::{BodyExt, Empty};
     use hyper_util::rt::TokioExecutor;
-    use tokio::io::DuplexStream;
 
     use super::*;
     use crate::{Amplifier, Body, recorded_pods};
 
-    /// What a connection, with a pipe of 64 KiB in place of sockets, may take from a body that nobody reads: hyper's
-    /// buffer of HTTP/1.1 (400 KiB), or the window of an HTTP/2 client (2 MiB for hyper's), and a little.
+    /// How many bytes a pipe in place of sockets holds.
+    const PIPE: usize = 64 << 10;
+    /// What a connection may take from a body that nobody reads: hyper's buffer of HTTP/1.1 (400 KiB), or the window of an
+    /// HTTP/2 client (2 MiB for hyper's), and a little.
     const BUFFERED: u64 = 3 << 20;
+
+    trait Io: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+    impl<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static> Io for IO {}
+
+    /// A name, the end of the client and that of the server.
+    type Pipe = (&'static str, Box<dyn Io>, Box<dyn Io>);
 
     /// The clock is paused: time passes once nothing is left to do.
     async fn idle() {
@@ -295,36 +358,90 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_waits_for_a_client_that_does_not_read() {
+        let pods = Amplifier::new(&recorded_pods(), 5000).unwrap();
+        let whole = pods.to_vec();
+        let length = whole.len();
         for version in [Version::HTTP_11, Version::HTTP_2] {
-            let pods = Amplifier::new(&recorded_pods(), 5000).unwrap();
-            let length = pods.len();
-            let state = Arc::new(State::new(Answer::ok(Body::amplify(pods)).always()));
-            let sent = || state.bytes_sent.load(Ordering::Relaxed);
-            let (client, server) = tokio::io::duplex(64 << 10);
-            let tasks = Tasks::new();
-            tasks.spawn(state.open(server).serve(tasks.clone()));
-
-            let mut body = get(client, version).await;
-            let mut read = 0;
-            for until in [1, length / 2] {
-                while read < until {
-                    read += body.frame().await.unwrap().unwrap().into_data().unwrap().len() as u64;
+            let pipes = [
+                plain_pipe(),
+                #[cfg(feature = "tls")]
+                tls_pipe().await,
+            ];
+            for (name, client, server) in pipes {
+                let (state, mut body) = get(version, client, server, Body::amplify(pods.clone())).await;
+                let sent = || state.bytes_sent.load(Ordering::Relaxed);
+                let mut received = Vec::new();
+                for until in [1, length / 2] {
+                    while received.len() < until {
+                        received.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
+                    }
+                    idle().await;
+                    let ahead = sent() - received.len() as u64;
+                    assert!(ahead < BUFFERED, "{version:?}, {name}: {ahead} at {until}");
+                    idle().await;
+                    assert_eq!(sent() - received.len() as u64, ahead, "{version:?}, {name}");
                 }
-                idle().await;
-                let stopped_at = sent();
-                assert!(stopped_at >= read && stopped_at - read < BUFFERED, "{version:?}: {stopped_at} at {read}");
-                idle().await;
-                assert_eq!(sent(), stopped_at, "{version:?}");
+                received.extend_from_slice(&body.collect().await.unwrap().to_bytes());
+                assert!(received == whole, "{version:?}, {name}");
+                assert_eq!(sent(), length as u64, "{version:?}, {name}");
             }
-            while let Some(frame) = body.frame().await {
-                read += frame.unwrap().into_data().unwrap().len() as u64;
-            }
-            assert_eq!((read, sent()), (length, length), "{version:?}");
         }
     }
 
-    async fn get(io: DuplexStream, version: Version) -> Incoming {
-        let (io, request) = (TokioIo::new(io), Request::get("http://testserver/").body(Empty::<Bytes>::new()).unwrap());
+    #[tokio::test(start_paused = true)]
+    async fn all_before_a_reset_reaches_a_client_that_reads_late() {
+        // The pipe takes a part of it, the buffer of TLS could take the rest.
+        let length = PIPE * 3 / 2;
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let pipes = [
+                plain_pipe(),
+                #[cfg(feature = "tls")]
+                tls_pipe().await,
+            ];
+            for (name, client, server) in pipes {
+                let body = Body::replay(vec![7; 2 * length]).reset_at(length as u64);
+                let (_state, mut body) = get(version, client, server, body).await;
+                idle().await;
+                let mut read = 0;
+                while let Ok(frame) = body.frame().await.unwrap() {
+                    read += frame.into_data().unwrap().len();
+                }
+                assert_eq!(read, length, "{version:?}, {name}");
+            }
+        }
+    }
+
+    fn plain_pipe() -> Pipe {
+        let (client, server) = tokio::io::duplex(PIPE);
+        ("plain", Box::new(client), Box::new(server))
+    }
+
+    #[cfg(feature = "tls")]
+    async fn tls_pipe() -> Pipe {
+        use tokio_rustls::TlsConnector;
+        use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+        use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+        let tls = Tls::new(&[]).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(tls.ca_pem.as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let (client, server) = tokio::io::duplex(PIPE);
+        let client = TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), client);
+        let (client, server) = tokio::join!(client, tls.acceptor.accept(server));
+        ("TLS", Box::new(client.unwrap()), Box::new(server.unwrap()))
+    }
+
+    /// Asks for this body over this pipe; the state is that of its server.
+    async fn get(version: Version, client: impl Io, server: impl Io, body: Body) -> (Arc<State>, Incoming) {
+        let state = Arc::new(State::new(Answer::ok(body).always()));
+        tokio::spawn(state.open().serve(server, Tasks::new()));
+        let io = TokioIo::new(client);
+        let request = Request::get("http://testserver/").body(Empty::<Bytes>::new()).unwrap();
         let response = if version == Version::HTTP_2 {
             let (mut sender, connection) =
                 hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
@@ -335,6 +452,6 @@ mod tests {
             tokio::spawn(connection);
             sender.send_request(request).await
         };
-        response.unwrap().into_body()
+        (state, response.unwrap().into_body())
     }
 }

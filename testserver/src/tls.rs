@@ -1,44 +1,77 @@
 //! TLS under a certificate authority made at start.
 
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
-use tokio_rustls::rustls::{ServerConfig, version::TLS13};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, version::TLS13};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
 
 pub(crate) struct Tls {
     pub acceptor: TlsAcceptor,
     pub ca_pem: String,
+    /// Certificate and key of a client, PEM, where clients must have them.
+    pub client_identity: Option<(String, String)>,
 }
 
 impl Tls {
+    /// For any client.
     pub(crate) fn new(alpn: &[&[u8]]) -> io::Result<Self> {
-        let (ca_pem, certificate, key) = certify().map_err(io::Error::other)?;
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(&[&TLS13])
-            .map_err(io::Error::other)?
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into())
-            .map_err(io::Error::other)?;
+        Self::prepare(alpn, false).map_err(io::Error::other)
+    }
+
+    /// For clients that show a certificate of the authority.
+    pub(crate) fn mutual(alpn: &[&[u8]]) -> io::Result<Self> {
+        Self::prepare(alpn, true).map_err(io::Error::other)
+    }
+
+    fn prepare(alpn: &[&[u8]], mutual: bool) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let provider = Arc::new(ring::default_provider());
+        let authority = authority()?;
+        let (verifier, client_identity) = if mutual {
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.der().clone())?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider)).build()?;
+            let (certificate, key) = certify(&authority, &[], ExtendedKeyUsagePurpose::ClientAuth)?;
+            (verifier, Some((certificate.pem(), key.serialize_pem())))
+        } else {
+            (WebPkiClientVerifier::no_client_auth(), None)
+        };
+        let (certificate, key) = certify(&authority, &["127.0.0.1", "localhost"], ExtendedKeyUsagePurpose::ServerAuth)?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate.der().clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into())?;
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), ca_pem })
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), ca_pem: authority.pem(), client_identity })
     }
 }
 
-/// Makes an authority, and a certificate of the server under it.
-fn certify() -> Result<(String, rcgen::Certificate, KeyPair), rcgen::Error> {
+fn authority() -> Result<Authority, rcgen::Error> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+    CertifiedIssuer::self_signed(authority, KeyPair::generate()?)
+}
 
+/// Makes a certificate of the authority, and its key.
+fn certify(
+    authority: &Authority,
+    names: &[&str],
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<(Certificate, KeyPair), rcgen::Error> {
     let key = KeyPair::generate()?;
-    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let mut certificate = CertificateParams::new(names)?;
+    let mut certificate = CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     certificate.use_authority_key_identifier_extension = true;
-    let certificate = certificate.signed_by(&key, &authority)?;
-    Ok((authority.pem(), certificate, key))
+    certificate.extended_key_usages = vec![usage];
+    Ok((certificate.signed_by(&key, authority)?, key))
 }

@@ -1,10 +1,11 @@
-//! Both servers speak TLS under their own authority, and can leave it without a goodbye.
+//! Both servers speak TLS under their own authority, which may be that of clients too, and can leave it without a goodbye.
 
 #![cfg(feature = "tls")]
 
 mod client;
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use client::{End, VERSIONS, receive, request};
@@ -15,22 +16,39 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use tokio_rustls::rustls::{AlertDescription, ClientConfig, Error, RootCertStore};
 
 async fn connect(
-    addr: std::net::SocketAddr,
+    addr: SocketAddr,
+    ca_pem: &str,
+    name: &'static str,
+    alpn: &[u8],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_as(None, addr, ca_pem, name, alpn).await
+}
+
+async fn connect_as(
+    identity: Option<(&str, &str)>,
+    addr: SocketAddr,
     ca_pem: &str,
     name: &'static str,
     alpn: &[u8],
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap()).unwrap();
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        Some((certificate, key)) => {
+            let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            config.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![alpn.to_vec()];
     let stream = TcpStream::connect(addr).await.unwrap();
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name).unwrap(), stream).await
@@ -66,6 +84,33 @@ async fn another_authority_is_not_trusted() {
         receive(request(TcpStream::connect(plain.addr()).await.unwrap(), Version::HTTP_2, "/").await).await.body,
         b"list"
     );
+}
+
+#[tokio::test]
+async fn a_server_that_demands_a_certificate_takes_one_of_its_own_authority() {
+    let answer = || Answer::ok(Body::replay("list")).always();
+    let server = Server::start_mtls(answer()).await.unwrap();
+    let other = Server::start_mtls(answer()).await.unwrap();
+    let connect = |identity, alpn| connect_as(identity, server.addr(), server.ca_pem().unwrap(), "localhost", alpn);
+    for (version, alpn) in VERSIONS.into_iter().zip([&b"http/1.1"[..], b"h2"]) {
+        let io = connect(server.client_identity(), alpn).await.unwrap();
+        let received = receive(request(io, version, "/").await).await;
+        assert_eq!((&received.body[..], received.end), (&b"list"[..], End::Clean), "{version:?}");
+
+        let refused =
+            [(None, AlertDescription::CertificateRequired), (other.client_identity(), AlertDescription::DecryptError)];
+        for (identity, alert) in refused {
+            let mut io = connect(identity, alpn).await.unwrap();
+            // A server that took it would end the connection then.
+            io.shutdown().await.unwrap();
+            let error = io.read_u8().await.unwrap_err();
+            let error = error.get_ref().unwrap().downcast_ref::<Error>().unwrap();
+            assert_eq!(*error, Error::AlertReceived(alert), "{version:?}");
+        }
+    }
+    assert_eq!(server.requests().len(), 2);
+    assert_eq!(server.url(), format!("https://{}", server.addr()));
+    assert_eq!(Server::start_tls(answer()).await.unwrap().client_identity(), None);
 }
 
 #[tokio::test]

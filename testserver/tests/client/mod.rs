@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
 use hyper::header::HeaderMap;
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -41,19 +42,46 @@ pub async fn request<IO>(io: IO, version: Version, path: &str) -> Response<Incom
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    connect(io, version).await.get(path).await.unwrap()
+}
+
+/// Sends requests on a connection.
+pub enum Sender {
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+impl Sender {
+    /// Waits for the connection to be free, and sends a request.
+    pub async fn get(&mut self, path: &str) -> hyper::Result<Response<Incoming>> {
+        let body = Empty::new();
+        match self {
+            Self::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(Request::get(path).header("host", "testserver").body(body).unwrap()).await
+            }
+            Self::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(Request::get(format!("http://testserver{path}")).body(body).unwrap()).await
+            }
+        }
+    }
+}
+
+/// Speaks HTTP on this stream.
+pub async fn connect<IO>(io: IO, version: Version) -> Sender
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let io = TokioIo::new(io);
-    let uri = format!("http://testserver{path}");
     if version == Version::HTTP_2 {
-        let executor = TokioExecutor::new();
-        let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
         tokio::spawn(connection);
-        let request = Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
-        sender.send_request(request).await.unwrap()
+        Sender::Http2(sender)
     } else {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+        let (sender, connection) = http1::handshake(io).await.unwrap();
         tokio::spawn(connection);
-        let request = Request::get(path).header("host", "testserver");
-        sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+        Sender::Http1(sender)
     }
 }
 
