@@ -244,6 +244,25 @@ pub enum ItemError {
         /// What is wrong with it.
         fault: Fault,
     },
+    /// What a [`FieldPath`](crate::FieldPath) leads to, or a message on the way, is malformed or of another type.
+    #[error("{fault} in field {path}")]
+    Field {
+        /// The path, in numbers.
+        path: Box<str>,
+        /// What is wrong.
+        fault: Fault,
+    },
+    /// The object, or a message in it that a [`Projection`](crate::Projection) takes apart, is malformed.
+    #[error("{0} in what is projected")]
+    Projection(Fault),
+    /// A field selector asks for a field that cannot be selected by in objects of this kind.
+    #[error("field selector: {path} of {kind} is not supported")]
+    FieldSelector {
+        /// The field, as the selector names it.
+        path: Box<str>,
+        /// The kind of the object.
+        kind: Box<str>,
+    },
     /// prost implements `Message` for this type as a wrapper: it would decode any object into garbage.
     #[error("{0} is a protobuf wrapper type, which no Kubernetes object is")]
     WrapperType(&'static str),

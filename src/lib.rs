@@ -6,7 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`decode`] | [`ListDecoder`]: bytes in, items out; no IO, no async |
-//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`] |
+//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`] |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
 //! | `client` | lists from an API server: requests, pages, retries, and exactly how a list ended |
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
@@ -29,5 +29,5 @@ pub use adapt::{ListCodec, ListStream};
 pub use adapt::{ListError, ListReader};
 pub use decode::{Event, ItemRef, ListDecoder, ListEnd};
 pub use error::{DecodeError, DecodeErrorKind, ItemError};
-pub use item::{Item, ListMeta, MetaView, Status, TypeMeta};
+pub use item::{FieldPath, Item, ListMeta, MetaView, Prefilter, Projection, Status, TypeMeta};
 pub use limits::{Limits, OnItemError};
