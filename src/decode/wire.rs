@@ -82,7 +82,9 @@ pub(crate) struct Field<'a> {
 pub(crate) enum Value<'a> {
     Varint(u64),
     Len(&'a [u8]),
-    /// Four or eight bytes, or a group: nothing that Kubernetes has means anything to us.
+    /// The bits of a double.
+    Fixed64(u64),
+    /// Four bytes or a group, which Kubernetes has not.
     Other,
 }
 
@@ -160,8 +162,8 @@ impl<'a> Fields<'a> {
                 Value::Len(self.take(len)?)
             }
             WireType::Fixed64 => {
-                self.take(8)?;
-                Value::Other
+                let bytes = self.take(8)?.try_into().map_err(|_| Fault::PastParent)?;
+                Value::Fixed64(u64::from_le_bytes(bytes))
             }
             WireType::Fixed32 => {
                 self.take(4)?;

@@ -94,9 +94,9 @@ var forms = map[reflect.Type]string{
 	reflect.TypeFor[apiextensionsv1.JSON]():                         "Raw",
 	reflect.TypeFor[resource.Quantity]():                            "Quantity",
 	reflect.TypeFor[intstr.IntOrString]():                           "IntOrString",
-	reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrArray]():       "OrArray",
-	reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrBool]():        "OrBool",
-	reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrStringArray](): "OrStringArray",
+	reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrArray]():       "Or",
+	reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrBool]():        "Or",
+	reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrStringArray](): "Or",
 }
 
 const head = `# Kubernetes objects by field number, read off the struct tags of the Go types of
