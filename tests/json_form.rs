@@ -117,6 +117,14 @@ fn packed_numbers_are_read_as_others() {
     }
 }
 
+/// As protobuf says; Go reads an int32 so, prost as well.
+#[test]
+fn of_an_int32_the_low_bits_count() {
+    // spec.priority: 2^32 + 7
+    let json = json("Pod", &field(2, b"\xc8\x01\x87\x80\x80\x80\x10")).unwrap();
+    assert!(json.contains(r#""priority":7"#), "{json}");
+}
+
 #[test]
 fn what_is_not_known_or_malformed_is_an_error() {
     let fields_v1 = |text: &[u8]| field(1, &field(17, &field(7, &field(1, text))));

@@ -268,18 +268,13 @@ fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
     match (field.omit, slot) {
         (Omit::Never, _) => false,
         (Omit::Zero, slot) => is_zero_time(slot.slots()),
-        (Omit::Empty, Slot::Empty) => {
-            field.shape != Shape::Single || field.message().is_none_or(|message| message.form == Form::Items)
-        }
+        (Omit::Empty, Slot::Empty) => field.shape != Shape::Single || field.message().is_none(),
         (Omit::Empty, _) if field.shape == Shape::Optional => false,
         (Omit::Empty, Slot::Int(value)) => *value == 0,
         (Omit::Empty, Slot::Double(value)) => *value == 0.0,
         (Omit::Empty, Slot::Str(value)) => value.is_empty(),
         (Omit::Empty, Slot::Bytes(value)) => value.is_empty(),
-        (Omit::Empty, Slot::Message(slots)) => {
-            field.message().is_some_and(|message| message.form == Form::Items) && slots.is_empty()
-        }
-        (Omit::Empty, Slot::List(_) | Slot::Map(_)) => false,
+        (Omit::Empty, Slot::Message(_) | Slot::List(_) | Slot::Map(_)) => false,
     }
 }
 
@@ -371,6 +366,10 @@ fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Re
 fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text;
+    if !text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\') || is_html(byte)) {
+        out.extend_from_slice(text.as_bytes());
+        rest = "";
+    }
     while let Some(at) =
         rest.find(|c: char| matches!(c, ..' ' | '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}'))
     {
@@ -396,9 +395,15 @@ fn write_str(text: &str, out: &mut Vec<u8>) {
 /// JSON within JSON, as Go copies it: without whitespace, and safe to stand in HTML.
 fn write_raw(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     serde_json::from_slice::<IgnoredAny>(raw).map_err(|_| Fault::Value)?;
+    let text = str::from_utf8(raw).map_err(|_| Fault::Utf8)?;
+    // As API servers have it.
+    if !raw.iter().any(|&byte| byte <= b' ' || is_html(byte)) {
+        out.extend_from_slice(raw);
+        return Ok(());
+    }
     let mut in_string = false;
     let mut escaped = false;
-    for c in str::from_utf8(raw).map_err(|_| Fault::Utf8)?.chars() {
+    for c in text.chars() {
         match c {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => write_unicode(c, out),
             ' ' | '\n' | '\r' | '\t' if !in_string => {}
@@ -408,6 +413,12 @@ fn write_raw(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         escaped = c == '\\' && !escaped;
     }
     Ok(())
+}
+
+/// Whether it begins a character that Go escapes because it means something in HTML or JavaScript.
+fn is_html(byte: u8) -> bool {
+    // 0xe2 begins U+2028 and U+2029, and others.
+    matches!(byte, b'<' | b'>' | b'&' | 0xe2)
 }
 
 fn write_unicode(c: char, out: &mut Vec<u8>) {

@@ -16,7 +16,7 @@ pub use self::json::to_json;
 
 /// A message of protobuf: a kind of object, or a part of one.
 ///
-/// The table of all is read when it is first used, within a millisecond or two, and then takes half a megabyte.
+/// The table of all is read when it is first used, in some milliseconds, and then takes about 300 KB.
 ///
 /// ```
 /// use listwatch::fields::Message;
@@ -52,7 +52,7 @@ pub struct Field {
 enum Form {
     /// An object of its fields.
     Object,
-    /// The first field alone: a list that protobuf needs a message for.
+    /// The first field alone: a list in a map, which protobuf needs a message for.
     Items,
     /// The second field, or the first where there is none.
     Or,

@@ -145,7 +145,7 @@ type filler struct {
 
 var (
 	texts      = []string{"a", "web-0", "", "<b>&amp;</b>", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "\u2028\u2029é世😀", "v1.2.3"}
-	embedded   = []string{`{}`, ` { "f:a" : [ 1 , -0.5e+3 , true , null ] } `, `{"<&>":"\u2028\\\" ` + "\u2028\u2029" + ` \ud83d"}`, `{"z":1,"a":{"b":[]}}`}
+	embedded   = []string{`{}`, ` { "f:a" : [ 1 , -0.5e+3 , true , null ] } `, `{"<&>":"\u2028\\\" ` + "\u2028\u2029" + ` \ud83d"}`, `{"z":1,"a":{"b":[]}}`, `{"a\\" : "\\\\" , "b" : " " }`, `{"k:<&>":{}}`}
 	quantities = []string{"0", "1", "-3", "100m", "1500m", "1Gi", "1.5Gi", "128974848", "1e3", "1e-9", "0.5", "12345678901234567890"}
 	durations  = []time.Duration{0, 1, 999, 1500, time.Millisecond, 1500 * time.Microsecond, time.Second, 90 * time.Second, -36 * time.Hour, 1001 * time.Millisecond, math.MinInt64, math.MaxInt64}
 	doubles    = []float64{0, 1, -1.5, 0.1, 1e-6, 9.99e-7, 1e-10, 1e20, 1e21, -1e100, math.MaxFloat64, math.SmallestNonzeroFloat64, 123456789.25}

@@ -272,6 +272,9 @@ func field(parent reflect.Type, f reflect.StructField) (string, reflect.Type) {
 	if scalar == "" && !isMessage(t) {
 		log.Fatalf("%v.%s is a %v", parent, f.Name, f.Type)
 	}
+	if scalar == "" && form(t) == "Items" && shape != "{}" {
+		log.Fatalf("%v.%s has its items outside a map", parent, f.Name)
+	}
 	if scalar != "" {
 		return fmt.Sprintf("%s %s %s%s\n", number, name, shape, scalar), nil
 	}
