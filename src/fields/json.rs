@@ -160,15 +160,12 @@ fn read_field<'a>(field: &Field, value: Value<'a>, slot: &mut Slot<'a>, depth: u
         Shape::Single | Shape::Optional => read_value(field.of, value, slot, depth),
         Shape::Repeated => {
             let mut list = if let Slot::List(list) = mem::take(slot) { list } else { Vec::new() };
-            match (field.of, value) {
-                (Type::Bool | Type::Int32 | Type::Int64, Value::Len(packed)) => {
-                    read_packed(field.of, packed, &mut list)?
-                }
-                _ => {
-                    let mut element = Slot::Empty;
-                    read_value(field.of, value, &mut element, depth)?;
-                    list.push(element);
-                }
+            if let (Type::Bool | Type::Int32 | Type::Int64, Value::Len(packed)) = (field.of, value) {
+                read_packed(field.of, packed, &mut list)?;
+            } else {
+                let mut element = Slot::Empty;
+                read_value(field.of, value, &mut element, depth)?;
+                list.push(element);
             }
             if !list.is_empty() {
                 *slot = Slot::List(list);
@@ -203,7 +200,7 @@ fn read_value<'a>(of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize)
     Ok(())
 }
 
-fn read_entry<'a>(of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a str, Slot<'a>), Trouble> {
+fn read_entry(of: Type, entry: &[u8], depth: usize) -> Result<(&str, Slot<'_>), Trouble> {
     let mut key = "";
     // As Go makes them: not nil.
     let mut slot = match of.message().map(|message| message.form) {
@@ -265,16 +262,18 @@ fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Res
 }
 
 fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
-    match (field.omit, slot) {
-        (Omit::Never, _) => false,
-        (Omit::Zero, slot) => is_zero_time(slot.slots()),
-        (Omit::Empty, Slot::Empty) => field.shape != Shape::Single || field.message().is_none(),
-        (Omit::Empty, _) if field.shape == Shape::Optional => false,
-        (Omit::Empty, Slot::Int(value)) => *value == 0,
-        (Omit::Empty, Slot::Double(value)) => *value == 0.0,
-        (Omit::Empty, Slot::Str(value)) => value.is_empty(),
-        (Omit::Empty, Slot::Bytes(value)) => value.is_empty(),
-        (Omit::Empty, Slot::Message(_) | Slot::List(_) | Slot::Map(_)) => false,
+    match field.omit {
+        Omit::Never => false,
+        Omit::Zero => is_zero_time(slot.slots()),
+        Omit::Empty => match slot {
+            Slot::Empty => field.shape != Shape::Single || field.message().is_none(),
+            _ if field.shape == Shape::Optional => false,
+            Slot::Int(value) => *value == 0,
+            Slot::Double(value) => *value == 0.0,
+            Slot::Str(value) => value.is_empty(),
+            Slot::Bytes(value) => value.is_empty(),
+            Slot::Message(_) | Slot::List(_) | Slot::Map(_) => false,
+        },
     }
 }
 
@@ -517,7 +516,7 @@ fn write_duration(nanos: i64, out: &mut Vec<u8>) {
         whole %= 60;
     }
     write(out, format_args!("{whole}"));
-    if nanos % unit != 0 {
+    if !nanos.is_multiple_of(unit) {
         // Behind the unit's one, its digits are those of the fraction.
         let fraction = (unit + nanos % unit).to_string();
         write(out, format_args!(".{}", fraction.get(1..).unwrap_or_default().trim_end_matches('0')));

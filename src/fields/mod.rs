@@ -268,8 +268,8 @@ impl Field {
             (name, Omit::Never)
         };
         let shapes = [("*", Shape::Optional), ("[]", Shape::Repeated), ("{}", Shape::Map)];
-        let shaped = shapes.into_iter().find_map(|(prefix, shape)| Some((of.strip_prefix(prefix)?, shape)));
-        let (of, shape) = shaped.unwrap_or((of, Shape::Single));
+        let prefixed = shapes.into_iter().find_map(|(prefix, shape)| Some((of.strip_prefix(prefix)?, shape)));
+        let (of, shape) = prefixed.unwrap_or((of, Shape::Single));
         let of = match of {
             "string" => Type::String,
             "bytes" => Type::Bytes,
