@@ -249,11 +249,19 @@ mod tests {
             (&["1[\"k\"]"], &["1[\"k\"]"], b"\x0a\x03\x0a\x01k\x0a\x03\x0a\x01l", Ok(b"")),
             (&["1"], &["1[\"k\"]"], b"\x0a\x03\x0a\x01k\x0a\x03\x0a\x01l", Ok(b"\x0a\x03\x0a\x01l")),
             // A key and fields of all entries.
-            (&["1[\"k\"]", "1.1"], &["1.2"], b"\x0a\x06\x0a\x01k\x12\x01a\x0a\x06\x0a\x01l\x12\x01a", Ok(
-                b"\x0a\x03\x0a\x01k\x0a\x03\x0a\x01l",
-            )),
+            (
+                &["1[\"k\"]", "1.1"],
+                &["1.2"],
+                b"\x0a\x06\x0a\x01k\x12\x01a\x0a\x06\x0a\x01l\x12\x01a",
+                Ok(b"\x0a\x03\x0a\x01k\x0a\x03\x0a\x01l"),
+            ),
             // Groups and overlong tags and lengths survive where nothing within is dropped.
-            (&[], &["1.9"], b"\x6b\x08\x01\x6c\x8a\x00\x83\x00\x0a\x01a", Ok(b"\x6b\x08\x01\x6c\x8a\x00\x83\x00\x0a\x01a")),
+            (
+                &[],
+                &["1.9"],
+                b"\x6b\x08\x01\x6c\x8a\x00\x83\x00\x0a\x01a",
+                Ok(b"\x6b\x08\x01\x6c\x8a\x00\x83\x00\x0a\x01a"),
+            ),
             (&[], &["1.1"], b"\x8a\x00\x83\x00\x0a\x01a", Ok(b"\x0a\x00")),
             // What is dropped or kept whole is not walked inside; what is taken apart is.
             (&[], &["1"], b"\x0a\x01\xff\x12\x01\xff", Ok(b"\x12\x01\xff")),
