@@ -27,7 +27,7 @@ fn labels_and_fields() {
     let fields: FieldSelector = "status.phase=Running".parse().unwrap();
     let expected = uids(&fixture("pods-selected.pb"), |_| true);
     let pods = fixture("pods.pb");
-    let selected = uids(&pods, |item| labels.matches(&item.meta().unwrap()) && fields.matches(item).unwrap());
+    let selected = uids(&pods, |item| labels.matches(&item.meta().unwrap()).unwrap() && fields.matches(item).unwrap());
     assert!(!expected.is_empty() && expected.len() < 120);
     assert_eq!(selected, expected);
     let (labels, fields) = (labels.prefilter(), fields.prefilter());

@@ -115,9 +115,17 @@ impl LabelSelector {
     }
 
     /// Whether the server would select the object with this metadata (apimachinery `labels.Requirement.Matches`).
-    #[must_use]
-    pub fn matches(&self, meta: &MetaView<'_>) -> bool {
-        self.0.iter().all(|(key, label)| label.matches(meta.label(key)))
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when a label is malformed.
+    pub fn matches(&self, meta: &MetaView<'_>) -> Result<bool, ItemError> {
+        for (key, label) in &self.0 {
+            if !label.matches(meta.label(key)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// What every item that [`matches`](Self::matches) contains. Only worth it where reading the metadata is not: it searches
@@ -882,7 +890,7 @@ mod tests {
             ("app=web,n>5,!x", false),
         ] {
             let parsed: LabelSelector = selector.parse().unwrap();
-            assert_eq!(parsed.matches(&meta), expected, "{selector}");
+            assert_eq!(parsed.matches(&meta).unwrap(), expected, "{selector}");
             let type_meta = crate::TypeMeta::default();
             let passed = parsed.prefilter().matches(&ItemRef::single(&object, &type_meta));
             assert!(passed || !expected, "{selector} has a false negative");
