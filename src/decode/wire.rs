@@ -120,7 +120,24 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
+    /// Most tags and lengths have one byte or two.
+    #[inline]
     fn varint(&mut self) -> Result<u64, Fault> {
+        match *self.rest {
+            [value @ ..0x80, ref rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(value))
+            }
+            [low, high @ ..0x80, ref rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[cold]
+    fn long_varint(&mut self) -> Result<u64, Fault> {
         let mut varint = Varint::default();
         loop {
             let (&byte, rest) = self.rest.split_first().ok_or(Fault::PastParent)?;
@@ -131,6 +148,7 @@ impl<'a> Fields<'a> {
         }
     }
 
+    #[inline]
     fn take(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         let taken = usize::try_from(len).ok().and_then(|len| self.rest.split_at_checked(len));
         let (taken, rest) = taken.ok_or(Fault::PastParent)?;
@@ -138,6 +156,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
+    #[inline]
     fn advance(&mut self) -> Result<Field<'a>, Fault> {
         let start = self.rest;
         let tag = Tag::new(self.varint()?)?;
@@ -154,6 +173,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a field that is no group.
+    #[inline]
     fn value(&mut self, wire_type: WireType) -> Result<Value<'a>, Fault> {
         Ok(match wire_type {
             WireType::Varint => Value::Varint(self.varint()?),
@@ -174,6 +194,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Skips the rest of a group that was just begun.
+    #[cold]
     fn skip_group(&mut self, number: u32) -> Result<(), Fault> {
         let mut open = vec![number];
         while let Some(&innermost) = open.last() {
@@ -194,6 +215,7 @@ impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, Fault>;
 
     /// After an error the iterator ends.
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;

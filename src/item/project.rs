@@ -13,7 +13,7 @@ use crate::error::{Fault, ItemError};
 /// What comes out is the message that decoding, clearing those fields and encoding again would give, but for the order of
 /// fields: unknown ones stay, a message of which every field is dropped stays as an empty one. Only the messages on the
 /// paths are walked inside; what is dropped or kept whole is not looked at. The copy is one allocation of exactly its
-/// size; to know that, a message on a path is walked once for each of its levels.
+/// size, for which they are walked twice: to measure and to write.
 ///
 /// ```
 /// use listwatch::item::path::{meta, pod};
@@ -68,9 +68,11 @@ impl Projection {
     /// [`ItemError::Projection`] when the object, or a message on a path, is malformed.
     pub fn apply(&self, object: &[u8]) -> Result<Box<[u8]>, ItemError> {
         let rules = Rules { keep: self.keep.as_ref(), drop: Some(&self.drop) };
-        let size = measure(object, rules).map_err(ItemError::Projection)?;
+        let mut sizes = Sizes::default();
+        let size = measure(object, rules, &mut sizes).map_err(ItemError::Projection)?;
         let mut copy = Vec::with_capacity(size);
-        write(object, rules, &mut copy).map_err(ItemError::Projection)?;
+        sizes.next = 0;
+        write(object, rules, &mut sizes, &mut copy).map_err(ItemError::Projection)?;
         Ok(copy.into())
     }
 
@@ -185,38 +187,69 @@ impl<'p> Rules<'p> {
     }
 }
 
+/// What was measured of the first messages that are taken apart, in their order; later ones are measured again. So it
+/// takes no memory that grows with an item.
+#[derive(Default)]
+struct Sizes {
+    known: [usize; 16],
+    next: usize,
+}
+
+impl Sizes {
+    fn take(&mut self) -> usize {
+        self.next += 1;
+        self.next - 1
+    }
+}
+
 /// The size of what [`write`] writes. It recurs no deeper than the paths lead.
-fn measure(message: &[u8], rules: Rules<'_>) -> Result<usize, Fault> {
+fn measure(message: &[u8], rules: Rules<'_>, sizes: &mut Sizes) -> Result<usize, Fault> {
     let mut size = 0;
     for field in Fields::new(message) {
         let field = field?;
         size += match rules.fate(&field)? {
             Fate::Dropped => 0,
             Fate::Kept => field.bytes.len(),
-            Fate::Partly(inner, rules) => match measure(inner, rules)? {
-                left if left == inner.len() => field.bytes.len(),
-                left => key_len(field.number) + encoded_len_varint(left as u64) + left,
-            },
+            Fate::Partly(inner, rules) => {
+                let index = sizes.take();
+                let left = measure(inner, rules, sizes)?;
+                if let Some(known) = sizes.known.get_mut(index) {
+                    *known = left;
+                }
+                if left == inner.len() {
+                    // It will be copied whole: nobody asks for what is in it.
+                    sizes.next = index + 1;
+                    field.bytes.len()
+                } else {
+                    key_len(field.number) + encoded_len_varint(left as u64) + left
+                }
+            }
         };
     }
     Ok(size)
 }
 
-fn write(message: &[u8], rules: Rules<'_>, copy: &mut Vec<u8>) -> Result<(), Fault> {
+fn write(message: &[u8], rules: Rules<'_>, sizes: &mut Sizes, copy: &mut Vec<u8>) -> Result<(), Fault> {
     for field in Fields::new(message) {
         let field = field?;
         match rules.fate(&field)? {
             Fate::Dropped => {}
             Fate::Kept => copy.extend_from_slice(field.bytes),
-            Fate::Partly(inner, rules) => match measure(inner, rules)? {
+            Fate::Partly(inner, rules) => {
+                let index = sizes.take();
+                let left = match sizes.known.get(index) {
+                    Some(known) => *known,
+                    None => measure(inner, rules, &mut Sizes::default())?,
+                };
                 // Nothing in it was dropped: that can only make it shorter.
-                left if left == inner.len() => copy.extend_from_slice(field.bytes),
-                left => {
+                if left == inner.len() {
+                    copy.extend_from_slice(field.bytes);
+                } else {
                     encode_key(field.number, WireType::LengthDelimited, copy);
                     encode_varint(left as u64, copy);
-                    write(inner, rules, copy)?;
+                    write(inner, rules, sizes, copy)?;
                 }
-            },
+            }
         }
     }
     Ok(())
@@ -277,5 +310,14 @@ mod tests {
             let projected = projection.apply(object).map_err(|error| error.to_string());
             assert_eq!(projected, expected, "{object:x?} keep {keep:?} drop {drop:?}");
         }
+    }
+    /// More messages are taken apart than sizes are remembered, each in another one, every other without a loss.
+    #[test]
+    fn many_messages() {
+        let projection = Projection::new().drop(&FieldPath::new(&[1, 1, 1])).drop(&FieldPath::new(&[1, 3]));
+        let fields: [&[u8]; 3] =
+            [b"\x0a\x08\x0a\x06\x0a\x01a\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x02\x18\x01"];
+        let left: [&[u8]; 3] = [b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x00"];
+        assert_eq!(*projection.apply(&fields.concat().repeat(20)).unwrap(), left.concat().repeat(20));
     }
 }

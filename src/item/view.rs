@@ -8,16 +8,16 @@ use crate::error::{Fault, ItemError};
 
 /// The metadata of an object (`ObjectMeta`), borrowed from its bytes.
 ///
-/// All of it is read and checked by [`new`](Self::new), which touches nothing else of the object and allocates nothing;
-/// only labels or annotations that are not sorted by key, as every Kubernetes API server writes them, take a map of
-/// borrowed keys and values. What is absent is empty, 0, false or `None`. A field that comes twice counts as last seen,
-/// metadata in pieces are merged.
+/// [`new`](Self::new) reads and checks what there is one of, and allocates nothing. Labels and whatever else there may be
+/// many of are read when they are asked for, which costs a small allocation for the borrowed keys and values; they are
+/// checked all together before the first is lent. What is absent is empty, 0, false or `None`. A field that comes twice
+/// counts as last seen, metadata in pieces are merged.
 ///
 /// The numbers of the fields are those of `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
 /// `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`. The deprecated `selfLink` is not read.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct MetaView<'a> {
-    /// Checked down to all that the accessors read off it again.
+    /// Checked down to the fields of the metadata, but not inside those that come often.
     object: &'a [u8],
     name: &'a str,
     generate_name: &'a str,
@@ -28,8 +28,6 @@ pub struct MetaView<'a> {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
-    labels: Map<'a>,
-    annotations: Map<'a>,
 }
 
 impl<'a> MetaView<'a> {
@@ -37,8 +35,8 @@ impl<'a> MetaView<'a> {
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when the bytes are no protobuf, down to the last field of the metadata, when a field of the
-    /// metadata is of the wrong wire type, or when a string that could be lent is not UTF-8.
+    /// [`ItemError::Metadata`] when the bytes are no protobuf, down to the fields of the metadata, or when one that is read
+    /// here is of the wrong wire type or not UTF-8.
     pub fn new(object: &'a [u8]) -> Result<Self, ItemError> {
         let mut view = Self { object, ..Self::default() };
         for field in Fields::new(object) {
@@ -46,12 +44,6 @@ impl<'a> MetaView<'a> {
             if field.number == METADATA {
                 view.merge(field.value.bytes().map_err(at("metadata"))?)?;
             }
-        }
-        if view.labels.merged.is_some() {
-            view.labels.merged = Some(view.entries(LABELS).collect());
-        }
-        if view.annotations.merged.is_some() {
-            view.annotations.merged = Some(view.entries(ANNOTATIONS).collect());
         }
         Ok(view)
     }
@@ -73,11 +65,6 @@ impl<'a> MetaView<'a> {
                     let seconds = value.int().map_err(at("metadata.deletionGracePeriodSeconds"))?;
                     self.deletion_grace_period_seconds = Some(seconds);
                 }
-                LABELS => self.labels.check(value).map_err(at("metadata.labels"))?,
-                ANNOTATIONS => self.annotations.check(value).map_err(at("metadata.annotations"))?,
-                OWNER_REFERENCES => drop(OwnerReference::read(value).map_err(at("metadata.ownerReferences"))?),
-                FINALIZERS => drop(value.str().map_err(at("metadata.finalizers"))?),
-                MANAGED_FIELDS => drop(ManagedFieldsEntry::read(value).map_err(at("metadata.managedFields"))?),
                 _ => {}
             }
         }
@@ -138,59 +125,113 @@ impl<'a> MetaView<'a> {
         self.deletion_grace_period_seconds
     }
 
-    /// The labels, by key.
-    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.map(&self.labels, LABELS)
+    /// The labels, sorted by key.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when one of them is malformed.
+    pub fn labels(&self) -> Result<impl Iterator<Item = (&str, &str)>, ItemError> {
+        Ok(self.all::<BTreeMap<_, _>, _>(LABELS, entry).map_err(at("metadata.labels"))?.into_iter())
     }
 
-    /// The value of one label.
-    #[must_use]
-    pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels().find(|(known, _)| *known == key).map(|(_, value)| value)
+    /// The value of one label. It allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`labels`](Self::labels).
+    pub fn label(&self, key: &str) -> Result<Option<&str>, ItemError> {
+        self.value(LABELS, key).map_err(at("metadata.labels"))
     }
 
-    /// The annotations, by key.
-    pub fn annotations(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.map(&self.annotations, ANNOTATIONS)
+    /// The annotations, sorted by key.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when one of them is malformed.
+    pub fn annotations(&self) -> Result<impl Iterator<Item = (&str, &str)>, ItemError> {
+        Ok(self.all::<BTreeMap<_, _>, _>(ANNOTATIONS, entry).map_err(at("metadata.annotations"))?.into_iter())
     }
 
-    /// The value of one annotation.
-    #[must_use]
-    pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations().find(|(known, _)| *known == key).map(|(_, value)| value)
+    /// The value of one annotation. It allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`annotations`](Self::annotations).
+    pub fn annotation(&self, key: &str) -> Result<Option<&str>, ItemError> {
+        self.value(ANNOTATIONS, key).map_err(at("metadata.annotations"))
     }
 
     /// The objects that this one belongs to.
-    pub fn owner_references(&self) -> impl Iterator<Item = OwnerReference<'_>> {
-        self.values(OWNER_REFERENCES).filter_map(|value| OwnerReference::read(value).ok())
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when one of them is malformed.
+    pub fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'_>>, ItemError> {
+        let owners: Vec<_> =
+            self.all(OWNER_REFERENCES, OwnerReference::read).map_err(at("metadata.ownerReferences"))?;
+        Ok(owners.into_iter())
     }
 
     /// What must be done and struck off before the object goes.
-    pub fn finalizers(&self) -> impl Iterator<Item = &str> {
-        self.values(FINALIZERS).filter_map(|value| value.str().ok())
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when one of them is malformed.
+    pub fn finalizers(&self) -> Result<impl Iterator<Item = &str>, ItemError> {
+        let finalizers: Vec<_> = self.all(FINALIZERS, Value::str).map_err(at("metadata.finalizers"))?;
+        Ok(finalizers.into_iter())
     }
 
     /// Who set which fields.
-    pub fn managed_fields(&self) -> impl Iterator<Item = ManagedFieldsEntry<'_>> {
-        self.values(MANAGED_FIELDS).filter_map(|value| ManagedFieldsEntry::read(value).ok())
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when one of the entries is malformed.
+    pub fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'_>>, ItemError> {
+        let entries: Vec<_> =
+            self.all(MANAGED_FIELDS, ManagedFieldsEntry::read).map_err(at("metadata.managedFields"))?;
+        Ok(entries.into_iter())
     }
 
-    fn map<'s>(&'s self, map: &'s Map<'a>, number: u32) -> impl Iterator<Item = (&'s str, &'s str)> {
-        let ascending = map.merged.is_none().then(|| self.entries(number));
-        let merged = map.merged.iter().flatten().map(|(key, value)| (*key, *value));
-        ascending.into_iter().flatten().chain(merged)
+    fn all<C: Default + Extend<T>, T>(
+        &self,
+        number: u32,
+        read: impl Fn(Value<'a>) -> Result<T, Fault>,
+    ) -> Result<C, Fault> {
+        let mut all = C::default();
+        self.each(number, |value| {
+            all.extend([read(value)?]);
+            Ok(())
+        })?;
+        Ok(all)
     }
 
-    /// As they come.
-    fn entries(&self, number: u32) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        self.values(number).filter_map(|value| entry(value).ok())
+    fn value(&self, number: u32, key: &str) -> Result<Option<&'a str>, Fault> {
+        let mut found = None;
+        self.each(number, |value| {
+            let (known, value) = entry(value)?;
+            if known == key {
+                found = Some(value);
+            }
+            Ok(())
+        })?;
+        Ok(found)
     }
 
-    /// All values of a field of the metadata.
-    fn values(&self, number: u32) -> impl Iterator<Item = Value<'a>> + use<'a> {
-        let pieces = Fields::new(self.object).flatten().filter(|field| field.number == METADATA);
-        let fields = pieces.filter_map(|piece| piece.value.bytes().ok()).flat_map(Fields::new).flatten();
-        fields.filter(move |field| field.number == number).map(|field| field.value)
+    /// Reads all values of a field of the metadata.
+    fn each(&self, number: u32, mut read: impl FnMut(Value<'a>) -> Result<(), Fault>) -> Result<(), Fault> {
+        for piece in Fields::new(self.object) {
+            let piece = piece?;
+            if piece.number == METADATA {
+                for field in Fields::new(piece.value.bytes()?) {
+                    let field = field?;
+                    if field.number == number {
+                        read(field.value)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -257,25 +298,6 @@ const ANNOTATIONS: u32 = 12;
 const OWNER_REFERENCES: u32 = 13;
 const FINALIZERS: u32 = 14;
 const MANAGED_FIELDS: u32 = 17;
-
-/// What must be known of a map on the wire to give each key once.
-#[derive(Clone, Default)]
-struct Map<'a> {
-    last_key: Option<&'a str>,
-    /// The whole map, once its keys do not ascend.
-    merged: Option<BTreeMap<&'a str, &'a str>>,
-}
-
-impl<'a> Map<'a> {
-    fn check(&mut self, value: Value<'a>) -> Result<(), Fault> {
-        let key = Some(entry(value)?.0);
-        if key <= self.last_key {
-            self.merged = Some(BTreeMap::new());
-        }
-        self.last_key = key;
-        Ok(())
-    }
-}
 
 /// Protobuf has a map as messages of key and value.
 fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
@@ -405,12 +427,12 @@ mod tests {
         ] {
             let object = metadata.iter().flat_map(|piece| len_field(METADATA, piece)).collect::<Vec<_>>();
             let view = MetaView::new(&object).unwrap();
-            assert_eq!(view.labels().collect::<Vec<_>>(), expected, "{metadata:x?}");
+            assert_eq!(view.labels().unwrap().collect::<Vec<_>>(), expected, "{metadata:x?}");
             for (key, value) in expected {
-                assert_eq!(view.label(key), Some(*value));
+                assert_eq!(view.label(key).unwrap(), Some(*value));
             }
-            assert_eq!(view.label("c"), None);
-            assert_eq!(view.annotations().count(), 0);
+            assert_eq!(view.label("c").unwrap(), None);
+            assert_eq!(view.annotations().unwrap().count(), 0);
         }
     }
 
@@ -439,10 +461,22 @@ mod tests {
             let fixed32 = (field(number, WireType::ThirtyTwoBit, b"1234"), Fault::WireType);
             let broken = broken.iter().map(|(value, fault)| (len_field(number, value), *fault));
             for (metadata, fault) in broken.chain([fixed32]) {
-                let error = MetaView::new(&len_field(METADATA, &metadata)).expect_err(name);
+                let error = read_all(&len_field(METADATA, &metadata)).expect_err(name);
                 assert_eq!(error.to_string(), format!("{fault} in {name}"), "{metadata:x?}");
             }
         }
+    }
+
+    fn read_all(object: &[u8]) -> Result<(), ItemError> {
+        let view = MetaView::new(object)?;
+        drop(view.labels()?);
+        drop(view.annotations()?);
+        drop(view.owner_references()?);
+        drop(view.finalizers()?);
+        drop(view.managed_fields()?);
+        view.label("x")?;
+        view.annotation("x")?;
+        Ok(())
     }
 
     fn len_field(number: u32, value: &[u8]) -> Vec<u8> {
