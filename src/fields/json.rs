@@ -36,7 +36,7 @@ const MAX_DEPTH: usize = 100;
 ///     item?;
 ///     json.push(b'\n');
 /// }
-/// # Ok::<(), listwatch::ListError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
