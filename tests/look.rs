@@ -24,7 +24,7 @@ fn metadata_of_all_recorded_items() {
     for (name, body) in lists() {
         each_item(&body, |item| {
             let meta = PartialObjectMetadata::decode(item.bytes()).unwrap().metadata.unwrap();
-            assert_same_meta(&item.meta().unwrap(), meta, &name);
+            assert_same_meta(&item.meta().unwrap(), &meta, &name);
             items += 1;
         });
     }
@@ -74,7 +74,7 @@ fn metadata_with_everything_in_it() {
     let view = MetaView::new(&object).unwrap();
     assert_eq!((view.label("b/c").unwrap(), view.label("c").unwrap()), (Some("value of b/c"), None));
     assert_eq!((view.annotation("ü").unwrap(), view.annotation("a").unwrap()), (Some("value of ü"), None));
-    assert_same_meta(&view, metadata, "everything");
+    assert_same_meta(&view, &metadata, "everything");
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn fields_of_pods() {
         assert_eq!(pod::HOST_NETWORK.int(&object).unwrap(), spec.host_network.map(i64::from));
         assert_eq!(strs(pod::CONTAINER_NAMES), names(|container| &container.name));
         assert_eq!(strs(pod::IMAGES), names(|container| &container.image));
-        let ips = status.pod_ips.iter().flat_map(|pod| pod.ip.clone()).collect::<Vec<_>>();
+        let ips = status.pod_ips.iter().filter_map(|pod| pod.ip.clone()).collect::<Vec<_>>();
         assert_eq!(strs(pod::POD_IPS), ips);
-        let restarts = status.container_statuses.iter().flat_map(|status| status.restart_count.map(i64::from));
+        let restarts = status.container_statuses.iter().filter_map(|status| status.restart_count.map(i64::from));
         let found = pod::RESTART_COUNTS.ints(&object).collect::<Result<Vec<_>, _>>().unwrap();
         assert_eq!(found, restarts.collect::<Vec<_>>());
         assert_eq!(pod::SPEC.bytes(&object).unwrap(), Some(&spec.encode_to_vec()[..]));
@@ -173,7 +173,7 @@ const DROPS: &[Drop] = &[
     ("2.2.7", |pod| clear(&mut pod.spec, |spec| spec.containers.iter_mut().for_each(|each| each.env.clear()))),
     ("3.8.5", |pod| {
         clear(&mut pod.status, |status| {
-            status.container_statuses.iter_mut().for_each(|each| each.restart_count = None)
+            status.container_statuses.iter_mut().for_each(|each| each.restart_count = None);
         });
     }),
 ];
@@ -191,7 +191,9 @@ fn assert_drops(object: &[u8], drops: &[Drop]) {
     let projection = drops.iter().fold(Projection::new(), |projection, (text, _)| projection.drop(&path(text)));
     let projected = projection.apply(object);
     if let Ok(mut decoded) = Pod::decode(object) {
-        drops.iter().for_each(|(_, clear)| clear(&mut decoded));
+        for (_, clear) in drops {
+            clear(&mut decoded);
+        }
         assert_eq!(Pod::decode(&projected.unwrap()[..]), Ok(decoded), "{drops:?}");
     }
 }
@@ -212,7 +214,9 @@ fn assert_keeps(object: &[u8]) {
 #[test]
 fn recorded_pods_projected() {
     for object in recorded_pods() {
-        DROPS.iter().for_each(|drop| assert_drops(object, &[*drop]));
+        for drop in DROPS {
+            assert_drops(object, &[*drop]);
+        }
         assert_drops(object, DROPS);
         assert_keeps(object);
         assert_eq!(Projection::new().apply(object).unwrap(), *object);
@@ -341,7 +345,7 @@ fn assert_same(object: &[u8]) {
         let metadata = decoded.metadata.unwrap_or_default();
         let last_applied = metadata.annotations.get(LAST_APPLIED).map(String::as_str);
         assert_eq!(meta::LAST_APPLIED.str(object).unwrap(), last_applied);
-        assert_same_meta(&view.unwrap(), metadata, "a Pod that prost reads");
+        assert_same_meta(&view.unwrap(), &metadata, "a Pod that prost reads");
     }
 }
 
@@ -372,7 +376,7 @@ proptest! {
     }
 }
 
-fn assert_same_meta(view: &MetaView<'_>, meta: ObjectMeta, what: &str) {
+fn assert_same_meta(view: &MetaView<'_>, meta: &ObjectMeta, what: &str) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let time = |time: Option<meta_v1::Time>| {
         let meta_v1::Time { seconds, nanos } = time?;

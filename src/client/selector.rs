@@ -892,8 +892,8 @@ mod tests {
             let parsed: LabelSelector = selector.parse().unwrap();
             assert_eq!(parsed.matches(&meta).unwrap(), expected, "{selector}");
             let type_meta = crate::TypeMeta::default();
-            let passed = parsed.prefilter().matches(&ItemRef::single(&object, &type_meta));
-            assert!(passed || !expected, "{selector} has a false negative");
+            let may_match = parsed.prefilter().matches(&ItemRef::single(&object, &type_meta));
+            assert!(may_match || !expected, "{selector} has a false negative");
         }
     }
 

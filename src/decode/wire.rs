@@ -110,7 +110,7 @@ impl<'a> Value<'a> {
 }
 
 /// The fields of a resident message.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
