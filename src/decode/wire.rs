@@ -286,6 +286,8 @@ mod tests {
     fn fields() {
         let len = |number, value, bytes| Ok(Field { number, value: Value::Len(value), bytes });
         let varint = |number, value, bytes| Ok(Field { number, value: Value::Varint(value), bytes });
+        let fixed64 =
+            |number, value, bytes| Ok(Field { number, value: Value::Fixed64(u64::from_le_bytes(value)), bytes });
         let other = |number, bytes| Ok(Field { number, value: Value::Other, bytes });
         for (bytes, expected) in [
             (&b""[..], vec![]),
@@ -293,7 +295,7 @@ mod tests {
             // The second in more bytes than it needs.
             (b"\x12\x00\x92\x00\x80\x00", vec![len(2, b"", b"\x12\x00"), len(2, b"", b"\x92\x00\x80\x00")]),
             (b"\x0d1234", vec![other(1, b"\x0d1234")]),
-            (b"\x0912345678\x0a\x00", vec![other(1, b"\x0912345678"), len(1, b"", b"\x0a\x00")]),
+            (b"\x0912345678\x0a\x00", vec![fixed64(1, *b"12345678", b"\x0912345678"), len(1, b"", b"\x0a\x00")]),
             // A group is one field, with those of a nested group in it.
             (
                 b"\x6b\x0a\x01x\x73\x08\x01\x74\x6c\x0a\x01z",
