@@ -27,14 +27,16 @@ const MAX_DEPTH: usize = 100;
 /// It takes memory for the tree of one object, some times its size.
 ///
 /// ```
-/// use listwatch::{ListReader, fields};
+/// use listwatch::{ItemError, ListReader, fields};
 ///
-/// let mut json = Vec::new();
-/// for item in ListReader::<_, [u8]>::new(&include_bytes!("../../fixtures/configmaps.pb")[..])
-///     .map_item(|item| fields::to_json(item.type_meta(), item.bytes(), &mut json))
-/// {
-///     item?;
-///     json.push(b'\n');
+/// # let body = &include_bytes!("../../fixtures/configmaps.pb")[..];
+/// let lines = ListReader::<_, [u8]>::new(body).map_item(|item| {
+///     let mut line = Vec::new();
+///     fields::to_json(item.type_meta(), item.bytes(), &mut line)?;
+///     Ok::<_, ItemError>(line)
+/// });
+/// for line in lines {
+///     println!("{}", String::from_utf8(line?)?);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
