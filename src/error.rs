@@ -186,6 +186,13 @@ pub enum Fault {
     /// Bytes that say how `raw` is encoded, where it must be plain.
     #[error("a value where none is supported")]
     NotEmpty,
+    /// Messages nested deeper than 100.
+    #[error("messages nested deeper than 100")]
+    Depth,
+    /// A value that JSON has no form for: embedded text that is no JSON, a number that is not finite, a time outside the years 0
+    /// to 9999, an empty quantity.
+    #[error("a value without a JSON form")]
+    Value,
     /// Not a Status, or not one that decodes, where only the API server's Status can be.
     #[error("something else than a Status")]
     Status,
@@ -243,6 +250,42 @@ pub enum ItemError {
         field: &'static str,
         /// What is wrong with it.
         fault: Fault,
+    },
+    /// What a [`FieldPath`](crate::FieldPath) leads to, or a message on the way, is malformed or of another type; or a
+    /// field has no JSON form.
+    #[error("{fault} in field {path}")]
+    Field {
+        /// The path: in numbers; for a JSON form in names, with the kind before them.
+        path: Box<str>,
+        /// What is wrong.
+        fault: Fault,
+    },
+    /// The [table of fields](crate::fields) does not have the kind.
+    #[error("no fields are known of {kind} of {api_version:?}")]
+    UnknownKind {
+        /// `apiVersion` of the object.
+        api_version: Box<str>,
+        /// `kind` of the object.
+        kind: Box<str>,
+    },
+    /// The [table of fields](crate::fields) does not have the field: the object is of a newer version.
+    #[error("field {number} of {path} is not known")]
+    UnknownField {
+        /// The kind and the names of the fields that it is in: `Pod.spec`.
+        path: Box<str>,
+        /// The number of the field.
+        number: u32,
+    },
+    /// The object, or a message in it that a [`Projection`](crate::Projection) takes apart, is malformed.
+    #[error("{0} in what is projected")]
+    Projection(Fault),
+    /// A field selector asks for a field that cannot be selected by in objects of this kind.
+    #[error("field selector: {path} of {kind} is not supported")]
+    FieldSelector {
+        /// The field, as the selector names it.
+        path: Box<str>,
+        /// The kind of the object.
+        kind: Box<str>,
     },
     /// prost implements `Message` for this type as a wrapper: it would decode any object into garbage.
     #[error("{0} is a protobuf wrapper type, which no Kubernetes object is")]

@@ -6,14 +6,15 @@
 //! | module | holds |
 //! |---|---|
 //! | [`decode`] | [`ListDecoder`]: bytes in, items out; no IO, no async |
-//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`] |
+//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`] |
+//! | [`fields`] | names and types of the fields of every built-in kind, and the JSON form of protobuf objects |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
 //! | `client` | lists from an API server: requests, pages, retries, and exactly how a list ended |
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
 //! Cargo features, each only adding API: `client` (default) for the client over reqwest and rustls; `kube` for the same
-//! client over a `kube::Client`; `async` (part of both) for [`ListStream`] and [`ListCodec`]. Without them the crate is the
+//! client over a `kube::Client`; `json` (part of both) for [`fields`]' JSON form; `async` (part of both) for [`ListStream`] and [`ListCodec`]. Without them the crate is the
 //! sans-IO core and the adapter over [`std::io::Read`].
 
 pub mod adapt;
@@ -21,6 +22,7 @@ pub mod adapt;
 pub mod client;
 pub mod decode;
 pub mod error;
+pub mod fields;
 pub mod item;
 pub mod limits;
 
@@ -29,5 +31,5 @@ pub use adapt::{ListCodec, ListStream};
 pub use adapt::{ListError, ListReader};
 pub use decode::{Event, ItemRef, ListDecoder, ListEnd};
 pub use error::{DecodeError, DecodeErrorKind, ItemError};
-pub use item::{Item, ListMeta, MetaView, Status, TypeMeta};
+pub use item::{FieldPath, Item, ListMeta, MetaView, Prefilter, Projection, Status, TypeMeta};
 pub use limits::{Limits, OnItemError};

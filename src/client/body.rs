@@ -181,24 +181,25 @@ fn protobuf_status(body: &[u8]) -> Option<Status> {
 
 /// The type meta and the object of an envelope, as protobuf has a single object.
 pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
-    use crate::decode::wire::LenFields;
+    use crate::decode::wire::Fields;
 
     let (mut type_meta, mut raw) = (crate::TypeMeta::default(), None);
-    for field in LenFields::new(body.strip_prefix(b"k8s\0")?) {
-        match field.ok()? {
-            (1, bytes) => {
-                for field in LenFields::new(bytes) {
-                    let (number, text) = field.ok()?;
-                    match number {
-                        1 => str::from_utf8(text).ok()?.clone_into(&mut type_meta.api_version),
-                        2 => str::from_utf8(text).ok()?.clone_into(&mut type_meta.kind),
+    for field in Fields::new(body.strip_prefix(b"k8s\0")?) {
+        let field = field.ok()?;
+        match field.number {
+            1 => {
+                for field in Fields::new(field.value.bytes().ok()?) {
+                    let field = field.ok()?;
+                    match field.number {
+                        1 => field.value.str().ok()?.clone_into(&mut type_meta.api_version),
+                        2 => field.value.str().ok()?.clone_into(&mut type_meta.kind),
                         _ => {}
                     }
                 }
             }
-            (2, bytes) => raw = Some(bytes),
+            2 => raw = Some(field.value.bytes().ok()?),
             // contentEncoding and contentType say that raw is something else.
-            (3 | 4, bytes) if !bytes.is_empty() => return None,
+            3 | 4 if !field.value.bytes().ok()?.is_empty() => return None,
             _ => {}
         }
     }

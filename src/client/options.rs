@@ -367,6 +367,12 @@ impl Shard {
         format!("shardRange(object.metadata.uid, '0x{start:016x}', '0x{end:016x}')")
     }
 
+    /// Whether an object of this uid is in the shard, for lists of servers that sent everything.
+    #[must_use]
+    pub fn contains(self, uid: &str) -> bool {
+        self.hashes().contains(&u128::from(fnv_1a(uid.as_bytes())))
+    }
+
     /// Whether the list holds this shard only, by the selector that the server echoed in `ListMeta.shardInfo`. Servers
     /// that do not know shards echo none, and send everything.
     #[must_use]
@@ -374,6 +380,11 @@ impl Shard {
         let bare = |text: &str| text.split_whitespace().collect::<String>();
         echoed_selector.is_some_and(|echoed| bare(echoed) == bare(&self.selector()))
     }
+}
+
+/// <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>
+fn fnv_1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// `index/of`, as it is parsed.
@@ -558,6 +569,16 @@ mod tests {
         ] {
             let expected = format!("application/vnd.kubernetes.protobuf{parameters},application/json{parameters}");
             assert_eq!(options.accept(), expected);
+        }
+    }
+
+    /// The test vectors of the draft.
+    #[test]
+    fn fnv() {
+        for (text, hash) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(fnv_1a(text.as_bytes()), hash, "{text}");
         }
     }
 

@@ -4,6 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::decode::{Encoding, ItemRef};
+use crate::error::ItemError;
+use crate::item::path::{FieldPath, pod};
+use crate::item::{MetaView, Prefilter};
+
 /// Which labels an object must have; an empty one selects everything.
 ///
 /// ```text
@@ -109,6 +114,36 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
+    /// Whether the server would select the object with this metadata (apimachinery `labels.Requirement.Matches`).
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when a label is malformed.
+    pub fn matches(&self, meta: &MetaView<'_>) -> Result<bool, ItemError> {
+        for (key, label) in &self.0 {
+            if !label.matches(meta.label(key)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What every item that [`matches`](Self::matches) contains. Only worth it where reading the metadata is not: it searches
+    /// whole items.
+    #[must_use]
+    pub fn prefilter(&self) -> Prefilter {
+        let mut prefilter = Prefilter::default();
+        for (key, label) in &self.0 {
+            prefilter = match label {
+                Label::Eq(value) => prefilter.any_of([key]).any_of([value]),
+                Label::In(values) => prefilter.any_of([key]).any_of(values),
+                Label::Exists | Label::Greater(_) | Label::Less(_) => prefilter.any_of([key]),
+                Label::NotEq(_) | Label::NotIn(_) | Label::NotExists => prefilter,
+            };
+        }
+        prefilter
+    }
+
     fn require(mut self, key: &str, label: Label) -> Result<Self, SelectorError> {
         check_key(key).map_err(|fault| fault.of(key, 0))?;
         self.push(key, label);
@@ -119,6 +154,28 @@ impl LabelSelector {
         let at = self.0.partition_point(|(known, _)| known.as_str() <= key);
         self.0.insert(at, (key.to_owned(), label));
     }
+}
+
+impl Label {
+    fn matches(&self, value: Option<&str>) -> bool {
+        match (self, value) {
+            (Self::NotEq(_) | Self::NotIn(_), None) => true,
+            (Self::Exists, value) => value.is_some(),
+            (Self::NotExists, value) => value.is_none(),
+            (_, None) => false,
+            (Self::Eq(wanted), Some(value)) => value == wanted,
+            (Self::NotEq(unwanted), Some(value)) => value != unwanted,
+            (Self::In(wanted), Some(value)) => wanted.contains(value),
+            (Self::NotIn(unwanted), Some(value)) => !unwanted.contains(value),
+            (Self::Greater(bound), Some(value)) => compares(value, bound, |value, bound| value > bound),
+            (Self::Less(bound), Some(value)) => compares(value, bound, |value, bound| value < bound),
+        }
+    }
+}
+
+/// Go's `strconv.ParseInt` reads what `i64` does: a sign and digits.
+fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> bool {
+    matches!((value.parse(), bound.parse()), (Ok(value), Ok(bound)) if compare(value, bound))
 }
 
 impl fmt::Display for LabelSelector {
@@ -207,6 +264,44 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
+    /// Whether the server would select the item.
+    ///
+    /// Of all kinds `metadata.name` and `metadata.namespace` can be selected by; of Pods also `spec.nodeName`,
+    /// `spec.restartPolicy`, `spec.schedulerName`, `spec.serviceAccountName`, `spec.hostNetwork`, `status.phase`,
+    /// `status.podIP` and `status.nominatedNodeName` (kubernetes `pkg/registry/core/pod.ToSelectableFields`).
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::FieldSelector`] for any other field, whatever the rest of the selector says, and
+    /// [`ItemError::Metadata`] or [`ItemError::Field`] for an item that is malformed.
+    pub fn matches(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        let meta = item.meta()?;
+        let mut all = true;
+        for Field { path, equal, value } in &self.0 {
+            let is_there = match path.as_str() {
+                "metadata.name" => meta.name() == value,
+                "metadata.namespace" => meta.namespace() == value,
+                path => match (pod_field(path), item.encoding()) {
+                    (Some(field), Encoding::Protobuf) if is_pod(item) => field.is(item.bytes(), value)?,
+                    _ => {
+                        let kind = item.type_meta().item_kind();
+                        return Err(ItemError::FieldSelector { path: path.into(), kind: kind.into() });
+                    }
+                },
+            };
+            all &= is_there == *equal;
+        }
+        Ok(all)
+    }
+
+    /// What every item that [`matches`](Self::matches) contains.
+    #[must_use]
+    pub fn prefilter(&self) -> Prefilter {
+        // A boolean stands there as a number.
+        let texts = self.0.iter().filter(|field| field.equal && field.path != "spec.hostNetwork");
+        Prefilter::new(texts.map(|field| &field.value))
+    }
+
     fn require(mut self, path: &str, equal: bool, value: &str) -> Result<Self, SelectorError> {
         check_path(path).map_err(|fault| fault.of(path, 0))?;
         self.push(path, equal, value.to_owned());
@@ -217,6 +312,40 @@ impl FieldSelector {
         let at = self.0.partition_point(|known| known.path.as_str() <= path);
         let path = path.to_owned();
         self.0.insert(at, Field { path, equal, value });
+    }
+}
+
+fn is_pod(item: &ItemRef<'_>) -> bool {
+    let type_meta = item.type_meta();
+    type_meta.api_version == "v1" && type_meta.item_kind() == "Pod"
+}
+
+enum PodField {
+    Text(FieldPath),
+    Bool(FieldPath),
+}
+
+fn pod_field(path: &str) -> Option<PodField> {
+    Some(PodField::Text(match path {
+        "spec.nodeName" => pod::NODE_NAME,
+        "spec.restartPolicy" => pod::RESTART_POLICY,
+        "spec.schedulerName" => pod::SCHEDULER_NAME,
+        "spec.serviceAccountName" => pod::SERVICE_ACCOUNT_NAME,
+        "spec.hostNetwork" => return Some(PodField::Bool(pod::HOST_NETWORK)),
+        "status.phase" => pod::PHASE,
+        "status.podIP" => pod::POD_IP,
+        "status.nominatedNodeName" => pod::NOMINATED_NODE_NAME,
+        _ => return None,
+    }))
+}
+
+impl PodField {
+    /// An absent field is the empty text, or false.
+    fn is(&self, pod: &[u8], value: &str) -> Result<bool, ItemError> {
+        Ok(match self {
+            Self::Text(path) => path.str(pod)?.unwrap_or_default() == value,
+            Self::Bool(path) => value == if path.int(pod)?.unwrap_or_default() == 0 { "false" } else { "true" },
+        })
     }
 }
 
@@ -717,6 +846,84 @@ mod tests {
         }
         assert!(FieldSelector::default().eq("a,b", "c").is_err());
         assert!(FieldSelector::default().not_eq("", "c").is_err());
+    }
+
+    /// The table of apimachinery `labels.TestSelectorMatches` and more.
+    #[test]
+    fn label_selectors_match() {
+        // metadata.labels {app: web, n: "5", plus: "+7", empty: ""}, sorted as servers do.
+        let labels =
+            b"\x5a\x0a\x0a\x03app\x12\x03web\x5a\x09\x0a\x05empty\x12\x00\x5a\x06\x0a\x01n\x12\x015\x5a\x0a\x0a\x04plus\x12\x02+7";
+        let object = [&[0x0a, u8::try_from(labels.len()).unwrap()], &labels[..]].concat();
+        let meta = MetaView::new(&object).unwrap();
+        for (selector, expected) in [
+            ("", true),
+            ("app=web", true),
+            ("app==db", false),
+            ("x=", false),
+            ("empty=", true),
+            ("app!=web", false),
+            ("app!=db", true),
+            ("x!=web", true),
+            ("app in (db,web)", true),
+            ("app in (db)", false),
+            ("x in (web)", false),
+            ("empty in ()", true),
+            ("app notin (db)", true),
+            ("app notin (db,web)", false),
+            ("x notin (web)", true),
+            ("app", true),
+            ("x", false),
+            ("!app", false),
+            ("!x", true),
+            ("n>4", true),
+            ("n>5", false),
+            ("n<6", true),
+            ("n<5", false),
+            ("n>004", true),
+            ("plus>6", true),
+            ("app>1", false),
+            ("app<1", false),
+            ("empty<1", false),
+            ("x<1", false),
+            ("app=web,n>4,!x", true),
+            ("app=web,n>5,!x", false),
+        ] {
+            let parsed: LabelSelector = selector.parse().unwrap();
+            assert_eq!(parsed.matches(&meta).unwrap(), expected, "{selector}");
+            let type_meta = crate::TypeMeta::default();
+            let may_match = parsed.prefilter().matches(&ItemRef::single(&object, &type_meta));
+            assert!(may_match || !expected, "{selector} has a false negative");
+        }
+    }
+
+    #[test]
+    fn field_selectors_match() {
+        let metadata = b"\x0a\x06\x0a\x01n\x1a\x01s";
+        let object = [metadata, &b"\x12\x07\x52\x03n-1\x58\x01\x1a\x09\x0a\x07Running"[..]].concat();
+        let pod = crate::TypeMeta { api_version: "v1".to_owned(), kind: "PodList".to_owned() };
+        let node = crate::TypeMeta { api_version: "v1".to_owned(), kind: "NodeList".to_owned() };
+        for (selector, type_meta, expected) in [
+            ("", &node, Ok(true)),
+            ("metadata.name=n,metadata.namespace=s", &node, Ok(true)),
+            ("metadata.name=n,metadata.namespace!=s", &node, Ok(false)),
+            ("spec.nodeName=n-1,status.phase=Running", &pod, Ok(true)),
+            ("spec.nodeName=n-1,status.phase!=Running", &pod, Ok(false)),
+            ("status.podIP=,status.nominatedNodeName!=x", &pod, Ok(true)),
+            ("spec.hostNetwork=true", &pod, Ok(true)),
+            ("spec.hostNetwork=false", &pod, Ok(false)),
+            ("spec.hostNetwork=1", &pod, Ok(false)),
+            ("spec.nodeName=n-1", &node, Err("field selector: spec.nodeName of Node is not supported")),
+            ("metadata.name=x,spec.x=", &pod, Err("field selector: spec.x of Pod is not supported")),
+        ] {
+            let parsed: FieldSelector = selector.parse().unwrap();
+            let item = ItemRef::single(&object, type_meta);
+            let matched = parsed.matches(&item).map_err(|error| error.to_string());
+            assert_eq!(matched, expected.map_err(str::to_owned), "{selector}");
+            assert!(parsed.prefilter().matches(&item) || matched != Ok(true), "{selector} has a false negative");
+        }
+        let empty = FieldSelector::default().eq("spec.hostNetwork", "false").unwrap();
+        assert_eq!(empty.matches(&ItemRef::single(b"", &pod)).ok(), Some(true));
     }
 
     fn key() -> impl Strategy<Value = String> {

@@ -24,7 +24,7 @@ use super::schema::{Field, ListShape, Message, Text};
 use super::sniff::Sniffed;
 use super::wire::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
-use crate::item::{self, ListMeta, MetaView, Status, TypeMeta};
+use crate::item::{self, ListMeta, MetaView, Projection, Status, TypeMeta};
 use crate::limits::{Limits, OnItemError};
 
 /// What every Kubernetes protobuf body begins with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
@@ -821,7 +821,7 @@ impl<'a> ItemRef<'a> {
         self.offset
     }
 
-    /// Its name, namespace, uid and resource version, read off the bytes without decoding the rest.
+    /// Its metadata, read off the bytes without decoding the rest.
     ///
     /// # Errors
     ///
@@ -837,6 +837,25 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::Protobuf`] when prost refuses it, [`ItemError::WrapperType`] when `M` is no message of its own.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         item::decode(self.bytes)
+    }
+
+    /// Copies the bytes without what the projection drops, into a box of exactly their size, in one allocation.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Projection`] when they are malformed.
+    pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
+        match self.encoding() {
+            Encoding::Protobuf => projection.apply(self.bytes),
+        }
+    }
+
+    /// The same item with other bytes, of the same encoding.
+    pub(crate) fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
+    where
+        'a: 'b,
+    {
+        ItemRef { bytes, ..*self }
     }
 
     /// Copies the bytes into a box of exactly their size, in one allocation.

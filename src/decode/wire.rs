@@ -69,18 +69,75 @@ impl Tag {
     }
 }
 
-/// The length-delimited fields of a resident message; every other field is checked and skipped.
-pub(crate) struct LenFields<'a> {
-    rest: &'a [u8],
-    groups: Vec<u32>,
+/// A field of a resident message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Field<'a> {
+    pub(crate) number: u32,
+    pub(crate) value: Value<'a>,
+    /// Tag and value.
+    pub(crate) bytes: &'a [u8],
 }
 
-impl<'a> LenFields<'a> {
-    pub(crate) fn new(message: &'a [u8]) -> Self {
-        Self { rest: message, groups: Vec::new() }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    Varint(u64),
+    Len(&'a [u8]),
+    /// The bits of a double.
+    Fixed64(u64),
+    /// Four bytes or a group, which Kubernetes has not.
+    Other,
+}
+
+impl<'a> Value<'a> {
+    /// A string, bytes, or a message.
+    pub(crate) fn bytes(self) -> Result<&'a [u8], Fault> {
+        match self {
+            Self::Len(bytes) => Ok(bytes),
+            _ => Err(Fault::WireType),
+        }
     }
 
+    pub(crate) fn str(self) -> Result<&'a str, Fault> {
+        str::from_utf8(self.bytes()?).map_err(|_| Fault::Utf8)
+    }
+
+    pub(crate) fn int(self) -> Result<i64, Fault> {
+        match self {
+            Self::Varint(value) => Ok(value.cast_signed()),
+            _ => Err(Fault::WireType),
+        }
+    }
+}
+
+/// The fields of a resident message.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// Most tags and lengths have one byte or two.
+    #[inline]
     fn varint(&mut self) -> Result<u64, Fault> {
+        match *self.rest {
+            [value @ ..0x80, ref rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(value))
+            }
+            [low, high @ ..0x80, ref rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[cold]
+    fn long_varint(&mut self) -> Result<u64, Fault> {
         let mut varint = Varint::default();
         loop {
             let (&byte, rest) = self.rest.split_first().ok_or(Fault::PastParent)?;
@@ -91,6 +148,7 @@ impl<'a> LenFields<'a> {
         }
     }
 
+    #[inline]
     fn take(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         let taken = usize::try_from(len).ok().and_then(|len| self.rest.split_at_checked(len));
         let (taken, rest) = taken.ok_or(Fault::PastParent)?;
@@ -98,40 +156,75 @@ impl<'a> LenFields<'a> {
         Ok(taken)
     }
 
-    fn advance(&mut self) -> Result<Option<(u32, &'a [u8])>, Fault> {
-        while !self.rest.is_empty() {
+    #[inline]
+    fn advance(&mut self) -> Result<Field<'a>, Fault> {
+        let start = self.rest;
+        let tag = Tag::new(self.varint()?)?;
+        let value = match tag.wire_type {
+            WireType::StartGroup => {
+                self.skip_group(tag.number)?;
+                Value::Other
+            }
+            WireType::EndGroup => return Err(Fault::EndGroup),
+            wire_type => self.value(wire_type)?,
+        };
+        let taken = start.len() - self.rest.len();
+        Ok(Field { number: tag.number, value, bytes: start.get(..taken).unwrap_or_default() })
+    }
+
+    /// The value of a field that is no group.
+    #[inline]
+    fn value(&mut self, wire_type: WireType) -> Result<Value<'a>, Fault> {
+        Ok(match wire_type {
+            WireType::Varint => Value::Varint(self.varint()?),
+            WireType::Len => {
+                let len = self.varint()?;
+                Value::Len(self.take(len)?)
+            }
+            WireType::Fixed64 => {
+                let bytes = self.take(8)?.try_into().map_err(|_| Fault::PastParent)?;
+                Value::Fixed64(u64::from_le_bytes(bytes))
+            }
+            WireType::Fixed32 => {
+                self.take(4)?;
+                Value::Other
+            }
+            WireType::StartGroup | WireType::EndGroup => Value::Other,
+        })
+    }
+
+    /// Skips the rest of a group that was just begun.
+    #[cold]
+    fn skip_group(&mut self, number: u32) -> Result<(), Fault> {
+        let mut open = vec![number];
+        while let Some(&innermost) = open.last() {
             let tag = Tag::new(self.varint()?)?;
             match tag.wire_type {
-                WireType::Varint => drop(self.varint()?),
-                WireType::Fixed64 => drop(self.take(8)?),
-                WireType::Fixed32 => drop(self.take(4)?),
-                WireType::StartGroup if self.groups.len() == MAX_GROUP_DEPTH => return Err(Fault::GroupDepth),
-                WireType::StartGroup => self.groups.push(tag.number),
-                WireType::EndGroup if self.groups.pop() == Some(tag.number) => {}
+                WireType::StartGroup if open.len() == MAX_GROUP_DEPTH => return Err(Fault::GroupDepth),
+                WireType::StartGroup => open.push(tag.number),
+                WireType::EndGroup if tag.number == innermost => drop(open.pop()),
                 WireType::EndGroup => return Err(Fault::EndGroup),
-                WireType::Len => {
-                    let len = self.varint()?;
-                    let value = self.take(len)?;
-                    if self.groups.is_empty() {
-                        return Ok(Some((tag.number, value)));
-                    }
-                }
+                wire_type => drop(self.value(wire_type)?),
             }
         }
-        if self.groups.is_empty() { Ok(None) } else { Err(Fault::PastParent) }
+        Ok(())
     }
 }
 
-impl<'a> Iterator for LenFields<'a> {
-    type Item = Result<(u32, &'a [u8]), Fault>;
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, Fault>;
 
     /// After an error the iterator ends.
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
         let next = self.advance();
         if next.is_err() {
-            (self.rest, self.groups) = (&[], Vec::new());
+            self.rest = &[];
         }
-        next.transpose()
+        Some(next)
     }
 }
 
@@ -190,20 +283,36 @@ mod tests {
     }
 
     #[test]
-    fn len_fields_skip_everything_else() {
+    fn fields() {
+        let len = |number, value, bytes| Ok(Field { number, value: Value::Len(value), bytes });
+        let varint = |number, value, bytes| Ok(Field { number, value: Value::Varint(value), bytes });
+        let fixed64 =
+            |number, value, bytes| Ok(Field { number, value: Value::Fixed64(u64::from_le_bytes(value)), bytes });
+        let other = |number, bytes| Ok(Field { number, value: Value::Other, bytes });
         for (bytes, expected) in [
             (&b""[..], vec![]),
-            (b"\x0a\x01a\x08\x05\x12\x02bc", vec![Ok((1, &b"a"[..])), Ok((2, b"bc"))]),
-            (b"\x0d\x01\x02\x03\x04\x09abcdefgh\x0a\x00", vec![Ok((1, &b""[..]))]),
-            // A group hides its fields, those of a nested group too.
-            (b"\x6b\x0a\x01x\x73\x0a\x01y\x74\x6c\x0a\x01z", vec![Ok((1, &b"z"[..]))]),
+            (b"\x0a\x01a\x08\x85\x01", vec![len(1, b"a", b"\x0a\x01a"), varint(1, 0x85, b"\x08\x85\x01")]),
+            // The second in more bytes than it needs.
+            (b"\x12\x00\x92\x00\x80\x00", vec![len(2, b"", b"\x12\x00"), len(2, b"", b"\x92\x00\x80\x00")]),
+            (b"\x0d1234", vec![other(1, b"\x0d1234")]),
+            (b"\x0912345678\x0a\x00", vec![fixed64(1, *b"12345678", b"\x0912345678"), len(1, b"", b"\x0a\x00")]),
+            // A group is one field, with those of a nested group in it.
+            (
+                b"\x6b\x0a\x01x\x73\x08\x01\x74\x6c\x0a\x01z",
+                vec![other(13, b"\x6b\x0a\x01x\x73\x08\x01\x74\x6c"), len(1, b"z", b"\x0a\x01z")],
+            ),
             (b"\x6b\x74", vec![Err(Fault::EndGroup)]),
+            (b"\x0c", vec![Err(Fault::EndGroup)]),
             (b"\x6b", vec![Err(Fault::PastParent)]),
+            (b"\x6b\x0a\x02a", vec![Err(Fault::PastParent)]),
             (b"\x0a\x02a", vec![Err(Fault::PastParent)]),
-            (b"\x0a\x01a\x08", vec![Ok((1, &b"a"[..])), Err(Fault::PastParent)]),
+            (b"\x0d123", vec![Err(Fault::PastParent)]),
+            (b"\x091234567", vec![Err(Fault::PastParent)]),
+            (b"\x0f", vec![Err(Fault::Tag)]),
+            (b"\x0a\x01a\x08", vec![len(1, b"a", b"\x0a\x01a"), Err(Fault::PastParent)]),
             (&[0x6b; MAX_GROUP_DEPTH + 1], vec![Err(Fault::GroupDepth)]),
         ] {
-            assert_eq!(LenFields::new(bytes).collect::<Vec<_>>(), expected, "{bytes:x?}");
+            assert_eq!(Fields::new(bytes).collect::<Vec<_>>(), expected, "{bytes:x?}");
         }
     }
 }

@@ -3,6 +3,9 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod meta;
+pub mod path;
+mod prefilter;
+mod project;
 mod view;
 
 use std::any::TypeId;
@@ -10,7 +13,10 @@ use std::any::TypeId;
 use prost::bytes::Bytes;
 
 pub use self::meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
-pub use self::view::MetaView;
+pub use self::path::{FieldPath, InvalidPath};
+pub use self::prefilter::Prefilter;
+pub use self::project::Projection;
+pub use self::view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
 

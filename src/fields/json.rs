@@ -1,0 +1,532 @@
+//! The JSON form of protobuf objects: byte for byte what Go makes of them.
+//!
+//! An object is first taken apart into a tree, because protobuf allows any order, pieces and repetition, and then printed
+//! in the order of Go's structs. Sources: the types of `k8s.io/apimachinery` with a `MarshalJSON` of their own, and
+//! Go's `encoding/json`.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::mem;
+
+use serde::de::IgnoredAny;
+
+use super::{Field, Form, Message, Omit, Shape, Type};
+use crate::decode::wire::{Fields, Value, Varint};
+use crate::error::{Fault, ItemError};
+use crate::item::TypeMeta;
+
+/// Messages may be nested this deep in an object, as for prost: only schemas hold schemas, in a `CustomResourceDefinition`.
+const MAX_DEPTH: usize = 100;
+
+/// Appends the JSON form of an object, on one line, to `out`.
+///
+/// `type_meta` is that of the object or of its list; `object` is the protobuf message, without `k8s\0` and envelope. What is
+/// appended is what Go's `json.Marshal` gives of the object as client-go decodes it, with `kind` and `apiVersion` first: the
+/// same fields in the same order, with the same escapes. A quantity stays as it was sent.
+///
+/// It takes memory for the tree of one object, some times its size.
+///
+/// ```
+/// use listwatch::{ItemError, ListReader, fields};
+///
+/// # let body = &include_bytes!("../../fixtures/configmaps.pb")[..];
+/// let lines = ListReader::<_, [u8]>::new(body).map_item(|item| {
+///     let mut line = Vec::new();
+///     fields::to_json(item.type_meta(), item.bytes(), &mut line)?;
+///     Ok::<_, ItemError>(line)
+/// });
+/// for line in lines {
+///     println!("{}", String::from_utf8(line?)?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// Never half right, so `out` is then as it was:
+/// [`ItemError::UnknownKind`] and [`ItemError::UnknownField`] for what the table does not have;
+/// [`ItemError::Field`] when a field is malformed, has a value that JSON has no form for, or lies deeper than 100 messages.
+pub fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
+    let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
+    let message = Message::of(api_version, kind)
+        .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })?;
+    let start = out.len();
+    let mut slots = Vec::new();
+    let result = read(message, object, &mut slots, 0).and_then(|()| {
+        out.extend_from_slice(b"{\"kind\":");
+        write_str(kind, out);
+        out.extend_from_slice(b",\"apiVersion\":");
+        write_str(api_version, out);
+        write_fields(message, &slots, out)?;
+        out.push(b'}');
+        Ok(())
+    });
+    result.map_err(|trouble| {
+        out.truncate(start);
+        trouble.in_kind(kind)
+    })
+}
+
+/// What is in a field.
+#[derive(Default)]
+enum Slot<'a> {
+    #[default]
+    Empty,
+    /// An integer or a boolean.
+    Int(i64),
+    Double(f64),
+    Str(&'a str),
+    Bytes(&'a [u8]),
+    /// As many slots as the message has fields, or none when it is empty.
+    Message(Vec<Slot<'a>>),
+    /// Not empty, but for the items of an empty list in a map.
+    List(Vec<Slot<'a>>),
+    /// Not empty.
+    Map(BTreeMap<&'a str, Slot<'a>>),
+}
+
+impl<'a> Slot<'a> {
+    fn int(&self) -> i64 {
+        if let Self::Int(value) = *self { value } else { 0 }
+    }
+
+    fn str(&self) -> &'a str {
+        if let Self::Str(value) = *self { value } else { "" }
+    }
+
+    fn slots(&self) -> &[Self] {
+        if let Self::Message(slots) = self { slots } else { &[] }
+    }
+}
+
+/// What is wrong, and the names of the fields that it is in, from the innermost.
+struct Trouble {
+    what: What,
+    path: Vec<&'static str>,
+}
+
+enum What {
+    Fault(Fault),
+    UnknownField(u32),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Self { what: What::Fault(fault), path: Vec::new() }
+    }
+}
+
+impl Trouble {
+    fn in_field(mut self, field: &Field) -> Self {
+        if !field.name.is_empty() {
+            self.path.push(field.name);
+        }
+        self
+    }
+
+    fn in_kind(self, kind: &str) -> ItemError {
+        let mut path = kind.to_owned();
+        for name in self.path.iter().rev() {
+            path = path + "." + name;
+        }
+        let path = path.into();
+        match self.what {
+            What::Fault(fault) => ItemError::Field { path, fault },
+            What::UnknownField(number) => ItemError::UnknownField { path, number },
+        }
+    }
+}
+
+/// Merges a message into its slots.
+fn read<'a>(message: &Message, bytes: &'a [u8], slots: &mut Vec<Slot<'a>>, depth: usize) -> Result<(), Trouble> {
+    if depth == MAX_DEPTH {
+        return Err(Fault::Depth.into());
+    }
+    for field in Fields::new(bytes) {
+        let (number, value) = field.map(|field| (field.number, field.value))?;
+        let place = message.fields.iter().position(|field| field.number == number);
+        if slots.is_empty() {
+            slots.resize_with(message.fields.len(), Slot::default);
+        }
+        let found = place.and_then(|place| Some((message.fields.get(place)?, slots.get_mut(place)?)));
+        let Some((field, slot)) = found else {
+            return Err(Trouble { what: What::UnknownField(number), path: Vec::new() });
+        };
+        read_field(field, value, slot, depth).map_err(|trouble| trouble.in_field(field))?;
+    }
+    Ok(())
+}
+
+fn read_field<'a>(field: &Field, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
+    match field.shape {
+        Shape::Single | Shape::Optional => read_value(field.of, value, slot, depth),
+        Shape::Repeated => {
+            let mut list = if let Slot::List(list) = mem::take(slot) { list } else { Vec::new() };
+            if let (Type::Bool | Type::Int32 | Type::Int64, Value::Len(packed)) = (field.of, value) {
+                read_packed(field.of, packed, &mut list)?;
+            } else {
+                let mut element = Slot::Empty;
+                read_value(field.of, value, &mut element, depth)?;
+                list.push(element);
+            }
+            if !list.is_empty() {
+                *slot = Slot::List(list);
+            }
+            Ok(())
+        }
+        Shape::Map => {
+            let mut map = if let Slot::Map(map) = mem::take(slot) { map } else { BTreeMap::new() };
+            let (key, value) = read_entry(field.of, value.bytes()?, depth)?;
+            map.insert(key, value);
+            *slot = Slot::Map(map);
+            Ok(())
+        }
+    }
+}
+
+fn read_value<'a>(of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
+    *slot = match (of, value) {
+        (Type::String, value) => Slot::Str(value.str()?),
+        (Type::Bytes, value) => Slot::Bytes(value.bytes()?),
+        (Type::Bool | Type::Int32 | Type::Int64, Value::Varint(value)) => integer(of, value),
+        (Type::Double, Value::Fixed64(bits)) => Slot::Double(f64::from_bits(bits)),
+        (Type::Message(_), value) => {
+            let mut slots = if let Slot::Message(slots) = mem::take(slot) { slots } else { Vec::new() };
+            if let Some(message) = of.message() {
+                read(message, value.bytes()?, &mut slots, depth + 1)?;
+            }
+            Slot::Message(slots)
+        }
+        _ => return Err(Fault::WireType.into()),
+    };
+    Ok(())
+}
+
+fn read_entry(of: Type, entry: &[u8], depth: usize) -> Result<(&str, Slot<'_>), Trouble> {
+    let mut key = "";
+    // As Go makes them: not nil.
+    let mut slot = match of.message().map(|message| message.form) {
+        Some(Form::Items) => Slot::Message(vec![Slot::List(Vec::new())]),
+        _ if of == Type::Bytes => Slot::Bytes(&[]),
+        _ => Slot::Empty,
+    };
+    for field in Fields::new(entry) {
+        let field = field?;
+        match field.number {
+            1 => key = field.value.str()?,
+            2 => read_value(of, field.value, &mut slot, depth)?,
+            number => return Err(Trouble { what: What::UnknownField(number), path: Vec::new() }),
+        }
+    }
+    Ok((key, slot))
+}
+
+/// Numbers one behind the other, as newer dialects of protobuf write repeated ones.
+fn read_packed(of: Type, packed: &[u8], list: &mut Vec<Slot<'_>>) -> Result<(), Fault> {
+    let mut varint = Varint::default();
+    for &byte in packed {
+        if let Some(value) = varint.push(byte)? {
+            list.push(integer(of, value));
+            varint = Varint::default();
+        }
+    }
+    if varint.is_empty() { Ok(()) } else { Err(Fault::PastParent) }
+}
+
+fn integer<'a>(of: Type, value: u64) -> Slot<'a> {
+    #[expect(clippy::cast_possible_truncation, reason = "protobuf takes the low bits")]
+    Slot::Int(match of {
+        Type::Bool => i64::from(value != 0),
+        Type::Int32 => i64::from((value as u32).cast_signed()),
+        _ => value.cast_signed(),
+    })
+}
+
+/// Each field behind a comma, but for the first behind a brace.
+fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
+    for (place, field) in message.fields.iter().enumerate() {
+        let slot = slots.get(place).unwrap_or(&Slot::Empty);
+        let result = if let ("", Some(inlined)) = (field.name, field.message()) {
+            write_fields(inlined, slot.slots(), out)
+        } else if is_omitted(field, slot) {
+            Ok(())
+        } else {
+            if out.last() != Some(&b'{') {
+                out.push(b',');
+            }
+            write_str(field.name, out);
+            out.push(b':');
+            write_field(field, slot, out)
+        };
+        result.map_err(|trouble| trouble.in_field(field))?;
+    }
+    Ok(())
+}
+
+fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
+    match field.omit {
+        Omit::Never => false,
+        Omit::Zero => is_zero_time(slot.slots()),
+        Omit::Empty => match slot {
+            Slot::Empty => field.shape != Shape::Single || field.message().is_none(),
+            _ if field.shape == Shape::Optional => false,
+            Slot::Int(value) => *value == 0,
+            Slot::Double(value) => *value == 0.0,
+            Slot::Str(value) => value.is_empty(),
+            Slot::Bytes(value) => value.is_empty(),
+            Slot::Message(_) | Slot::List(_) | Slot::Map(_) => false,
+        },
+    }
+}
+
+fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+    match slot {
+        Slot::Empty if field.shape != Shape::Single => out.extend_from_slice(b"null"),
+        Slot::List(list) => {
+            out.push(b'[');
+            for (index, element) in list.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_value(field.of, element, out)?;
+            }
+            out.push(b']');
+        }
+        Slot::Map(map) => {
+            out.push(b'{');
+            for (index, (key, value)) in map.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_str(key, out);
+                out.push(b':');
+                write_value(field.of, value, out)?;
+            }
+            out.push(b'}');
+        }
+        slot => write_value(field.of, slot, out)?,
+    }
+    Ok(())
+}
+
+fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+    match (of, slot) {
+        (Type::String, slot) => write_str(slot.str(), out),
+        (Type::Bytes, Slot::Bytes(bytes)) => write_base64(bytes, out),
+        (Type::Bytes, _) => out.extend_from_slice(b"null"),
+        (Type::Bool, slot) => out.extend_from_slice(if slot.int() == 0 { b"false" } else { b"true" }),
+        (Type::Int32 | Type::Int64, slot) => write_int(slot.int(), out),
+        (Type::Double, Slot::Double(value)) => write_double(*value, out)?,
+        (Type::Double, _) => out.push(b'0'),
+        (Type::Message(_), slot) => {
+            if let Some(message) = of.message() {
+                write_message(message, slot.slots(), out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
+    let slot = |place| slots.get(place).unwrap_or(&Slot::Empty);
+    let write_slot =
+        |place, out| message.fields.get(place).map_or(Ok(()), |field| write_field(field, slot(place), out));
+    match message.form {
+        Form::Object => {
+            out.push(b'{');
+            write_fields(message, slots, out)?;
+            out.push(b'}');
+        }
+        Form::Items => write_slot(0, out)?,
+        Form::Or if matches!(slot(1), Slot::Empty) => write_slot(0, out)?,
+        Form::Or => write_slot(1, out)?,
+        Form::Raw => match *slot(0) {
+            Slot::Bytes(raw @ [_, ..]) => write_raw(raw, out)?,
+            _ => out.extend_from_slice(b"null"),
+        },
+        Form::Time | Form::MicroTime if is_zero_time(slots) => out.extend_from_slice(b"null"),
+        Form::Time => write_time(slot(0).int(), None, out)?,
+        Form::MicroTime => write_time(slot(0).int(), Some(slot(1).int()), out)?,
+        Form::Duration => write_duration(slot(0).int(), out),
+        // Go never writes an empty one.
+        Form::Quantity => match slot(0) {
+            Slot::Str("") => return Err(Fault::Value.into()),
+            Slot::Str(quantity) => write_str(quantity, out),
+            _ => out.extend_from_slice(b"\"0\""),
+        },
+        Form::IntOrString => match slot(0).int() {
+            0 => write_int(slot(1).int(), out),
+            1 => write_str(slot(2).str(), out),
+            _ => return Err(Fault::Value.into()),
+        },
+    }
+    Ok(())
+}
+
+/// As `encoding/json` writes strings: safe to stand in HTML.
+fn write_str(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut rest = text;
+    if !text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\') || is_html(byte)) {
+        out.extend_from_slice(text.as_bytes());
+        rest = "";
+    }
+    while let Some(at) =
+        rest.find(|c: char| matches!(c, ..' ' | '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}'))
+    {
+        let (plain, from) = rest.split_at(at);
+        out.extend_from_slice(plain.as_bytes());
+        let mut chars = from.chars();
+        match chars.next() {
+            Some(c @ ('"' | '\\')) => out.extend_from_slice(&[b'\\', c as u8]),
+            Some('\u{8}') => out.extend_from_slice(b"\\b"),
+            Some('\u{c}') => out.extend_from_slice(b"\\f"),
+            Some('\n') => out.extend_from_slice(b"\\n"),
+            Some('\r') => out.extend_from_slice(b"\\r"),
+            Some('\t') => out.extend_from_slice(b"\\t"),
+            Some(c) => write_unicode(c, out),
+            None => {}
+        }
+        rest = chars.as_str();
+    }
+    out.extend_from_slice(rest.as_bytes());
+    out.push(b'"');
+}
+
+/// JSON within JSON, as Go copies it: without whitespace, and safe to stand in HTML.
+fn write_raw(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+    serde_json::from_slice::<IgnoredAny>(raw).map_err(|_| Fault::Value)?;
+    let text = str::from_utf8(raw).map_err(|_| Fault::Utf8)?;
+    // As API servers have it.
+    if !raw.iter().any(|&byte| byte <= b' ' || is_html(byte)) {
+        out.extend_from_slice(raw);
+        return Ok(());
+    }
+    let mut in_string = false;
+    let mut escaped = false;
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => write_unicode(c, out),
+            ' ' | '\n' | '\r' | '\t' if !in_string => {}
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+        in_string ^= c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+    }
+    Ok(())
+}
+
+/// Whether it begins a character that Go escapes because it means something in HTML or JavaScript.
+fn is_html(byte: u8) -> bool {
+    // 0xe2 begins U+2028 and U+2029, and others.
+    matches!(byte, b'<' | b'>' | b'&' | 0xe2)
+}
+
+fn write_unicode(c: char, out: &mut Vec<u8>) {
+    write(out, format_args!("\\u{:04x}", u32::from(c)));
+}
+
+fn write_int(value: i64, out: &mut Vec<u8>) {
+    write(out, format_args!("{value}"));
+}
+
+/// Go writes an exponent for what is small or large, as JavaScript does.
+fn write_double(value: f64, out: &mut Vec<u8>) -> Result<(), Fault> {
+    if !value.is_finite() {
+        return Err(Fault::Value);
+    }
+    if value == 0.0 || (1e-6..1e21).contains(&value.abs()) {
+        write(out, format_args!("{value}"));
+    } else if value.abs() < 1.0 {
+        write(out, format_args!("{value:e}"));
+    } else {
+        out.extend_from_slice(format!("{value:e}").replace('e', "e+").as_bytes());
+    }
+    Ok(())
+}
+
+fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    out.push(b'"');
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0, |bits, &byte| bits << 8 | usize::from(byte)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let digit = DIGITS.get(bits >> (18 - 6 * place) & 63).copied();
+            out.push(digit.filter(|_| place <= three.len()).unwrap_or(b'='));
+        }
+    }
+    out.push(b'"');
+}
+
+/// Go's time zero, the first of January of the year 1; in protobuf it is a message without fields.
+fn is_zero_time(slots: &[Slot<'_>]) -> bool {
+    slots.is_empty() || matches!(slots, [Slot::Int(-62_135_596_800), Slot::Empty | Slot::Int(0)])
+}
+
+/// RFC 3339 in UTC, with six digits of the second if there are `nanos`.
+fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    const DAY: i64 = 86_400;
+    // Years 0 to 9999; others have no form.
+    if !(-62_167_219_200..253_402_300_800).contains(&seconds) || !(0..1_000_000_000).contains(&nanos.unwrap_or(0)) {
+        return Err(Fault::Value);
+    }
+    let (year, month, day) = date(seconds.div_euclid(DAY));
+    let second = seconds.rem_euclid(DAY);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    write(out, format_args!("\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"));
+    if let Some(nanos) = nanos {
+        write(out, format_args!(".{:06}", nanos / 1000));
+    }
+    out.extend_from_slice(b"Z\"");
+    Ok(())
+}
+
+/// Year, month and day of a day since 1970, in years that begin with March, so that a leap day is their last
+/// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468; // since 0000-03-01
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+/// As Go's `time.Duration` prints: `1h30m0s`, `1.5s`, `2ms`.
+fn write_duration(nanos: i64, out: &mut Vec<u8>) {
+    out.push(b'"');
+    if nanos < 0 {
+        out.push(b'-');
+    }
+    let nanos = nanos.unsigned_abs();
+    let (unit, name) = match nanos {
+        0 => (1, "s"),
+        1..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "µs"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let mut whole = nanos / unit;
+    if nanos >= 3_600_000_000_000 {
+        write(out, format_args!("{}h", whole / 3600));
+    }
+    if nanos >= 60_000_000_000 {
+        write(out, format_args!("{}m", whole / 60 % 60));
+        whole %= 60;
+    }
+    write(out, format_args!("{whole}"));
+    if !nanos.is_multiple_of(unit) {
+        // Behind the unit's one, its digits are those of the fraction.
+        let fraction = (unit + nanos % unit).to_string();
+        write(out, format_args!(".{}", fraction.get(1..).unwrap_or_default().trim_end_matches('0')));
+    }
+    write(out, format_args!("{name}\""));
+}
+
+/// Memory takes all that is written to it.
+fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
+}

@@ -1,0 +1,64 @@
+//! Items passed over for what they do not contain.
+
+use memchr::memmem::Finder;
+
+use crate::decode::{Encoding, ItemRef};
+
+/// Text that an item must contain before anything else is done with it.
+///
+/// It searches the bytes of the whole item, several GB a second: worth it before an item is decoded, rarely before its
+/// [`MetaView`](super::MetaView) is read. A match means only that the text is there somewhere. No match means that no
+/// string or bytes field of the item contains it.
+///
+/// ```
+/// use k8s_pb::api::core::v1::Pod;
+/// use listwatch::item::Prefilter;
+/// use listwatch::{ItemError, ListReader};
+///
+/// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
+/// let suspects = Prefilter::new(["ghcr.io/", "privileged"]);
+/// let pods = ListReader::<_, [u8]>::new(file).map_item(|item| match suspects.matches(&item) {
+///     true => item.decode::<Pod>().map(Some),
+///     false => Ok(None),
+/// });
+/// # let mut passed = 0;
+/// for pod in pods {
+///     let Some(pod) = pod? else { continue };
+///     println!("{:?}", pod.spec);
+/// #   passed += 1;
+/// }
+/// # assert!(passed < 120);
+/// # Ok::<(), listwatch::ListError<std::io::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Prefilter {
+    /// Of each group, one.
+    groups: Vec<Vec<Finder<'static>>>,
+}
+
+impl Prefilter {
+    /// All of these must be there. Without needles everything matches.
+    #[must_use]
+    pub fn new<N: AsRef<[u8]>>(needles: impl IntoIterator<Item = N>) -> Self {
+        needles.into_iter().fold(Self::default(), |prefilter, needle| prefilter.any_of([needle]))
+    }
+
+    /// And one of these; of no needles, none can be.
+    #[must_use]
+    pub fn any_of<N: AsRef<[u8]>>(mut self, needles: impl IntoIterator<Item = N>) -> Self {
+        let finder = |needle: N| Finder::new(needle.as_ref()).into_owned();
+        self.groups.push(needles.into_iter().map(finder).collect());
+        self
+    }
+
+    /// Whether the item may be one that is looked for.
+    #[must_use]
+    pub fn matches(&self, item: &ItemRef<'_>) -> bool {
+        match item.encoding() {
+            // The text stands there as it is. Over JSON, whose escapes hide it, the answer must be true.
+            Encoding::Protobuf => {
+                self.groups.iter().all(|group| group.iter().any(|needle| needle.find(item.bytes()).is_some()))
+            }
+        }
+    }
+}

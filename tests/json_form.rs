@@ -1,0 +1,216 @@
+//! The JSON form of protobuf objects is byte for byte that of Go, or an error. The expected JSON is written by
+//! tests/apiserver/fields.
+
+mod support;
+
+use std::fs::File;
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
+use listwatch::fields::{Message, to_json};
+use listwatch::{ItemError, ListReader, TypeMeta};
+use support::lists;
+
+fn expected(name: &str) -> Vec<u8> {
+    let mut content = Vec::new();
+    let path = format!("{}/tests/json_form/{name}.gz", env!("CARGO_MANIFEST_DIR"));
+    GzDecoder::new(File::open(path).unwrap()).read_to_end(&mut content).unwrap();
+    content
+}
+
+/// Compares all items of these bodies with lines of JSON; returns how many they are.
+fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &[u8]) -> usize {
+    let mut lines = expected.strip_suffix(b"\n").unwrap().split(|&byte| byte == b'\n');
+    let mut items = 0;
+    for (name, body) in bodies {
+        let mut reader = ListReader::<_, [u8]>::new(body).map_item(|item| {
+            let mut json = Vec::new();
+            to_json(item.type_meta(), item.bytes(), &mut json)?;
+            Ok::<_, ItemError>((item.index(), json))
+        });
+        for item in &mut reader {
+            let (index, json) = item.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let line = lines.next().unwrap();
+            let [json, line] = [&json, line].map(String::from_utf8_lossy);
+            let differ = json.bytes().zip(line.bytes()).take_while(|(a, b)| a == b).count().saturating_sub(60);
+            assert!(
+                json == line,
+                "item {index} of {name} from byte {differ}\n{}\nand Go\n{}",
+                &json[differ..],
+                &line[differ..]
+            );
+            items += 1;
+        }
+    }
+    assert_eq!(lines.next(), None);
+    items
+}
+
+#[test]
+fn recorded_objects_are_as_in_go() {
+    let mut lists = lists();
+    lists.retain(|(name, _)| name != "pods-rv0.pb"); // byte for byte pods.pb
+    lists.sort();
+    let items = compare(lists.iter().map(|(name, body)| (name.clone(), &body[..])), &expected("recorded.ndjson"));
+    assert!(items > 500, "{items}");
+}
+
+/// From empty to full, with odd values in every field of every kind.
+#[test]
+fn objects_of_every_kind_are_as_in_go() {
+    let bodies = expected("filled.pb");
+    let name = |body: &[u8]| body[8..].iter().map_while(|&byte| (byte > b' ').then_some(char::from(byte))).collect();
+    let items = compare(frames(&bodies).map(|body| (name(body), body)), &expected("filled.ndjson"));
+    assert!(items > 700, "{items}");
+}
+
+/// Bodies, each behind its length.
+fn frames(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, behind) = rest.split_first_chunk()?;
+        let (body, behind) = behind.split_at(u32::from_be_bytes(*len) as usize);
+        rest = behind;
+        Some(body)
+    })
+}
+
+fn json(kind: &str, object: &[u8]) -> Result<String, String> {
+    let api_version = if kind == "CustomResourceDefinition" { "apiextensions.k8s.io/v1" } else { "v1" };
+    let type_meta = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
+    let mut out = b"before".to_vec();
+    let result = to_json(&type_meta, object, &mut out);
+    let json = String::from_utf8(out).unwrap().strip_prefix("before").unwrap().to_owned();
+    assert!(result.is_ok() || json.is_empty(), "half an object: {json}");
+    result.map(|()| json).map_err(|error| error.to_string())
+}
+
+/// A field with a length.
+fn field(number: u32, contents: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    prost::encoding::bytes::encode(number, &contents.to_vec(), &mut field);
+    field
+}
+
+#[test]
+fn pieces_are_merged_and_the_last_value_wins() {
+    let name = |name: &str| field(1, &field(1, name.as_bytes()));
+    let data = |key: &str, value: &str| field(2, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat());
+    let object =
+        [name("a"), data("z", "1"), data("b", "2"), field(1, &field(3, b"ns")), name("c"), data("z", "3")].concat();
+    assert_eq!(
+        json("ConfigMap", &object).unwrap(),
+        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c","namespace":"ns"},"data":{"b":"2","z":"3"}}"#
+    );
+    // An entry without a value, and one without anything.
+    assert_eq!(
+        json("ConfigMap", &[field(2, &field(1, b"k")), field(3, &[])].concat()).unwrap(),
+        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{},"data":{"k":""},"binaryData":{"":""}}"#
+    );
+}
+
+#[test]
+fn packed_numbers_are_read_as_others() {
+    // spec.securityContext.supplementalGroups
+    for groups in [&b"\x20\x01\x20\xac\x02"[..], b"\x22\x03\x01\xac\x02"] {
+        let json = json("Pod", &field(2, &field(14, groups))).unwrap();
+        assert!(json.contains(r#""supplementalGroups":[1,300]"#), "{json}");
+    }
+}
+
+/// As protobuf says; Go reads an int32 so, prost as well.
+#[test]
+fn of_an_int32_the_low_bits_count() {
+    // spec.priority: 2^32 + 7
+    let json = json("Pod", &field(2, b"\xc8\x01\x87\x80\x80\x80\x10")).unwrap();
+    assert!(json.contains(r#""priority":7"#), "{json}");
+}
+
+#[test]
+fn what_is_not_known_or_malformed_is_an_error() {
+    let fields_v1 = |text: &[u8]| field(1, &field(17, &field(7, &field(1, text))));
+    for (kind, object, expected) in [
+        ("Widget", vec![], r#"no fields are known of Widget of "v1""#),
+        ("Pod", vec![0x20, 0], "field 4 of Pod is not known"),
+        ("Pod", field(2, &field(2, &[0xf8, 0x7f, 0])), "field 2047 of Pod.spec.containers is not known"),
+        ("Pod", vec![0x10, 0], "the wrong wire type in field Pod.spec"),
+        ("Pod", field(2, &field(10, b"\xff")), "invalid UTF-8 in field Pod.spec.nodeName"),
+        ("Pod", field(2, b"\x52\x05node"), "a length past the end of its parent in field Pod.spec"),
+        ("Pod", field(2, b"\x0b\x0c"), "the wrong wire type in field Pod.spec.volumes"),
+        (
+            "Pod",
+            field(2, &field(14, b"\x22\x01\x80")),
+            "a length past the end of its parent in field Pod.spec.securityContext.supplementalGroups",
+        ),
+        ("ConfigMap", field(2, &field(3, b"")), "field 3 of ConfigMap.data is not known"),
+        ("Pod", fields_v1(b"{"), "a value without a JSON form in field Pod.metadata.managedFields.fieldsV1"),
+        ("Pod", fields_v1(b"\xa1aba"), "a value without a JSON form in field Pod.metadata.managedFields.fieldsV1"),
+        ("Pod", fields_v1(b"\"\xff\""), "invalid UTF-8 in field Pod.metadata.managedFields.fieldsV1"),
+        // targetPort is neither a number nor a string
+        (
+            "Service",
+            field(2, &field(1, &field(4, b"\x08\x02"))),
+            "a value without a JSON form in field Service.spec.ports.targetPort",
+        ),
+        // capacity
+        (
+            "Node",
+            field(3, &field(1, &field(2, &field(1, b"")))),
+            "a value without a JSON form in field Node.status.capacity",
+        ),
+        // year 10000
+        (
+            "Pod",
+            field(1, &field(8, b"\x08\x80\xdc\xe4\xd1\xb2\x07")),
+            "a value without a JSON form in field Pod.metadata.creationTimestamp",
+        ),
+    ] {
+        assert_eq!(json(kind, &object).unwrap_err(), expected, "{object:x?}");
+    }
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let crd = Message::of("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
+    let numbers = crd.numbers("spec.versions.schema.openAPIV3Schema.not").unwrap();
+    let [to_schema @ .., not] = &numbers[..] else { unreachable!() };
+    let json = |depth| {
+        let schema = (0..depth).fold(Vec::new(), |schema, _| field(*not, &schema));
+        json("CustomResourceDefinition", &to_schema.iter().rev().fold(schema, |inner, &number| field(number, &inner)))
+    };
+    // The object and the four messages down to the schema count as well.
+    assert_eq!(json(95).unwrap().matches(r#""not":{"#).count(), 95);
+    for depth in [96, 200, 3000] {
+        let error = json(depth).unwrap_err();
+        let expected = "messages nested deeper than 100 in field CustomResourceDefinition.spec.versions.schema";
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+/// Whatever the bytes, there is no panic, and what comes out is JSON.
+#[test]
+fn mutated_objects_give_json_or_an_error() {
+    let (mut converted, mut refused) = (0, 0);
+    for body in frames(&expected("filled.pb")) {
+        let reader = ListReader::<_, [u8]>::new(body).map_item(|item| {
+            let mut object = item.to_box();
+            for at in (0..object.len()).step_by(1 + object.len() / 20) {
+                let byte = object[at];
+                object[at] = byte.wrapping_mul(31).wrapping_add(17);
+                let mut out = Vec::new();
+                if to_json(item.type_meta(), &object, &mut out).is_ok() {
+                    serde_json::from_slice::<serde::de::IgnoredAny>(&out).unwrap();
+                    converted += 1;
+                } else {
+                    assert!(out.is_empty());
+                    refused += 1;
+                }
+                object[at] = byte;
+            }
+            Ok::<_, ItemError>(())
+        });
+        for item in reader {
+            item.unwrap();
+        }
+    }
+    assert!(converted > 500 && refused > 500, "{converted} {refused}");
+}

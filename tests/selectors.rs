@@ -1,0 +1,50 @@
+//! What is selected here is what a real API server selected from the same collection.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use listwatch::client::{FieldSelector, LabelSelector, Shard};
+use listwatch::{Event, ItemRef, ListDecoder};
+use support::fixture;
+
+fn uids(body: &[u8], mut select: impl FnMut(&ItemRef<'_>) -> bool) -> BTreeSet<String> {
+    let mut decoder = ListDecoder::new();
+    let (mut rest, mut uids) = (body, BTreeSet::new());
+    while let Some(event) = decoder.decode(&mut rest).unwrap() {
+        match event {
+            Event::Item(item) if select(&item) => drop(uids.insert(item.meta().unwrap().uid().to_owned())),
+            _ => {}
+        }
+    }
+    decoder.finish().unwrap();
+    uids
+}
+
+#[test]
+fn labels_and_fields() {
+    let labels: LabelSelector = "app.kubernetes.io/name=ledger".parse().unwrap();
+    let fields: FieldSelector = "status.phase=Running".parse().unwrap();
+    let expected = uids(&fixture("pods-selected.pb"), |_| true);
+    let pods = fixture("pods.pb");
+    let selected = uids(&pods, |item| labels.matches(&item.meta().unwrap()).unwrap() && fields.matches(item).unwrap());
+    assert!(!expected.is_empty() && expected.len() < 120);
+    assert_eq!(selected, expected);
+    let (labels, fields) = (labels.prefilter(), fields.prefilter());
+    let passed = uids(&pods, |item| labels.matches(item) && fields.matches(item));
+    assert!(passed.is_superset(&expected));
+}
+
+#[test]
+fn shards() {
+    let shard = Shard::new(0, 2).unwrap();
+    let expected = uids(&fixture("pods-shard.pb"), |_| true);
+    let selected = uids(&fixture("pods.pb"), |item| shard.contains(item.meta().unwrap().uid()));
+    assert!(!expected.is_empty() && expected.len() < 120);
+    assert_eq!(selected, expected);
+    // Every object is in exactly one shard.
+    let shards = (0..7).map(|index| Shard::new(index, 7).unwrap());
+    for uid in uids(&fixture("pods.pb"), |_| true) {
+        assert_eq!(shards.clone().filter(|shard| shard.contains(&uid)).count(), 1);
+    }
+}
