@@ -6,15 +6,15 @@
 //! | module | holds |
 //! |---|---|
 //! | [`decode`] | [`ListDecoder`]: bytes in, items out; no IO, no async |
-//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`] |
+//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`], `Json` |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
 //! | `client` | lists from an API server: requests, pages, retries, and exactly how a list ended |
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
 //! Cargo features, each only adding API: `client` (default) for the client over reqwest and rustls; `kube` for the same
-//! client over a `kube::Client`; `async` (part of both) for [`ListStream`] and [`ListCodec`]. Without them the crate is the
-//! sans-IO core and the adapter over [`std::io::Read`].
+//! client over a `kube::Client`; `json` (part of both) for lists in JSON; `async` (part of both) for [`ListStream`] and
+//! [`ListCodec`]. Without them the crate is the sans-IO core and the adapter over [`std::io::Read`].
 
 pub mod adapt;
 #[cfg(feature = "client")]
@@ -27,7 +27,9 @@ pub mod limits;
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};
 pub use adapt::{ListError, ListReader};
-pub use decode::{Event, ItemRef, ListDecoder, ListEnd};
+pub use decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
 pub use error::{DecodeError, DecodeErrorKind, ItemError};
+#[cfg(feature = "json")]
+pub use item::Json;
 pub use item::{Item, ListMeta, MetaView, Status, TypeMeta};
 pub use limits::{Limits, OnItemError};
