@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::decode::Sniffed;
+use crate::decode::{Encoding, Sniffed};
 use crate::item::Status;
 
 /// Why a body is not a complete list.
@@ -36,7 +36,8 @@ impl DecodeError {
         &self.0.kind
     }
 
-    /// Where in the (decompressed) body: the offset of the first byte of the faulty field; the bytes received for
+    /// Where in the (decompressed) body: the offset of the first byte of the faulty field (of the faulty byte itself for
+    /// [`Fault::Syntax`] between the fields of JSON); the bytes received for
     /// [`Incomplete`](DecodeErrorKind::Incomplete); for an [`Api`](DecodeErrorKind::Api) error, where the Status begins.
     #[must_use]
     pub fn offset(&self) -> u64 {
@@ -92,8 +93,8 @@ impl Error for DecodeError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The body is not Kubernetes protobuf: it does not begin with `k8s\0`.
-    #[error("unexpected encoding: the body looks like {0}, not like Kubernetes protobuf")]
+    /// The body is neither Kubernetes protobuf, which begins with `k8s\0`, nor, with the feature `json`, JSON.
+    #[error("unexpected encoding: the body looks like {found}, not like Kubernetes protobuf{hint}", found = .0, hint = hint(*.0))]
     UnexpectedEncoding(Sniffed),
 
     /// The bytes are not what they should be.
@@ -110,7 +111,7 @@ pub enum DecodeErrorKind {
     Incomplete,
 
     /// The body is whole, but of something else: a single object, or a kind whose items are no objects.
-    #[error("not a list: the body is a {kind} of {api_version:?}")]
+    #[error("not a list: the body is a {kind} of {api_version:?}{}", if kind == "Table" { TABLE } else { "" })]
     NotAList {
         /// `apiVersion` of the envelope.
         api_version: String,
@@ -146,6 +147,17 @@ pub enum DecodeErrorKind {
     Finished,
 }
 
+const TABLE: &str = "; ask for the list, without as=Table";
+
+/// What to do about an encoding that an API server sends only to those who ask for it.
+fn hint(found: Sniffed) -> &'static str {
+    match found {
+        Sniffed::Cbor => "; ask for application/vnd.kubernetes.protobuf",
+        Sniffed::Json => ", and the feature `json` is off",
+        _ => "",
+    }
+}
+
 /// What is wrong with the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -177,7 +189,7 @@ pub enum Fault {
     /// `raw` before the `typeMeta` that names its kind: nothing else says what is in it.
     #[error("raw before its kind")]
     Order,
-    /// A second `raw`, when the items of the first are already delivered.
+    /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered.
     #[error("a second value")]
     Twice,
     /// No bytes, where even an empty list has its metadata.
@@ -186,9 +198,6 @@ pub enum Fault {
     /// Bytes that say how `raw` is encoded, where it must be plain.
     #[error("a value where none is supported")]
     NotEmpty,
-    /// Messages nested deeper than 100.
-    #[error("messages nested deeper than 100")]
-    Depth,
     /// A value that JSON has no form for: embedded text that is no JSON, a number that is not finite, a time outside the years 0
     /// to 9999, an empty quantity.
     #[error("a value without a JSON form")]
@@ -196,6 +205,18 @@ pub enum Fault {
     /// Not a Status, or not one that decodes, where only the API server's Status can be.
     #[error("something else than a Status")]
     Status,
+    /// A byte that JSON does not allow there.
+    #[error("a fault of JSON syntax")]
+    Syntax,
+    /// A JSON value of another type than the field's.
+    #[error("a value of another type")]
+    Type,
+    /// Messages nested deeper than 100, or JSON nested deeper than 10,000, which is where Go stops too.
+    #[error("nested too deep")]
+    Depth,
+    /// No value of a field that every list has.
+    #[error("no value")]
+    Missing,
 }
 
 /// The caps of [`Limits`](crate::Limits), as errors name them.
@@ -290,6 +311,19 @@ pub enum ItemError {
     /// prost implements `Message` for this type as a wrapper: it would decode any object into garbage.
     #[error("{0} is a protobuf wrapper type, which no Kubernetes object is")]
     WrapperType(&'static str),
+    /// `serde_json` refuses it. Its text may quote the value at fault.
+    #[cfg(feature = "json")]
+    #[error("{0}")]
+    Json(#[source] Arc<serde_json::Error>),
+    /// It is in another encoding than the one that is to be read: an API server has custom resources in JSON only, and
+    /// others in the one that the request prefers.
+    #[error("it is in {found}, where {expected} is to be read")]
+    WrongEncoding {
+        /// How it is encoded.
+        found: Encoding,
+        /// What the type that was asked for is decoded from.
+        expected: Encoding,
+    },
     /// What a closure of the caller's returned.
     #[error("{0}")]
     Other(Arc<dyn Error + Send + Sync>),

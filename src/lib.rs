@@ -6,7 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`decode`] | [`ListDecoder`]: bytes in, items out; no IO, no async |
-//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`] |
+//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`], `Json` |
 //! | [`fields`] | names and types of the fields of every built-in kind, and the JSON form of protobuf objects |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
 //! | `client` | lists from an API server: requests, pages, retries, and exactly how a list ended |
@@ -14,8 +14,9 @@
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
 //! Cargo features, each only adding API: `client` (default) for the client over reqwest and rustls; `kube` for the same
-//! client over a `kube::Client`; `json` (part of both) for [`fields`]' JSON form; `async` (part of both) for [`ListStream`] and [`ListCodec`]. Without them the crate is the
-//! sans-IO core and the adapter over [`std::io::Read`].
+//! client over a `kube::Client`; `json` (part of both) for lists in JSON and the JSON form of protobuf; `async` (part of
+//! both) for `ListStream` and `ListCodec`. Without them the crate is the sans-IO core and the adapter over
+//! [`std::io::Read`].
 
 pub mod adapt;
 #[cfg(feature = "client")]
@@ -29,7 +30,9 @@ pub mod limits;
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};
 pub use adapt::{ListError, ListReader};
-pub use decode::{Event, ItemRef, ListDecoder, ListEnd};
+pub use decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
 pub use error::{DecodeError, DecodeErrorKind, ItemError};
+#[cfg(feature = "json")]
+pub use item::Json;
 pub use item::{FieldPath, Item, ListMeta, MetaView, Prefilter, Projection, Status, TypeMeta};
 pub use limits::{Limits, OnItemError};

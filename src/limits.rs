@@ -3,7 +3,8 @@
 /// The caps of a [`ListDecoder`](crate::ListDecoder).
 ///
 /// A body over a cap ends in [`DecodeErrorKind::Limit`](crate::DecodeErrorKind::Limit), which names the cap and the
-/// setter here that raises it. The error comes when the length is declared, before its bytes are.
+/// setter here that raises it. The error comes when the length is declared, before its bytes are; in JSON, which declares
+/// none, with the first byte over the cap.
 ///
 /// ```
 /// use listwatch::{Limits, OnItemError};
@@ -64,8 +65,8 @@ impl Limits {
         self
     }
 
-    /// The longest string of the type meta and of the list meta, and the largest `Status`, in bytes:
-    /// [`DEFAULT_METADATA_SIZE`](Self::DEFAULT_METADATA_SIZE) unless set.
+    /// The longest string of the type meta and of the list meta (in JSON, all of the list's `metadata`), and the largest
+    /// `Status`, in bytes: [`DEFAULT_METADATA_SIZE`](Self::DEFAULT_METADATA_SIZE) unless set.
     #[must_use]
     pub const fn metadata_size(mut self, bytes: u64) -> Self {
         self.metadata_size = bytes;

@@ -109,13 +109,16 @@ fn what_is_no_list_is_refused_by_name() {
             "unexpected encoding: the body looks like a watch stream, not like Kubernetes protobuf, at byte 0, \
              0 items delivered",
         ),
+        #[cfg(not(feature = "json"))]
         (
             "pods.json",
-            "unexpected encoding: the body looks like JSON, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            "unexpected encoding: the body looks like JSON, not like Kubernetes protobuf, and the feature `json` is off, \
+             at byte 0, 0 items delivered",
         ),
         (
             "configmaps.cbor",
-            "unexpected encoding: the body looks like CBOR, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            "unexpected encoding: the body looks like CBOR, not like Kubernetes protobuf; \
+             ask for application/vnd.kubernetes.protobuf, at byte 0, 0 items delivered",
         ),
         (
             "pods-gzip.pb.gz",

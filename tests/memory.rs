@@ -5,7 +5,7 @@ mod support;
 use allocation_counter::{AllocationInfo, measure};
 use listwatch::{Event, ListDecoder};
 use listwatch_testserver::Amplifier;
-use support::{cut, fixture, len_field, reference, tag, varint};
+use support::{fixture, len_field, reference, tag, varint};
 
 fn config_maps(items: u32) -> Vec<u8> {
     Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec()
@@ -114,6 +114,7 @@ fn no_kept_item_keeps_a_chunk_alive() {
     use futures::executor::block_on;
     use futures::{StreamExt as _, TryStreamExt as _, stream};
     use listwatch::ListStream;
+    use support::cut;
 
     struct Chunk(Vec<u8>, Arc<AtomicUsize>);
     impl AsRef<[u8]> for Chunk {

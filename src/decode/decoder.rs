@@ -1,45 +1,38 @@
-//! The state machine that walks a list while it arrives.
+//! The decoder of lists: what protobuf and JSON have in common, and the public API.
 //!
-//! Advice for those who change it. `step` takes bytes off the front of the input and is the only place that does; it
-//! must be correct when the input ends after any byte, so whatever is half read lives in [`State`]. All lengths are
-//! checked against the message they are in when they are declared, so the position never runs past `self.walked.end`;
-//! whatever finishes a field must go through `end_field`, which leaves the messages that end there. Events are lent
-//! from `self`, and the borrow checker does not let a loop return one: `advance` returns what was found, `event` lends it.
+//! Events are lent from `self`, and the borrow checker does not let a loop return one: `advance` returns what was found,
+//! `event` lends it.
 //!
 //! ```text
-//! Magic ──> Tag ──┬──> Length ──┬──> Item ────┐
-//!            ^    │             ├──> Collect ─┤   (a string, or a whole Status)
-//!            │    ├──> Value ───┤             │
-//!            │    ├─────────────┴──> Skip ────┤
-//!            │    └──> Appended ──> Tag of a new envelope
-//!            └────────────────────────────────┘   any ──> Failed; Tag ──> Finished
+//! Start ──┬──> Protobuf ──┬──> end: complete, or an error
+//!         └──> Json ──────┘
 //! ```
 
 use std::ops::ControlFlow;
 use std::{fmt, mem};
 
-use prost::Message as _;
-
-use super::schema::{Field, ListShape, Message, Text};
+#[cfg(feature = "json")]
+use super::json::Json;
+use super::protobuf::{MAGIC, Protobuf};
 use super::sniff::Sniffed;
-use super::wire::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
-use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
-use crate::item::{self, ListMeta, MetaView, Projection, Status, TypeMeta};
+use crate::error::{DecodeError, DecodeErrorKind, ItemError};
+use crate::item::{self, ListMeta, MetaView, Projection, TypeMeta};
 use crate::limits::{Limits, OnItemError};
 
-/// What every Kubernetes protobuf body begins with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
-const MAGIC: [u8; 4] = *b"k8s\0";
-
-const MAX_ITEM_LEN: u64 = i32::MAX as u64;
-
-/// Decodes the protobuf body of a list while it arrives.
+/// Decodes the body of a list while it arrives: protobuf, or JSON with the feature `json`. It tells them by their first
+/// bytes.
 ///
 /// Bytes go in by [`decode`](Self::decode) or [`feed`](Self::feed), cut anywhere; [`Event`]s come out. After the last
 /// byte [`finish`](Self::finish) says whether the list is complete: **without it, a list may be short.**
 ///
 /// An item that lies whole in a chunk is lent from there; one that is split is put together in a buffer that is used
-/// again and grows to the longest one. Nothing else grows with the list, and nothing is reserved
-/// for a length that is only claimed. A whole body in memory is decoded without copying an item.
+/// again and grows to the longest one (at worst to twice of it in JSON, which does not say lengths). Nothing else grows with
+/// the list, and nothing is reserved for a length that is only claimed. A whole body in memory is decoded without copying
+/// an item.
+///
+/// In JSON it finds where an item ends by its brackets and strings; whether the item is right otherwise is found by what
+/// decodes it, `Json<T>` or the caller. Members may come in any order; where one comes twice the last
+/// counts, as for Go. An item `null` is handed over as it is.
 ///
 /// ```
 /// use listwatch::{Event, ListDecoder};
@@ -62,27 +55,8 @@ const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ListDecoder {
-    limits: Limits,
-    state: State,
-    /// Bytes taken so far. Invariant: `position <= walked.end`.
-    position: u64,
-    /// Where the tag of the current field begins.
-    field_start: u64,
-    /// The innermost message that the position is in, and those around it.
-    walked: Walked,
-    parents: Vec<Walked>,
-    /// The unknown groups that the position is in. Invariant: no more than [`MAX_GROUP_DEPTH`].
-    groups: Vec<u32>,
-    /// The bytes of an item or a string that is split over chunks.
-    scratch: Vec<u8>,
-    type_meta: TypeMeta,
-    list_meta: ListMeta,
-    /// Where the items end, as soon as that is known.
-    raw_end: Option<u64>,
-    /// Where the API server appended a Status, if it did: from there on a new envelope is walked.
-    appended_at: Option<u64>,
-    items: u64,
-    skipped: u64,
+    body: Body,
+    end: Option<Result<Box<ListEnd>, DecodeError>>,
     /// Set while a callback holds an event, so that a panic in it is not forgotten.
     lent: bool,
 }
@@ -92,6 +66,9 @@ pub struct ListDecoder {
 #[non_exhaustive]
 pub enum Event<'a> {
     /// The type meta of the list, once and before all others.
+    ///
+    /// Of a JSON list it comes when `apiVersion` and `kind` have come both, which may be behind the items: so it is for
+    /// custom resources, whose lists have their members in alphabetical order. It comes again if one of the two does.
     TypeMeta(&'a TypeMeta),
     /// The list meta, merged from what came so far: most servers send it whole and before the items, but they may send
     /// it in pieces or behind them. [`ListEnd`] has it in its final form.
@@ -104,6 +81,7 @@ pub enum Event<'a> {
 #[derive(Clone, Copy)]
 pub struct ItemRef<'a> {
     bytes: &'a [u8],
+    encoding: Encoding,
     type_meta: &'a TypeMeta,
     index: u64,
     offset: u64,
@@ -111,10 +89,20 @@ pub struct ItemRef<'a> {
 
 /// How the bytes of an item are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Encoding {
     /// The protobuf message of the item, without `k8s\0` and envelope.
     Protobuf,
+    /// The item as JSON, without the whitespace around it.
+    Json,
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Protobuf => "protobuf",
+            Self::Json => "JSON",
+        })
+    }
 }
 
 /// How a complete list ended.
@@ -133,54 +121,36 @@ pub struct ListEnd {
     pub bytes: u64,
 }
 
-#[derive(Debug)]
-enum State {
-    Magic {
+enum Body {
+    /// The first bytes: which of the two it is.
+    Start {
+        list: Progress,
         matched: usize,
     },
-    Tag(Varint),
-    Length {
-        field: Option<Field>,
-        varint: Varint,
-    },
-    Value {
-        field: Option<Field>,
-        varint: Varint,
-    },
-    Skip {
-        left: u64,
-    },
-    Collect {
-        what: Collected,
-        left: u64,
-    },
-    Item {
-        left: u64,
-    },
-    /// At a field boundary came a `k`: either `k8s\0` and a Status, or an unknown group with the number 13.
-    Appended {
-        matched: usize,
-    },
-    Failed(DecodeError),
-    Finished(Box<ListEnd>),
+    Protobuf(Protobuf),
+    #[cfg(feature = "json")]
+    Json(Json),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Collected {
-    Text(Text),
-    Status,
-}
-
-/// A message and the position where it ends.
-#[derive(Clone, Copy, Debug)]
-struct Walked {
-    message: Message,
-    end: u64,
+/// How far the walk through a list is, whatever its encoding.
+#[derive(Default)]
+pub(super) struct Progress {
+    pub(super) limits: Limits,
+    /// Bytes taken so far.
+    pub(super) position: u64,
+    /// Where the current field begins.
+    pub(super) field_start: u64,
+    /// The bytes of an item or a string that is split over chunks.
+    pub(super) scratch: Vec<u8>,
+    pub(super) type_meta: TypeMeta,
+    pub(super) list_meta: ListMeta,
+    pub(super) items: u64,
+    pub(super) skipped: u64,
 }
 
 /// An [`Event`] that is not lent yet.
 #[derive(Clone, Copy)]
-enum Found<'i> {
+pub(super) enum Found<'i> {
     TypeMeta,
     ListMeta,
     /// An item that lies whole in the input.
@@ -199,23 +169,8 @@ impl ListDecoder {
     /// A decoder with limits of the caller's choice.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
-        Self {
-            limits,
-            state: State::Magic { matched: 0 },
-            position: 0,
-            field_start: 0,
-            walked: Walked::ENVELOPE,
-            parents: Vec::new(),
-            groups: Vec::new(),
-            scratch: Vec::new(),
-            type_meta: TypeMeta::default(),
-            list_meta: ListMeta::default(),
-            raw_end: None,
-            appended_at: None,
-            items: 0,
-            skipped: 0,
-            lent: false,
-        }
+        let list = Progress { limits, ..Progress::default() };
+        Self { body: Body::Start { list, matched: 0 }, end: None, lent: false }
     }
 
     /// Takes bytes off the front of `input` up to the next event. `None`: all of `input` is taken, more is needed.
@@ -267,8 +222,9 @@ impl ListDecoder {
 
     /// The body has ended: says how, if the list is complete. May be called again.
     ///
-    /// A list is complete when as many bytes came as its envelope announced and the body ended on a field boundary
-    /// behind them. A cut behind the last item and on such a boundary cannot be told from the bytes; it lost no item.
+    /// A protobuf list is complete when as many bytes came as its envelope announced and the body ended on a field
+    /// boundary behind them. A cut behind the last item and on such a boundary cannot be told from the bytes; it lost no
+    /// item. A JSON list is complete with its closing brace, behind which only whitespace may come.
     ///
     /// # Errors
     ///
@@ -276,69 +232,65 @@ impl ListDecoder {
     /// [`decode`](Self::decode) returned before.
     pub fn finish(&mut self) -> Result<ListEnd, DecodeError> {
         self.check()?;
-        match &self.state {
-            State::Finished(end) => return Ok(ListEnd::clone(end)),
-            State::Tag(varint)
-                if varint.is_empty()
-                    && self.parents.is_empty()
-                    && self.groups.is_empty()
-                    && self.raw_end.is_some()
-                    && self.appended_at.is_none() => {}
-            state => {
-                let index = matches!(state, State::Item { .. }).then(|| self.index());
-                let error = DecodeError::new(DecodeErrorKind::Incomplete, self.position, index, self.items);
-                return Err(self.fail(error));
-            }
+        if let Some(Ok(end)) = &self.end {
+            return Ok(ListEnd::clone(end));
+        }
+        let list = self.body.list();
+        if !self.body.is_complete() {
+            let index = self.body.is_in_item().then(|| list.index());
+            let error = DecodeError::new(DecodeErrorKind::Incomplete, list.position, index, list.items);
+            return Err(self.fail(error));
         }
         let end = ListEnd {
-            type_meta: self.type_meta.clone(),
-            list_meta: self.list_meta.clone(),
-            items: self.items,
-            skipped: self.skipped,
-            bytes: self.position,
+            type_meta: list.type_meta.clone(),
+            list_meta: list.list_meta.clone(),
+            items: list.items,
+            skipped: list.skipped,
+            bytes: list.position,
         };
-        self.state = State::Finished(Box::new(end.clone()));
+        self.end = Some(Ok(Box::new(end.clone())));
         Ok(end)
     }
 
     /// Bytes of the body taken so far.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.position
+        self.body.list().position
     }
 
-    /// Where the last item ends, a few bytes before the body does; known as soon as the envelope announced it.
+    /// Where the last item ends, a few bytes before the body does; known as soon as the envelope announced it, which JSON
+    /// has none to do.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
-        self.raw_end
+        if let Body::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
     }
 
     /// The type meta, once [`Event::TypeMeta`] came.
     #[must_use]
     pub fn type_meta(&self) -> &TypeMeta {
-        &self.type_meta
+        &self.body.list().type_meta
     }
 
     /// The list meta as it came so far.
     #[must_use]
     pub fn list_meta(&self) -> &ListMeta {
-        &self.list_meta
+        &self.body.list().list_meta
     }
 
     /// Items delivered so far.
     #[must_use]
     pub fn items(&self) -> u64 {
-        self.items
+        self.body.list().items
     }
 
     /// Items left out so far.
     #[cfg(feature = "client")]
     pub(crate) fn skipped(&self) -> u64 {
-        self.skipped
+        self.body.list().skipped
     }
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+        self.body.list_mut().limits = limits;
     }
 
     /// As `decode`, with the event lent to `on_event`; a panic in there poisons the decoder.
@@ -358,345 +310,169 @@ impl ListDecoder {
 
     /// The item lent last was refused: it counts as skipped, or ends the list, as the caller chose.
     pub(crate) fn refuse_item(&mut self, error: ItemError, what: OnItemError) -> Result<(), DecodeError> {
-        self.items -= 1;
+        let list = self.body.list_mut();
+        list.items -= 1;
         match what {
             OnItemError::Skip => {
-                self.skipped += 1;
+                list.skipped += 1;
                 Ok(())
             }
             OnItemError::Fail => {
-                let error = self.error(Some(Field::Items), DecodeErrorKind::Item(error));
+                let error = list.item_error(DecodeErrorKind::Item(error));
                 Err(self.fail(error))
             }
         }
     }
 
     fn event<'s>(&'s self, found: Found<'s>) -> Event<'s> {
+        let list = self.body.list();
         let item = |bytes| {
-            let index = self.index() - 1;
-            Event::Item(ItemRef { bytes, type_meta: &self.type_meta, index, offset: self.field_start })
+            let encoding = match self.body {
+                #[cfg(feature = "json")]
+                Body::Json(_) => Encoding::Json,
+                _ => Encoding::Protobuf,
+            };
+            let index = list.index() - 1;
+            Event::Item(ItemRef { bytes, encoding, type_meta: &list.type_meta, index, offset: list.field_start })
         };
         match found {
-            Found::TypeMeta => Event::TypeMeta(&self.type_meta),
-            Found::ListMeta => Event::ListMeta(&self.list_meta),
+            Found::TypeMeta => Event::TypeMeta(&list.type_meta),
+            Found::ListMeta => Event::ListMeta(&list.list_meta),
             Found::Item(bytes) => item(bytes),
-            Found::SplitItem => item(&self.scratch),
+            Found::SplitItem => item(&list.scratch),
         }
-    }
-
-    /// The index of the next item.
-    fn index(&self) -> u64 {
-        self.items + self.skipped
     }
 
     fn check(&mut self) -> Result<(), DecodeError> {
         if self.lent {
             self.lent = false;
-            let error = DecodeError::new(DecodeErrorKind::Poisoned, self.position, None, self.items);
+            let list = self.body.list();
+            let error = DecodeError::new(DecodeErrorKind::Poisoned, list.position, None, list.items);
             self.fail(error);
         }
-        match &self.state {
-            State::Failed(error) => Err(error.clone()),
+        match &self.end {
+            Some(Err(error)) => Err(error.clone()),
             _ => Ok(()),
         }
     }
 
     fn fail(&mut self, error: DecodeError) -> DecodeError {
-        self.scratch = Vec::new();
-        self.state = State::Failed(error.clone());
+        self.body.list_mut().scratch = Vec::new();
+        self.end = Some(Err(error.clone()));
         error
     }
 
-    /// An error at the current field, which names the item if it is one.
-    fn error(&self, field: Option<Field>, kind: DecodeErrorKind) -> DecodeError {
-        let index = (field == Some(Field::Items)).then(|| self.index());
-        DecodeError::new(kind, self.field_start, index, self.items)
-    }
-
-    fn malformed(&self, field: Option<Field>, fault: Fault) -> DecodeError {
-        let name = field.map_or("an unknown field", Field::name);
-        self.error(field, DecodeErrorKind::Malformed { field: name, fault })
-    }
-
-    fn over(&self, field: Option<Field>, limit: Limit, size: u64, max: u64) -> DecodeError {
-        self.error(field, DecodeErrorKind::Limit { limit, size, max })
-    }
-
-    // ---- the walk ----
-
     fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
         self.check()?;
-        while !input.is_empty() {
-            match self.step(input) {
-                Ok(None) => {}
-                Ok(found) => return Ok(found),
-                Err(error) => return Err(self.fail(error)),
-            }
+        if input.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        if self.end.is_some() {
+            let list = self.body.list();
+            let error = DecodeError::new(DecodeErrorKind::Finished, list.position, None, list.items);
+            return Err(self.fail(error));
+        }
+        self.body.advance(input).map_err(|error| self.fail(error))
     }
+}
 
-    /// One state further. `input` is not empty.
-    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        match self.state {
-            State::Magic { matched } => self.magic(matched, input),
-            State::Tag(varint) => self.tag(varint, input),
-            State::Length { field, mut varint } => {
-                let Some(len) = self.varint(&mut varint, field, input)? else {
-                    self.state = State::Length { field, varint };
-                    return Ok(None);
-                };
-                self.begin(field, len, input)
-            }
-            State::Value { field, mut varint } => {
-                let Some(value) = self.varint(&mut varint, field, input)? else {
-                    self.state = State::Value { field, varint };
-                    return Ok(None);
-                };
-                if field == Some(Field::RemainingItemCount) {
-                    self.list_meta.remaining_item_count = Some(value.cast_signed());
+impl Body {
+    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        while let Self::Start { list, matched } = self {
+            let Some(&byte) = input.first() else { return Ok(None) };
+            match byte {
+                #[cfg(feature = "json")]
+                b'{' | b'[' | b' ' | b'\t' | b'\n' | b'\r' if *matched == 0 => {
+                    *self = Self::Json(Json::new(mem::take(list)));
                 }
-                Ok(self.end_field())
-            }
-            State::Skip { left } => {
-                let taken = self.take(left, input).len() as u64;
-                Ok(self.skip(left - taken))
-            }
-            State::Collect { what, left } => self.collect(what, left, input),
-            State::Item { left } => Ok(self.item(left, input)),
-            State::Appended { matched } => self.appended(matched, input),
-            State::Finished(_) => Err(DecodeError::new(DecodeErrorKind::Finished, self.position, None, self.items)),
-            State::Failed(ref error) => Err(error.clone()),
-        }
-    }
-
-    fn magic<'i>(&mut self, matched: usize, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        let byte = self.take(1, input).first();
-        if byte != MAGIC.get(matched) {
-            let first = if matched == 0 { byte } else { MAGIC.first() };
-            let sniffed = Sniffed::by_first_byte(first.copied().unwrap_or_default());
-            return Err(self.error(None, DecodeErrorKind::UnexpectedEncoding(sniffed)));
-        }
-        let matched = matched + 1;
-        self.state = if matched < MAGIC.len() { State::Magic { matched } } else { State::Tag(Varint::default()) };
-        Ok(None)
-    }
-
-    fn tag<'i>(&mut self, mut varint: Varint, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        if varint.is_empty() {
-            self.field_start = self.position;
-            if self.position >= self.limits.bytes {
-                return Err(self.over(None, Limit::Bytes, self.position + 1, self.limits.bytes));
-            }
-        }
-        let Some(tag) = self.varint(&mut varint, None, input)? else {
-            self.state = State::Tag(varint);
-            return Ok(None);
-        };
-        let tag = Tag::new(tag).map_err(|fault| self.malformed(None, fault))?;
-        let field = if self.groups.is_empty() { self.walked.message.field(tag.number) } else { None };
-        if field.is_some_and(|field| field.wire_type() != tag.wire_type) {
-            return Err(self.malformed(field, Fault::WireType));
-        }
-        match tag.wire_type {
-            WireType::Varint => self.state = State::Value { field, varint: Varint::default() },
-            WireType::Len => self.state = State::Length { field, varint: Varint::default() },
-            WireType::Fixed64 => return self.begin(None, 8, input),
-            WireType::Fixed32 => return self.begin(None, 4, input),
-            WireType::StartGroup if self.may_be_appended(tag) => self.state = State::Appended { matched: 1 },
-            WireType::StartGroup => self.start_group(tag.number)?,
-            WireType::EndGroup if self.groups.pop() == Some(tag.number) => return Ok(self.end_field()),
-            WireType::EndGroup => return Err(self.malformed(None, Fault::EndGroup)),
-        }
-        Ok(None)
-    }
-
-    fn start_group(&mut self, number: u32) -> Result<(), DecodeError> {
-        if self.groups.len() == MAX_GROUP_DEPTH {
-            return Err(self.malformed(None, Fault::GroupDepth));
-        }
-        self.groups.push(number);
-        self.state = State::Tag(Varint::default());
-        Ok(())
-    }
-
-    /// Whether the tag is a `k`, where the server may append a Status: between the fields of the list or the envelope.
-    fn may_be_appended(&self, tag: Tag) -> bool {
-        let is_k = tag.number == u32::from(MAGIC[0] >> 3) && self.position - self.field_start == 1;
-        let between = matches!(self.walked.message, Message::Envelope | Message::List(_)) && self.groups.is_empty();
-        is_k && between && self.appended_at.is_none()
-    }
-
-    fn appended<'i>(&mut self, matched: usize, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        if input.first() == MAGIC.get(matched) {
-            self.take(1, input);
-            self.state = State::Appended { matched: matched + 1 };
-            if matched + 1 == MAGIC.len() {
-                self.appended_at = Some(self.field_start);
-                self.type_meta = TypeMeta::default();
-                (self.walked, self.parents) = (Walked::ENVELOPE, Vec::new());
-                self.state = State::Tag(Varint::default());
-            }
-            return Ok(None);
-        }
-        // A group after all: what was taken for the magic is walked again.
-        let mut again = MAGIC.get(1..matched).unwrap_or_default();
-        self.position -= again.len() as u64;
-        self.start_group(u32::from(MAGIC[0] >> 3))?;
-        while !again.is_empty() {
-            self.step(&mut again)?;
-        }
-        Ok(None)
-    }
-
-    /// The value of a length-delimited or fixed-size field begins. Whatever it claims is checked here.
-    fn begin<'i>(
-        &mut self,
-        field: Option<Field>,
-        len: u64,
-        input: &mut &'i [u8],
-    ) -> Result<Option<Found<'i>>, DecodeError> {
-        if field == Some(Field::Items) && len > MAX_ITEM_LEN {
-            return Err(self.malformed(field, Fault::TooLong));
-        }
-        let end = match self.position.checked_add(len) {
-            Some(end) if end <= self.walked.end => end,
-            _ => return Err(self.malformed(field, Fault::PastParent)),
-        };
-        if end > self.limits.bytes {
-            return Err(self.over(field, Limit::Bytes, end, self.limits.bytes));
-        }
-        match field {
-            None | Some(Field::RemainingItemCount) => Ok(self.skip(len)),
-            Some(Field::Content(_)) if len > 0 => Err(self.malformed(field, Fault::NotEmpty)),
-            Some(Field::Content(_)) => Ok(self.end_field()),
-            Some(Field::TypeMeta) if self.raw_end.is_some() && self.appended_at.is_none() => {
-                Err(self.malformed(field, Fault::Order))
-            }
-            Some(Field::TypeMeta) => Ok(self.enter(Message::TypeMeta, end)),
-            Some(Field::Raw) => self.begin_raw(end, input),
-            Some(Field::ListMeta) => Ok(self.enter(Message::ListMeta, end)),
-            Some(Field::ShardInfo) => {
-                self.list_meta.shard_info.get_or_insert_default();
-                Ok(self.enter(Message::ShardInfo, end))
-            }
-            Some(Field::Text(text)) => self.begin_collecting(field, Collected::Text(text), len, input),
-            Some(Field::Items) => self.begin_item(len, input),
-        }
-    }
-
-    fn begin_raw<'i>(&mut self, end: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        let field = Some(Field::Raw);
-        if self.raw_end.is_some() && self.appended_at.is_none() {
-            return Err(self.malformed(field, Fault::Twice));
-        }
-        if self.type_meta.kind.is_empty() {
-            return Err(self.malformed(field, Fault::Order));
-        }
-        if end == self.position {
-            return Err(self.malformed(field, Fault::Empty));
-        }
-        if self.type_meta.is("v1", "Status") {
-            return self.begin_collecting(field, Collected::Status, end - self.position, input);
-        }
-        if self.appended_at.is_some() {
-            return Err(self.malformed(field, Fault::Status));
-        }
-        let shape = ListShape::of(&self.type_meta).map_err(|kind| self.error(field, kind))?;
-        self.raw_end = Some(end);
-        self.enter(Message::List(shape), end);
-        Ok(Some(Found::TypeMeta))
-    }
-
-    fn begin_item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        let Limits { items, item_size, on_oversized, .. } = self.limits;
-        let field = Some(Field::Items);
-        if self.index() >= items {
-            return Err(self.over(field, Limit::Items, self.index() + 1, items));
-        }
-        if len > item_size {
-            if on_oversized == OnItemError::Fail {
-                return Err(self.over(field, Limit::ItemSize, len, item_size));
-            }
-            self.skipped += 1;
-            return Ok(self.skip(len));
-        }
-        self.scratch.clear();
-        Ok(self.item(len, input))
-    }
-
-    fn item<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<Found<'i>> {
-        let piece = self.take(left, input);
-        let left = left - piece.len() as u64;
-        if left > 0 {
-            self.keep(piece, left);
-            self.state = State::Item { left };
-            return None;
-        }
-        self.items += 1;
-        self.end_field();
-        if self.scratch.is_empty() {
-            return Some(Found::Item(piece));
-        }
-        self.keep(piece, 0);
-        Some(Found::SplitItem)
-    }
-
-    fn begin_collecting<'i>(
-        &mut self,
-        field: Option<Field>,
-        what: Collected,
-        len: u64,
-        input: &mut &'i [u8],
-    ) -> Result<Option<Found<'i>>, DecodeError> {
-        let max = self.limits.metadata_size;
-        if len > max {
-            return Err(self.over(field, Limit::MetadataSize, len, max));
-        }
-        self.scratch.clear();
-        self.collect(what, len, input)
-    }
-
-    fn collect<'i>(
-        &mut self,
-        what: Collected,
-        left: u64,
-        input: &mut &'i [u8],
-    ) -> Result<Option<Found<'i>>, DecodeError> {
-        let piece = self.take(left, input);
-        let left = left - piece.len() as u64;
-        self.keep(piece, left);
-        if left > 0 {
-            self.state = State::Collect { what, left };
-            return Ok(None);
-        }
-        match what {
-            Collected::Text(text) => {
-                let Ok(value) = str::from_utf8(&self.scratch) else {
-                    return Err(self.malformed(Some(Field::Text(text)), Fault::Utf8));
-                };
-                let value = value.to_owned();
-                match text {
-                    Text::ApiVersion => self.type_meta.api_version = value,
-                    Text::Kind => self.type_meta.kind = value,
-                    Text::ResourceVersion => self.list_meta.resource_version = value,
-                    Text::Continue => self.list_meta.continue_token = value,
-                    Text::Selector => self.list_meta.shard_info.get_or_insert_default().selector = value,
+                byte if Some(&byte) == MAGIC.get(*matched) => {
+                    list.take(1, input);
+                    *matched += 1;
+                    if *matched == MAGIC.len() {
+                        *self = Self::Protobuf(Protobuf::new(mem::take(list)));
+                    }
                 }
-                Ok(self.end_field())
-            }
-            Collected::Status => {
-                let status = Status::decode(self.scratch.as_slice())
-                    .map_err(|_| self.malformed(Some(Field::Raw), Fault::Status))?;
-                let kind = DecodeErrorKind::Api(Box::new(status));
-                Err(DecodeError::new(kind, self.appended_at.unwrap_or(0), None, self.items))
+                byte => {
+                    let first = if *matched == 0 { byte } else { MAGIC[0] };
+                    return Err(list.error(DecodeErrorKind::UnexpectedEncoding(Sniffed::by_first_byte(first))));
+                }
             }
         }
+        match self {
+            Self::Start { .. } => Ok(None),
+            Self::Protobuf(protobuf) => protobuf.advance(input),
+            #[cfg(feature = "json")]
+            Self::Json(json) => json.advance(input),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        match self {
+            Self::Start { .. } => false,
+            Self::Protobuf(protobuf) => protobuf.is_complete(),
+            #[cfg(feature = "json")]
+            Self::Json(json) => json.is_complete(),
+        }
+    }
+
+    fn is_in_item(&self) -> bool {
+        match self {
+            Self::Start { .. } => false,
+            Self::Protobuf(protobuf) => protobuf.is_in_item(),
+            #[cfg(feature = "json")]
+            Self::Json(json) => json.is_in_item(),
+        }
+    }
+
+    fn list(&self) -> &Progress {
+        match self {
+            Self::Start { list, .. } => list,
+            Self::Protobuf(protobuf) => &protobuf.list,
+            #[cfg(feature = "json")]
+            Self::Json(json) => &json.list,
+        }
+    }
+
+    fn list_mut(&mut self) -> &mut Progress {
+        match self {
+            Self::Start { list, .. } => list,
+            Self::Protobuf(protobuf) => &mut protobuf.list,
+            #[cfg(feature = "json")]
+            Self::Json(json) => &mut json.list,
+        }
+    }
+}
+
+impl Progress {
+    /// The index of the next item.
+    pub(super) fn index(&self) -> u64 {
+        self.items + self.skipped
+    }
+
+    /// An error at the current field.
+    pub(super) fn error(&self, kind: DecodeErrorKind) -> DecodeError {
+        DecodeError::new(kind, self.field_start, None, self.items)
+    }
+
+    /// An error at the current field, which is the next item.
+    pub(super) fn item_error(&self, kind: DecodeErrorKind) -> DecodeError {
+        DecodeError::new(kind, self.field_start, Some(self.index()), self.items)
+    }
+
+    /// Takes up to `len` bytes.
+    #[inline]
+    pub(super) fn take<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> &'i [u8] {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let (taken, rest) = input.split_at_checked(len).unwrap_or((input, &[]));
+        *input = rest;
+        self.position += taken.len() as u64;
+        taken
     }
 
     /// Puts a piece into `scratch`, which grows by bytes received, up to the size of the whole: old and new buffer, both
     /// alive while one is copied to the other, are then at most twice the whole.
-    fn keep(&mut self, piece: &[u8], left: u64) {
+    #[inline]
+    pub(super) fn keep(&mut self, piece: &[u8], left: u64) {
         let needed = self.scratch.len() + piece.len();
         if needed > self.scratch.capacity() {
             let whole = usize::try_from(left).map_or(usize::MAX, |left| needed.saturating_add(left));
@@ -704,62 +480,6 @@ impl ListDecoder {
             self.scratch.reserve_exact(capacity - self.scratch.len());
         }
         self.scratch.extend_from_slice(piece);
-    }
-
-    fn skip<'i>(&mut self, left: u64) -> Option<Found<'i>> {
-        if left == 0 {
-            return self.end_field();
-        }
-        self.state = State::Skip { left };
-        None
-    }
-
-    fn enter<'i>(&mut self, message: Message, end: u64) -> Option<Found<'i>> {
-        self.parents.push(mem::replace(&mut self.walked, Walked { message, end }));
-        self.end_field()
-    }
-
-    /// A field is through: leaves the messages that end with it.
-    fn end_field<'i>(&mut self) -> Option<Found<'i>> {
-        self.state = State::Tag(Varint::default());
-        let mut found = None;
-        while self.position == self.walked.end && self.groups.is_empty() {
-            let Some(parent) = self.parents.pop() else { break };
-            if self.walked.message == Message::ListMeta {
-                found = Some(Found::ListMeta);
-            }
-            self.walked = parent;
-        }
-        found
-    }
-
-    /// Goes on with a varint, which must end within its message. `None`: it goes on in the next chunk.
-    fn varint(
-        &mut self,
-        varint: &mut Varint,
-        field: Option<Field>,
-        input: &mut &[u8],
-    ) -> Result<Option<u64>, DecodeError> {
-        while let Some((&byte, rest)) = input.split_first() {
-            if self.position >= self.walked.end {
-                return Err(self.malformed(field, Fault::PastParent));
-            }
-            *input = rest;
-            self.position += 1;
-            if let Some(value) = varint.push(byte).map_err(|fault| self.malformed(field, fault))? {
-                return Ok(Some(value));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Takes up to `len` bytes.
-    fn take<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> &'i [u8] {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let (taken, rest) = input.split_at_checked(len).unwrap_or((input, &[]));
-        *input = rest;
-        self.position += taken.len() as u64;
-        taken
     }
 }
 
@@ -773,22 +493,18 @@ impl Default for ListDecoder {
 impl fmt::Debug for ListDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListDecoder")
-            .field("position", &self.position)
-            .field("items", &self.items)
-            .field("skipped", &self.skipped)
+            .field("position", &self.position())
+            .field("items", &self.items())
+            .field("skipped", &self.body.list().skipped)
             .finish_non_exhaustive()
     }
 }
 
-impl Walked {
-    const ENVELOPE: Self = Self { message: Message::Envelope, end: u64::MAX };
-}
-
 impl<'a> ItemRef<'a> {
-    /// An object that came alone, under its own type meta.
+    /// A protobuf object that came alone, under its own type meta.
     #[cfg(feature = "client")]
     pub(crate) fn single(bytes: &'a [u8], type_meta: &'a TypeMeta) -> Self {
-        Self { bytes, type_meta, index: 0, offset: 0 }
+        Self { bytes, encoding: Encoding::Protobuf, type_meta, index: 0, offset: 0 }
     }
 
     /// The bytes of the item, as they came.
@@ -800,10 +516,13 @@ impl<'a> ItemRef<'a> {
     /// How [`bytes`](Self::bytes) are encoded.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
-        Encoding::Protobuf
+        self.encoding
     }
 
-    /// The type meta of the list. The items carry none of their own; their kind is this one's without `List`.
+    /// The type meta of the list. Items in protobuf carry none of their own; their kind is this one's without `List`.
+    ///
+    /// Of a JSON list it is what came before the item, and empty strings for the rest: lists of custom resources have
+    /// `kind` behind the items, which then carry their own.
     #[must_use]
     pub fn type_meta(&self) -> &'a TypeMeta {
         self.type_meta
@@ -815,7 +534,7 @@ impl<'a> ItemRef<'a> {
         self.index
     }
 
-    /// Where in the body its field begins: at the tag, a few bytes before [`bytes`](Self::bytes).
+    /// Where in the body its field begins: in protobuf at the tag, a few bytes before [`bytes`](Self::bytes).
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -825,8 +544,9 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when they cannot be read.
+    /// [`ItemError::Metadata`] when they cannot be read, [`ItemError::WrongEncoding`] on an item in JSON.
     pub fn meta(&self) -> Result<MetaView<'a>, ItemError> {
+        self.expect(Encoding::Protobuf)?;
         MetaView::new(self.bytes)
     }
 
@@ -834,20 +554,32 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`ItemError::Protobuf`] when prost refuses it, [`ItemError::WrapperType`] when `M` is no message of its own.
+    /// [`ItemError::Protobuf`] when prost refuses it, [`ItemError::WrapperType`] when `M` is no message of its own,
+    /// [`ItemError::WrongEncoding`] on an item in JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
+        self.expect(Encoding::Protobuf)?;
         item::decode(self.bytes)
+    }
+
+    /// Decodes it with `serde_json`.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::WrongEncoding`] on an item in protobuf.
+    #[cfg(feature = "json")]
+    pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
+        self.expect(Encoding::Json)?;
+        serde_json::from_slice(self.bytes).map_err(|error| ItemError::Json(error.into()))
     }
 
     /// Copies the bytes without what the projection drops, into a box of exactly their size, in one allocation.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Projection`] when they are malformed.
+    /// [`ItemError::Projection`] when they are malformed, [`ItemError::WrongEncoding`] on an item in JSON.
     pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
-        match self.encoding() {
-            Encoding::Protobuf => projection.apply(self.bytes),
-        }
+        self.expect(Encoding::Protobuf)?;
+        projection.apply(self.bytes)
     }
 
     /// The same item with other bytes, of the same encoding.
@@ -862,6 +594,13 @@ impl<'a> ItemRef<'a> {
     #[must_use]
     pub fn to_box(&self) -> Box<[u8]> {
         self.bytes.into()
+    }
+
+    fn expect(&self, expected: Encoding) -> Result<(), ItemError> {
+        if self.encoding == expected {
+            return Ok(());
+        }
+        Err(ItemError::WrongEncoding { found: self.encoding, expected })
     }
 }
 

@@ -3,6 +3,11 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod decoder;
+#[cfg(feature = "json")]
+mod json;
+mod protobuf;
+#[cfg(feature = "json")]
+mod scan;
 mod schema;
 mod sniff;
 pub(crate) mod wire;

@@ -2,6 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+#[cfg(feature = "json")]
+pub(crate) mod json;
 mod meta;
 pub mod path;
 mod prefilter;
@@ -12,6 +14,8 @@ use std::any::TypeId;
 
 use prost::bytes::Bytes;
 
+#[cfg(feature = "json")]
+pub use self::json::Json;
 pub use self::meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 pub use self::path::{FieldPath, InvalidPath};
 pub use self::prefilter::Prefilter;
@@ -20,7 +24,7 @@ pub use self::view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
 
-/// What an adapter makes of each item: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`.
+/// What an adapter makes of each item: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
 ///
 /// Implemented for every prost message, so the Pods of `k8s-pb`, messages of your own, and messages with just the two
 /// fields that you need (protobuf skips the others) all work. Where a type is too much, `map_item` of the adapters takes
@@ -49,7 +53,7 @@ impl<M: prost::Message + Default + 'static> Item for M {
     }
 }
 
-/// One allocation of exactly the item's size.
+/// One allocation of exactly the item's size. [`ItemRef::encoding`] says how the bytes are encoded.
 impl Item for [u8] {
     type Owned = Box<[u8]>;
 

@@ -8,7 +8,7 @@ use crate::decode::{Encoding, ItemRef};
 ///
 /// It searches the bytes of the whole item, several GB a second: worth it before an item is decoded, rarely before its
 /// [`MetaView`](super::MetaView) is read. A match means only that the text is there somewhere. No match means that no
-/// string or bytes field of the item contains it.
+/// string or bytes field of the item contains it. Of items in JSON nothing can be said, so all match.
 ///
 /// ```
 /// use k8s_pb::api::core::v1::Pod;
@@ -54,11 +54,8 @@ impl Prefilter {
     /// Whether the item may be one that is looked for.
     #[must_use]
     pub fn matches(&self, item: &ItemRef<'_>) -> bool {
-        match item.encoding() {
-            // The text stands there as it is. Over JSON, whose escapes hide it, the answer must be true.
-            Encoding::Protobuf => {
-                self.groups.iter().all(|group| group.iter().any(|needle| needle.find(item.bytes()).is_some()))
-            }
-        }
+        // In protobuf text stands as it is; the escapes of JSON hide it.
+        item.encoding() == Encoding::Json
+            || self.groups.iter().all(|group| group.iter().any(|needle| needle.find(item.bytes()).is_some()))
     }
 }

@@ -1,0 +1,446 @@
+//! The state machine that walks the JSON body of a list.
+//!
+//! Advice for those who change it. `step` takes bytes off the front of the input and is the only place that does; it must
+//! be correct when the input ends after any byte, and find the same fault at the same byte however the input is cut: so
+//! a limit cuts the input before it is scanned. Only the body's own members are walked; an item, and any other value with
+//! an end to be found, is left to [`Scan`].
+//!
+//! ```text
+//! Start ──> Key ──> Name ──> Colon ──> Value ──┬──> Collect ──┐
+//!            ^                                 ├──> Skip ─────┤
+//!            │                                 ├──> Scalar ───┤
+//!            │        ┌──> Item, Oversized ──┐ │              │
+//!            │        │                      v │              │
+//!            │     Element <── ElementEnd <────┴── [          │
+//!            │        └────────────────────────> MemberEnd <──┘
+//!            └──────────────────────────────────────┴──> End
+//! ```
+
+use super::decoder::{Found, Progress};
+use super::scan::Scan;
+use super::schema::ListShape;
+use super::sniff::Sniffed;
+use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
+use crate::item::{TypeMeta, json};
+use crate::limits::OnItemError;
+
+/// A name that is longer than `apiVersion` with quotes, written in escapes, is none of the known ones.
+const LONGEST_NAME: usize = 64;
+
+/// A longer number is not looked at.
+const LONGEST_SCALAR: usize = 64;
+
+/// How an API server begins the Status that it writes behind an item when it cannot encode the next one.
+const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
+
+/// A JSON body.
+pub(super) struct Json {
+    /// Its `field_start` is where the current member or item begins.
+    pub(super) list: Progress,
+    state: State,
+    /// The value that the position is in, in the states that look for its end.
+    scan: Scan,
+    /// All that came, as long as it may be a Status: until its kind is another or `items` comes.
+    head: Option<Vec<u8>>,
+    has_items: bool,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Start,
+    /// Before a name, or a brace in its place if it `may_end`.
+    Key {
+        may_end: bool,
+    },
+    Name,
+    Colon(Key),
+    Value(Key),
+    /// In a value that is kept.
+    Collect(Key),
+    /// In a string, an object or an array that is not.
+    Skip,
+    /// In a number or a literal.
+    Scalar(Key),
+    MemberEnd,
+    /// Before an item, or a bracket in its place if it `may_end`.
+    Element {
+        may_end: bool,
+    },
+    Item {
+        len: u64,
+    },
+    /// In an item that is left out.
+    Oversized,
+    ElementEnd,
+    End,
+}
+
+/// A member of the body, or an element of `items`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    ApiVersion,
+    Kind,
+    ListMeta,
+    Items,
+    Item,
+    /// In a watch event.
+    Object,
+    Other,
+}
+
+impl Json {
+    pub(super) fn new(list: Progress) -> Self {
+        Self { list, state: State::Start, scan: Scan::new(b'{', 0), head: Some(Vec::new()), has_items: false }
+    }
+
+    /// Whether the body may end here.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.state, State::End)
+    }
+
+    pub(super) fn is_in_item(&self) -> bool {
+        matches!(self.state, State::Item { .. } | State::Oversized | State::Scalar(Key::Item))
+    }
+
+    pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        while !input.is_empty() {
+            let max = self.list.limits.bytes;
+            if self.list.position >= max {
+                return Err(self.over_at(self.list.position, Limit::Bytes, max));
+            }
+            let mut window = first(input, max - self.list.position);
+            if let Some(head) = &self.head {
+                window =
+                    first(window, self.list.limits.metadata_size.saturating_add(1).saturating_sub(head.len() as u64));
+            }
+            let before = window;
+            let found = self.step(&mut window)?;
+            let (taken, _) = before.split_at(before.len() - window.len());
+            *input = input.get(taken.len()..).unwrap_or_default();
+            self.keep_head(taken)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// One state further. `input` is not empty.
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        match self.state {
+            State::Name => return self.name(input),
+            State::Collect(key) => return self.collect(key, input),
+            State::Skip => return self.skip(State::MemberEnd, input),
+            State::Scalar(key) => return self.scalar(key, input),
+            State::Item { len } => return self.item(len, input),
+            State::Oversized => return self.skip(State::ElementEnd, input),
+            _ => {}
+        }
+        let spaces = input.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+        self.list.take(spaces as u64, input);
+        let Some(&byte) = input.first() else { return Ok(None) };
+        match (self.state, byte) {
+            (State::Value(key), _) => return self.value(key, byte, input),
+            (State::Element { .. }, b'{' | b'n') => return self.begin_item(byte, input),
+            (State::Element { .. }, b'"' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f') => {
+                self.list.field_start = self.list.position;
+                return Err(self.malformed(Key::Item, Fault::Type));
+            }
+            (State::Key { .. }, b'"') => {
+                self.list.field_start = self.list.position;
+                self.list.scratch.clear();
+                self.scan = Scan::new(byte, 1);
+                self.state = State::Name;
+                return Ok(None);
+            }
+            (State::Start, b'{') => self.state = State::Key { may_end: true },
+            (State::Start, b'[') => return Err(self.in_body(Fault::Type)),
+            (State::Colon(key), b':') => self.state = State::Value(key),
+            (State::MemberEnd, b',') => self.state = State::Key { may_end: false },
+            (State::Key { may_end: true } | State::MemberEnd, b'}') => {
+                self.list.field_start = self.list.position;
+                self.close()?;
+                self.state = State::End;
+            }
+            (State::ElementEnd, b',') => self.state = State::Element { may_end: false },
+            (State::Element { may_end: true } | State::ElementEnd, b']') => self.state = State::MemberEnd,
+            _ => return Err(self.in_body(Fault::Syntax)),
+        }
+        self.list.take(1, input);
+        Ok(None)
+    }
+
+    fn name<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        let end = self.scan.end(input).map_err(|fault| self.malformed(Key::Other, fault))?;
+        let piece = self.list.take(end.unwrap_or(input.len()) as u64, input);
+        let scratch = &mut self.list.scratch;
+        // One byte more says that it is too long.
+        scratch.extend_from_slice(first(piece, (LONGEST_NAME + 1).saturating_sub(scratch.len()) as u64));
+        if end.is_some() {
+            let key = if scratch.len() > LONGEST_NAME { Key::Other } else { self.key()? };
+            self.state = State::Colon(key);
+        }
+        Ok(None)
+    }
+
+    fn key(&self) -> Result<Key, DecodeError> {
+        let name = json::string(&self.list.scratch).map_err(|fault| self.malformed(Key::Other, fault))?;
+        Ok(match &*name {
+            "apiVersion" => Key::ApiVersion,
+            "kind" => Key::Kind,
+            "metadata" => Key::ListMeta,
+            "items" => Key::Items,
+            "object" => Key::Object,
+            _ => Key::Other,
+        })
+    }
+
+    /// A member's value begins with this byte.
+    fn value<'i>(&mut self, key: Key, byte: u8, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        if key == Key::Items && self.list.index() > 0 {
+            return Err(self.malformed(key, Fault::Twice));
+        }
+        self.list.scratch.clear();
+        self.scan = Scan::new(byte, 1);
+        self.state = match (key, byte) {
+            (Key::ApiVersion | Key::Kind, b'"') | (Key::ListMeta, b'{') => State::Collect(key),
+            (Key::Items, b'[') => {
+                if !self.list.type_meta.kind.is_empty() {
+                    self.check_kind()?;
+                }
+                self.head = None;
+                self.has_items = true;
+                self.list.take(1, input);
+                State::Element { may_end: true }
+            }
+            (Key::Object, b'{') if self.list.type_meta.kind.is_empty() => {
+                let kind = DecodeErrorKind::UnexpectedEncoding(Sniffed::WatchStream);
+                return Err(DecodeError::new(kind, 0, None, self.list.items));
+            }
+            (Key::Object | Key::Other, b'"' | b'{' | b'[') => State::Skip,
+            (_, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => State::Scalar(key),
+            (_, b'"' | b'{' | b'[') => return Err(self.malformed(key, Fault::Type)),
+            _ => return Err(self.in_body(Fault::Syntax)),
+        };
+        Ok(None)
+    }
+
+    fn collect<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        let max = self.list.limits.metadata_size;
+        let so_far = self.list.scratch.len() as u64;
+        let window = first(input, (max - so_far).saturating_add(1));
+        let end = self.scan.end(window).map_err(|fault| self.malformed(key, fault))?;
+        let piece = self.list.take(end.unwrap_or(window.len()) as u64, input);
+        let len = so_far + piece.len() as u64;
+        if len > max {
+            return Err(self.over_at(self.list.field_start, Limit::MetadataSize, max));
+        }
+        self.list.keep(piece, max - len);
+        if end.is_none() {
+            return Ok(None);
+        }
+        self.state = State::MemberEnd;
+        if key == Key::ListMeta {
+            json::merge_list_meta(&mut self.list.list_meta, &self.list.scratch)
+                .map_err(|(field, fault)| self.list.error(DecodeErrorKind::Malformed { field, fault }))?;
+            return Ok(Some(Found::ListMeta));
+        }
+        let text = json::string(&self.list.scratch).map_err(|fault| self.malformed(key, fault))?.into_owned();
+        let TypeMeta { api_version, kind } = &mut self.list.type_meta;
+        *(if key == Key::Kind { &mut *kind } else { &mut *api_version }) = text;
+        if api_version.is_empty() || kind.is_empty() {
+            return Ok(None);
+        }
+        if self.is_status() {
+            return Ok(None);
+        }
+        self.head = None;
+        self.check_kind()?;
+        Ok(Some(Found::TypeMeta))
+    }
+
+    fn skip<'i>(&mut self, then: State, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        let is_item = matches!(self.state, State::Oversized);
+        let key = if is_item { Key::Item } else { Key::Other };
+        let end = self.scan.end(input).map_err(|fault| self.malformed(key, fault))?;
+        self.list.take(end.unwrap_or(input.len()) as u64, input);
+        if end.is_some() {
+            self.list.skipped += u64::from(is_item);
+            self.state = then;
+        }
+        Ok(None)
+    }
+
+    /// Ends before the first byte that cannot be in it, which is not taken.
+    fn scalar<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        let len =
+            input.iter().take_while(|byte| matches!(byte, b'-' | b'+' | b'.') || byte.is_ascii_alphanumeric()).count();
+        let piece = self.list.take(len as u64, input);
+        let scratch = &mut self.list.scratch;
+        scratch.extend_from_slice(first(piece, (LONGEST_SCALAR + 1).saturating_sub(scratch.len()) as u64));
+        if input.is_empty() {
+            return Ok(None);
+        }
+        if scratch.len() <= LONGEST_SCALAR && !json::is_scalar(scratch) {
+            return Err(self.malformed(key, Fault::Syntax));
+        }
+        let is_null = scratch == b"null";
+        self.state = State::MemberEnd;
+        match key {
+            Key::Item if is_null => {
+                self.list.items += 1;
+                self.state = State::ElementEnd;
+                Ok(Some(Found::SplitItem))
+            }
+            // As Go reads it: nothing is set, and a list without items is one.
+            Key::ApiVersion | Key::Kind | Key::ListMeta | Key::Items if is_null => {
+                self.has_items |= key == Key::Items;
+                Ok(None)
+            }
+            Key::Object | Key::Other => Ok(None),
+            _ => Err(self.malformed(key, Fault::Type)),
+        }
+    }
+
+    /// An item begins with this byte.
+    fn begin_item<'i>(&mut self, byte: u8, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        self.list.field_start = self.list.position;
+        let max = self.list.limits.items;
+        if self.list.index() >= max {
+            let kind = DecodeErrorKind::Limit { limit: Limit::Items, size: self.list.index() + 1, max };
+            return Err(self.list.item_error(kind));
+        }
+        self.list.scratch.clear();
+        if byte != b'{' {
+            self.state = State::Scalar(Key::Item);
+            return Ok(None);
+        }
+        self.scan = Scan::new(byte, 2);
+        self.item(0, input)
+    }
+
+    fn item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        let max = self.list.limits.item_size;
+        let window = first(input, (max - len).saturating_add(1));
+        let end = self.scan.end(window).map_err(|fault| self.malformed(Key::Item, fault))?;
+        let piece = self.list.take(end.unwrap_or(window.len()) as u64, input);
+        let len = len + piece.len() as u64;
+        if len > max {
+            if self.list.limits.on_oversized == OnItemError::Fail {
+                let kind = DecodeErrorKind::Limit { limit: Limit::ItemSize, size: len, max };
+                return Err(self.list.item_error(kind));
+            }
+            self.state = State::Oversized;
+            if end.is_some() {
+                self.list.skipped += 1;
+                self.state = State::ElementEnd;
+            }
+            return Ok(None);
+        }
+        if end.is_none() {
+            self.list.keep(piece, max - len);
+            self.state = State::Item { len };
+            return Ok(None);
+        }
+        let is_split = !self.list.scratch.is_empty();
+        if is_split {
+            self.list.keep(piece, 0);
+        }
+        let item = if is_split { &self.list.scratch } else { piece };
+        if item.last() != Some(&b'}') {
+            return Err(self.malformed(Key::Item, Fault::Syntax));
+        }
+        if item.starts_with(STATUS)
+            && let Some(status) = json::status(item)
+        {
+            return Err(self.list.error(DecodeErrorKind::Api(Box::new(status))));
+        }
+        self.list.items += 1;
+        self.state = State::ElementEnd;
+        Ok(Some(if is_split { Found::SplitItem } else { Found::Item(piece) }))
+    }
+
+    /// The body's closing brace: says what is missing.
+    fn close(&mut self) -> Result<(), DecodeError> {
+        if self.is_status() {
+            let mut head = self.head.take().unwrap_or_default();
+            head.push(b'}');
+            let kind = match json::status(&head) {
+                Some(status) => DecodeErrorKind::Api(Box::new(status)),
+                None => DecodeErrorKind::Malformed { field: "the body", fault: Fault::Status },
+            };
+            return Err(DecodeError::new(kind, 0, None, self.list.items));
+        }
+        if self.list.type_meta.kind.is_empty() {
+            return Err(self.malformed(Key::Kind, Fault::Missing));
+        }
+        self.check_kind()?;
+        if self.list.type_meta.api_version.is_empty() {
+            return Err(self.malformed(Key::ApiVersion, Fault::Missing));
+        }
+        if !self.has_items {
+            return Err(self.malformed(Key::Items, Fault::Missing));
+        }
+        Ok(())
+    }
+
+    /// Whether it is the API server's own error, of which more is to come. Some leave out the version.
+    fn is_status(&self) -> bool {
+        let TypeMeta { api_version, kind } = &self.list.type_meta;
+        self.head.is_some() && kind == "Status" && matches!(api_version.as_str(), "" | "v1")
+    }
+
+    /// What kubectl prints is a v1 `List`; its items are whole objects, which they are not in protobuf.
+    fn check_kind(&self) -> Result<(), DecodeError> {
+        if self.list.type_meta.kind != "List" {
+            ListShape::of(&self.list.type_meta).map_err(|kind| self.list.error(kind))?;
+        }
+        Ok(())
+    }
+
+    fn keep_head(&mut self, taken: &[u8]) -> Result<(), DecodeError> {
+        let is_status = self.is_status();
+        let Some(head) = &mut self.head else { return Ok(()) };
+        head.extend_from_slice(taken);
+        let max = self.list.limits.metadata_size;
+        if head.len() as u64 > max {
+            self.head = None;
+            if is_status {
+                return Err(self.over_at(0, Limit::MetadataSize, max));
+            }
+        }
+        Ok(())
+    }
+
+    fn malformed(&self, key: Key, fault: Fault) -> DecodeError {
+        let kind = DecodeErrorKind::Malformed { field: key.name(), fault };
+        if key == Key::Item { self.list.item_error(kind) } else { self.list.error(kind) }
+    }
+
+    /// A byte where another one must be.
+    fn in_body(&self, fault: Fault) -> DecodeError {
+        let kind = DecodeErrorKind::Malformed { field: "the body", fault };
+        DecodeError::new(kind, self.list.position, None, self.list.items)
+    }
+
+    fn over_at(&self, offset: u64, limit: Limit, max: u64) -> DecodeError {
+        DecodeError::new(DecodeErrorKind::Limit { limit, size: max + 1, max }, offset, None, self.list.items)
+    }
+}
+
+impl Key {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ApiVersion => "apiVersion",
+            Self::Kind => "kind",
+            Self::ListMeta => "metadata",
+            Self::Items | Self::Item => "items",
+            Self::Object => "object",
+            Self::Other => "an unknown field",
+        }
+    }
+}
+
+fn first(input: &[u8], len: u64) -> &[u8] {
+    usize::try_from(len).ok().and_then(|len| input.get(..len)).unwrap_or(input)
+}

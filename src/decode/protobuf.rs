@@ -1,0 +1,434 @@
+//! The state machine that walks the protobuf body of a list.
+//!
+//! Advice for those who change it. `step` takes bytes off the front of the input and is the only place that does; it
+//! must be correct when the input ends after any byte, so whatever is half read lives in [`State`]. All lengths are
+//! checked against the message they are in when they are declared, so the position never runs past `self.walked.end`;
+//! whatever finishes a field must go through `end_field`, which leaves the messages that end there.
+//!
+//! ```text
+//! Tag ──┬──> Length ──┬──> Item ────┐
+//!  ^    │             ├──> Collect ─┤   (a string, or a whole Status)
+//!  │    ├──> Value ───┤             │
+//!  │    ├─────────────┴──> Skip ────┤
+//!  │    └──> Appended ──> Tag of a new envelope
+//!  └────────────────────────────────┘
+//! ```
+
+use std::mem;
+
+use prost::Message as _;
+
+use super::decoder::{Found, Progress};
+use super::schema::{Field, ListShape, Message, Text};
+use super::wire::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
+use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
+use crate::item::{Status, TypeMeta};
+use crate::limits::{Limits, OnItemError};
+
+/// What every Kubernetes protobuf body begins with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
+pub(super) const MAGIC: [u8; 4] = *b"k8s\0";
+
+const MAX_ITEM_LEN: u64 = i32::MAX as u64;
+
+/// A protobuf body behind its magic.
+pub(super) struct Protobuf {
+    /// Invariant: `list.position <= walked.end`. Its `field_start` is where the tag of the current field begins.
+    pub(super) list: Progress,
+    state: State,
+    /// The innermost message that the position is in, and those around it.
+    walked: Walked,
+    parents: Vec<Walked>,
+    /// The unknown groups that the position is in. Invariant: no more than [`MAX_GROUP_DEPTH`].
+    groups: Vec<u32>,
+    /// Where the items end, as soon as that is known.
+    raw_end: Option<u64>,
+    /// Where the API server appended a Status, if it did: from there on a new envelope is walked.
+    appended_at: Option<u64>,
+}
+
+enum State {
+    Tag(Varint),
+    Length {
+        field: Option<Field>,
+        varint: Varint,
+    },
+    Value {
+        field: Option<Field>,
+        varint: Varint,
+    },
+    Skip {
+        left: u64,
+    },
+    Collect {
+        what: Collected,
+        left: u64,
+    },
+    Item {
+        left: u64,
+    },
+    /// At a field boundary came a `k`: either `k8s\0` and a Status, or an unknown group with the number 13.
+    Appended {
+        matched: usize,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum Collected {
+    Text(Text),
+    Status,
+}
+
+/// A message and the position where it ends.
+#[derive(Clone, Copy)]
+struct Walked {
+    message: Message,
+    end: u64,
+}
+
+impl Protobuf {
+    pub(super) fn new(list: Progress) -> Self {
+        Self {
+            list,
+            state: State::Tag(Varint::default()),
+            walked: Walked::ENVELOPE,
+            parents: Vec::new(),
+            groups: Vec::new(),
+            raw_end: None,
+            appended_at: None,
+        }
+    }
+
+    pub(super) fn expected_bytes(&self) -> Option<u64> {
+        self.raw_end
+    }
+
+    /// Whether the body may end here.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.state, State::Tag(varint) if varint.is_empty())
+            && self.parents.is_empty()
+            && self.groups.is_empty()
+            && self.raw_end.is_some()
+            && self.appended_at.is_none()
+    }
+
+    pub(super) fn is_in_item(&self) -> bool {
+        matches!(self.state, State::Item { .. })
+    }
+
+    pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        while !input.is_empty() {
+            if let Some(found) = self.step(input)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An error at the current field, which names the item if it is one.
+    fn error(&self, field: Option<Field>, kind: DecodeErrorKind) -> DecodeError {
+        if field == Some(Field::Items) { self.list.item_error(kind) } else { self.list.error(kind) }
+    }
+
+    fn malformed(&self, field: Option<Field>, fault: Fault) -> DecodeError {
+        let name = field.map_or("an unknown field", Field::name);
+        self.error(field, DecodeErrorKind::Malformed { field: name, fault })
+    }
+
+    fn over(&self, field: Option<Field>, limit: Limit, size: u64, max: u64) -> DecodeError {
+        self.error(field, DecodeErrorKind::Limit { limit, size, max })
+    }
+
+    /// One state further. `input` is not empty.
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        match self.state {
+            State::Tag(varint) => self.tag(varint, input),
+            State::Length { field, mut varint } => {
+                let Some(len) = self.varint(&mut varint, field, input)? else {
+                    self.state = State::Length { field, varint };
+                    return Ok(None);
+                };
+                self.begin(field, len, input)
+            }
+            State::Value { field, mut varint } => {
+                let Some(value) = self.varint(&mut varint, field, input)? else {
+                    self.state = State::Value { field, varint };
+                    return Ok(None);
+                };
+                if field == Some(Field::RemainingItemCount) {
+                    self.list.list_meta.remaining_item_count = Some(value.cast_signed());
+                }
+                Ok(self.end_field())
+            }
+            State::Skip { left } => {
+                let taken = self.list.take(left, input).len() as u64;
+                Ok(self.skip(left - taken))
+            }
+            State::Collect { what, left } => self.collect(what, left, input),
+            State::Item { left } => Ok(self.item(left, input)),
+            State::Appended { matched } => self.appended(matched, input),
+        }
+    }
+
+    fn tag<'i>(&mut self, mut varint: Varint, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        if varint.is_empty() {
+            self.list.field_start = self.list.position;
+            if self.list.position >= self.list.limits.bytes {
+                return Err(self.over(None, Limit::Bytes, self.list.position + 1, self.list.limits.bytes));
+            }
+        }
+        let Some(tag) = self.varint(&mut varint, None, input)? else {
+            self.state = State::Tag(varint);
+            return Ok(None);
+        };
+        let tag = Tag::new(tag).map_err(|fault| self.malformed(None, fault))?;
+        let field = if self.groups.is_empty() { self.walked.message.field(tag.number) } else { None };
+        if field.is_some_and(|field| field.wire_type() != tag.wire_type) {
+            return Err(self.malformed(field, Fault::WireType));
+        }
+        match tag.wire_type {
+            WireType::Varint => self.state = State::Value { field, varint: Varint::default() },
+            WireType::Len => self.state = State::Length { field, varint: Varint::default() },
+            WireType::Fixed64 => return self.begin(None, 8, input),
+            WireType::Fixed32 => return self.begin(None, 4, input),
+            WireType::StartGroup if self.may_be_appended(tag) => self.state = State::Appended { matched: 1 },
+            WireType::StartGroup => self.start_group(tag.number)?,
+            WireType::EndGroup if self.groups.pop() == Some(tag.number) => return Ok(self.end_field()),
+            WireType::EndGroup => return Err(self.malformed(None, Fault::EndGroup)),
+        }
+        Ok(None)
+    }
+
+    fn start_group(&mut self, number: u32) -> Result<(), DecodeError> {
+        if self.groups.len() == MAX_GROUP_DEPTH {
+            return Err(self.malformed(None, Fault::GroupDepth));
+        }
+        self.groups.push(number);
+        self.state = State::Tag(Varint::default());
+        Ok(())
+    }
+
+    /// Whether the tag is a `k`, where the server may append a Status: between the fields of the list or the envelope.
+    fn may_be_appended(&self, tag: Tag) -> bool {
+        let is_k = tag.number == u32::from(MAGIC[0] >> 3) && self.list.position - self.list.field_start == 1;
+        let between = matches!(self.walked.message, Message::Envelope | Message::List(_)) && self.groups.is_empty();
+        is_k && between && self.appended_at.is_none()
+    }
+
+    fn appended<'i>(&mut self, matched: usize, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        if input.first() == MAGIC.get(matched) {
+            self.list.take(1, input);
+            self.state = State::Appended { matched: matched + 1 };
+            if matched + 1 == MAGIC.len() {
+                self.appended_at = Some(self.list.field_start);
+                self.list.type_meta = TypeMeta::default();
+                (self.walked, self.parents) = (Walked::ENVELOPE, Vec::new());
+                self.state = State::Tag(Varint::default());
+            }
+            return Ok(None);
+        }
+        // A group after all: what was taken for the magic is walked again.
+        let mut again = MAGIC.get(1..matched).unwrap_or_default();
+        self.list.position -= again.len() as u64;
+        self.start_group(u32::from(MAGIC[0] >> 3))?;
+        while !again.is_empty() {
+            self.step(&mut again)?;
+        }
+        Ok(None)
+    }
+
+    /// The value of a length-delimited or fixed-size field begins. Whatever it claims is checked here.
+    fn begin<'i>(
+        &mut self,
+        field: Option<Field>,
+        len: u64,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Found<'i>>, DecodeError> {
+        if field == Some(Field::Items) && len > MAX_ITEM_LEN {
+            return Err(self.malformed(field, Fault::TooLong));
+        }
+        let end = match self.list.position.checked_add(len) {
+            Some(end) if end <= self.walked.end => end,
+            _ => return Err(self.malformed(field, Fault::PastParent)),
+        };
+        if end > self.list.limits.bytes {
+            return Err(self.over(field, Limit::Bytes, end, self.list.limits.bytes));
+        }
+        match field {
+            None | Some(Field::RemainingItemCount) => Ok(self.skip(len)),
+            Some(Field::Content(_)) if len > 0 => Err(self.malformed(field, Fault::NotEmpty)),
+            Some(Field::Content(_)) => Ok(self.end_field()),
+            Some(Field::TypeMeta) if self.raw_end.is_some() && self.appended_at.is_none() => {
+                Err(self.malformed(field, Fault::Order))
+            }
+            Some(Field::TypeMeta) => Ok(self.enter(Message::TypeMeta, end)),
+            Some(Field::Raw) => self.begin_raw(end, input),
+            Some(Field::ListMeta) => Ok(self.enter(Message::ListMeta, end)),
+            Some(Field::ShardInfo) => {
+                self.list.list_meta.shard_info.get_or_insert_default();
+                Ok(self.enter(Message::ShardInfo, end))
+            }
+            Some(Field::Text(text)) => self.begin_collecting(field, Collected::Text(text), len, input),
+            Some(Field::Items) => self.begin_item(len, input),
+        }
+    }
+
+    fn begin_raw<'i>(&mut self, end: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        let field = Some(Field::Raw);
+        if self.raw_end.is_some() && self.appended_at.is_none() {
+            return Err(self.malformed(field, Fault::Twice));
+        }
+        if self.list.type_meta.kind.is_empty() {
+            return Err(self.malformed(field, Fault::Order));
+        }
+        if end == self.list.position {
+            return Err(self.malformed(field, Fault::Empty));
+        }
+        if self.list.type_meta.is("v1", "Status") {
+            return self.begin_collecting(field, Collected::Status, end - self.list.position, input);
+        }
+        if self.appended_at.is_some() {
+            return Err(self.malformed(field, Fault::Status));
+        }
+        let shape = ListShape::of(&self.list.type_meta).map_err(|kind| self.error(field, kind))?;
+        self.raw_end = Some(end);
+        self.enter(Message::List(shape), end);
+        Ok(Some(Found::TypeMeta))
+    }
+
+    fn begin_item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        let Limits { items, item_size, on_oversized, .. } = self.list.limits;
+        let field = Some(Field::Items);
+        if self.list.index() >= items {
+            return Err(self.over(field, Limit::Items, self.list.index() + 1, items));
+        }
+        if len > item_size {
+            if on_oversized == OnItemError::Fail {
+                return Err(self.over(field, Limit::ItemSize, len, item_size));
+            }
+            self.list.skipped += 1;
+            return Ok(self.skip(len));
+        }
+        self.list.scratch.clear();
+        Ok(self.item(len, input))
+    }
+
+    fn item<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<Found<'i>> {
+        let piece = self.list.take(left, input);
+        let left = left - piece.len() as u64;
+        if left > 0 {
+            self.list.keep(piece, left);
+            self.state = State::Item { left };
+            return None;
+        }
+        self.list.items += 1;
+        self.end_field();
+        if self.list.scratch.is_empty() {
+            return Some(Found::Item(piece));
+        }
+        self.list.keep(piece, 0);
+        Some(Found::SplitItem)
+    }
+
+    fn begin_collecting<'i>(
+        &mut self,
+        field: Option<Field>,
+        what: Collected,
+        len: u64,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Found<'i>>, DecodeError> {
+        let max = self.list.limits.metadata_size;
+        if len > max {
+            return Err(self.over(field, Limit::MetadataSize, len, max));
+        }
+        self.list.scratch.clear();
+        self.collect(what, len, input)
+    }
+
+    fn collect<'i>(
+        &mut self,
+        what: Collected,
+        left: u64,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Found<'i>>, DecodeError> {
+        let piece = self.list.take(left, input);
+        let left = left - piece.len() as u64;
+        self.list.keep(piece, left);
+        if left > 0 {
+            self.state = State::Collect { what, left };
+            return Ok(None);
+        }
+        match what {
+            Collected::Text(text) => {
+                let Ok(value) = str::from_utf8(&self.list.scratch) else {
+                    return Err(self.malformed(Some(Field::Text(text)), Fault::Utf8));
+                };
+                let value = value.to_owned();
+                match text {
+                    Text::ApiVersion => self.list.type_meta.api_version = value,
+                    Text::Kind => self.list.type_meta.kind = value,
+                    Text::ResourceVersion => self.list.list_meta.resource_version = value,
+                    Text::Continue => self.list.list_meta.continue_token = value,
+                    Text::Selector => self.list.list_meta.shard_info.get_or_insert_default().selector = value,
+                }
+                Ok(self.end_field())
+            }
+            Collected::Status => {
+                let status = Status::decode(self.list.scratch.as_slice())
+                    .map_err(|_| self.malformed(Some(Field::Raw), Fault::Status))?;
+                let kind = DecodeErrorKind::Api(Box::new(status));
+                Err(DecodeError::new(kind, self.appended_at.unwrap_or(0), None, self.list.items))
+            }
+        }
+    }
+
+    fn skip<'i>(&mut self, left: u64) -> Option<Found<'i>> {
+        if left == 0 {
+            return self.end_field();
+        }
+        self.state = State::Skip { left };
+        None
+    }
+
+    fn enter<'i>(&mut self, message: Message, end: u64) -> Option<Found<'i>> {
+        self.parents.push(mem::replace(&mut self.walked, Walked { message, end }));
+        self.end_field()
+    }
+
+    /// A field is through: leaves the messages that end with it.
+    fn end_field<'i>(&mut self) -> Option<Found<'i>> {
+        self.state = State::Tag(Varint::default());
+        let mut found = None;
+        while self.list.position == self.walked.end && self.groups.is_empty() {
+            let Some(parent) = self.parents.pop() else { break };
+            if self.walked.message == Message::ListMeta {
+                found = Some(Found::ListMeta);
+            }
+            self.walked = parent;
+        }
+        found
+    }
+
+    /// Goes on with a varint, which must end within its message. `None`: it goes on in the next chunk.
+    fn varint(
+        &mut self,
+        varint: &mut Varint,
+        field: Option<Field>,
+        input: &mut &[u8],
+    ) -> Result<Option<u64>, DecodeError> {
+        while let Some((&byte, rest)) = input.split_first() {
+            if self.list.position >= self.walked.end {
+                return Err(self.malformed(field, Fault::PastParent));
+            }
+            *input = rest;
+            self.list.position += 1;
+            if let Some(value) = varint.push(byte).map_err(|fault| self.malformed(field, fault))? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Walked {
+    const ENVELOPE: Self = Self { message: Message::Envelope, end: u64::MAX };
+}

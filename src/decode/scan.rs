@@ -1,0 +1,246 @@
+//! Where a JSON value ends: found by its brackets and strings, 64 bytes at a time.
+//!
+//! The masks have a bit per byte, the first byte's the lowest, as in simdjson (Langdale and Lemire, "Parsing gigabytes of
+//! JSON per second", 2019).
+
+use wide::u8x16;
+
+use crate::error::Fault;
+
+/// JSON may be nested this deep, the list itself counted: as in Go's `encoding/json`.
+const MAX_DEPTH: u32 = 10_000;
+
+const BLOCK: usize = 64;
+
+/// What is known of a value at the end of a chunk.
+pub(super) struct Scan {
+    is_string: bool,
+    depth: u32,
+    /// Where the value is: [`MAX_DEPTH`] counts from the body's own brace.
+    max_depth: u32,
+    /// All bits or none.
+    in_string: u64,
+    /// A backslash was the last byte.
+    escaped: bool,
+}
+
+impl Scan {
+    /// For a value that begins with this byte, a quote or an opening bracket, inside so many brackets.
+    pub(super) fn new(first: u8, outer_depth: u32) -> Self {
+        Self { is_string: first == b'"', depth: 0, max_depth: MAX_DEPTH - outer_depth, in_string: 0, escaped: false }
+    }
+
+    /// `Some`: how many bytes of the input are left of the value, which ends there. `None`: all of them are, and more.
+    ///
+    /// The value's first byte is part of the input. Whether a bracket closes one of its own kind is not seen here.
+    pub(super) fn end(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
+        if self.is_string {
+            return Ok(self.string_end(input));
+        }
+        let (blocks, tail) = input.as_chunks::<BLOCK>();
+        for (index, block) in blocks.iter().enumerate() {
+            if let Some(end) = self.block(block, BLOCK)? {
+                return Ok(Some(index * BLOCK + end));
+            }
+        }
+        let mut block = [b' '; BLOCK];
+        for (to, from) in block.iter_mut().zip(tail) {
+            *to = *from;
+        }
+        let end = self.block(&block, tail.len())?;
+        Ok(end.map(|end| blocks.len() * BLOCK + end))
+    }
+
+    fn string_end(&mut self, input: &[u8]) -> Option<usize> {
+        for (at, &byte) in input.iter().enumerate() {
+            if self.escaped {
+                self.escaped = false;
+            } else if byte == b'\\' {
+                self.escaped = true;
+            } else if byte == b'"' {
+                if self.in_string != 0 {
+                    return Some(at + 1);
+                }
+                self.in_string = u64::MAX;
+            }
+        }
+        None
+    }
+
+    /// Goes on with a block of which the first `len` bytes are the input's, the rest spaces.
+    #[inline]
+    fn block(&mut self, block: &[u8; BLOCK], len: usize) -> Result<Option<usize>, Fault> {
+        let masks = Masks::of(block);
+        let quotes = masks.quotes & !self.escaped(masks.backslashes, len);
+        let in_string = prefix_xor(quotes) ^ self.in_string;
+        self.in_string = if in_string >> (BLOCK - 1) == 0 { 0 } else { u64::MAX };
+        let (open, close) = (masks.open & !in_string, masks.close & !in_string);
+        let (opened, closed) = (open.count_ones(), close.count_ones());
+        if closed < self.depth && self.depth + opened <= self.max_depth {
+            self.depth = self.depth + opened - closed;
+            return Ok(None);
+        }
+        let mut brackets = open | close;
+        while brackets != 0 {
+            let at = brackets.trailing_zeros() as usize;
+            brackets &= brackets - 1;
+            if open >> at & 1 == 0 {
+                self.depth = self.depth.saturating_sub(1);
+                if self.depth == 0 {
+                    return Ok(Some(at + 1));
+                }
+            } else if self.depth == self.max_depth {
+                return Err(Fault::Depth);
+            } else {
+                self.depth += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The bytes behind a backslash that is not behind one itself.
+    #[inline]
+    fn escaped(&mut self, mut backslashes: u64, len: usize) -> u64 {
+        let mut escaped = u64::from(self.escaped);
+        self.escaped = self.escaped && len == 0;
+        backslashes &= !escaped;
+        while backslashes != 0 {
+            let at = backslashes.trailing_zeros();
+            let next = 2_u64.checked_shl(at).unwrap_or(0);
+            escaped |= next;
+            self.escaped = at as usize == len - 1;
+            backslashes &= !next & (backslashes - 1);
+        }
+        escaped
+    }
+}
+
+struct Masks {
+    quotes: u64,
+    backslashes: u64,
+    /// `{` and `[`
+    open: u64,
+    /// `}` and `]`
+    close: u64,
+}
+
+impl Masks {
+    #[inline]
+    fn of(block: &[u8; BLOCK]) -> Self {
+        let mut masks = Self { quotes: 0, backslashes: 0, open: 0, close: 0 };
+        for (index, part) in block.as_chunks::<16>().0.iter().enumerate() {
+            let bytes = u8x16::new(*part);
+            // Braces and brackets differ in this bit alone.
+            let braces = bytes | u8x16::splat(b'{' ^ b'[');
+            let mask = |bytes: u8x16, byte| u64::from(bytes.simd_eq(u8x16::splat(byte)).to_bitmask()) << (16 * index);
+            masks.quotes |= mask(bytes, b'"');
+            masks.backslashes |= mask(bytes, b'\\');
+            masks.open |= mask(braces, b'{');
+            masks.close |= mask(braces, b'}');
+        }
+        masks
+    }
+}
+
+/// Each bit becomes the parity of the bits up to it: from a quote up to the byte before the next one.
+#[inline]
+fn prefix_xor(mut bits: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        bits ^= bits << shift;
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same, byte by byte.
+    fn end_of(value: &[u8], max_depth: u32) -> Result<Option<usize>, Fault> {
+        let (mut depth, mut in_string, mut escaped) = (0, false, false);
+        for (at, byte) in value.iter().enumerate() {
+            match byte {
+                _ if escaped => {
+                    escaped = false;
+                    // Outside of strings a backslash is a fault that is left to the parser.
+                    match byte {
+                        b'{' | b'[' if !in_string => depth += 1,
+                        b'}' | b']' if !in_string => depth -= 1,
+                        _ => continue,
+                    }
+                }
+                b'\\' => escaped = true,
+                b'"' => in_string = !in_string,
+                b'{' | b'[' if !in_string => depth += 1,
+                b'}' | b']' if !in_string => depth -= 1,
+                _ => continue,
+            }
+            if depth > max_depth {
+                return Err(Fault::Depth);
+            }
+            if depth == 0 && matches!(byte, b'}' | b']') && !in_string {
+                return Ok(Some(at + 1));
+            }
+        }
+        Ok(None)
+    }
+
+    fn scan(value: &[u8], lengths: &[usize], max_depth: u32) -> Result<Option<usize>, Fault> {
+        let mut scan = Scan::new(value[0], MAX_DEPTH - max_depth);
+        let (mut rest, mut lengths) = (value, lengths.iter().cycle());
+        while !rest.is_empty() {
+            let (chunk, behind) = rest.split_at(*lengths.next().unwrap_or(&1).min(&rest.len()));
+            if let Some(end) = scan.end(chunk)? {
+                return Ok(Some(value.len() - rest.len() + end));
+            }
+            rest = behind;
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn values_end_where_they_do() {
+        for (value, end) in [
+            ("{}", Some(2)),
+            ("{},{}", Some(2)),
+            ("[{}]]", Some(4)),
+            (r#"{"}":"}"}}"#, Some(9)),
+            (r#"{"\"}":"\\"}"#, Some(12)),
+            (r#"{"\\\"}":1}"#, Some(11)),
+            (r#"{"a":[{"b":[]}]"#, None),
+            (r#""a\"b\\"c"#, Some(8)),
+            (r#""a"#, None),
+        ] {
+            for length in 1..=value.len() {
+                assert_eq!(scan(value.as_bytes(), &[length], 9), Ok(end), "{value} in chunks of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        for (open, expected) in [(9998, Ok(Some(2 * 9998))), (9999, Err(Fault::Depth))] {
+            let value = ["[".repeat(open), "]".repeat(open)].concat();
+            for length in [1, 64, 1000, value.len()] {
+                assert_eq!(scan(value.as_bytes(), &[length], MAX_DEPTH - 2), expected, "{open} in chunks of {length}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn blocks_find_what_single_bytes_do(
+            bytes in prop_oneof![r#"[\[{][\[\]{}"\\ a]{0,300}"#, r#"[\[{][\[{]{0,20}("[\[\]{}\\\\ a]{0,100}"){0,9}[\]}]{0,30}"#],
+            lengths in prop::collection::vec(1..150_usize, 1..5),
+            max_depth in 1..30_u32,
+        ) {
+            let expected = end_of(bytes.as_bytes(), max_depth);
+            prop_assert_eq!(scan(bytes.as_bytes(), &lengths, max_depth), expected);
+            prop_assert_eq!(scan(bytes.as_bytes(), &[300], max_depth), expected);
+        }
+    }
+}
