@@ -181,7 +181,7 @@ fn nesting_is_bounded() {
     assert_eq!(json(95).unwrap().matches(r#""not":{"#).count(), 95);
     for depth in [96, 200, 3000] {
         let error = json(depth).unwrap_err();
-        let expected = "messages nested deeper than 100 in field CustomResourceDefinition.spec.versions.schema";
+        let expected = "nested too deep in field CustomResourceDefinition.spec.versions.schema";
         assert!(error.starts_with(expected), "{error}");
     }
 }

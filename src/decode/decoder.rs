@@ -544,10 +544,15 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when they cannot be read, [`ItemError::WrongEncoding`] on an item in JSON.
+    /// [`ItemError::Metadata`] when they cannot be read.
     pub fn meta(&self) -> Result<MetaView<'a>, ItemError> {
-        self.expect(Encoding::Protobuf)?;
-        MetaView::new(self.bytes)
+        match self.encoding {
+            Encoding::Protobuf => MetaView::new(self.bytes),
+            #[cfg(feature = "json")]
+            Encoding::Json => MetaView::from_json(self.bytes),
+            #[cfg(not(feature = "json"))]
+            Encoding::Json => Err(ItemError::WrongEncoding { found: Encoding::Json, expected: Encoding::Protobuf }),
+        }
     }
 
     /// Decodes it with prost.

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::mem;
 
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use serde::de::IgnoredAny;
 
 use super::{Field, Form, Message, Omit, Shape, Type};
@@ -446,16 +449,7 @@ fn write_double(value: f64, out: &mut Vec<u8>) -> Result<(), Fault> {
 }
 
 fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    out.push(b'"');
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0, |bits, &byte| bits << 8 | usize::from(byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let digit = DIGITS.get(bits >> (18 - 6 * place) & 63).copied();
-            out.push(digit.filter(|_| place <= three.len()).unwrap_or(b'='));
-        }
-    }
-    out.push(b'"');
+    write(out, format_args!("\"{}\"", Base64Display::new(bytes, &STANDARD)));
 }
 
 /// Go's time zero, the first of January of the year 1; in protobuf it is a message without fields.
@@ -465,34 +459,15 @@ fn is_zero_time(slots: &[Slot<'_>]) -> bool {
 
 /// RFC 3339 in UTC, with six digits of the second if there are `nanos`.
 fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    const DAY: i64 = 86_400;
-    // Years 0 to 9999; others have no form.
-    if !(-62_167_219_200..253_402_300_800).contains(&seconds) || !(0..1_000_000_000).contains(&nanos.unwrap_or(0)) {
+    let fraction = i32::try_from(nanos.unwrap_or(0)).ok().filter(|nanos| (0..1_000_000_000).contains(nanos));
+    let time = Timestamp::new(seconds, fraction.ok_or(Fault::Value)?).map_err(|_| Fault::Value)?;
+    // The years 0 to 9999; others have no form.
+    if seconds < -62_167_219_200 {
         return Err(Fault::Value);
     }
-    let (year, month, day) = date(seconds.div_euclid(DAY));
-    let second = seconds.rem_euclid(DAY);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    write(out, format_args!("\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"));
-    if let Some(nanos) = nanos {
-        write(out, format_args!(".{:06}", nanos / 1000));
-    }
-    out.extend_from_slice(b"Z\"");
+    let format = if nanos.is_some() { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
+    write(out, format_args!("\"{}\"", time.strftime(format)));
     Ok(())
-}
-
-/// Year, month and day of a day since 1970, in years that begin with March, so that a leap day is their last
-/// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468; // since 0000-03-01
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 /// As Go's `time.Duration` prints: `1h30m0s`, `1.5s`, `2ms`.

@@ -3,7 +3,7 @@
 //! Members are read as Go's `encoding/json` reads them: the last one of a name counts, `null` sets nothing. Source of the
 //! names: `ObjectMeta`, `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::view::{ManagedFieldsEntry, OwnerReference, Time};
 use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails};
 use crate::decode::ItemRef;
 use crate::error::{Fault, ItemError};
@@ -55,7 +56,7 @@ impl<T: DeserializeOwned + Send + 'static> Item for Json<T> {
 /// The metadata of an object, borrowed from its JSON as far as no escapes are in it.
 ///
 /// What is absent is empty. It takes memory for the entries of the maps and lists.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct JsonMeta<'a> {
     pub(crate) name: Cow<'a, str>,
     pub(crate) generate_name: Cow<'a, str>,
@@ -63,9 +64,9 @@ pub(crate) struct JsonMeta<'a> {
     pub(crate) uid: Cow<'a, str>,
     pub(crate) resource_version: Cow<'a, str>,
     pub(crate) generation: i64,
-    /// RFC 3339, as the deletion's.
-    pub(crate) creation_timestamp: Cow<'a, str>,
-    pub(crate) deletion_timestamp: Cow<'a, str>,
+    pub(crate) creation_timestamp: Option<Time>,
+    pub(crate) deletion_timestamp: Option<Time>,
+    pub(crate) deletion_grace_period_seconds: Option<i64>,
     pub(crate) labels: BTreeMap<Text<'a>, Text<'a>>,
     pub(crate) annotations: BTreeMap<Text<'a>, Text<'a>>,
     pub(crate) owner_references: Vec<JsonOwner<'a>>,
@@ -74,7 +75,7 @@ pub(crate) struct JsonMeta<'a> {
 }
 
 /// An owner of an object. A name that comes twice is an error.
-#[derive(Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct JsonOwner<'a> {
     #[serde(borrow)]
@@ -87,29 +88,77 @@ pub(crate) struct JsonOwner<'a> {
 }
 
 /// What one manager set. A name that comes twice is an error.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct JsonManager<'a> {
     #[serde(borrow)]
     pub(crate) manager: Text<'a>,
     pub(crate) operation: Text<'a>,
     pub(crate) api_version: Text<'a>,
-    pub(crate) time: Text<'a>,
+    pub(crate) time: Option<Time>,
     pub(crate) fields_type: Text<'a>,
     pub(crate) fields_v1: Option<&'a RawValue>,
     pub(crate) subresource: Text<'a>,
 }
 
 /// A string, borrowed where it has no escapes.
-#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl AsRef<str> for Text<'_> {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// So that maps are asked by `str`.
+impl Borrow<str> for Text<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl JsonOwner<'_> {
+    pub(crate) fn view(&self) -> OwnerReference<'_> {
+        OwnerReference {
+            api_version: self.api_version.as_ref(),
+            kind: self.kind.as_ref(),
+            name: self.name.as_ref(),
+            uid: self.uid.as_ref(),
+            controller: self.controller.unwrap_or_default(),
+            block_owner_deletion: self.block_owner_deletion.unwrap_or_default(),
+        }
+    }
+}
+
+impl JsonManager<'_> {
+    pub(crate) fn view(&self) -> ManagedFieldsEntry<'_> {
+        ManagedFieldsEntry {
+            manager: self.manager.as_ref(),
+            operation: self.operation.as_ref(),
+            api_version: self.api_version.as_ref(),
+            time: self.time,
+            fields_type: self.fields_type.as_ref(),
+            fields_v1: self.fields_v1.map(|fields| fields.get().as_bytes()).unwrap_or_default(),
+            subresource: self.subresource.as_ref(),
+        }
+    }
+}
+
+/// From RFC 3339, as Go reads times.
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Text(text) = Text::deserialize(deserializer)?;
+        let timestamp: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
+        Ok(Self { seconds: timestamp.as_second(), nanos: timestamp.subsec_nanosecond() })
+    }
+}
 
 /// A field, and what is wrong with it.
 type Unread = (&'static str, Fault);
 
 /// Reads the metadata of an object, and of the rest only where it ends.
-#[cfg_attr(not(test), expect(dead_code, reason = "MetaView will read it"))]
 pub(crate) fn meta(object: &[u8]) -> Result<JsonMeta<'_>, ItemError> {
     let mut meta = JsonMeta::default();
     members("the object", object, |name, value| match name {
@@ -130,8 +179,11 @@ impl<'a> JsonMeta<'a> {
             "uid" => set_text(&mut self.uid, "metadata.uid", value),
             "resourceVersion" => set_text(&mut self.resource_version, "metadata.resourceVersion", value),
             "generation" => set(&mut self.generation, "metadata.generation", value),
-            "creationTimestamp" => set_text(&mut self.creation_timestamp, "metadata.creationTimestamp", value),
-            "deletionTimestamp" => set_text(&mut self.deletion_timestamp, "metadata.deletionTimestamp", value),
+            "creationTimestamp" => set(&mut self.creation_timestamp, "metadata.creationTimestamp", value),
+            "deletionTimestamp" => set(&mut self.deletion_timestamp, "metadata.deletionTimestamp", value),
+            "deletionGracePeriodSeconds" => {
+                set(&mut self.deletion_grace_period_seconds, "metadata.deletionGracePeriodSeconds", value)
+            }
             "labels" => set(&mut self.labels, "metadata.labels", value),
             "annotations" => set(&mut self.annotations, "metadata.annotations", value),
             "ownerReferences" => set(&mut self.owner_references, "metadata.ownerReferences", value),
@@ -299,7 +351,8 @@ mod tests {
         let meta = meta(object).unwrap();
         assert_eq!((&*meta.name, &*meta.generate_name, &*meta.namespace, &*meta.uid), ("a-b", "g", "later", ""));
         assert_eq!((&*meta.resource_version, meta.generation), ("7", 3));
-        assert_eq!((&*meta.creation_timestamp, &*meta.deletion_timestamp), ("2026-11-21T10:22:37Z", ""));
+        assert_eq!(meta.creation_timestamp, Some(Time { seconds: 1_795_256_557, nanos: 0 }));
+        assert_eq!(meta.deletion_timestamp, None);
         let labels: Vec<_> = meta.labels.iter().map(|(key, value)| (&*key.0, &*value.0)).collect();
         assert_eq!((labels, meta.annotations.len(), &*meta.finalizers[0].0), (vec![("a", "2"), ("b", "3")], 0, "f"));
         assert!(matches!(meta.namespace, Cow::Borrowed(_)) && matches!(meta.finalizers[0].0, Cow::Borrowed(_)));
@@ -315,6 +368,7 @@ mod tests {
             (&br#"{"metadata":{"name":7}}"#[..], "a value of another type in metadata.name"),
             (br#"{"metadata":{"labels":{"a":null}}}"#, "a value of another type in metadata.labels"),
             (br#"{"metadata":{"finalizers":[1]}}"#, "a value of another type in metadata.finalizers"),
+            (br#"{"metadata":{"creationTimestamp":"today"}}"#, "a value of another type in metadata.creationTimestamp"),
             (br#"{"metadata":[]}"#, "a value of another type in metadata"),
             (br#"{"metadata":{"name":"\ud800"}}"#, "a fault of JSON syntax in metadata.name"),
             (br#"{"metadata":{}"#, "a fault of JSON syntax in the object"),

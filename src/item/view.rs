@@ -1,33 +1,55 @@
 //! The metadata of an object, read off its bytes without decoding the rest.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+#[cfg(feature = "json")]
+use std::mem;
 
+#[cfg(feature = "json")]
+use super::json::{JsonManager, JsonMeta, JsonOwner};
 use crate::decode::wire::{Field, Fields, Value};
 use crate::error::{Fault, ItemError};
 
 /// The metadata of an object (`ObjectMeta`), borrowed from its bytes.
 ///
-/// [`new`](Self::new) reads and checks what there is one of, and allocates nothing. Labels and whatever else there may be
-/// many of are read when they are asked for, which costs a small allocation for the borrowed keys and values; they are
-/// checked all together before the first is lent. What is absent is empty, 0, false or `None`. A field that comes twice
-/// counts as last seen, metadata in pieces are merged.
+/// Of protobuf [`new`](Self::new) reads and checks what there is one of, and allocates nothing. Labels and whatever else
+/// there may be many of are read when they are asked for, and checked all together before the first is lent. JSON has to
+/// be parsed to its end, so that all of it is read at once; what has escapes in it is a copy. To ask for what there may be
+/// many of costs a small allocation for the borrowed keys and values.
 ///
-/// The numbers of the fields are those of `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
+/// What is absent is empty, 0, false or `None`. A field that comes twice counts as last seen, metadata in pieces are
+/// merged.
+///
+/// The names and numbers of the fields are those of `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
 /// `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`. The deprecated `selfLink` is not read.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct MetaView<'a> {
-    /// Checked down to the fields of the metadata, but not inside those that come often.
-    object: &'a [u8],
-    name: &'a str,
-    generate_name: &'a str,
-    namespace: &'a str,
-    uid: &'a str,
-    resource_version: &'a str,
+    name: Cow<'a, str>,
+    generate_name: Cow<'a, str>,
+    namespace: Cow<'a, str>,
+    uid: Cow<'a, str>,
+    resource_version: Cow<'a, str>,
     generation: i64,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
+    many: Many<'a>,
+}
+
+/// What there may be many of.
+#[derive(Clone)]
+enum Many<'a> {
+    /// In the bytes of the object, checked down to the fields of the metadata, but not inside these.
+    Protobuf(&'a [u8]),
+    #[cfg(feature = "json")]
+    Json(Box<JsonMeta<'a>>),
+}
+
+impl Default for Many<'_> {
+    fn default() -> Self {
+        Self::Protobuf(&[])
+    }
 }
 
 impl<'a> MetaView<'a> {
@@ -38,7 +60,7 @@ impl<'a> MetaView<'a> {
     /// [`ItemError::Metadata`] when the bytes are no protobuf, down to the fields of the metadata, or when one that is read
     /// here is of the wrong wire type or not UTF-8.
     pub fn new(object: &'a [u8]) -> Result<Self, ItemError> {
-        let mut view = Self { object, ..Self::default() };
+        let mut view = Self { many: Many::Protobuf(object), ..Self::default() };
         for field in Fields::new(object) {
             let field = field.map_err(at("the object"))?;
             if field.number == METADATA {
@@ -48,16 +70,39 @@ impl<'a> MetaView<'a> {
         Ok(view)
     }
 
+    /// Reads it off the JSON of an object, whose metadata may be followed by anything that JSON allows.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when the object is no JSON, or something in its metadata is of another type than it should
+    /// be.
+    #[cfg(feature = "json")]
+    pub fn from_json(object: &'a [u8]) -> Result<Self, ItemError> {
+        let mut meta = Box::new(super::json::meta(object)?);
+        Ok(Self {
+            name: mem::take(&mut meta.name),
+            generate_name: mem::take(&mut meta.generate_name),
+            namespace: mem::take(&mut meta.namespace),
+            uid: mem::take(&mut meta.uid),
+            resource_version: mem::take(&mut meta.resource_version),
+            generation: meta.generation,
+            creation_timestamp: meta.creation_timestamp,
+            deletion_timestamp: meta.deletion_timestamp,
+            deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
+            many: Many::Json(meta),
+        })
+    }
+
     fn merge(&mut self, metadata: &'a [u8]) -> Result<(), ItemError> {
         for field in Fields::new(metadata) {
             let field = field.map_err(at("metadata"))?;
             let value = field.value;
             match field.number {
-                1 => self.name = value.str().map_err(at("metadata.name"))?,
-                2 => self.generate_name = value.str().map_err(at("metadata.generateName"))?,
-                3 => self.namespace = value.str().map_err(at("metadata.namespace"))?,
-                5 => self.uid = value.str().map_err(at("metadata.uid"))?,
-                6 => self.resource_version = value.str().map_err(at("metadata.resourceVersion"))?,
+                1 => self.name = value.str().map_err(at("metadata.name"))?.into(),
+                2 => self.generate_name = value.str().map_err(at("metadata.generateName"))?.into(),
+                3 => self.namespace = value.str().map_err(at("metadata.namespace"))?.into(),
+                5 => self.uid = value.str().map_err(at("metadata.uid"))?.into(),
+                6 => self.resource_version = value.str().map_err(at("metadata.resourceVersion"))?.into(),
                 7 => self.generation = value.int().map_err(at("metadata.generation"))?,
                 8 => Time::merge(&mut self.creation_timestamp, value).map_err(at("metadata.creationTimestamp"))?,
                 9 => Time::merge(&mut self.deletion_timestamp, value).map_err(at("metadata.deletionTimestamp"))?,
@@ -74,31 +119,31 @@ impl<'a> MetaView<'a> {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     /// What the name was made from, if the server made it.
     #[must_use]
     pub fn generate_name(&self) -> &str {
-        self.generate_name
+        &self.generate_name
     }
 
     /// The namespace; empty for an object without one.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        self.namespace
+        &self.namespace
     }
 
     /// The uid.
     #[must_use]
     pub fn uid(&self) -> &str {
-        self.uid
+        &self.uid
     }
 
     /// The version of the object.
     #[must_use]
     pub fn resource_version(&self) -> &str {
-        self.resource_version
+        &self.resource_version
     }
 
     /// How often the desired state was changed; 0 for kinds that do not count it.
@@ -131,7 +176,12 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn labels(&self) -> Result<impl Iterator<Item = (&str, &str)>, ItemError> {
-        Ok(self.all::<BTreeMap<_, _>, _>(LABELS, entry).map_err(at("metadata.labels"))?.into_iter())
+        let labels: BTreeMap<_, _> = match &self.many {
+            Many::Protobuf(object) => all(object, LABELS, entry).map_err(at("metadata.labels"))?,
+            #[cfg(feature = "json")]
+            Many::Json(meta) => meta.labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect(),
+        };
+        Ok(labels.into_iter())
     }
 
     /// The value of one label. It allocates nothing.
@@ -140,7 +190,11 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`labels`](Self::labels).
     pub fn label(&self, key: &str) -> Result<Option<&str>, ItemError> {
-        self.value(LABELS, key).map_err(at("metadata.labels"))
+        match &self.many {
+            Many::Protobuf(object) => value_of(object, LABELS, key).map_err(at("metadata.labels")),
+            #[cfg(feature = "json")]
+            Many::Json(meta) => Ok(meta.labels.get(key).map(AsRef::as_ref)),
+        }
     }
 
     /// The annotations, sorted by key.
@@ -149,7 +203,12 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn annotations(&self) -> Result<impl Iterator<Item = (&str, &str)>, ItemError> {
-        Ok(self.all::<BTreeMap<_, _>, _>(ANNOTATIONS, entry).map_err(at("metadata.annotations"))?.into_iter())
+        let annotations: BTreeMap<_, _> = match &self.many {
+            Many::Protobuf(object) => all(object, ANNOTATIONS, entry).map_err(at("metadata.annotations"))?,
+            #[cfg(feature = "json")]
+            Many::Json(meta) => meta.annotations.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect(),
+        };
+        Ok(annotations.into_iter())
     }
 
     /// The value of one annotation. It allocates nothing.
@@ -158,7 +217,11 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`annotations`](Self::annotations).
     pub fn annotation(&self, key: &str) -> Result<Option<&str>, ItemError> {
-        self.value(ANNOTATIONS, key).map_err(at("metadata.annotations"))
+        match &self.many {
+            Many::Protobuf(object) => value_of(object, ANNOTATIONS, key).map_err(at("metadata.annotations")),
+            #[cfg(feature = "json")]
+            Many::Json(meta) => Ok(meta.annotations.get(key).map(AsRef::as_ref)),
+        }
     }
 
     /// The objects that this one belongs to.
@@ -167,8 +230,13 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'_>>, ItemError> {
-        let owners: Vec<_> =
-            self.all(OWNER_REFERENCES, OwnerReference::read).map_err(at("metadata.ownerReferences"))?;
+        let owners: Vec<_> = match &self.many {
+            Many::Protobuf(object) => {
+                all(object, OWNER_REFERENCES, OwnerReference::read).map_err(at("metadata.ownerReferences"))?
+            }
+            #[cfg(feature = "json")]
+            Many::Json(meta) => meta.owner_references.iter().map(JsonOwner::view).collect(),
+        };
         Ok(owners.into_iter())
     }
 
@@ -178,7 +246,11 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn finalizers(&self) -> Result<impl Iterator<Item = &str>, ItemError> {
-        let finalizers: Vec<_> = self.all(FINALIZERS, Value::str).map_err(at("metadata.finalizers"))?;
+        let finalizers: Vec<_> = match &self.many {
+            Many::Protobuf(object) => all(object, FINALIZERS, Value::str).map_err(at("metadata.finalizers"))?,
+            #[cfg(feature = "json")]
+            Many::Json(meta) => meta.finalizers.iter().map(AsRef::as_ref).collect(),
+        };
         Ok(finalizers.into_iter())
     }
 
@@ -188,50 +260,14 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of the entries is malformed.
     pub fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'_>>, ItemError> {
-        let entries: Vec<_> =
-            self.all(MANAGED_FIELDS, ManagedFieldsEntry::read).map_err(at("metadata.managedFields"))?;
+        let entries: Vec<_> = match &self.many {
+            Many::Protobuf(object) => {
+                all(object, MANAGED_FIELDS, ManagedFieldsEntry::read).map_err(at("metadata.managedFields"))?
+            }
+            #[cfg(feature = "json")]
+            Many::Json(meta) => meta.managed_fields.iter().map(JsonManager::view).collect(),
+        };
         Ok(entries.into_iter())
-    }
-
-    fn all<C: Default + Extend<T>, T>(
-        &self,
-        number: u32,
-        read: impl Fn(Value<'a>) -> Result<T, Fault>,
-    ) -> Result<C, Fault> {
-        let mut all = C::default();
-        self.each(number, |value| {
-            all.extend([read(value)?]);
-            Ok(())
-        })?;
-        Ok(all)
-    }
-
-    fn value(&self, number: u32, key: &str) -> Result<Option<&'a str>, Fault> {
-        let mut found = None;
-        self.each(number, |value| {
-            let (known, value) = entry(value)?;
-            if known == key {
-                found = Some(value);
-            }
-            Ok(())
-        })?;
-        Ok(found)
-    }
-
-    /// Reads all values of a field of the metadata.
-    fn each(&self, number: u32, mut read: impl FnMut(Value<'a>) -> Result<(), Fault>) -> Result<(), Fault> {
-        for piece in Fields::new(self.object) {
-            let piece = piece?;
-            if piece.number == METADATA {
-                for field in Fields::new(piece.value.bytes()?) {
-                    let field = field?;
-                    if field.number == number {
-                        read(field.value)?;
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -298,6 +334,48 @@ const ANNOTATIONS: u32 = 12;
 const OWNER_REFERENCES: u32 = 13;
 const FINALIZERS: u32 = 14;
 const MANAGED_FIELDS: u32 = 17;
+
+fn all<'a, C: Default + Extend<T>, T>(
+    object: &'a [u8],
+    number: u32,
+    read: impl Fn(Value<'a>) -> Result<T, Fault>,
+) -> Result<C, Fault> {
+    let mut all = C::default();
+    each(object, number, |value| {
+        all.extend([read(value)?]);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The value of a key of a map.
+fn value_of<'a>(object: &'a [u8], number: u32, key: &str) -> Result<Option<&'a str>, Fault> {
+    let mut found = None;
+    each(object, number, |value| {
+        let (known, value) = entry(value)?;
+        if known == key {
+            found = Some(value);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Reads all values of a field of the metadata.
+fn each<'a>(object: &'a [u8], number: u32, mut read: impl FnMut(Value<'a>) -> Result<(), Fault>) -> Result<(), Fault> {
+    for piece in Fields::new(object) {
+        let piece = piece?;
+        if piece.number == METADATA {
+            for field in Fields::new(piece.value.bytes()?) {
+                let field = field?;
+                if field.number == number {
+                    read(field.value)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
 
 /// Protobuf has a map as messages of key and value.
 fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
