@@ -94,7 +94,7 @@ impl Error for DecodeError {
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// The body is neither Kubernetes protobuf, which begins with `k8s\0`, nor, with the feature `json`, JSON.
-    #[error("unexpected encoding: the body looks like {found}, not like Kubernetes protobuf{hint}", found = .0, hint = hint(*.0))]
+    #[error("unexpected encoding: the body looks like {found}, not like a list{hint}", found = .0, hint = hint(*.0))]
     UnexpectedEncoding(Sniffed),
 
     /// The bytes are not what they should be.

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{
     Client, Compression, Error, ErrorKind, HttpTransport, List, ListOptions, ListSummary, Resource, Retry,
 };
-use listwatch::{DecodeErrorKind, Limits, OnItemError};
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch::{DecodeErrorKind, Json, Limits, OnItemError};
+use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, recorded_pods};
 
 fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -144,6 +145,55 @@ async fn broken_bodies() {
     }
 }
 
+const JSON_STATUS: &str =
+    r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden","code":403}"#;
+
+/// What has no protobuf, and what is asked for in JSON.
+#[tokio::test]
+async fn json() {
+    #[derive(serde::Deserialize)]
+    struct Widget {
+        spec: serde_json::Value,
+    }
+
+    let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
+    let server = Server::start(|request: &RecordedRequest, _| {
+        let is_one = request.path.contains("/widgets/");
+        let body = match fixture("widgets-negotiated.json") {
+            list if !is_one => list,
+            list => serde_json::from_slice::<serde_json::Value>(&list).unwrap()["items"][0].to_string().into_bytes(),
+        };
+        // Said wrong.
+        Answer::ok(
+            Body::replay(if request.path.ends_with("/pods") { fixture("pods.json") } else { body }).chunk_size(100),
+        )
+    });
+    let server = server.await.unwrap();
+    for http2 in [false, true] {
+        let client = client(&server.url(), http2);
+        let options = ListOptions::default();
+        let (bytes, summary) = client.list::<[u8]>(&widgets, &options).into_vec().await.unwrap();
+        assert_eq!((summary.items, &*summary.type_meta.kind), (bytes.len() as u64, "WidgetList"));
+        assert!(!bytes.is_empty() && !summary.list_meta.resource_version.is_empty());
+        let (decoded, _) = client.list::<Json<Widget>>(&widgets, &options).into_vec().await.unwrap();
+        assert_eq!(decoded.len(), bytes.len());
+        for (widget, bytes) in decoded.iter().zip(&bytes) {
+            assert_eq!(widget.spec, serde_json::from_slice::<serde_json::Value>(bytes).unwrap()["spec"]);
+        }
+        let one = client.get::<Json<Widget>>(&widgets, Some("a"), "b").await.unwrap();
+        assert_eq!(one.spec, decoded[0].spec);
+        let names = client.list::<[u8]>(&Resource::PODS, &options.json());
+        let names = names.map_item(|pod| pod.meta().map(|meta| meta.name().to_owned()));
+        assert_eq!(names.into_vec().await.unwrap().0.len(), 30);
+        // Protobuf messages are never read off JSON.
+        let error = client.list::<Pod>(&Resource::PODS, &ListOptions::default()).into_vec().await.unwrap_err();
+        assert!(error.to_string().starts_with("item: it is in JSON, where protobuf is to be read"), "{error}");
+    }
+    let accepted = server.requests().into_iter().map(|request| request.headers["accept"].to_str().unwrap().to_owned());
+    let (both, json) = ("application/vnd.kubernetes.protobuf,application/json", "application/json");
+    assert_eq!(accepted.collect::<Vec<_>>(), [[both, json, json, json, both]; 2].concat());
+}
+
 #[tokio::test]
 async fn wrong_bodies() {
     let pods = || Body::replay(recorded_pods());
@@ -157,21 +207,23 @@ async fn wrong_bodies() {
         (
             "HTML",
             Answer::ok(Body::replay(html)).content_type("text/html"),
-            "unexpected encoding: the body looks like HTML, not like Kubernetes protobuf (content type text/html): \
+            "unexpected encoding: the body looks like HTML, not like a list (content type text/html): \
              <html> <h1>Sign in</h1> Bearer [redacted] [redacted]</html>",
         ),
         (
             "CBOR",
             Answer::ok(Body::replay(fixture("configmaps.cbor"))).content_type("application/cbor"),
-            "unexpected encoding: the body looks like CBOR, not like Kubernetes protobuf (content type application/cbor)",
+            "unexpected encoding: the body looks like CBOR, not like a list (content type application/cbor)",
         ),
-        ("a table", status(200, "pods-table.json"), "unexpected encoding: the body looks like JSON"),
-        ("JSON", status(200, "pods.json").content_type("application/json"), "JSON: the server has no protobuf"),
+        ("a table", status(200, "pods-table.json"), "not a list: the body is a Table of \"meta.k8s.io/v1\""),
+        ("a JSON Status", Answer::ok(Body::replay(JSON_STATUS)), "API error: 403 Forbidden: no"),
         (
-            "JSON of a custom resource",
-            status(200, "widgets-negotiated.json").content_type("application/vnd.kubernetes.protobuf"),
-            "JSON: the server has no protobuf",
+            "JSON of another kind",
+            status(200, "widgets-negotiated.json"),
+            "another kind: asked for PodList of \"v1\", got ",
         ),
+        ("cut JSON", Answer::ok(Body::replay(fixture("pods.json")).cut_at(100_000)), "incomplete: "),
+        ("malformed JSON", Answer::ok(Body::replay("{]")), "malformed: "),
         ("a Status", status(200, "error-403.pb"), "API error: 403 Forbidden: "),
         ("another kind", status(200, "nodes.pb"), "another kind: asked for PodList of \"v1\", got NodeList of \"v1\""),
         ("an object", status(200, "single-configmap.pb"), "not a list: the body is a ConfigMap of \"v1\""),
@@ -184,7 +236,8 @@ async fn wrong_bodies() {
         for result in both(&server).await {
             let error = result.expect_err(name);
             assert!(error.to_string().starts_with(expected), "{name}: {error}");
-            assert!(!error.is_retryable() && !format!("{error:?}").contains("s3cret"), "{name}: {error:?}");
+            assert_eq!(error.is_retryable(), error.is_incomplete(), "{name}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{name}: {error:?}");
         }
         assert_eq!(server.requests().len(), 2, "{name}");
     }

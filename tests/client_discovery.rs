@@ -124,7 +124,16 @@ async fn one_object() {
                 Answer::ok(Body::replay(fixture("pods.pb"))),
                 Some("another kind: asked for ConfigMap of \"v1\", got PodList"),
             ),
-            (Answer::ok(Body::replay(r#"{"kind":"Widget"}"#)), Some("JSON: ")),
+            (
+                json(r#"{"kind":"Widget","apiVersion":"v1"}"#),
+                Some("another kind: asked for ConfigMap of \"v1\", got Widget"),
+            ),
+            (
+                json(r#"{"kind":"ConfigMap","apiVersion":"v1"}"#),
+                Some("item: it is in JSON, where protobuf is to be read"),
+            ),
+            (json(r#"{"kind":"Status","message":"no","code":403}"#), Some("API error: 403: no")),
+            (json(r#"{"kind":"#), Some("item: a fault of JSON syntax in the object")),
             (Answer::ok(Body::replay("<html>")), Some("unexpected encoding: ")),
             (Answer::ok(Body::replay("")), Some("incomplete: ")),
             (Answer::ok(Body::replay(fixture("single-configmap.pb")).cut_at(40)), Some("malformed: ")),

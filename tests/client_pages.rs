@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use listwatch::client::{Client, ErrorKind, HttpTransport, List, ListOptions, Resource, ResourceVersion, Retry, Shard};
+use listwatch::client::{Client, HttpTransport, List, ListOptions, Resource, ResourceVersion, Retry, Shard};
 use listwatch::{ItemError, MetaView};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
@@ -206,16 +206,30 @@ async fn several_namespaces() {
     }
 }
 
+/// A server that knows shards, and one that does not: the rest is left out here, over pages and in JSON too.
 #[tokio::test]
-async fn shards_that_the_server_ignores() {
-    let options = ListOptions::default().shard(Shard::new(0, 2).unwrap());
+async fn shards() {
+    let halves = [0, 1].map(|index| Shard::new(index, 2).unwrap());
     for http2 in [false, true] {
-        let server = serve([ok("pods-shard.pb"), ok("pods.pb"), ok("pods-empty.pb")]).await;
+        let server = serve([ok("pods-shard.pb"), ok("pods.pb"), ok("pods.pb"), ok("pods-empty.pb")]).await;
         let client = client(&server, http2);
-        assert!(!pods(&client, &options).into_vec().await.unwrap().0.is_empty());
-        for _ in 0..2 {
-            let error = pods(&client, &options).into_vec().await.unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::ShardIgnored) && error.items() == 0, "{error}");
+        let list = |shard| pods(&client, &ListOptions::default().shard(shard)).into_vec();
+        let (by_server, summary) = list(halves[0]).await.unwrap();
+        assert!(!by_server.is_empty() && summary.other_shards == 0);
+        let (here, summary) = list(halves[0]).await.unwrap();
+        assert!(here == by_server);
+        assert_eq!((summary.items, summary.other_shards, summary.skipped), (here.len() as u64, 120 - summary.items, 0));
+        let (rest, summary) = list(halves[1]).await.unwrap();
+        assert_eq!((rest.len() + here.len(), summary.other_shards), (120, here.len() as u64));
+        assert!(list(halves[1]).await.unwrap().0.is_empty());
+
+        let limits = listwatch::Limits::default().items(119);
+        for (answers, bytes) in [(PAGES.map(ok).to_vec(), 0), (vec![ok("pods.pb")], 1)] {
+            let server = serve(answers).await;
+            let all = self::client(&server, http2);
+            let list = pods(&all, &ListOptions::default().shard(halves[0])).pages(50).limits(limits);
+            let error = list.into_vec().await.unwrap_err();
+            assert!(error.to_string().starts_with("limit: a number of items of 120 "), "{bytes}: {error}");
         }
     }
 }

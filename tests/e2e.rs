@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig, KubeConfigOptions, Kubeconfig};
-use listwatch::ItemError;
 use listwatch::client::{
     Client, ErrorKind, FieldSelector, HttpTransport, HttpTransportBuilder, Items, KubeTransport, LabelSelector, List,
     ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
 };
+use listwatch::{ItemError, Json};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -233,15 +233,43 @@ async fn versions(client: &Client, all: &BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// JSON, which is said; its metadata comes in protobuf.
+/// In JSON, and their metadata in protobuf.
 async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
     let widgets = resource::resolve("wd", &client.discover().await?)?;
     assert_eq!(widgets, Resource::new("example.com", "v1", "widgets", "Widget"));
-    let error = client.list::<[u8]>(&widgets, &defaults()).into_vec().await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Json), "{error}");
-    let (metadata, _) = names(client.list(&widgets, &defaults().metadata_only())).await?;
-    assert_eq!(metadata, of_kubectl(server, &["widgets", "-A"])?);
-    assert_eq!(metadata.len(), 3);
+    let expected = of_kubectl(server, &["widgets", "-A"])?;
+    assert_eq!(expected.len(), 3);
+    for options in [defaults(), defaults().limit(2), defaults().metadata_only()] {
+        let list = client.list(&widgets, &options);
+        let list = if options == defaults().limit(2) { list.pages(2) } else { list };
+        let (found, summary) = names(list).await?;
+        assert_eq!(found, expected);
+        assert_eq!((summary.consistent, summary.list_meta.resource_version.is_empty()), (true, false));
+    }
+    let specs = client.list::<Json<serde_json::Value>>(&widgets, &defaults()).into_vec().await?.0;
+    assert!(specs.iter().any(|widget| widget["spec"]["n"] == 1));
+    json(server, client).await
+}
+
+/// What comes in JSON, and what is made of protobuf, is what kubectl prints.
+async fn json(server: &Server, client: &Client) -> Result<()> {
+    for resource in ["namespaces", "clusterroles", "customresourcedefinitions", "pods"] {
+        let found = resource::resolve(resource, &client.discover().await?)?;
+        let of_kubectl = server.kubectl(&["get", resource, "-n", "team-01", "-o", "json", "--show-managed-fields"])?;
+        let of_kubectl: serde_json::Value = serde_json::from_str(&of_kubectl)?;
+        for options in [defaults(), defaults().json()] {
+            let list = client.list::<[u8]>(&found, &options);
+            let list = if found.is_namespaced() { list.namespace("team-01") } else { list };
+            let list = list.map_item(|item| {
+                let mut json = Vec::new();
+                item.to_json(&mut json)?;
+                serde_json::from_slice::<serde_json::Value>(&json).map_err(ItemError::other)
+            });
+            let items = list.into_vec().await?.0;
+            assert!(!items.is_empty());
+            assert!(Some(&items) == of_kubectl["items"].as_array(), "{resource} {options:?}");
+        }
+    }
     Ok(())
 }
 

@@ -172,16 +172,12 @@ fn envelopes() {
         (
             "another magic",
             b"k8t\0".to_vec(),
-            Err(
-                "unexpected encoding: the body looks like text, not like Kubernetes protobuf, at byte 0, 0 items delivered",
-            ),
+            Err("unexpected encoding: the body looks like text, not like a list, at byte 0, 0 items delivered"),
         ),
         (
             "HTML",
             b"<html>".to_vec(),
-            Err(
-                "unexpected encoding: the body looks like HTML, not like Kubernetes protobuf, at byte 0, 0 items delivered",
-            ),
+            Err("unexpected encoding: the body looks like HTML, not like a list, at byte 0, 0 items delivered"),
         ),
         (
             "raw before typeMeta",

@@ -106,23 +106,23 @@ fn what_is_no_list_is_refused_by_name() {
         ),
         (
             "watch-configmaps.pb",
-            "unexpected encoding: the body looks like a watch stream, not like Kubernetes protobuf, at byte 0, \
+            "unexpected encoding: the body looks like a watch stream, not like a list, at byte 0, \
              0 items delivered",
         ),
         #[cfg(not(feature = "json"))]
         (
             "pods.json",
-            "unexpected encoding: the body looks like JSON, not like Kubernetes protobuf, and the feature `json` is off, \
+            "unexpected encoding: the body looks like JSON, not like a list, and the feature `json` is off, \
              at byte 0, 0 items delivered",
         ),
         (
             "configmaps.cbor",
-            "unexpected encoding: the body looks like CBOR, not like Kubernetes protobuf; \
+            "unexpected encoding: the body looks like CBOR, not like a list; \
              ask for application/vnd.kubernetes.protobuf, at byte 0, 0 items delivered",
         ),
         (
             "pods-gzip.pb.gz",
-            "unexpected encoding: the body looks like gzip, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            "unexpected encoding: the body looks like gzip, not like a list, at byte 0, 0 items delivered",
         ),
     ] {
         let body = fixture(name);

@@ -517,11 +517,11 @@ fn what_is_no_list_is_refused_by_name() {
         ),
         (
             "watch-configmaps.json",
-            "unexpected encoding: the body looks like a watch stream, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            "unexpected encoding: the body looks like a watch stream, not like a list, at byte 0, 0 items delivered",
         ),
         (
             "configmaps.cbor",
-            "unexpected encoding: the body looks like CBOR, not like Kubernetes protobuf; \
+            "unexpected encoding: the body looks like CBOR, not like a list; \
              ask for application/vnd.kubernetes.protobuf, at byte 0, 0 items delivered",
         ),
     ] {

@@ -13,12 +13,12 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio_util::io::ReaderStream;
 
 use crate::failure::Failure;
-use crate::output::{Format, Output, Summary};
+use crate::output::{Format, Labels, Output, Summary};
 use crate::rows::{self, Reached};
 
 const CHUNK: usize = 256 << 10;
 
-/// Decodes a saved protobuf body of a list, while it is read.
+/// Decodes a saved body of a list, in protobuf or JSON, while it is read.
 ///
 /// Gzip is undone. An error is one line on stderr: what is wrong, where in the body, and how many items came before.
 #[derive(clap::Args)]
@@ -26,6 +26,7 @@ const CHUNK: usize = 256 << 10;
 Examples:
   listwatch decode pods.pb                 the names of all Pods
   listwatch decode -o summary pods.pb.gz   kind, version and counts, as JSON
+  listwatch decode -o json pods.pb         one JSON object a line, as kubectl would show it
 
 From a live API server, while `kubectl proxy` runs:
   curl -sH 'Accept: application/vnd.kubernetes.protobuf' localhost:8001/api/v1/pods | listwatch decode -o table")]
@@ -36,6 +37,10 @@ pub struct Args {
     /// What to print
     #[arg(short, long, value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
     output: Format,
+
+    /// In a table, the labels too
+    #[arg(long)]
+    show_labels: bool,
 
     /// Leave out items that are over --max-item-size or cannot be read, and say how many, instead of ending in an error
     #[arg(long)]
@@ -65,7 +70,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let decode = cli.find_subcommand_mut("decode").expect("this is it");
         decode.error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
     }
-    let (format, on_item_error) = (args.output, args.on_item_error());
+    let (format, labels, on_item_error) = (args.output, Labels::shown(args.show_labels), args.on_item_error());
     let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
@@ -73,7 +78,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, CHUNK))
         .limits(args.limits())
         .on_item_error(on_item_error)
-        .map_item(|item| format.row(&item));
+        .map_item(|item| format.row(&item, labels));
     let mut output = Output::new(format);
     rows::print(&mut items, &mut output, |items| reached(items.decoder()))
         .await?

@@ -5,8 +5,8 @@ use listwatch::client::Client;
 use crate::connect::Connection;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Format, Output, Summary};
-use crate::query::Query;
+use crate::output::{Format, Labels, Output, Summary};
+use crate::query::{self, Query};
 use crate::rows::{self, Reached};
 
 /// Streams a collection from an API server.
@@ -20,6 +20,7 @@ Examples:
   listwatch list deploy -n web -l app=shop        some Deployments of one namespace
   listwatch list pods -A --resource-version 0     whatever the server has cached: the cheapest for it
   listwatch list pods -A -o summary               kind, version and counts, as JSON
+  listwatch list widgets.example.com -A -o json   custom resources, one JSON object a line
   listwatch list secrets -A --metadata-only       without what is in them
   listwatch list pods -A --limit 5000             in pages, where the whole takes the server over its request timeout
   listwatch list pods -A --server http://localhost:8001    while `kubectl proxy` runs")]
@@ -35,13 +36,19 @@ pub struct Args {
     #[arg(short, long, value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
     output: Format,
 
+    /// In a table, the labels too
+    #[arg(long)]
+    show_labels: bool,
+
     #[command(flatten)]
     connection: Connection,
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let Args { query, limit, output: format, connection } = args;
+    let Args { query, limit, output: format, show_labels, connection } = args;
     let options = query.options()?;
+    let options = if format == Format::Json { options.json() } else { options };
+    let labels = Labels::shown(show_labels);
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
     let resource = query.resource(&client).await?;
@@ -54,15 +61,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
 
     let progress = list.progress();
-    let mut items = list.map_item(|item| format.row(&item)).stream();
+    let mut items = list.map_item(|item| format.row(&item, labels)).stream();
     let mut output = Output::new(format);
     rows::print(&mut items, &mut output, |_| Reached::of(&progress))
         .await?
         .map_err(|error| Failure::Error(error.to_string()))?;
     let summary = items.summary().expect("without an error the list is complete");
     output.end(&Summary::new(&summary.type_meta, &summary.list_meta, summary.items, summary.bytes))?;
-    for warning in &summary.warnings {
-        notices::warn(warning);
-    }
+    query::warn(summary);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::time::SystemTime;
 
 use clap::ValueEnum;
 use console::style;
@@ -14,8 +15,10 @@ const BUFFER: usize = 64 << 10;
 pub enum Format {
     /// One namespace/name a line, or one name where there is no namespace
     Name,
-    /// Namespace, name, version, size in bytes and uid in columns
+    /// Namespace, name, version, age and size in bytes, in columns
     Table,
+    /// One JSON object a line, with kind and apiVersion
+    Json,
     /// One JSON object about the whole list, once it is complete
     Summary,
 }
@@ -24,6 +27,7 @@ pub enum Format {
 pub enum Row {
     Name(String),
     Table(Cells),
+    Json(Vec<u8>),
     Nothing,
 }
 
@@ -33,24 +37,38 @@ impl Format {
         self != Self::Summary
     }
 
-    pub fn row(self, item: &ItemRef<'_>) -> Result<Row, ItemError> {
-        if self == Self::Summary {
-            return Ok(Row::Nothing);
+    /// `labels` are those of a table, if it shows them.
+    pub fn row(self, item: &ItemRef<'_>, labels: Labels) -> Result<Row, ItemError> {
+        match self {
+            Self::Summary => return Ok(Row::Nothing),
+            Self::Json => {
+                let mut json = Vec::new();
+                item.to_json(&mut json)?;
+                return Ok(Row::Json(json));
+            }
+            Self::Name | Self::Table => {}
         }
         let meta = item.meta()?;
         let [namespace, name] = [meta.namespace(), meta.name()].map(printable);
-        Ok(match self {
-            Self::Summary => Row::Nothing,
-            Self::Name if namespace.is_empty() => Row::Name(name.into_owned()),
-            Self::Name => Row::Name(format!("{namespace}/{name}")),
-            Self::Table => Row::Table([
-                namespace.into_owned(),
-                name.into_owned(),
-                printable(meta.resource_version()).into_owned(),
-                item.bytes().len().to_string(),
-                printable(meta.uid()).into_owned(),
-            ]),
-        })
+        if self == Self::Name {
+            return Ok(Row::Name(if namespace.is_empty() { name.into_owned() } else { format!("{namespace}/{name}") }));
+        }
+        let labels = match labels {
+            Labels::Hidden => String::new(),
+            Labels::Shown => {
+                let labels = meta.labels()?.map(|(key, value)| printable(&format!("{key}={value}")).into_owned());
+                let labels = labels.collect::<Vec<_>>().join(",");
+                if labels.is_empty() { "<none>".to_owned() } else { labels }
+            }
+        };
+        Ok(Row::Table([
+            namespace.into_owned(),
+            name.into_owned(),
+            printable(meta.resource_version()).into_owned(),
+            meta.creation_timestamp().map_or_else(|| "<unknown>".to_owned(), |created| age(created.seconds)),
+            item.bytes().len().to_string(),
+            labels,
+        ]))
     }
 }
 
@@ -74,6 +92,10 @@ impl Output {
         match row {
             Row::Name(name) => writeln!(self.out, "{name}"),
             Row::Table(cells) => self.table.row(&mut self.out, cells),
+            Row::Json(mut json) => {
+                json.push(b'\n');
+                self.out.write_all(&json)
+            }
             Row::Nothing => Ok(()),
         }
     }
@@ -86,7 +108,7 @@ impl Output {
     /// The list is complete.
     pub fn end(&mut self, summary: &Summary<'_>) -> io::Result<()> {
         match self.format {
-            Format::Name => {}
+            Format::Name | Format::Json => {}
             Format::Table => self.table.end(&mut self.out)?,
             Format::Summary => {
                 serde_json::to_writer(&mut self.out, summary)?;
@@ -97,9 +119,23 @@ impl Output {
     }
 }
 
-type Cells = [String; 5];
+/// Whether a table has them in a column.
+#[derive(Clone, Copy)]
+pub enum Labels {
+    Shown,
+    Hidden,
+}
 
-const HEADER: [&str; 5] = ["NAMESPACE", "NAME", "VERSION", "SIZE", "UID"];
+impl Labels {
+    pub fn shown(shown: bool) -> Self {
+        if shown { Self::Shown } else { Self::Hidden }
+    }
+}
+
+/// The last one is empty where labels are not shown.
+type Cells = [String; 6];
+
+const HEADER: [&str; 6] = ["NAMESPACE", "NAME", "VERSION", "AGE", "SIZE", "LABELS"];
 
 /// Aligns columns by the first rows, so that memory stays constant; a later cell that is longer shifts its row.
 #[derive(Default)]
@@ -111,7 +147,8 @@ struct Table {
 #[derive(Clone, Copy)]
 struct Layout {
     namespaced: bool,
-    widths: [usize; 5],
+    labels: bool,
+    widths: [usize; 6],
 }
 
 impl Table {
@@ -148,17 +185,22 @@ impl Layout {
         let width = |column: usize| rows.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
         Self {
             namespaced: rows.iter().any(|[namespace, ..]| !namespace.is_empty()),
+            labels: rows.iter().any(|[.., labels]| !labels.is_empty()),
             widths: std::array::from_fn(|column| width(column).max(HEADER[column].len())),
         }
     }
 
-    fn write(&self, out: &mut impl Write, cells: &[impl AsRef<str>; 5]) -> io::Result<()> {
-        let [namespace, name, version, size, uid] = cells.each_ref().map(AsRef::as_ref);
-        let [w_namespace, w_name, w_version, w_size, _] = self.widths;
+    fn write(&self, out: &mut impl Write, cells: &[impl AsRef<str>; 6]) -> io::Result<()> {
+        let [namespace, name, version, age, size, labels] = cells.each_ref().map(AsRef::as_ref);
+        let [w_namespace, w_name, w_version, w_age, w_size, _] = self.widths;
         if self.namespaced {
             write!(out, "{namespace:w_namespace$}   ")?;
         }
-        writeln!(out, "{name:w_name$}   {version:w_version$}   {size:>w_size$}   {uid}")
+        write!(out, "{name:w_name$}   {version:w_version$}   {age:w_age$}   {size:>w_size$}")?;
+        if self.labels {
+            write!(out, "   {labels}")?;
+        }
+        writeln!(out)
     }
 }
 
@@ -190,6 +232,34 @@ impl<'a> Summary<'a> {
     }
 }
 
+/// How long ago a time in seconds since 1970 is, as kubectl writes it (apimachinery `util/duration.HumanDuration`).
+fn age(created: i64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    human(i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(created))
+}
+
+fn human(seconds: i64) -> String {
+    let two = |large: i64, large_unit: &str, small: i64, small_unit: &str| match small {
+        0 => format!("{large}{large_unit}"),
+        small => format!("{large}{large_unit}{small}{small_unit}"),
+    };
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        // A second for clocks that differ.
+        ..-1 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        120..600 => two(minutes, "m", seconds % 60, "s"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => two(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => two(days, "d", hours % 24, "h"),
+        691_200..63_072_000 => format!("{days}d"),
+        63_072_000..252_288_000 => two(days / 365, "y", days % 365, "d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
 /// Control characters escaped, so that no name forges a line or drives the terminal.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
@@ -197,4 +267,35 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
     let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    /// What kubectl prints.
+    #[test]
+    fn ages() {
+        for (seconds, expected) in [
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (600, "10m"),
+            (10_799, "179m"),
+            (10_800, "3h"),
+            (10_860, "3h1m"),
+            (28_800, "8h"),
+            (172_799, "47h"),
+            (172_800, "2d"),
+            (180_000, "2d2h"),
+            (691_200, "8d"),
+            (63_071_999, "729d"),
+            (63_072_000, "2y"),
+            (63_158_400, "2y1d"),
+            (252_288_000, "8y"),
+        ] {
+            assert_eq!(super::human(seconds), expected, "{seconds}");
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! What of a resource to list: the options that `list` and `record` share.
 
-use listwatch::client::{Client, FieldSelector, LabelSelector, List, ListOptions, Resource, ResourceVersion, Shard};
+use listwatch::client::{
+    Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, Resource, ResourceVersion, Shard,
+};
 
 use crate::failure::Failure;
+use crate::notices;
 use crate::resource;
 
 #[derive(clap::Args)]
@@ -38,7 +41,7 @@ pub struct Query {
     #[arg(long)]
     metadata_only: bool,
 
-    /// One of N equal parts, I from 0; the server must know shards (KEP-5866)
+    /// One of N equal parts, I from 0 (KEP-5866); what a server sends beyond it is left out here
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 }
@@ -99,5 +102,18 @@ impl Query {
             Some(namespace) => list.namespace(namespace),
             None => list.namespace(default_namespace),
         }
+    }
+}
+
+/// What there is to say of a complete list.
+pub fn warn(summary: &ListSummary) {
+    if summary.other_shards > 0 {
+        notices::warn(&format!(
+            "the server does not know shards: {} items of others came too and were left out here",
+            summary.other_shards
+        ));
+    }
+    for warning in &summary.warnings {
+        notices::warn(warning);
     }
 }

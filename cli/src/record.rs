@@ -17,13 +17,13 @@ use crate::connect::{Connection, Server};
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Format, Output, Row};
-use crate::query::Query;
+use crate::query::{self, Query};
 use crate::rows::{self, Reached};
 
 /// Saves the body of a list, byte for byte.
 ///
-/// The server is asked for no compression, so that FILE is what it wrote: Kubernetes protobuf. It is written to a
-/// temporary file beside FILE, only its owner may read it, and it takes the place of FILE once the list is complete.
+/// The server is asked for no compression, so that FILE is what it wrote: Kubernetes protobuf, or JSON for custom
+/// resources, and with --shard all that it sent. It is written to a temporary file beside FILE, only its owner may read it, and it takes the place of FILE once the list is complete.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -70,9 +70,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let summary = items.summary().expect("without an error the list is complete");
     temporary.as_file().sync_all().map_err(cannot_write)?;
     temporary.persist(&file).map_err(|error| cannot_write(error.error))?;
-    for warning in &summary.warnings {
-        notices::warn(warning);
-    }
+    query::warn(summary);
     let (items, bytes) = (HumanCount(summary.items), HumanCount(summary.bytes));
     eprintln!("recorded: {items} items, {bytes} bytes, version {}", summary.list_meta.resource_version);
     Ok(())

@@ -52,10 +52,11 @@ fn pods(body: &[u8]) -> Vec<Pod> {
 }
 
 /// Namespace, name, version, size and uid.
-fn cells(pod: &Pod) -> [String; 5] {
+/// But for the age.
+fn cells(pod: &Pod) -> [String; 4] {
     let meta = pod.metadata.clone().unwrap();
     let size = pod.encoded_len().to_string();
-    [meta.namespace.unwrap(), meta.name.unwrap(), meta.resource_version.unwrap(), size, meta.uid.unwrap()]
+    [meta.namespace.unwrap(), meta.name.unwrap(), meta.resource_version.unwrap(), size]
 }
 
 /// What `-o name` prints of them.
@@ -109,20 +110,49 @@ fn table() {
     let pods = pods(&fixture("pods.pb"));
     let output = decode(&["-o", "table", "-"], &fixture("pods.pb"));
     let rows: Vec<Vec<&str>> = stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["NAMESPACE", "NAME", "VERSION", "SIZE", "UID"]);
-    assert_eq!(rows[1..], pods.iter().map(cells).collect::<Vec<_>>());
-    // The columns are aligned: every uid begins where its header does.
-    let column = stdout(&output).find("UID").unwrap();
-    for (line, pod) in stdout(&output).lines().skip(1).zip(&pods) {
-        assert_eq!(line[column..], cells(pod)[4]);
+    assert_eq!(rows[0], ["NAMESPACE", "NAME", "VERSION", "AGE", "SIZE"]);
+    for (row, pod) in rows[1..].iter().zip(&pods) {
+        assert_eq!([row[0], row[1], row[2], row[4]], cells(pod));
     }
+    assert_eq!(rows.len(), 121);
+    // The columns are aligned: sizes end where their header does.
+    let end = stdout(&output).find('\n').unwrap();
+    assert!(stdout(&output).lines().all(|line| line.len() == end));
+
+    let output = decode(&["-o", "table", "--show-labels"], &fixture("pods.pb"));
+    assert!(stdout(&output).lines().next().unwrap().ends_with("   LABELS"));
+    let labels = pods[0].metadata.clone().unwrap().labels;
+    let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(stdout(&output).lines().nth(1).unwrap().split_whitespace().last().unwrap(), labels.join(","));
 
     let output = decode(&["-o", "table"], &fixture("clusterroles.pb"));
     assert_eq!(
         stdout(&output).split_whitespace().take(5).collect::<Vec<_>>(),
-        ["NAME", "VERSION", "SIZE", "UID", "admin"]
+        ["NAME", "VERSION", "AGE", "SIZE", "admin"]
     );
-    assert_eq!(stdout(&decode(&["-o", "table"], &fixture("pods-empty.pb"))), "NAME   VERSION   SIZE   UID\n");
+    assert_eq!(stdout(&decode(&["-o", "table"], &fixture("pods-empty.pb"))), "NAME   VERSION   AGE   SIZE\n");
+    let output = decode(&["-o", "table", "--show-labels"], &fixture("pods-empty.pb"));
+    assert_eq!(stdout(&output), "NAME   VERSION   AGE   SIZE\n");
+}
+
+/// The same from both encodings.
+#[test]
+fn json() {
+    let parse = |output: &Output| -> Vec<serde_json::Value> {
+        assert_eq!((stderr(output), output.status.code()), ("", Some(0)));
+        stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let [protobuf, json] = ["pods.pb", "pods.json"].map(|name| parse(&decode(&["-o", "json"], &fixture(name))));
+    assert_eq!((protobuf.len(), json.len()), (120, 30));
+    assert!(protobuf[..30] == json);
+    assert_eq!((&json[0]["kind"], &json[0]["apiVersion"]), (&"Pod".into(), &"v1".into()));
+
+    let widgets = parse(&decode(&["-o", "json"], &fixture("widgets-page-1.json")));
+    assert!(!widgets.is_empty() && widgets.iter().all(|widget| widget["kind"] == "Widget"));
+    for format in ["name", "table", "summary"] {
+        let output = decode(&["-o", format], &fixture("widgets-page-1.json"));
+        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{format}");
+    }
 }
 
 #[test]
@@ -189,24 +219,24 @@ fn errors_are_one_line_and_end_with_1() {
             0,
         ),
         (
-            "JSON",
+            "a table",
             &[],
-            fixture("pods.json"),
-            "unexpected encoding: the body looks like JSON, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            fixture("pods-table.json"),
+            r#"not a list: the body is a Table of "meta.k8s.io/v1"; ask for the list, without as=Table, at byte 16, 0 items delivered"#,
             0,
         ),
         (
             "a watch",
             &[],
             fixture("watch-expired.pb"),
-            "unexpected encoding: the body looks like a watch stream, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            "unexpected encoding: the body looks like a watch stream, not like a list, at byte 0, 0 items delivered",
             0,
         ),
         (
             "text that drives terminals",
             &[],
             b"no\x1b[31m\nlist".to_vec(),
-            "unexpected encoding: the body looks like text, not like Kubernetes protobuf, at byte 0, 0 items delivered",
+            "unexpected encoding: the body looks like text, not like a list, at byte 0, 0 items delivered",
             0,
         ),
         (

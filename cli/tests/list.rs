@@ -139,6 +139,28 @@ fn what_is_sent() {
 }
 
 #[test]
+fn json_is_asked_for() {
+    let api = Api::new([ok("pods.json")]);
+    let output = api.run(&["list", "pods", "-A", "-o", "json"]);
+    assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
+    let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.json")]).output().unwrap();
+    assert_eq!((stdout(&output), stdout(&output).lines().count()), (stdout(&decoded), 30));
+    assert_eq!(api.server.requests()[0].headers["accept"], "application/json");
+}
+
+#[test]
+fn shards_that_the_server_ignores() {
+    let api = Api::new([ok("pods.pb")]);
+    let output = api.run(&["list", "pods", "-A", "--shard", "0/2"]);
+    let left_out = 120 - stdout(&output).lines().count();
+    let expected = format!(
+        "warning: the server does not know shards: {left_out} items of others came too and were left out here\n"
+    );
+    assert_eq!((stderr(&output), output.status.code()), (&*expected, Some(0)));
+    assert!((1..120).contains(&left_out));
+}
+
+#[test]
 fn metadata_only_is_asked_for() {
     let api = Api::new([status(403, "Forbidden", "no")]);
     api.run(&["list", "pods", "--metadata-only"]);
@@ -165,7 +187,7 @@ fn errors() {
         (vec![ok("clusterroles.pb")], "error: another kind: asked for "),
         (vec![Answer::ok(Body::replay("<html>no</html>"))], "error: unexpected encoding: the body looks like "),
         (vec![Answer::ok(pods().cut_at(100_000))], "error: incomplete: the body ended before the list did"),
-        (vec![Answer::ok(Body::replay(r#"{"kind":"PodList"}"#))], "error: JSON: "),
+        (vec![Answer::ok(Body::replay(r#"{"kind":"PodList"}"#))], "error: malformed: no value in "),
     ] {
         let api = Api::new(answers);
         let output = api.run(&["list", "pods", "-A"]);

@@ -13,14 +13,13 @@ use futures_core::Stream;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use prost::Message as _;
-use serde::Deserialize;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::error::ApiError;
 use super::progress::Counters;
 use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
-use crate::item::{Status, StatusCause, StatusDetails};
+use crate::item::{Status, json};
 
 /// How much of a body that is an error is read.
 const ERROR_SIZE: usize = 1 << 20;
@@ -206,76 +205,9 @@ pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
     Some((type_meta, raw?))
 }
 
-/// `Status` as JSON has it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct JsonStatus {
-    kind: String,
-    #[serde(default)]
-    metadata: JsonMeta,
-    #[serde(default)]
-    status: String,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    reason: String,
-    details: Option<JsonDetails>,
-    #[serde(default)]
-    code: i32,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct JsonMeta {
-    #[serde(default)]
-    r#continue: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct JsonDetails {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    group: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    causes: Vec<JsonCause>,
-    #[serde(default)]
-    retry_after_seconds: i32,
-    #[serde(default)]
-    uid: String,
-}
-
-#[derive(Deserialize)]
-struct JsonCause {
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    field: String,
-}
-
 pub(super) fn json_status(body: &[u8]) -> Option<Status> {
-    let json: JsonStatus = serde_json::from_slice(body).ok().filter(|json: &JsonStatus| json.kind == "Status")?;
-    let cause = |cause: JsonCause| StatusCause { reason: cause.reason, message: cause.message, field: cause.field };
-    Some(Status {
-        metadata: Some(crate::ListMeta { continue_token: json.metadata.r#continue, ..Default::default() }),
-        status: json.status,
-        message: json.message,
-        reason: json.reason,
-        details: json.details.map(|details| StatusDetails {
-            name: details.name,
-            group: details.group,
-            kind: details.kind,
-            causes: details.causes.into_iter().map(cause).collect(),
-            retry_after_seconds: details.retry_after_seconds,
-            uid: details.uid,
-        }),
-        code: json.code,
-    })
+    let is_status = json::type_meta(body).is_ok_and(|found| found.kind == "Status");
+    is_status.then(|| json::status(body)).flatten()
 }
 
 pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {

@@ -79,7 +79,7 @@ impl Client {
             let kind = if body.first() == Some(&b'{') && body::json_status(&body).is_none() {
                 ErrorKind::Discovery(format!("{path}: {error}"))
             } else {
-                self.not_protobuf(&body, &headers)
+                self.unexpected(&body, &headers)
             };
             Error::new(kind).with_audit_id(audit_id)
         })

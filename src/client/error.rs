@@ -198,13 +198,6 @@ pub enum ErrorKind {
     #[error("unexpected encoding: {0}")]
     UnexpectedBody(Box<UnexpectedBody>),
 
-    /// JSON came, which this version does not decode: servers have no protobuf for whole custom resources.
-    #[error(
-        "JSON: the server has no protobuf for this resource, as for all custom ones, and JSON lists are not decoded yet; \
-         ListOptions::metadata_only works now"
-    )]
-    Json,
-
     /// A list of something else than was asked for.
     #[error("another kind: asked for {}, got {}", type_meta(.expected), type_meta(.found))]
     OtherKind {
@@ -213,10 +206,6 @@ pub enum ErrorKind {
         /// What came.
         found: TypeMeta,
     },
-
-    /// A shard was asked for, and the server does not say that it sent one: it sends everything.
-    #[error("shard: the server does not know shards and sends the whole collection")]
-    ShardIgnored,
 
     /// A redirect. It is not followed, for the credentials would travel with it.
     #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative place"))]
@@ -307,7 +296,7 @@ pub struct UnexpectedBody {
 
 impl fmt::Display for UnexpectedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the body looks like {}, not like Kubernetes protobuf", self.sniffed)?;
+        write!(f, "the body looks like {}, not like a list", self.sniffed)?;
         if let Some(content_type) = &self.content_type {
             write!(f, " (content type {})", content_type.escape_debug())?;
         }

@@ -22,7 +22,7 @@ use tracing::{Instrument, Span, field};
 
 use super::body;
 use super::error::{Error, ErrorKind, Incomplete};
-use super::options::{DEFAULT_REQUEST_TIMEOUT, ListOptions, OptionWarning};
+use super::options::{DEFAULT_REQUEST_TIMEOUT, ListOptions, OptionWarning, Shard};
 use super::progress::{Counters, Progress};
 use super::resource::Resource;
 use super::retry::Tries;
@@ -30,7 +30,7 @@ use super::served_from::served_from;
 use super::transport::{TransportError, TransportErrorKind};
 use super::{Answer, Client, within};
 use crate::adapt::{Own, for_each, try_for_each};
-use crate::decode::{Event, ItemRef, ListDecoder, ListEnd};
+use crate::decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::item::{Item, ListMeta, TypeMeta};
 use crate::limits::{Limits, OnItemError};
@@ -101,6 +101,8 @@ pub struct ListSummary {
     pub items: u64,
     /// Items left out because the caller chose [`OnItemError::Skip`].
     pub skipped: u64,
+    /// Items of other shards than the one that was asked for, left out here because the server does not know shards.
+    pub other_shards: u64,
     /// Responses that the list is made of.
     pub pages: u64,
     /// Requests sent.
@@ -125,6 +127,7 @@ pub struct ListSummary {
 
 impl<T: Item + ?Sized> List<T> {
     pub(super) fn new(client: Client, resource: Resource, options: ListOptions) -> Self {
+        let options = if T::ENCODING == Some(Encoding::Json) { options.json() } else { options };
         let plan = Plan {
             client,
             resource,
@@ -397,8 +400,8 @@ struct Run {
     options: ListOptions,
     /// The first page of this namespace is read.
     later_page: bool,
-    /// What `summary` held when this namespace began: items, skipped, pages, bytes.
-    before: [u64; 4],
+    /// What `summary` held when this namespace began: items, skipped, of other shards, pages, bytes.
+    before: [u64; 5],
     /// Items of abandoned snapshots that the consumer does not know of yet.
     abandoned: u64,
     tries: Tries,
@@ -432,7 +435,7 @@ impl Run {
             namespace: 0,
             options: plan.options.clone(),
             later_page: false,
-            before: [0; 4],
+            before: [0; 5],
             abandoned: 0,
             tries: Tries::new(plan.client.retry),
             started: Instant::now(),
@@ -461,8 +464,8 @@ impl Run {
         if self.namespace >= self.plan.namespaces.len() {
             return Ok(self.complete());
         }
-        let ListSummary { items, skipped, pages, bytes, .. } = self.summary;
-        self.before = [items, skipped, pages, bytes];
+        let ListSummary { items, skipped, other_shards, pages, bytes, .. } = self.summary;
+        self.before = [items, skipped, other_shards, pages, bytes];
         self.options = self.plan.options.clone();
         self.later_page = false;
         self.ask()
@@ -482,7 +485,8 @@ impl Run {
             path.push('?');
             path.push_str(&query);
         }
-        let accept = HeaderValue::from_static(self.options.accept());
+        let accept = HeaderValue::try_from(self.options.accept())
+            .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))?;
         let (client, counters, deadline) = (client.clone(), Arc::clone(counters), self.deadline);
         self.summary.attempts += 1;
         let attempt = self.summary.attempts;
@@ -496,13 +500,13 @@ impl Run {
             }
             tracing::debug!(attempt, path, "asking");
             let answer = client.send(path, accept, deadline, &counters).await?;
-            // Everything but `k` needs more than one byte to be told what it is.
+            // What is no list by its first byte needs more of it to be told what it is.
             match answer.first.first() {
-                None | Some(b'k') => Ok(answer),
+                None | Some(b'k' | b'{') => Ok(answer),
                 Some(_) => {
                     let Answer { headers, first, mut chunks, audit_id, .. } = answer;
                     let beginning = body::beginning(first, &mut chunks).await;
-                    Err(Error::new(client.not_protobuf(&beginning, &headers)).with_audit_id(audit_id))
+                    Err(Error::new(client.unexpected(&beginning, &headers)).with_audit_id(audit_id))
                 }
             }
         };
@@ -517,24 +521,24 @@ impl Run {
             }
         }
         let mut limits = self.plan.limits;
-        limits.items = limits.items.saturating_sub(self.summary.items + self.summary.skipped);
+        let before = self.summary.items + self.summary.skipped + self.summary.other_shards;
+        limits.items = limits.items.saturating_sub(before);
         limits.bytes = limits.bytes.saturating_sub(self.summary.bytes);
         Page {
             decoder: ListDecoder::with_limits(limits),
             chunk: mem::take(&mut answer.first),
             answer,
-            complied: self.options.shard.is_none(),
+            shard: self.options.shard,
+            other_shards: 0,
         }
     }
 
     fn end_page(&mut self, end: ListEnd, page: &Page) -> Result<State, Error> {
-        if !page.complied {
-            return self.after(ErrorKind::ShardIgnored.into(), Some(page));
-        }
         let summary = &mut self.summary;
         summary.pages += 1;
         summary.items += end.items;
-        summary.skipped += end.skipped;
+        summary.skipped += end.skipped - page.other_shards;
+        summary.other_shards += page.other_shards;
         summary.bytes += end.bytes;
         summary.type_meta = end.type_meta;
         summary.list_meta = end.list_meta;
@@ -560,6 +564,10 @@ impl Run {
         self.span.record("bytes", summary.bytes);
         if let Some(time) = summary.time_to_first_item {
             self.span.record("first_item_ms", time.as_secs_f64() * 1000.0);
+        }
+        if summary.other_shards > 0 {
+            let left_out = summary.other_shards;
+            self.span.in_scope(|| tracing::warn!(left_out, "the server does not know shards and sent everything"));
         }
         let ListSummary { items, bytes, wire_bytes, pages, attempts, .. } = *summary;
         self.span.in_scope(|| tracing::debug!(items, bytes, wire_bytes, pages, attempts, "complete"));
@@ -591,14 +599,15 @@ impl Run {
     fn after_expiry(&mut self, error: &Error) -> Option<Result<State, Error>> {
         match &mut self.on_expired {
             OnExpired::StartOver(on_restart) if self.later_page && self.summary.restarts < MAX_RESTARTS => {
-                let [items, skipped, pages, bytes] = self.before;
+                let [items, skipped, other_shards, pages, bytes] = self.before;
                 let abandoned = self.summary.items - items;
                 let namespace = self.plan.namespaces.get(self.namespace).cloned().flatten();
                 tracing::warn!(%error, abandoned, "the next page has expired: from the start");
                 on_restart(Restart { namespace, items: abandoned });
                 self.abandoned += abandoned;
                 let restarts = self.summary.restarts + 1;
-                self.summary = ListSummary { items, skipped, pages, restarts, bytes, ..mem::take(&mut self.summary) };
+                let rest = mem::take(&mut self.summary);
+                self.summary = ListSummary { items, skipped, other_shards, pages, restarts, bytes, ..rest };
                 self.options = self.plan.options.clone();
                 self.later_page = false;
             }
@@ -624,15 +633,18 @@ struct Page {
     answer: Answer,
     /// What of the last chunk is not decoded yet.
     chunk: Bytes,
-    /// Whether the server restricted the list to the shard that was asked for, if one was.
-    complied: bool,
+    /// What to restrict the list to here, as long as the server does not say that it did.
+    shard: Option<Shard>,
+    /// How many items that left out.
+    other_shards: u64,
 }
 
 /// What the decoder found in a chunk.
 enum Found<T> {
     Item(T),
     OtherKind(TypeMeta),
-    ShardIgnored,
+    OtherShard,
+    NoShard(ItemError),
     ListMeta { remaining: Option<u64> },
     Nothing,
 }
@@ -645,15 +657,17 @@ impl Page {
         run: &mut Run,
     ) -> Result<Option<O>, Error> {
         let (items, bytes) = (run.summary.items, run.summary.bytes);
-        let shard = run.options.shard;
-        let complied = &mut self.complied;
+        let shard = &mut self.shard;
         let mut on_event = |event: Event<'_>| match event {
-            Event::Item(item) if *complied => Found::Item(own(item)),
-            Event::Item(_) => Found::ShardIgnored,
+            Event::Item(item) => match shard.map(|shard| item.meta().map(|meta| shard.contains(meta.uid()))) {
+                None | Some(Ok(true)) => Found::Item(own(item)),
+                Some(Ok(false)) => Found::OtherShard,
+                Some(Err(error)) => Found::NoShard(error),
+            },
             Event::TypeMeta(found) if *found != run.expected => Found::OtherKind(found.clone()),
             Event::ListMeta(meta) => {
                 let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
-                *complied = shard.is_none_or(|shard| shard.complied(echoed));
+                *shard = shard.filter(|shard| !shard.complied(echoed));
                 Found::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
             }
             _ => Found::Nothing,
@@ -688,10 +702,15 @@ impl Page {
                 Some(Found::OtherKind(found)) => {
                     return Err(ErrorKind::OtherKind { expected: run.expected.clone(), found }.into());
                 }
-                Some(Found::ShardIgnored) => {
-                    // It was lent, but to nobody.
+                Some(Found::OtherShard) => {
+                    // To leave one out cannot fail.
                     let _ = self.decoder.refuse_item(ItemError::other("of another shard"), OnItemError::Skip);
-                    return Err(ErrorKind::ShardIgnored.into());
+                    self.other_shards += 1;
+                }
+                Some(Found::NoShard(error)) => {
+                    if let Err(error) = self.decoder.refuse_item(error, run.plan.on_item_error) {
+                        return Err(self.decode_error(error, run));
+                    }
                 }
                 Some(Found::ListMeta { remaining }) => {
                     run.plan.counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
@@ -707,7 +726,7 @@ impl Page {
 
     /// Whether no item was seen, so that asking again shows none twice.
     fn is_untouched(&self) -> bool {
-        self.decoder.items() + self.decoder.skipped() == 0
+        self.decoder.items() + self.decoder.skipped() == self.other_shards
     }
 
     fn broken(&self, error: TransportError, run: &Run) -> Error {
@@ -741,7 +760,7 @@ impl Page {
             &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {
                 let Limits { items, bytes, .. } = run.plan.limits;
                 let (before, max) = match limit {
-                    Limit::Items => (run.summary.items + run.summary.skipped, items),
+                    Limit::Items => (run.summary.items + run.summary.skipped + run.summary.other_shards, items),
                     _ => (run.summary.bytes, bytes),
                 };
                 let kind = DecodeErrorKind::Limit { limit, size: before.saturating_add(size), max };

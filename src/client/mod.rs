@@ -73,9 +73,9 @@ pub use self::selector::{FieldSelector, LabelSelector};
 use self::served_from::ServerVersion;
 use self::transport::{Chunks, Request};
 pub use self::transport::{Transport, TransportError, TransportErrorKind};
-use crate::decode::{ItemRef, Sniffed};
-use crate::error::{DecodeError, DecodeErrorKind};
-use crate::item::Item;
+use crate::decode::{Encoding, ItemRef, Sniffed};
+use crate::error::{DecodeError, DecodeErrorKind, Fault};
+use crate::item::{Item, json};
 
 /// The largest body that is read whole: of one object, or a discovery document.
 const DOCUMENT_SIZE: usize = 64 << 20;
@@ -156,8 +156,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of [`List`]; [`Error::is_not_found`] where there is none. Of a custom resource there is no protobuf:
-    /// [`ErrorKind::Json`].
+    /// Those of [`List`]; [`Error::is_not_found`] where there is none.
     pub async fn get<T: Item + ?Sized>(
         &self,
         resource: &Resource,
@@ -165,7 +164,10 @@ impl Client {
         name: &str,
     ) -> Result<T::Owned, Error> {
         let path = resource.get_path(namespace, name)?;
-        let accept = HeaderValue::from_static("application/vnd.kubernetes.protobuf,application/json");
+        let accept = HeaderValue::from_static(match T::ENCODING {
+            Some(Encoding::Json) => "application/json",
+            _ => "application/vnd.kubernetes.protobuf,application/json",
+        });
         let document = self.document(path, accept).await?;
         let object = self.object::<T>(resource, &document);
         object.map_err(|error| Error::new(error).with_audit_id(document.audit_id))
@@ -174,14 +176,19 @@ impl Client {
     fn object<T: Item + ?Sized>(&self, resource: &Resource, document: &Document) -> Result<T::Owned, ErrorKind> {
         let Document { headers, body, .. } = document;
         let expected = crate::TypeMeta { api_version: resource.api_version(), kind: resource.kind().to_owned() };
-        let malformed = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0));
-        let (found, raw) = match body.first() {
-            Some(b'k') => body::envelope(body).ok_or_else(|| {
-                let fault = crate::error::Fault::PastParent;
-                malformed(DecodeErrorKind::Malformed { field: "the envelope", fault })
-            })?,
-            None => return Err(malformed(DecodeErrorKind::Incomplete)),
-            Some(_) => return Err(self.not_protobuf(body, headers)),
+        let decode = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0));
+        let (encoding, found, object) = match body.first() {
+            None => return Err(decode(DecodeErrorKind::Incomplete)),
+            Some(b'k') => {
+                let fault = DecodeErrorKind::Malformed { field: "the envelope", fault: Fault::PastParent };
+                let (found, object) = body::envelope(body).ok_or_else(|| decode(fault))?;
+                (Encoding::Protobuf, found, object)
+            }
+            Some(b'{') => {
+                let found = json::type_meta(body).map_err(|error| decode(DecodeErrorKind::Item(error)))?;
+                (Encoding::Json, found, &**body)
+            }
+            Some(_) => return Err(self.unexpected(body, headers)),
         };
         if found.kind == "Status" {
             return Err(body::api_error(500, headers, body, &*self.transport).into());
@@ -189,7 +196,7 @@ impl Client {
         if found != expected {
             return Err(ErrorKind::OtherKind { expected, found });
         }
-        T::own(ItemRef::single(raw, &found)).map_err(|error| malformed(DecodeErrorKind::Item(error)))
+        T::own(ItemRef::single(object, encoding, &found)).map_err(|error| decode(DecodeErrorKind::Item(error)))
     }
 
     /// Sends a request once. An answer other than 2xx is an error, and so is a redirect.
@@ -236,19 +243,16 @@ impl Client {
         Ok(Answer { headers, first, chunks, audit_id, warnings, started })
     }
 
-    /// The error for a body that is no protobuf.
-    fn not_protobuf(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
+    /// The error for a body that is neither protobuf nor JSON, or not the JSON that was asked for.
+    fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
         if let Some(found) = body::json_status(beginning) {
             return body::of_status(found, 500, headers, &*self.transport).into();
         }
-        match beginning.first().map_or(Sniffed::Binary, |byte| Sniffed::by_first_byte(*byte)) {
-            Sniffed::Json if !is_table(beginning) => ErrorKind::Json,
-            sniffed => ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
-                sniffed,
-                content_type: body::content_type(headers),
-                snippet: body::snippet(beginning, &*self.transport),
-            })),
-        }
+        ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
+            sniffed: beginning.first().map_or(Sniffed::Binary, |byte| Sniffed::by_first_byte(*byte)),
+            content_type: body::content_type(headers),
+            snippet: body::snippet(beginning, &*self.transport),
+        }))
     }
 
     /// A whole body, for documents that are not lists; asked for again like a list.
@@ -342,12 +346,6 @@ fn warning(header: &str) -> String {
 /// Scheme, host and port of a redirect; `None` of one that does not say them all.
 fn origin(location: &str) -> Option<String> {
     Some(::reqwest::Url::parse(location).ok()?.origin().ascii_serialization())
-}
-
-/// What people get to see in a terminal; it has no protobuf form.
-fn is_table(json: &[u8]) -> bool {
-    let beginning = json.get(..256).unwrap_or(json);
-    String::from_utf8_lossy(beginning).split_whitespace().collect::<String>().contains("\"kind\":\"Table\"")
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub struct ListOptions {
     pub(super) timeout: Option<Duration>,
     pub(super) metadata_only: bool,
     pub(super) drop_managed_fields: bool,
+    pub(super) json: bool,
     pub(super) shard: Option<Shard>,
 }
 
@@ -89,8 +90,16 @@ impl ListOptions {
         self
     }
 
-    /// Only the objects of one shard (KEP-5866, alpha in 1.36). Servers without it send everything: see
-    /// [`Shard::complied`].
+    /// Asks for JSON also where the server has protobuf, which is smaller and faster. A list of [`Json`](crate::Json) does
+    /// so by itself.
+    #[must_use]
+    pub fn json(mut self) -> Self {
+        self.json = true;
+        self
+    }
+
+    /// Only the objects of one shard (KEP-5866, alpha in 1.36). Servers without it send everything: the rest is then left
+    /// out here, and counted in [`ListSummary::other_shards`](super::ListSummary::other_shards).
     #[must_use]
     pub fn shard(mut self, shard: Shard) -> Self {
         self.shard = Some(shard);
@@ -207,23 +216,11 @@ impl ListOptions {
     ///
     /// Metadata only is never widened to whole objects: a server that cannot answers 406.
     #[must_use]
-    pub fn accept(&self) -> &'static str {
-        match (self.metadata_only, self.drop_managed_fields) {
-            (false, false) => "application/vnd.kubernetes.protobuf,application/json",
-            (false, true) => concat!(
-                "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,",
-                "application/json;drop=metadata.managedFields",
-            ),
-            (true, false) => concat!(
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,",
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            ),
-            (true, true) => concat!(
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-                ";drop=metadata.managedFields,",
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;drop=metadata.managedFields",
-            ),
-        }
+    pub fn accept(&self) -> String {
+        let form = if self.metadata_only { ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1" } else { "" };
+        let drop = if self.drop_managed_fields { ";drop=metadata.managedFields" } else { "" };
+        let json = format!("application/json{form}{drop}");
+        if self.json { json } else { format!("application/vnd.kubernetes.protobuf{form}{drop},{json}") }
     }
 
     /// Whether the watch cache may answer as it is: the server reads "at least 0" like "any".
@@ -569,6 +566,7 @@ mod tests {
         ] {
             let expected = format!("application/vnd.kubernetes.protobuf{parameters},application/json{parameters}");
             assert_eq!(options.accept(), expected);
+            assert_eq!(options.json().accept(), format!("application/json{parameters}"));
         }
     }
 

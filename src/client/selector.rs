@@ -892,7 +892,7 @@ mod tests {
             let parsed: LabelSelector = selector.parse().unwrap();
             assert_eq!(parsed.matches(&meta).unwrap(), expected, "{selector}");
             let type_meta = crate::TypeMeta::default();
-            let may_match = parsed.prefilter().matches(&ItemRef::single(&object, &type_meta));
+            let may_match = parsed.prefilter().matches(&ItemRef::single(&object, Encoding::Protobuf, &type_meta));
             assert!(may_match || !expected, "{selector} has a false negative");
         }
     }
@@ -917,13 +917,13 @@ mod tests {
             ("metadata.name=x,spec.x=", &pod, Err("field selector: spec.x of Pod is not supported")),
         ] {
             let parsed: FieldSelector = selector.parse().unwrap();
-            let item = ItemRef::single(&object, type_meta);
+            let item = ItemRef::single(&object, Encoding::Protobuf, type_meta);
             let matched = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(matched, expected.map_err(str::to_owned), "{selector}");
             assert!(parsed.prefilter().matches(&item) || matched != Ok(true), "{selector} has a false negative");
         }
         let empty = FieldSelector::default().eq("spec.hostNetwork", "false").unwrap();
-        assert_eq!(empty.matches(&ItemRef::single(b"", &pod)).ok(), Some(true));
+        assert_eq!(empty.matches(&ItemRef::single(b"", Encoding::Protobuf, &pod)).ok(), Some(true));
     }
 
     fn key() -> impl Strategy<Value = String> {

@@ -501,10 +501,10 @@ impl fmt::Debug for ListDecoder {
 }
 
 impl<'a> ItemRef<'a> {
-    /// A protobuf object that came alone, under its own type meta.
+    /// An object that came alone, under its own type meta.
     #[cfg(feature = "client")]
-    pub(crate) fn single(bytes: &'a [u8], type_meta: &'a TypeMeta) -> Self {
-        Self { bytes, encoding: Encoding::Protobuf, type_meta, index: 0, offset: 0 }
+    pub(crate) fn single(bytes: &'a [u8], encoding: Encoding, type_meta: &'a TypeMeta) -> Self {
+        Self { bytes, encoding, type_meta, index: 0, offset: 0 }
     }
 
     /// The bytes of the item, as they came.
@@ -575,6 +575,22 @@ impl<'a> ItemRef<'a> {
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
         self.expect(Encoding::Json)?;
         serde_json::from_slice(self.bytes).map_err(|error| ItemError::Json(error.into()))
+    }
+
+    /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at its beginning or where it has its own.
+    ///
+    /// Of an item in protobuf it is the [JSON form](crate::fields::to_json), of one in JSON the same without whitespace.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`to_json`](crate::fields::to_json); [`ItemError::Metadata`] for an item that is no JSON, or has no kind
+    /// where its list has none either, so far. `out` is then as it was.
+    #[cfg(feature = "json")]
+    pub fn to_json(&self, out: &mut Vec<u8>) -> Result<(), ItemError> {
+        match self.encoding {
+            Encoding::Protobuf => crate::fields::to_json(self.type_meta, self.bytes, out),
+            Encoding::Json => crate::fields::to_line(self.type_meta, self.bytes, out),
+        }
     }
 
     /// Copies the bytes without what the projection drops, into a box of exactly their size, in one allocation.

@@ -16,7 +16,7 @@ use serde::de::IgnoredAny;
 use super::{Field, Form, Message, Omit, Shape, Type};
 use crate::decode::wire::{Fields, Value, Varint};
 use crate::error::{Fault, ItemError};
-use crate::item::TypeMeta;
+use crate::item::{self, TypeMeta};
 
 /// Messages may be nested this deep in an object, as for prost: only schemas hold schemas, in a `CustomResourceDefinition`.
 const MAX_DEPTH: usize = 100;
@@ -396,9 +396,42 @@ fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Appends an object in JSON on one line, with a kind: its own, or that of the list.
+pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
+    let TypeMeta { api_version, kind } = item::json::type_meta(object)?;
+    let start = out.len();
+    out.push(b'{');
+    for (name, own, of_list) in [("kind", kind, list.item_kind()), ("apiVersion", api_version, &*list.api_version)] {
+        if own.is_empty() {
+            if of_list.is_empty() {
+                out.truncate(start);
+                return Err(ItemError::Metadata { field: name, fault: Fault::Missing });
+            }
+            write_str(name, out);
+            out.push(b':');
+            write_str(of_list, out);
+            out.push(b',');
+        }
+    }
+    let members = object.trim_ascii_start().get(1..).unwrap_or_default();
+    if members.trim_ascii() == b"}" && out.last() == Some(&b',') {
+        out.pop();
+    }
+    let written = write_compact(members, out);
+    written.map_err(|fault| {
+        out.truncate(start);
+        ItemError::Metadata { field: "the object", fault }
+    })
+}
+
 /// JSON within JSON, as Go copies it: without whitespace, and safe to stand in HTML.
 fn write_raw(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     serde_json::from_slice::<IgnoredAny>(raw).map_err(|_| Fault::Value)?;
+    write_compact(raw, out)
+}
+
+/// JSON that was parsed before, or a part of it.
+fn write_compact(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     let text = str::from_utf8(raw).map_err(|_| Fault::Utf8)?;
     // As API servers have it.
     if !raw.iter().any(|&byte| byte <= b' ' || is_html(byte)) {

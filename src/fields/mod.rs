@@ -13,6 +13,8 @@ use std::sync::LazyLock;
 
 #[cfg(feature = "json")]
 pub use self::json::to_json;
+#[cfg(feature = "json")]
+pub(crate) use self::json::to_line;
 
 /// A message of protobuf: a kind of object, or a part of one.
 ///

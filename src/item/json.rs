@@ -13,8 +13,8 @@ use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::view::{ManagedFieldsEntry, OwnerReference, Time};
-use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails};
-use crate::decode::ItemRef;
+use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
+use crate::decode::{Encoding, ItemRef};
 use crate::error::{Fault, ItemError};
 
 /// Makes the items of a JSON list a `Box<T>`, for any `T` that serde deserializes.
@@ -47,6 +47,8 @@ pub struct Json<T>(PhantomData<fn() -> T>);
 
 impl<T: DeserializeOwned + Send + 'static> Item for Json<T> {
     type Owned = Box<T>;
+
+    const ENCODING: Option<Encoding> = Some(Encoding::Json);
 
     fn own(item: ItemRef<'_>) -> Result<Box<T>, ItemError> {
         item.decode_json()
@@ -217,6 +219,18 @@ pub(crate) fn merge_list_meta(list_meta: &mut ListMeta, metadata: &[u8]) -> Resu
         }
         _ => Ok(()),
     })
+}
+
+/// The `apiVersion` and `kind` that an object has of its own; empty where it has none.
+pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, ItemError> {
+    let mut type_meta = TypeMeta::default();
+    members("the object", object, |name, value| match name {
+        "apiVersion" => set(&mut type_meta.api_version, "apiVersion", value),
+        "kind" => set(&mut type_meta.kind, "kind", value),
+        _ => Ok(()),
+    })
+    .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
+    Ok(type_meta)
 }
 
 /// Reads a Status; `None` where it is none that can be read.

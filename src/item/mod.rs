@@ -21,7 +21,7 @@ pub use self::path::{FieldPath, InvalidPath};
 pub use self::prefilter::Prefilter;
 pub use self::project::Projection;
 pub use self::view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
-use crate::decode::ItemRef;
+use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
 
 /// What an adapter makes of each item: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
@@ -37,6 +37,9 @@ pub trait Item {
     /// What is kept of an item. It owns all it has: nothing refers to the chunk that the item came in.
     type Owned: Send + 'static;
 
+    /// The one encoding that it is made from, which a client then asks the server for; `None` where any will do.
+    const ENCODING: Option<Encoding> = None;
+
     /// Makes it from the lent bytes.
     ///
     /// # Errors
@@ -47,6 +50,8 @@ pub trait Item {
 
 impl<M: prost::Message + Default + 'static> Item for M {
     type Owned = Box<M>;
+
+    const ENCODING: Option<Encoding> = Some(Encoding::Protobuf);
 
     fn own(item: ItemRef<'_>) -> Result<Box<M>, ItemError> {
         item.decode()
