@@ -3,8 +3,9 @@
 //!
 //! `cargo bench --bench json` ends with the ratios of the medians of this run.
 
+mod support;
+
 use std::hint::black_box;
-use std::path::Path;
 
 use criterion::{Criterion, Throughput};
 use listwatch::{Event, ListDecoder};
@@ -104,8 +105,5 @@ fn amplify(name: &str, bytes: usize) -> Vec<u8> {
 /// In bytes a second, by the median that criterion wrote; `None` when the benchmark was filtered out.
 #[expect(clippy::cast_precision_loss, reason = "megabytes")]
 fn bandwidth(group: &str, name: &str, bytes: usize) -> Option<f64> {
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let path = Path::new(&target).join(format!("criterion/{group}/{name}/new/estimates.json"));
-    let estimates: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    Some(bytes as f64 / estimates["median"]["point_estimate"].as_f64()? * 1e9)
+    Some(bytes as f64 / support::median(group, name)? * 1e9)
 }

@@ -2,8 +2,9 @@
 //!
 //! `cargo bench --bench look` ends with the ratios of the medians of this run.
 
+mod support;
+
 use std::hint::black_box;
-use std::path::Path;
 
 use criterion::{Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
@@ -11,6 +12,7 @@ use listwatch::item::path::{meta, pod};
 use listwatch::{Event, ItemRef, ListDecoder, MetaView, Prefilter, Projection};
 use listwatch_testserver::recorded_pods;
 use prost::Message as _;
+use support::median;
 
 const GROUP: &str = "look";
 const DECODE: &str = "decode with k8s-pb";
@@ -31,7 +33,7 @@ fn main() {
     look(&mut criterion);
     criterion.final_summary();
     for name in LOOKS {
-        if let (Some(decode), Some(look)) = (median(DECODE), median(name)) {
+        if let (Some(decode), Some(look)) = (median(GROUP, DECODE), median(GROUP, name)) {
             println!("{name}: 1/{:.0} of decoding", decode / look);
         }
     }
@@ -85,12 +87,4 @@ fn each_item(mut body: &[u8], mut on_item: impl FnMut(ItemRef<'_>)) {
             on_item(item);
         }
     }
-}
-
-/// In nanoseconds, as criterion wrote it; `None` when the benchmark was filtered out.
-fn median(name: &str) -> Option<f64> {
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let path = Path::new(&target).join(format!("criterion/{GROUP}/{name}/new/estimates.json"));
-    let estimates: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    estimates["median"]["point_estimate"].as_f64()
 }

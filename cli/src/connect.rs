@@ -43,7 +43,7 @@ impl Connection {
         let config = self.config().await?;
         let namespace = config.default_namespace.clone();
         let transport = KubeTransport::from_config(config).map_err(|error| Failure::Error(error.to_string()))?;
-        Ok((Server::Kube(transport), namespace))
+        Ok((Server::Kube(Box::new(transport)), namespace))
     }
 
     fn direct(&self, url: &str) -> Result<HttpTransport, Failure> {
@@ -80,14 +80,14 @@ impl Connection {
 /// A transport to the server.
 pub enum Server {
     Direct(HttpTransport),
-    Kube(KubeTransport),
+    Kube(Box<KubeTransport>),
 }
 
 impl Server {
     fn inner(&self) -> &dyn Transport {
         match self {
             Self::Direct(transport) => transport,
-            Self::Kube(transport) => transport,
+            Self::Kube(transport) => &**transport,
         }
     }
 }
