@@ -45,7 +45,7 @@ const MAX_WARNINGS: usize = 100;
 ///
 /// Without more it is one request for the whole collection, whose items are handed over while they arrive.
 /// [`pages`](Self::pages) is for servers that need longer for it than their request timeout, 60 s by default, allows, and
-/// for lists that come from etcd ([`served_from`](super::served_from::served_from) tells).
+/// for lists that come from etcd ([`served_from`] tells).
 #[must_use = "nothing is sent until for_each, try_for_each, into_vec or a poll of stream"]
 pub struct List<T: Item + ?Sized, F = Own<T>> {
     plan: Plan,

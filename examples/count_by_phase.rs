@@ -1,0 +1,34 @@
+//! Counts Pods by phase, without decoding them: `cargo run --example count_by_phase [URL]`, with the URL that
+//! `kubectl proxy` prints.
+
+use std::collections::BTreeMap;
+use std::env::args;
+use std::error::Error;
+
+use listwatch::ItemError;
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch::item::path::pod;
+use listwatch_testserver::{Answer, Body, Server, recorded_pods};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Without a URL, Pods that were recorded.
+    let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
+    let url = args().nth(1).unwrap_or_else(|| server.url());
+
+    let client = Client::new(HttpTransport::builder(url).build()?);
+    let phases = client
+        .list::<[u8]>(&Resource::PODS, &ListOptions::default())
+        .map_item(|item| Ok::<_, ItemError>(pod::PHASE.str(item.bytes())?.unwrap_or("none").to_owned()));
+    let mut counts = BTreeMap::<String, u64>::new();
+    phases
+        .try_for_each::<Box<dyn Error>>(|phase| {
+            *counts.entry(phase).or_default() += 1;
+            Ok(())
+        })
+        .await?;
+    for (phase, count) in counts {
+        println!("{phase}: {count}");
+    }
+    Ok(())
+}

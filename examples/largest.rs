@@ -1,0 +1,33 @@
+//! The ten largest Pods, by their bytes on the wire: `cargo run --example largest [URL]`, with the URL that
+//! `kubectl proxy` prints.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::env::args;
+use std::error::Error;
+
+use futures::TryStreamExt as _;
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch_testserver::{Answer, Body, Server, recorded_pods};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Without a URL, Pods that were recorded.
+    let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
+    let url = args().nth(1).unwrap_or_else(|| server.url());
+
+    let client = Client::new(HttpTransport::builder(url).build()?);
+    let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+    let mut sizes = list.map_item(|item| item.meta().map(|meta| (item.bytes().len(), meta.name().to_owned()))).stream();
+    let mut largest = BinaryHeap::new();
+    while let Some(size) = sizes.try_next().await? {
+        largest.push(Reverse(size));
+        if largest.len() > 10 {
+            largest.pop();
+        }
+    }
+    for Reverse((bytes, name)) in largest.into_sorted_vec() {
+        println!("{bytes} {name}");
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! Writes the names of all Pods to a file, which is there once the list is complete: `cargo run --example names_to_file
+//! [URL [FILE]]`, with the URL that `kubectl proxy` prints.
+
+use std::env::args;
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+
+use futures::TryStreamExt as _;
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch_testserver::{Answer, Body, Server, recorded_pods};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Without a URL, Pods that were recorded.
+    let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
+    let url = args().nth(1).unwrap_or_else(|| server.url());
+    let file = args().nth(2).unwrap_or_else(|| "target/names.txt".to_owned());
+
+    let client = Client::new(HttpTransport::builder(url).build()?);
+    let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+    let names = list.map_item(|item| item.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name())));
+    let part = format!("{file}.part");
+    let mut writer = BufWriter::new(File::create(&part)?);
+    let mut names = names.stream();
+    while let Some(name) = names.try_next().await? {
+        writeln!(writer, "{name}")?;
+    }
+    writer.flush()?;
+    fs::rename(part, &file)?;
+    println!("{} names in {file}", names.summary().map_or(0, |summary| summary.items));
+    Ok(())
+}
