@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     top: u16,
 
-    /// A field of which to tell what it saves to drop it, as metadata.managedFields or metadata.annotations["KEY"]
+    /// A field of which to tell what it saves to drop it, as `status` or `metadata.annotations["KEY"]`
     #[arg(long, value_name = "PATH")]
     drop: Vec<String>,
 

@@ -1,6 +1,6 @@
 //! What it would save to drop fields.
 
-use listwatch::fields::Message;
+use listwatch::fields::{Field, Message};
 use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta};
 
 use super::walk::{members, objects};
@@ -97,8 +97,8 @@ fn leads_to_a_map(kind: &'static Message, numbers: &[u32]) -> bool {
     let mut is_map = false;
     for &number in numbers {
         let field = message.and_then(|message| message.field(number));
-        is_map = field.is_some_and(|field| field.is_map());
-        message = field.and_then(|field| field.message());
+        is_map = field.is_some_and(Field::is_map);
+        message = field.and_then(Field::message);
     }
     is_map
 }

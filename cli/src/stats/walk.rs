@@ -93,7 +93,8 @@ pub fn short(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_NAME {
         return name.into();
     }
-    format!("{}…", &name[..name.floor_char_boundary(MAX_NAME)]).into()
+    let end = (0..=MAX_NAME).rev().find(|at| name.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &name[..end]).into()
 }
 
 /// It recurs no deeper than `depth`, but for messages that JSON has the fields of among those of their parent.
