@@ -21,7 +21,7 @@ use crate::decode;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Format, Output, Row};
-use crate::query::Query;
+use crate::query::{self, Query};
 use crate::rows::{self, Reached};
 
 /// Shows where the bytes of a collection are: per field, per namespace, per object.
@@ -124,9 +124,7 @@ async fn of_resource(
     drop(items);
     done.map_err(|error| failure(&stats, error.to_string()))?;
     let summary = summary.expect("without an error the list is complete");
-    for warning in &summary.warnings {
-        notices::warn(warning);
-    }
+    query::warn(&summary);
     Ok(stats.report(&summary.type_meta, &summary.list_meta, summary.bytes))
 }
 

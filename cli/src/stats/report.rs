@@ -117,11 +117,11 @@ fn is_false(value: &bool) -> bool {
 
 impl Report {
     pub fn title(&self) -> String {
-        let mut title = printable(if self.kind.is_empty() { "A list" } else { &self.kind }).into_owned();
-        if !self.resource_version.is_empty() {
-            title += &format!(" at version {}", printable(&self.resource_version));
+        let kind = printable(if self.kind.is_empty() { "List" } else { &self.kind });
+        match &*self.resource_version {
+            "" => kind.into_owned(),
+            version => format!("{kind} at version {}", printable(version)),
         }
-        title
     }
 
     /// Whether any object has a namespace.

@@ -53,7 +53,7 @@ impl Savings {
                 ItemError::other(unknown)
             })?;
             self.projections = paths.iter().map(|path| Projection::new().drop(path)).collect();
-            self.projections.push(paths.iter().fold(Projection::new(), |all, path| all.drop(path)));
+            self.projections.push(paths.iter().fold(Projection::new(), Projection::drop));
         }
         for (projection, saved) in self.projections.iter().zip(&mut self.saved) {
             *saved += (item.bytes().len() - item.project(projection)?.len()) as u64;
@@ -117,20 +117,25 @@ fn names(text: &str) -> Vec<&str> {
     path.split('.').chain(key).collect()
 }
 
-/// The size of what is at these paths in a JSON object; they are not empty.
+/// How much shorter a JSON object is without what is at these paths; they are not empty.
 fn size_at(object: &[u8], paths: &[&[&str]]) -> Result<u64, serde_json::Error> {
     let mut size = 0;
+    let mut is_left = false;
     members(object, |member| {
         let inside: Vec<&[&str]> = paths.iter().filter(|path| path[0] == member.name).map(|path| &path[1..]).collect();
         if inside.iter().any(|path| path.is_empty()) {
             size += member.size as u64;
-        } else if !inside.is_empty() {
-            objects(member.value, |object| {
-                size += size_at(object, &inside)?;
-                Ok(())
-            })?;
+            return Ok(());
         }
-        Ok(())
+        is_left = true;
+        if inside.is_empty() {
+            return Ok(());
+        }
+        objects(member.value, |object| {
+            size += size_at(object, &inside)?;
+            Ok(())
+        })
     })?;
-    Ok(size)
+    // The only member has no comma.
+    Ok(if is_left { size } else { size.saturating_sub(1) })
 }
