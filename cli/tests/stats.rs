@@ -1,4 +1,4 @@
-//! `listwatch stats`: what it counts equals what prost and serde_json count, and nothing on its page is what an object says.
+//! `listwatch stats`: what it counts is what prost and `serde_json` count, and its page shows what objects say as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use k8s_pb::api::core::v1::{Pod, PodList};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use k8s_pb::apimachinery::pkg::runtime::{TypeMeta, Unknown};
 use listwatch_testserver::{Answer, Body, Server};
 use prost::Message;
@@ -71,7 +71,7 @@ fn body(api_version: &str, kind: &str, list: &impl Message) -> Vec<u8> {
 
 fn pod_list(metas: impl IntoIterator<Item = ObjectMeta>) -> Vec<u8> {
     let items = metas.into_iter().map(|meta| Pod { metadata: Some(meta), ..Pod::default() }).collect();
-    body("v1", "PodList", &PodList { metadata: Some(Default::default()), items })
+    body("v1", "PodList", &PodList { metadata: Some(ListMeta::default()), items })
 }
 
 fn sum<T>(items: &[T], size: impl Fn(&T) -> usize) -> u64 {
@@ -251,7 +251,9 @@ fn custom_resources() {
                 }
                 match parent {
                     Some(Value::Array(elements)) => {
-                        elements.iter_mut().for_each(|element| _ = element.as_object_mut().unwrap().remove(name));
+                        for element in elements {
+                            element.as_object_mut().unwrap().remove(name);
+                        }
                     }
                     Some(Value::Object(object)) => _ = object.remove(name),
                     _ => {}
@@ -348,7 +350,7 @@ fn lists_without_items_namespaces_or_names_of_fields() {
     let unknown = [&maps[..at], b"GadgetizeList", &maps[at + 13..]].concat();
     assert!(sizes(&report(&[], &unknown)).keys().any(|path| *path == "metadata.managedFields"));
     assert!(sizes(&report(&[], &unknown)).keys().any(|path| *path == "2"));
-    let empty = body("v1", "PodList", &PodList { metadata: Some(Default::default()), items: vec![Pod::default()] });
+    let empty = body("v1", "PodList", &PodList { metadata: Some(ListMeta::default()), items: vec![Pod::default()] });
     let report = report(&[], &empty);
     assert_eq!((&report["items"], &report["sizes"]["histogram"][0]["items"]), (&1.into(), &1.into()));
 }
@@ -416,7 +418,7 @@ fn the_page_shows_text_and_needs_nothing_else() {
         annotations: BTreeMap::from([("</style><script>\u{1b}[31m\" onload=\"x".to_owned(), "a".to_owned())]),
         ..ObjectMeta::default()
     };
-    let list = PodList { metadata: Some(Default::default()), items: pods(&pod_list([hostile])) };
+    let list = PodList { metadata: Some(ListMeta::default()), items: pods(&pod_list([hostile])) };
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("page.html");
     let html = || std::fs::read_to_string(&file).unwrap();
