@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::{Format, Labels, Output, Summary};
 use crate::rows::{self, Reached};
 
-const CHUNK: usize = 256 << 10;
+pub const CHUNK: usize = 256 << 10;
 
 /// Decodes a saved body of a list, in protobuf or JSON, while it is read.
 ///
@@ -106,7 +106,7 @@ impl Args {
     }
 }
 
-async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
+pub async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
     let file: Pin<Box<dyn AsyncRead>> = match path {
         Some(path) => Box::pin(File::open(path).await?),
         None => Box::pin(tokio::io::stdin()),
@@ -135,7 +135,7 @@ fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) ->
     }
 }
 
-fn reached(decoder: &ListDecoder) -> Reached {
+pub fn reached(decoder: &ListDecoder) -> Reached {
     Reached {
         bytes: decoder.position(),
         items: decoder.items(),

@@ -12,6 +12,7 @@ mod query;
 mod record;
 mod resource;
 mod rows;
+mod stats;
 
 use std::env;
 use std::path::Path;
@@ -35,6 +36,7 @@ struct Cli {
 enum Command {
     List(list::Args),
     Record(record::Args),
+    Stats(stats::Args),
     Decode(decode::Args),
     Demo(demo::Args),
     Completions(completions::Args),
@@ -50,6 +52,7 @@ async fn main() {
     let done = match parse().command {
         Command::List(args) => list::run(args).await,
         Command::Record(args) => record::run(args).await,
+        Command::Stats(args) => stats::run(args).await,
         Command::Decode(args) => decode::run(args).await,
         Command::Completions(args) => completions::run(&args),
         Command::Demo(args) => demo::run(args).await,

@@ -1,0 +1,243 @@
+//! What is remembered of a collection while it streams by: in constant memory.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use hdrhistogram::Histogram;
+use listwatch::fields::Message;
+use listwatch::{Encoding, ItemError, ItemRef, ListMeta, TypeMeta};
+
+use super::report::{Bin, Field, Namespace, Object, Report, Saving, Sizes};
+use super::savings::Savings;
+use super::walk::{Fields, MAX_NAMES, Node, short};
+
+/// Above it, sizes are told apart no more; no item can be that large.
+const MAX_SIZE: u64 = 1 << 32;
+const BINS: u32 = 24;
+
+pub struct Stats {
+    top: usize,
+    encoding: Option<Encoding>,
+    bytes: u64,
+    sizes: Histogram<u64>,
+    smallest: u64,
+    largest: BinaryHeap<Reverse<Object>>,
+    namespaces: HashMap<Box<str>, Count>,
+    /// Of namespaces that there was no room for.
+    other_namespaces: Count,
+    fields: Fields,
+    savings: Savings,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    items: u64,
+    bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, bytes: u64) {
+        self.items += 1;
+        self.bytes += bytes;
+    }
+}
+
+impl Stats {
+    /// `top`: how many of each sort will be named.
+    pub fn new(top: usize, depth: usize, drop: Vec<String>) -> Self {
+        Self {
+            top,
+            encoding: None,
+            bytes: 0,
+            sizes: Histogram::new_with_max(MAX_SIZE, 3).expect("these are bounds that it takes"),
+            smallest: u64::MAX,
+            largest: BinaryHeap::with_capacity(top + 1),
+            namespaces: HashMap::new(),
+            other_namespaces: Count::default(),
+            fields: Fields::new(depth),
+            savings: Savings::new(drop),
+        }
+    }
+
+    pub fn add(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
+        let meta = item.meta()?;
+        self.fields.add(item, kind_of(item.type_meta()))?;
+        self.savings.add(item)?;
+        self.encoding = Some(item.encoding());
+
+        let bytes = item.bytes().len() as u64;
+        self.bytes += bytes;
+        self.sizes.saturating_record(bytes);
+        self.smallest = self.smallest.min(bytes);
+        let namespace = short(meta.namespace());
+        if let Some(count) = self.namespaces.get_mut(&*namespace) {
+            count.add(bytes);
+        } else if self.namespaces.len() < MAX_NAMES {
+            self.namespaces.insert(namespace.as_ref().into(), Count { items: 1, bytes });
+        } else {
+            self.other_namespaces.add(bytes);
+        }
+        if self.largest.len() < self.top || self.largest.peek().is_some_and(|Reverse(least)| bytes > least.bytes) {
+            let name = short(meta.name()).into_owned();
+            self.largest.push(Reverse(Object { bytes, namespace: namespace.into_owned(), name }));
+            if self.largest.len() > self.top {
+                self.largest.pop();
+            }
+        }
+        Ok(())
+    }
+
+    /// A path to drop that the kind of the objects does not have.
+    pub fn unknown_path(&self) -> Option<&str> {
+        self.savings.unknown()
+    }
+
+    /// The list is complete.
+    pub fn report(self, type_meta: &TypeMeta, list_meta: &ListMeta, body_bytes: u64) -> Report {
+        let encoding = self.encoding;
+        let mut fields = Vec::new();
+        let kind = kind_of(type_meta).filter(|_| encoding == Some(Encoding::Protobuf));
+        let object = Place { node: self.fields.root(), kind, is_map: false, name: String::new(), path: String::new() };
+        add_fields(&mut fields, &object, 0, self.top);
+        let mut drop: Vec<_> =
+            self.savings.each().map(|(path, bytes)| Saving { path: path.to_owned(), bytes }).collect();
+        if drop.len() > 1 {
+            drop.push(Saving { path: "all of them".to_owned(), bytes: self.savings.all() });
+        }
+        Report {
+            api_version: type_meta.api_version.clone(),
+            kind: type_meta.kind.clone(),
+            resource_version: list_meta.resource_version.clone(),
+            remaining_item_count: list_meta.remaining_item_count,
+            encoding: encoding.map(|encoding| encoding.to_string()),
+            items: self.sizes.len(),
+            bytes: self.bytes,
+            body_bytes,
+            sizes: (!self.sizes.is_empty()).then(|| self.sizes()),
+            fields,
+            drop,
+            namespaces: self.namespaces(),
+            largest: self.largest.into_sorted_vec().into_iter().map(|Reverse(object)| object).collect(),
+        }
+    }
+
+    fn sizes(&self) -> Sizes {
+        let quantile = |quantile| self.sizes.value_at_quantile(quantile).min(self.max());
+        Sizes {
+            mean: self.bytes / self.sizes.len(),
+            smallest: self.smallest,
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            largest: self.max(),
+            histogram: self.histogram(),
+        }
+    }
+
+    fn max(&self) -> u64 {
+        // The histogram rounds.
+        self.largest.iter().map(|Reverse(object)| object.bytes).max().unwrap_or_default()
+    }
+
+    /// From the smallest to the largest, each step larger by the same factor.
+    fn histogram(&self) -> Vec<Bin> {
+        let (smallest, end) = (self.smallest.max(1), self.max().max(1) + 1);
+        #[expect(clippy::cast_precision_loss, reason = "a bin may begin anywhere")]
+        let ratio = end as f64 / smallest as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "as above"
+        )]
+        let edge = |bin: u32| (smallest as f64 * ratio.powf(f64::from(bin) / f64::from(BINS))).round() as u64;
+        let mut edges: Vec<u64> = (0..BINS).map(edge).chain([end]).collect();
+        edges.dedup();
+        let mut bins: Vec<_> = edges.windows(2).map(|edge| Bin { from: edge[0], to: edge[1] - 1, items: 0 }).collect();
+        for step in self.sizes.iter_recorded() {
+            let size = step.value_iterated_to().min(self.max());
+            let at = bins.partition_point(|bin| bin.to < size);
+            bins[at].items += step.count_at_value();
+        }
+        bins
+    }
+
+    fn namespaces(&self) -> Vec<Namespace> {
+        let of = |name: &str, count: Count| Namespace {
+            namespace: name.to_owned(),
+            others: false,
+            items: count.items,
+            bytes: count.bytes,
+        };
+        let mut all: Vec<_> = self.namespaces.iter().map(|(name, count)| of(name, *count)).collect();
+        all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.namespace.cmp(&b.namespace)));
+        let mut others = Namespace { others: true, ..of("", self.other_namespaces) };
+        for namespace in all.drain(self.top.min(all.len())..) {
+            others.items += namespace.items;
+            others.bytes += namespace.bytes;
+        }
+        if others.items > 0 {
+            all.push(others);
+        }
+        all
+    }
+}
+
+/// What is known of the objects in a list of this kind: their metadata at least.
+fn kind_of(list: &TypeMeta) -> Option<&'static Message> {
+    let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
+    Message::of(&list.api_version, kind).or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"))
+}
+
+/// A field, and where it is.
+struct Place<'a> {
+    node: &'a Node,
+    kind: Option<&'static Message>,
+    is_map: bool,
+    name: String,
+    path: String,
+}
+
+fn add_fields(fields: &mut Vec<Field>, parent: &Place<'_>, depth: usize, top: usize) {
+    let mut inside = Vec::new();
+    places(parent, parent.node, parent.kind, &mut inside);
+    inside.sort_by(|a, b| b.node.bytes.cmp(&a.node.bytes).then_with(|| a.name.cmp(&b.name)));
+    let (named, rest) = inside.split_at(top.min(inside.len()));
+    for place in named {
+        let Place { node, name, path, .. } = place;
+        fields.push(Field { path: path.clone(), name: name.clone(), others: false, depth, bytes: node.bytes });
+        add_fields(fields, place, depth + 1, top);
+    }
+    let bytes = parent.node.others + rest.iter().map(|place| place.node.bytes).sum::<u64>();
+    if bytes > 0 {
+        fields.push(Field { path: parent.path.clone(), name: "others".to_owned(), others: true, depth, bytes });
+    }
+}
+
+/// The fields in a node, those of messages that JSON does not show as if they were its own.
+fn places<'a>(parent: &Place<'_>, node: &'a Node, kind: Option<&'static Message>, inside: &mut Vec<Place<'a>>) {
+    let place = |node, name: String| {
+        let dot = if parent.path.is_empty() || name.starts_with('[') { "" } else { "." };
+        let path = format!("{}{dot}{name}", parent.path);
+        Place { node, kind: None, is_map: false, name, path }
+    };
+    for (number, node) in &node.numbers {
+        let Some(field) = kind.and_then(|kind| kind.field(*number)) else {
+            inside.push(place(node, number.to_string()));
+            continue;
+        };
+        match field.name() {
+            "" => places(parent, node, field.message(), inside),
+            name => {
+                let place = place(node, name.to_owned());
+                inside.push(Place { kind: field.message(), is_map: field.is_map(), ..place });
+            }
+        }
+    }
+    // Of JSON, only names tell maps from objects.
+    let is_map = parent.is_map || matches!(&*parent.path, "metadata.annotations" | "metadata.labels");
+    for (name, node) in &node.names {
+        let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        inside.push(place(node, if is_plain && !is_map { name.to_string() } else { format!("[\"{name}\"]") }));
+    }
+}

@@ -1,0 +1,125 @@
+//! What was found, as one page that needs nothing else.
+
+use indicatif::HumanCount;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::report::{Bin, Field, Report, Sizes, size};
+use crate::output::printable;
+
+/// The whole page. What came from the server is text in it: maud escapes, and the policy allows no script.
+pub fn page(report: &Report) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                title { (report.title()) }
+                style { (PreEscaped(include_str!("page.css"))) }
+            }
+            body {
+                h1 { (report.title()) }
+                (facts(report))
+                @if let Some(sizes) = &report.sizes { (body(report, sizes)) }
+                footer { "listwatch stats " (env!("CARGO_PKG_VERSION")) }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn facts(report: &Report) -> Markup {
+    let mut facts = vec![("items", HumanCount(report.items).to_string()), ("all items", size(report.bytes))];
+    if let Some(Sizes { mean, p50, p90, p99, largest, .. }) = &report.sizes {
+        let of_items = [("mean", mean), ("p50", p50), ("p90", p90), ("p99", p99), ("largest", largest)];
+        facts.extend(of_items.map(|(name, bytes)| (name, size(*bytes))));
+    }
+    facts.extend(report.encoding.clone().map(|encoding| ("encoding", encoding)));
+    html! {
+        dl { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } }
+    }
+}
+
+fn body(report: &Report, sizes: &Sizes) -> Markup {
+    let largest = sizes.largest;
+    html! {
+        section {
+            h2 { "Fields" }
+            p { "The share of all items' bytes that each field takes, with what is in it." }
+            @for Field { path, name, depth, bytes, .. } in &report.fields {
+                (bar(report, &printable(name), path, *depth, *bytes, report.bytes))
+            }
+        }
+        @if !report.drop.is_empty() {
+            section {
+                h2 { "Without" }
+                p { "What it saves to drop fields." }
+                @for saving in &report.drop { (bar(report, &saving.path, "", 0, saving.bytes, report.bytes)) }
+            }
+        }
+        section {
+            h2 { "Sizes of items" }
+            p { "How many items have which size; each step is larger by the same factor." }
+            (histogram(&sizes.histogram))
+        }
+        @if report.is_namespaced() {
+            section {
+                h2 { "Namespaces" }
+                p { "The share of all items' bytes that is in each." }
+                @for namespace in &report.namespaces {
+                    @let label = format!("{} ({})", namespace.label(), items(namespace.items));
+                    (bar(report, &label, "", 0, namespace.bytes, report.bytes))
+                }
+            }
+        }
+        section {
+            h2 { "Largest objects" }
+            p { "Each beside the largest." }
+            @for object in &report.largest { (bar(report, &object.label(), "", 0, object.bytes, largest)) }
+        }
+    }
+}
+
+/// One of several bars, of which `whole` would be the full width.
+fn bar(report: &Report, label: &str, title: &str, depth: usize, bytes: u64, whole: u64) -> Markup {
+    #[expect(clippy::cast_precision_loss, reason = "nobody sees it")]
+    let width = bytes as f64 * 100.0 / whole.max(1) as f64;
+    html! {
+        div.bar title=(printable(title)) style={ "--depth:" (depth) } {
+            span.label { (label) }
+            span.track { span style={ "width:" (format!("{width:.2}")) "%" } {} }
+            span.number { (size(bytes)) }
+            span.number { (report.share(bytes)) }
+        }
+    }
+}
+
+fn histogram(bins: &[Bin]) -> Markup {
+    let most = bins.iter().map(|bin| bin.items).max().unwrap_or(1).max(1);
+    #[expect(clippy::cast_precision_loss, reason = "nobody sees it")]
+    let height = |bin: &Bin| format!("{:.2}", bin.items as f64 * 100.0 / most as f64);
+    let middle = &bins[bins.len() / 2];
+    html! {
+        div.histogram {
+            span.most { (items(most)) }
+            @for bin in bins {
+                span.bin title={ (size(bin.from)) " to " (size(bin.to)) ": " (items(bin.items)) } {
+                    @if bin.items > 0 { span style={ "height:" (height(bin)) "%" } {} }
+                }
+            }
+        }
+        div.axis {
+            @if let (Some(first), Some(last)) = (bins.first(), bins.last()) {
+                span { (size(first.from)) }
+                @if bins.len() > 4 { span { (size(middle.from)) } }
+                span { (size(last.to)) }
+            }
+        }
+    }
+}
+
+fn items(count: u64) -> String {
+    format!("{} item{}", HumanCount(count), if count == 1 { "" } else { "s" })
+}

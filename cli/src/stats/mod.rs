@@ -1,0 +1,184 @@
+//! `listwatch stats`: where the bytes of a collection are.
+
+mod collect;
+mod html;
+mod report;
+mod savings;
+mod walk;
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use listwatch::client::Client;
+use listwatch::{ListError, ListStream};
+use tempfile::NamedTempFile;
+use tokio_util::io::ReaderStream;
+
+use self::collect::Stats;
+use self::report::Report;
+use crate::connect::Connection;
+use crate::decode;
+use crate::failure::Failure;
+use crate::notices;
+use crate::output::{Format, Output, Row};
+use crate::query::{self, Query};
+use crate::rows::{self, Reached};
+
+/// Shows where the bytes of a collection are: per field, per namespace, per object.
+///
+/// The collection is one of an API server, or a saved body with --file. Nothing of it is kept: of more than 10,000 fields
+/// and keys, or namespaces, the later ones are counted together, as `others`. Sizes are those in the list's encoding. In
+/// protobuf a field takes its tag, its length and its value; in JSON its name, its value and the comma.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  listwatch stats pods -A                                    all Pods of a cluster
+  listwatch stats pods -A --drop metadata.managedFields      and what it would save to drop a field
+  listwatch stats --file pods.pb --html pods.html            a saved body, as a page to look at
+  listwatch stats secrets -A -o json | jq .sizes.p99         for scripts")]
+pub struct Args {
+    #[command(flatten)]
+    query: Option<Query>,
+
+    /// A saved body in place of a resource, gzipped or not; `-` for stdin
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["Query", "limit", "Connection"])]
+    file: Option<PathBuf>,
+
+    /// In pages of so many items, which all are counted
+    #[arg(long, value_name = "PAGE", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+
+    /// How deep to look into objects; annotations are shown one by one
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
+    depth: u8,
+
+    /// How many to name of the fields of one, of namespaces and of objects; the rest is `others`
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    top: u16,
+
+    /// A field of which to tell what it saves to drop it, as `status` or `metadata.annotations["KEY"]`
+    #[arg(long, value_name = "PATH")]
+    drop: Vec<String>,
+
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t = Form::Table, value_name = "FORMAT")]
+    output: Form,
+
+    /// Writes a page with plots as well, which a browser opens
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Form {
+    /// Tables, to be read
+    Table,
+    /// One JSON object, with sizes in bytes
+    Json,
+}
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let stats = Stats::new(args.top.into(), args.depth.into(), args.drop);
+    let page = args.html.map(Page::create).transpose()?;
+    let report = if let Some(file) = args.file {
+        of_saved(stats, &file).await?
+    } else {
+        let query = args.query.expect("clap wants a resource where there is no file");
+        of_resource(stats, query, args.limit, args.connection).await?
+    };
+    if let Some(page) = page {
+        page.write(&report)?;
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    match args.output {
+        Form::Table => report.print_tables(&mut out)?,
+        Form::Json => report.print_json(&mut out)?,
+    }
+    Ok(out.flush()?)
+}
+
+async fn of_resource(
+    mut stats: Stats,
+    query: Query,
+    limit: Option<u32>,
+    connection: Connection,
+) -> Result<Report, Failure> {
+    let options = query.options()?;
+    let (transport, namespace) = connection.open().await?;
+    let client = Client::new(transport);
+    let resource = query.resource(&client).await?;
+    let mut list = query.list(&client, &resource, &options, namespace);
+    if let Some(items) = limit {
+        list = list.pages(items);
+    }
+    for warning in list.option_warnings() {
+        notices::warn(&warning.to_string());
+    }
+    let progress = list.progress();
+    let mut items = list.map_item(|item| stats.add(&item).map(|()| Row::Nothing)).stream();
+    let done = rows::print(&mut items, &mut Output::new(Format::Summary), |_| Reached::of(&progress)).await?;
+    let summary = items.summary().cloned();
+    drop(items);
+    done.map_err(|error| failure(&stats, error.to_string()))?;
+    let summary = summary.expect("without an error the list is complete");
+    query::warn(&summary);
+    Ok(stats.report(&summary.type_meta, &summary.list_meta, summary.bytes))
+}
+
+async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {
+    let path = Some(file).filter(|file| *file != Path::new("-"));
+    let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
+    let body = decode::open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
+    let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, decode::CHUNK))
+        .map_item(|item| stats.add(&item).map(|()| Row::Nothing));
+    let reached = |items: &_| decode::reached(ListStream::decoder(items));
+    let done = rows::print(&mut items, &mut Output::new(Format::Summary), reached).await?;
+    let error = done.err().map(|error| match error {
+        ListError::Transport(error) => format!("transport: {source}: {error}, {}", reached(&items).text()),
+        ListError::Decode(error) => error.to_string(),
+    });
+    let end = items.end().cloned();
+    drop(items);
+    if let Some(error) = error {
+        return Err(failure(&stats, error));
+    }
+    let end = end.expect("without an error the list is complete");
+    if !end.list_meta.continue_token.is_empty() {
+        notices::warn("the body is one page of a longer list");
+    }
+    Ok(stats.report(&end.type_meta, &end.list_meta, end.bytes))
+}
+
+/// That a path to drop is none of the objects' is known at the first of them.
+fn failure(stats: &Stats, error: String) -> Failure {
+    stats.unknown_path().map_or(Failure::Error(error), |unknown| Failure::Usage(unknown.to_owned()))
+}
+
+/// A file that takes its place once it is whole.
+struct Page {
+    temporary: NamedTempFile,
+    path: PathBuf,
+}
+
+impl Page {
+    /// Before anything is asked for, so that a list is not read in vain.
+    fn create(path: PathBuf) -> Result<Self, Failure> {
+        let directory = path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
+        let temporary = NamedTempFile::new_in(directory).map_err(|error| cannot_write(&path, &error))?;
+        Ok(Self { temporary, path })
+    }
+
+    fn write(self, report: &Report) -> Result<(), Failure> {
+        let Self { mut temporary, path } = self;
+        let written = temporary.write_all(html::page(report).as_bytes());
+        written.and_then(|()| Ok(temporary.persist(&path)?)).map_err(|error| cannot_write(&path, &error))?;
+        Ok(())
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::Error(format!("cannot write {}: {error}", path.to_string_lossy()))
+}

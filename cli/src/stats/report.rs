@@ -1,0 +1,226 @@
+//! What was found, as tables and as JSON.
+
+use std::cmp::Ordering;
+use std::io::{self, Write};
+
+use bytesize::ByteSize;
+use comfy_table::{CellAlignment, Table, TableStyle};
+use indicatif::HumanCount;
+use serde::Serialize;
+
+use crate::output::printable;
+
+/// Where the bytes of a collection are.
+///
+/// Sizes are bytes of the encoding that the list came in.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    pub api_version: String,
+    pub kind: String,
+    pub resource_version: String,
+    pub remaining_item_count: Option<i64>,
+    /// `None` without items.
+    pub encoding: Option<String>,
+    pub items: u64,
+    /// Of all items.
+    pub bytes: u64,
+    /// Of the whole list, decompressed; of pages together.
+    pub body_bytes: u64,
+    /// `None` without items.
+    pub sizes: Option<Sizes>,
+    /// Each followed by those in it, the largest first.
+    pub fields: Vec<Field>,
+    pub drop: Vec<Saving>,
+    /// The largest first; the others at the end.
+    pub namespaces: Vec<Namespace>,
+    /// The largest first.
+    pub largest: Vec<Object>,
+}
+
+/// Of one item. Quantiles are exact to a thousandth.
+#[derive(Serialize)]
+pub struct Sizes {
+    pub mean: u64,
+    pub smallest: u64,
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
+    pub largest: u64,
+    pub histogram: Vec<Bin>,
+}
+
+/// How many items have one of these sizes, the last included.
+#[derive(Serialize)]
+pub struct Bin {
+    pub from: u64,
+    pub to: u64,
+    pub items: u64,
+}
+
+#[derive(Serialize)]
+pub struct Field {
+    pub path: String,
+    /// The end of the path.
+    #[serde(skip)]
+    pub name: String,
+    /// It is all those in the field of this path that are not named.
+    #[serde(skip_serializing_if = "is_false")]
+    pub others: bool,
+    #[serde(skip)]
+    pub depth: usize,
+    pub bytes: u64,
+}
+
+/// What it saves to drop a field.
+#[derive(Serialize)]
+pub struct Saving {
+    pub path: String,
+    pub bytes: u64,
+}
+
+#[derive(Serialize)]
+pub struct Namespace {
+    pub namespace: String,
+    /// It is all those that are not named.
+    #[serde(skip_serializing_if = "is_false")]
+    pub others: bool,
+    pub items: u64,
+    pub bytes: u64,
+}
+
+#[derive(Serialize, PartialEq, Eq)]
+pub struct Object {
+    pub namespace: String,
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// By size; of equal ones the first by name is the greater, so that it is named first.
+impl Ord for Object {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_name = || (&other.namespace, &other.name).cmp(&(&self.namespace, &self.name));
+        self.bytes.cmp(&other.bytes).then_with(by_name)
+    }
+}
+
+impl PartialOrd for Object {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's way")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Report {
+    pub fn title(&self) -> String {
+        let kind = printable(if self.kind.is_empty() { "List" } else { &self.kind });
+        match &*self.resource_version {
+            "" => kind.into_owned(),
+            version => format!("{kind} at version {}", printable(version)),
+        }
+    }
+
+    /// Whether any object has a namespace.
+    pub fn is_namespaced(&self) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.others || !namespace.namespace.is_empty())
+    }
+
+    pub fn share(&self, bytes: u64) -> String {
+        format!("{:.1}%", self.percent(bytes))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with one decimal")]
+    pub fn percent(&self, bytes: u64) -> f64 {
+        bytes as f64 * 100.0 / self.bytes.max(1) as f64
+    }
+
+    pub fn print_json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, self)?;
+        writeln!(out)
+    }
+
+    pub fn print_tables(&self, out: &mut impl Write) -> io::Result<()> {
+        let encoding = self.encoding.as_deref().map(|encoding| format!(" of {encoding}")).unwrap_or_default();
+        writeln!(out, "{}: {} items, {}{encoding}", self.title(), HumanCount(self.items), size(self.bytes))?;
+        let Some(sizes) = &self.sizes else { return Ok(()) };
+        let per_item = |bytes| size(bytes / self.items);
+
+        let mut table = table(["MEAN", "P50", "P90", "P99", "LARGEST"], 0);
+        let Sizes { mean, p50, p90, p99, largest, .. } = sizes;
+        table.add_row([mean, p50, p90, p99, largest].map(|bytes| size(*bytes)));
+        writeln!(out, "\n{table}")?;
+
+        let mut table = self::table(["FIELD", "BYTES", "SHARE", "PER ITEM"], 1);
+        for Field { name, depth, bytes, .. } in &self.fields {
+            let name = format!("{:indent$}{}", "", printable(name), indent = depth * 2);
+            table.add_row([name, size(*bytes), self.share(*bytes), per_item(*bytes)]);
+        }
+        writeln!(out, "\n{table}")?;
+
+        if !self.drop.is_empty() {
+            let mut table = self::table(["WITHOUT", "SAVES", "SHARE", "PER ITEM"], 1);
+            for Saving { path, bytes } in &self.drop {
+                table.add_row([path.clone(), size(*bytes), self.share(*bytes), per_item(*bytes)]);
+            }
+            writeln!(out, "\n{table}")?;
+        }
+
+        if self.is_namespaced() {
+            let mut table = self::table(["NAMESPACE", "BYTES", "SHARE", "PER ITEM", "ITEMS"], 1);
+            for namespace in &self.namespaces {
+                let &Namespace { items, bytes, .. } = namespace;
+                let per_item = size(bytes / items.max(1));
+                let items = HumanCount(items).to_string();
+                table.add_row([namespace.label(), size(bytes), self.share(bytes), per_item, items]);
+            }
+            writeln!(out, "\n{table}")?;
+        }
+
+        let mut table = self::table(["OBJECT", "BYTES"], 1);
+        for object in &self.largest {
+            table.add_row([object.label(), size(object.bytes)]);
+        }
+        writeln!(out, "\n{table}")
+    }
+}
+
+impl Namespace {
+    pub fn label(&self) -> String {
+        match &*self.namespace {
+            _ if self.others => "others".to_owned(),
+            "" => "(none)".to_owned(),
+            name => printable(name).into_owned(),
+        }
+    }
+}
+
+impl Object {
+    pub fn label(&self) -> String {
+        let Self { namespace, name, .. } = self;
+        if namespace.is_empty() {
+            return printable(name).into_owned();
+        }
+        format!("{}/{}", printable(namespace), printable(name))
+    }
+}
+
+/// Columns of text, then of numbers.
+fn table<const N: usize>(header: [&str; N], text: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(TableStyle::new()).set_header(header);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if index + 1 < N { 3 } else { 0 }));
+        if index >= text {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+pub fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().si().to_string()
+}

@@ -1,0 +1,233 @@
+//! The sizes of the fields of each object, added up over a collection.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+use listwatch::fields::Message;
+use listwatch::{Encoding, ItemError, ItemRef};
+use prost::DecodeError;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use serde::Deserializer as _;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The most paths that are told apart, and the longest name of each in bytes: what keeps the memory constant.
+pub const MAX_NAMES: usize = 10_000;
+const MAX_NAME: usize = 512;
+
+/// The sizes of all fields, down to a depth.
+///
+/// In protobuf a field takes its tag, its length and its value, in JSON its name, the colon, its value and a comma.
+pub struct Fields {
+    root: Node,
+    depth: usize,
+    room: usize,
+}
+
+#[derive(Default)]
+pub struct Node {
+    pub bytes: u64,
+    /// In the order of the numbers.
+    pub numbers: Vec<(u32, Node)>,
+    /// Members of JSON, and keys of maps.
+    pub names: HashMap<Box<str>, Node>,
+    /// Of fields and keys that there was no room for.
+    pub others: u64,
+}
+
+impl Fields {
+    /// Keys of annotations count as one level less than they are deep.
+    pub fn new(depth: usize) -> Self {
+        Self { root: Node::default(), depth, room: MAX_NAMES }
+    }
+
+    pub fn add(&mut self, item: &ItemRef<'_>, kind: Option<&'static Message>) -> Result<(), ItemError> {
+        let Self { root, depth, room } = self;
+        match item.encoding() {
+            Encoding::Protobuf => add_message(root, item.bytes(), kind, *depth, room)?,
+            Encoding::Json => add_object(root, item.bytes(), "", *depth, room).map_err(ItemError::other)?,
+        }
+        Ok(())
+    }
+
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+}
+
+impl Node {
+    fn number(&mut self, number: u32, bytes: usize, room: &mut usize) -> Option<&mut Self> {
+        let at = self.numbers.partition_point(|(known, _)| *known < number);
+        if self.numbers.get(at).is_none_or(|(known, _)| *known != number) {
+            if *room == 0 {
+                self.others += bytes as u64;
+                return None;
+            }
+            *room -= 1;
+            self.numbers.insert(at, (number, Self::default()));
+        }
+        let child = &mut self.numbers[at].1;
+        child.bytes += bytes as u64;
+        Some(child)
+    }
+
+    fn name(&mut self, name: &str, bytes: usize, room: &mut usize) -> Option<&mut Self> {
+        let name = short(name);
+        if !self.names.contains_key(&*name) {
+            if *room == 0 {
+                self.others += bytes as u64;
+                return None;
+            }
+            *room -= 1;
+            self.names.insert(name.as_ref().into(), Self::default());
+        }
+        let child = self.names.get_mut(&*name)?;
+        child.bytes += bytes as u64;
+        Some(child)
+    }
+}
+
+/// A name, cut where it is longer than any that Kubernetes allows.
+pub fn short(name: &str) -> Cow<'_, str> {
+    if name.len() <= MAX_NAME {
+        return name.into();
+    }
+    let end = (0..=MAX_NAME).rev().find(|at| name.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &name[..end]).into()
+}
+
+/// It recurs no deeper than `depth`, but for messages that JSON has the fields of among those of their parent.
+fn add_message(
+    node: &mut Node,
+    mut bytes: &[u8],
+    message: Option<&'static Message>,
+    depth: usize,
+    room: &mut usize,
+) -> Result<(), DecodeError> {
+    while !bytes.is_empty() {
+        let Field { number, value, size } = Field::take(&mut bytes)?;
+        let Some(child) = node.number(number, size, room) else { continue };
+        let (Some(value), Some(message)) = (value, message) else { continue };
+        let Some(field) = message.field(number) else { continue };
+        if field.is_map() {
+            if depth > 1 || (message.name() == "ObjectMeta" && field.name() == "annotations") {
+                child.name(&key_of(value)?, size, room);
+            }
+        } else if let Some(inner) = field.message() {
+            match depth {
+                _ if field.name().is_empty() => add_message(child, value, Some(inner), depth, room)?,
+                0 | 1 => {}
+                _ => add_message(child, value, Some(inner), depth - 1, room)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A field of protobuf.
+struct Field<'a> {
+    number: u32,
+    /// What it holds, if that has a length.
+    value: Option<&'a [u8]>,
+    size: usize,
+}
+
+impl<'a> Field<'a> {
+    fn take(bytes: &mut &'a [u8]) -> Result<Self, DecodeError> {
+        let before = bytes.len();
+        let (number, wire_type) = decode_key(bytes)?;
+        let mut value = *bytes;
+        skip_field(wire_type, number, bytes, DecodeContext::default())?;
+        value = &value[..value.len() - bytes.len()];
+        let has_length = wire_type == WireType::LengthDelimited;
+        if has_length {
+            decode_varint(&mut value)?;
+        }
+        Ok(Self { number, value: has_length.then_some(value), size: before - bytes.len() })
+    }
+}
+
+/// The key of an entry of a map.
+fn key_of(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
+    let mut key = &[][..];
+    while !entry.is_empty() {
+        if let Field { number: 1, value: Some(value), .. } = Field::take(&mut entry)? {
+            key = value;
+        }
+    }
+    Ok(String::from_utf8_lossy(key))
+}
+
+/// `name` is that of the object itself.
+fn add_object(
+    node: &mut Node,
+    object: &[u8],
+    name: &str,
+    depth: usize,
+    room: &mut usize,
+) -> Result<(), serde_json::Error> {
+    members(object, |member| {
+        let Some(child) = node.name(&member.name, member.size, room) else { return Ok(()) };
+        if depth > 1 || (name == "metadata" && member.name == "annotations") {
+            objects(member.value, |object| add_object(child, object, &member.name, depth.saturating_sub(1), room))?;
+        }
+        Ok(())
+    })
+}
+
+/// A member of a JSON object.
+pub struct Member<'a> {
+    pub name: Cow<'a, str>,
+    pub value: &'a RawValue,
+    pub size: usize,
+}
+
+/// Calls it for each member of a JSON object.
+pub fn members<'a>(
+    object: &'a [u8],
+    each: impl FnMut(Member<'a>) -> Result<(), serde_json::Error>,
+) -> Result<(), serde_json::Error> {
+    serde_json::Deserializer::from_slice(object).deserialize_map(Members(each))
+}
+
+/// Calls it for the JSON object, or for each in the array of them.
+pub fn objects(
+    value: &RawValue,
+    mut each: impl FnMut(&[u8]) -> Result<(), serde_json::Error>,
+) -> Result<(), serde_json::Error> {
+    let is_object = |value: &RawValue| value.get().starts_with('{');
+    if is_object(value) {
+        return each(value.get().as_bytes());
+    }
+    if value.get().starts_with('[') {
+        let elements: Vec<&RawValue> = serde_json::from_str(value.get())?;
+        return elements
+            .into_iter()
+            .filter(|value| is_object(value))
+            .try_for_each(|value| each(value.get().as_bytes()));
+    }
+    Ok(())
+}
+
+struct Members<F>(F);
+
+impl<'de, F: FnMut(Member<'de>) -> Result<(), serde_json::Error>> Visitor<'de> for Members<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            let size = name.get().len() + value.get().len() + 2;
+            let name = match name.get() {
+                escaped if escaped.contains('\\') => serde_json::from_str(escaped).map_err(A::Error::custom)?,
+                plain => plain.trim_matches('"').into(),
+            };
+            (self.0)(Member { name, value, size }).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
