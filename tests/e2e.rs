@@ -15,8 +15,9 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig, KubeConfigOptions, Kubeconfig};
 use listwatch::client::{
-    Client, ErrorKind, FieldSelector, HttpTransport, HttpTransportBuilder, Items, KubeTransport, LabelSelector, List,
-    ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
+    Client, Compression, ErrorKind, FieldSelector, HttpTransport, HttpTransportBuilder, Items, KubeTransport,
+    LabelSelector, List, ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard,
+    TransportErrorKind, resource,
 };
 use listwatch::{ItemError, Json};
 
@@ -141,6 +142,7 @@ async fn run(state: &Path) -> Result<()> {
         versions(&client, &all).await?;
         custom_resources(&server, &client).await?;
     }
+    selected_here(&server.clients("admin").await?[0]).await?;
     over_http2(&server, &all).await?;
     credentials(&server, &all).await?;
     trust(&server).await?;
@@ -196,6 +198,10 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
     assert_eq!(selected, of_kubectl(server, &["pods", "-A", "-l", labels, "--field-selector", fields])?);
     assert!(selected.len() > 1000 && selected.len() < PODS);
 
+    let compressed = client.clone().compression(Compression::Gzip);
+    let (found, summary) = names(pods(&compressed, &defaults())).await?;
+    assert!(&found == all && summary.wire_bytes < summary.bytes / 3, "{} bytes", summary.wire_bytes);
+
     let (metadata, summary) = names(pods(client, &defaults().metadata_only())).await?;
     assert_eq!((&metadata == all, &*summary.type_meta.kind), (true, "PartialObjectMetadataList"));
 
@@ -213,6 +219,39 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
     let pod = client.get::<[u8]>(&Resource::PODS, Some(namespace), name).await?;
     assert_eq!(listwatch::MetaView::new(&pod)?.name(), name);
     assert!(client.get::<[u8]>(&Resource::PODS, Some(namespace), "nobody").await.unwrap_err().is_not_found());
+    Ok(())
+}
+
+/// What the server selects, and what is selected here of everything.
+async fn selected_here(client: &Client) -> Result<()> {
+    let pods = |options: &ListOptions| pods(client, options).namespaces(["team-01", "team-03", "team-05"]);
+    for (labels, fields) in [
+        ("app.kubernetes.io/name=ledger", ""),
+        ("app.kubernetes.io/name==ledger,topology.example.com/cell", ""),
+        ("app.kubernetes.io/name!=ledger", ""),
+        ("app.kubernetes.io/name notin (ledger,feed),!no.such/label", ""),
+        ("app.kubernetes.io/name in (ledger,feed)", "status.phase=Running"),
+        ("no.such/label!=x", "metadata.namespace=team-03"),
+        ("no.such/label in (x)", ""),
+        ("pod-template-hash>5", ""),
+        ("pod-template-hash<500000000", ""),
+        ("", "metadata.namespace!=team-03"),
+        ("", "spec.restartPolicy=Always,spec.schedulerName=default-scheduler,spec.hostNetwork=false"),
+        ("", "spec.nodeName=,status.nominatedNodeName="),
+        ("", "spec.nodeName!=,spec.serviceAccountName!=default,status.podIP!=10.0.0.1"),
+    ] {
+        let (labels, fields) = (labels.parse::<LabelSelector>()?, fields.parse::<FieldSelector>()?);
+        let (by_server, _) = names(pods(&defaults().labels(labels.clone()).fields(fields.clone()))).await?;
+        let looked_at = pods(&defaults()).map_item(|item| {
+            let is_selected = labels.matches(&item.meta()?)? && fields.matches(&item)?;
+            let may_be = labels.prefilter().matches(&item) && fields.prefilter().matches(&item);
+            assert!(may_be || !is_selected, "the prefilter of {labels} {fields} hides a pod");
+            let meta = item.meta()?;
+            Ok::<_, ItemError>(is_selected.then(|| format!("{}/{}", meta.namespace(), meta.name())))
+        });
+        let here: BTreeSet<_> = looked_at.into_vec().await?.0.into_iter().flatten().collect();
+        assert!(here == by_server, "{labels} {fields}: {} here, {} by the server", here.len(), by_server.len());
+    }
     Ok(())
 }
 
