@@ -88,9 +88,9 @@ fn fields_are_as_large_as_prost_makes_them() {
         1 + encoded_len_varint(entry as u64) + entry
     };
     let spec = |pod: &Pod| pod.spec.clone().unwrap();
-    let config_map = |pod: &Pod| -> usize {
+    let config_maps = |pod: &Pod| {
         let sources = spec(pod).volumes.into_iter().filter_map(|volume| volume.volume_source?.config_map);
-        sources.map(|source| message::encoded_len(19, &source)).sum()
+        sources.collect::<Vec<_>>()
     };
     let expected = BTreeMap::from([
         ("metadata", sum(&pods, |pod| message::encoded_len(1, &meta(pod)))),
@@ -101,12 +101,20 @@ fn fields_are_as_large_as_prost_makes_them() {
         ("spec", sum(&pods, |pod| message::encoded_len(2, &spec(pod)))),
         ("spec.containers", sum(&pods, |pod| message::encoded_len_repeated(2, &spec(pod).containers))),
         ("spec.nodeName", sum(&pods, |pod| string::encoded_len(10, &spec(pod).node_name.unwrap()))),
-        // Its message is one that JSON does not show.
-        ("spec.volumes.configMap", sum(&pods, config_map)),
+        // Each of these is in a message that JSON does not show.
+        ("spec.volumes.configMap", sum(&pods, |pod| message::encoded_len_repeated(19, &config_maps(pod)))),
+        (
+            "spec.volumes.configMap.name",
+            sum(&pods, |pod| {
+                let names =
+                    config_maps(pod).into_iter().map(|source| source.local_object_reference.unwrap().name.unwrap());
+                names.map(|name| string::encoded_len(1, &name)).sum()
+            }),
+        ),
         ("status", sum(&pods, |pod| message::encoded_len(3, pod.status.as_ref().unwrap()))),
     ]);
     for name in ["pods.pb", "pods-gzip.pb.gz"] {
-        let report = report(&["--depth", "3"], &fixture(name));
+        let report = report(&["--depth", "4"], &fixture(name));
         let found = sizes(&report);
         for (path, bytes) in &expected {
             assert_eq!(found.get(path), Some(bytes), "{name} {path}");
