@@ -1,5 +1,5 @@
-//! The client against a real kube-apiserver: `cargo test --test e2e`, with the binaries of tests/apiserver in
-//! `tests/apiserver/bin`. It is no part of a plain `cargo test`: building them takes Go and minutes.
+//! The client against a real kube-apiserver: `cargo test --features kube --test e2e`, with the binaries that
+//! tests/apiserver/build.sh builds. It is no part of a plain `cargo test`: building them takes Go and minutes.
 
 use std::collections::BTreeSet;
 use std::error::Error;

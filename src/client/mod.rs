@@ -152,7 +152,7 @@ impl Client {
         List::new(self.clone(), resource.clone(), options.clone())
     }
 
-    /// One object.
+    /// One object. Of a custom resource `[u8]` is JSON, of any other protobuf.
     ///
     /// # Errors
     ///

@@ -32,7 +32,7 @@ use crate::error::ItemError;
 ///
 /// prost also implements its `Message` for `()`, `bool`, numbers, `String`, `Vec<u8>` and `Bytes`, as protobuf's
 /// wrapper types. They would decode a Pod into garbage and are refused with [`ItemError::WrapperType`]. For an item's
-/// bytes say `[u8]`.
+/// bytes say `[u8]`: they are protobuf, or JSON where the list is.
 pub trait Item {
     /// What is kept of an item. It owns all it has: nothing refers to the chunk that the item came in.
     type Owned: Send + 'static;
