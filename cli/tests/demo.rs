@@ -22,10 +22,13 @@ fn shows_a_table_and_writes_a_plot() {
     assert_eq!(last_three("full buffer")[..2], ["1.00", "1.00"]);
     assert_eq!(last_three("listwatch, drop")[2], "-");
     assert_eq!(last_three("listwatch, Box<Pod>")[2], "kB");
-    // 8.5 kB on the wire, in a box of exactly its size; the kernel counts resident memory to a megabyte or two.
-    let bytes = row("listwatch, Box<[u8]>");
-    let held: f64 = bytes.split(" kB").next().unwrap().split_whitespace().next_back().unwrap().parse().unwrap();
-    assert!((7.0..11.0).contains(&held), "{held} in {bytes}");
+    // Of resident memory the kernel may take back what it likes: the two only stand in proportion.
+    let held = |name: &str| -> f64 {
+        let held = row(name).split(" kB").next().unwrap().split_whitespace().next_back().unwrap();
+        held.parse().unwrap_or_else(|_| panic!("{held} in {stdout}"))
+    };
+    let (bytes, decoded) = (held("listwatch, Box<[u8]>"), held("listwatch, Box<Pod>"));
+    assert!(bytes > 0.0 && bytes < decoded / 2.0, "{bytes} and {decoded}");
     assert!(stdout.contains("2,000 Pods, 17.0 MB of protobuf: 120 recorded Pods"), "{stdout}");
     assert!(stdout.ends_with("Memory over time: memory.svg\n"), "{stdout}");
 
