@@ -125,6 +125,13 @@ pub struct ListSummary {
     pub option_warnings: Vec<OptionWarning>,
 }
 
+impl ListSummary {
+    /// All items that came, delivered or not.
+    fn seen(&self) -> u64 {
+        self.items + self.skipped + self.other_shards
+    }
+}
+
 impl<T: Item + ?Sized> List<T> {
     pub(super) fn new(client: Client, resource: Resource, options: ListOptions) -> Self {
         let options = if T::ENCODING == Some(Encoding::Json) { options.json() } else { options };
@@ -521,8 +528,7 @@ impl Run {
             }
         }
         let mut limits = self.plan.limits;
-        let before = self.summary.items + self.summary.skipped + self.summary.other_shards;
-        limits.items = limits.items.saturating_sub(before);
+        limits.items = limits.items.saturating_sub(self.summary.seen());
         limits.bytes = limits.bytes.saturating_sub(self.summary.bytes);
         Page {
             decoder: ListDecoder::with_limits(limits),
@@ -703,8 +709,7 @@ impl Page {
                     return Err(ErrorKind::OtherKind { expected: run.expected.clone(), found }.into());
                 }
                 Some(Found::OtherShard) => {
-                    // To leave one out cannot fail.
-                    let _ = self.decoder.refuse_item(ItemError::other("of another shard"), OnItemError::Skip);
+                    self.decoder.skip_item();
                     self.other_shards += 1;
                 }
                 Some(Found::NoShard(error)) => {
@@ -760,7 +765,7 @@ impl Page {
             &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {
                 let Limits { items, bytes, .. } = run.plan.limits;
                 let (before, max) = match limit {
-                    Limit::Items => (run.summary.items + run.summary.skipped + run.summary.other_shards, items),
+                    Limit::Items => (run.summary.seen(), items),
                     _ => (run.summary.bytes, bytes),
                 };
                 let kind = DecodeErrorKind::Limit { limit, size: before.saturating_add(size), max };

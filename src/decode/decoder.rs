@@ -310,18 +310,25 @@ impl ListDecoder {
 
     /// The item lent last was refused: it counts as skipped, or ends the list, as the caller chose.
     pub(crate) fn refuse_item(&mut self, error: ItemError, what: OnItemError) -> Result<(), DecodeError> {
-        let list = self.body.list_mut();
-        list.items -= 1;
         match what {
             OnItemError::Skip => {
-                list.skipped += 1;
+                self.skip_item();
                 Ok(())
             }
             OnItemError::Fail => {
+                let list = self.body.list_mut();
+                list.items -= 1;
                 let error = list.item_error(DecodeErrorKind::Item(error));
                 Err(self.fail(error))
             }
         }
+    }
+
+    /// The item lent last counts as skipped.
+    pub(crate) fn skip_item(&mut self) {
+        let list = self.body.list_mut();
+        list.items -= 1;
+        list.skipped += 1;
     }
 
     fn event<'s>(&'s self, found: Found<'s>) -> Event<'s> {
