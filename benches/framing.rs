@@ -9,7 +9,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use listwatch::{Event, ListDecoder};
 use listwatch_testserver::{Amplifier, recorded_pods};
-use support::median;
+use support::{median, memcpy};
 
 /// About 170 MB: far more than the caches hold.
 const PODS: u32 = 20_000;
@@ -30,18 +30,10 @@ fn main() {
 
 fn framing(criterion: &mut Criterion) {
     let body = Amplifier::new(&recorded_pods(), PODS).expect("recorded Pods amplify").to_vec();
-    let mut copy = vec![0; body.len()];
     let mut group = criterion.benchmark_group(GROUP);
     group.throughput(Throughput::Bytes(body.len() as u64)).sample_size(20);
     for chunk in CHUNKS {
-        group.bench_function(format!("memcpy-{chunk}"), |bencher| {
-            bencher.iter(|| {
-                for (from, to) in black_box(&body).chunks(chunk).zip(copy.chunks_mut(chunk)) {
-                    to.copy_from_slice(from);
-                }
-                black_box(&mut copy);
-            });
-        });
+        memcpy(&mut group, &body, chunk);
         group.bench_function(format!("framing-{chunk}"), |bencher| {
             bencher.iter(|| {
                 let mut decoder = ListDecoder::new();

@@ -11,6 +11,7 @@ use criterion::{Criterion, Throughput};
 use listwatch::{Event, ListDecoder};
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use support::{median, memcpy};
 
 /// Far more than the caches hold.
 const BYTES: usize = 100 << 20;
@@ -43,18 +44,10 @@ fn main() {
 
 fn bench(criterion: &mut Criterion, name: &str) {
     let body = amplify(name, BYTES);
-    let mut copy = vec![0; body.len()];
     let mut group = criterion.benchmark_group(format!("json-{name}"));
     group.throughput(Throughput::Bytes(body.len() as u64)).sample_size(20);
     for chunk in CHUNKS {
-        group.bench_function(format!("memcpy-{chunk}"), |bencher| {
-            bencher.iter(|| {
-                for (from, to) in black_box(&body).chunks(chunk).zip(copy.chunks_mut(chunk)) {
-                    to.copy_from_slice(from);
-                }
-                black_box(&mut copy);
-            });
-        });
+        memcpy(&mut group, &body, chunk);
         group.bench_function(format!("cut-{chunk}"), |bencher| {
             bencher.iter(|| {
                 let mut decoder = ListDecoder::new();
@@ -105,5 +98,5 @@ fn amplify(name: &str, bytes: usize) -> Vec<u8> {
 /// In bytes a second, by the median that criterion wrote; `None` when the benchmark was filtered out.
 #[expect(clippy::cast_precision_loss, reason = "megabytes")]
 fn bandwidth(group: &str, name: &str, bytes: usize) -> Option<f64> {
-    Some(bytes as f64 / support::median(group, name)? * 1e9)
+    Some(bytes as f64 / median(group, name)? * 1e9)
 }

@@ -1,6 +1,24 @@
-//! What criterion measured, for ratios within one run.
+//! What several benches measure against, and what criterion measured, for ratios within one run.
+#![allow(dead_code, reason = "each bench uses a part of it")]
 
+use std::hint::black_box;
 use std::path::Path;
+
+use criterion::BenchmarkGroup;
+use criterion::measurement::WallTime;
+
+/// Copies the body in chunks, as `memcpy-CHUNK`.
+pub fn memcpy(group: &mut BenchmarkGroup<'_, WallTime>, body: &[u8], chunk: usize) {
+    let mut copy = vec![0; body.len()];
+    group.bench_function(format!("memcpy-{chunk}"), |bencher| {
+        bencher.iter(|| {
+            for (from, to) in black_box(body).chunks(chunk).zip(copy.chunks_mut(chunk)) {
+                to.copy_from_slice(from);
+            }
+            black_box(&mut copy);
+        });
+    });
+}
 
 /// In nanoseconds; `None` when the benchmark was filtered out.
 pub fn median(group: &str, name: &str) -> Option<f64> {

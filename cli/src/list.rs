@@ -4,7 +4,6 @@ use listwatch::client::Client;
 
 use crate::connect::Connection;
 use crate::failure::Failure;
-use crate::notices;
 use crate::output::{Format, Labels, Output, Summary};
 use crate::query::{self, Query};
 use crate::rows::{self, Reached};
@@ -51,15 +50,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let labels = Labels::shown(show_labels);
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
-    let resource = query.resource(&client).await?;
-    let mut list = query.list(&client, &resource, &options, namespace);
-    if let Some(items) = limit {
-        list = list.pages(items);
-    }
-    for warning in list.option_warnings() {
-        notices::warn(&warning.to_string());
-    }
-
+    let list = query.list(&client, &options, limit, namespace).await?;
     let progress = list.progress();
     let mut items = list.map_item(|item| format.row(&item, labels)).stream();
     let mut output = Output::new(format);

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::path::Path;
 use std::time::SystemTime;
 
 use clap::ValueEnum;
 use console::style;
 use listwatch::{ItemError, ItemRef, ListMeta, TypeMeta};
 use serde::Serialize;
+use tempfile::NamedTempFile;
 
 const BUFFER: usize = 64 << 10;
 
@@ -230,6 +232,12 @@ impl<'a> Summary<'a> {
             bytes,
         }
     }
+}
+
+/// A file that is to take the place of this one.
+pub fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
+    NamedTempFile::new_in(directory)
 }
 
 /// How long ago a time in seconds since 1970 is, as kubectl writes it (apimachinery `util/duration.HumanDuration`).

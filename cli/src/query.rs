@@ -1,8 +1,6 @@
 //! What of a resource to list: the options that `list` and `record` share.
 
-use listwatch::client::{
-    Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, Resource, ResourceVersion, Shard,
-};
+use listwatch::client::{Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, ResourceVersion, Shard};
 
 use crate::failure::Failure;
 use crate::notices;
@@ -84,24 +82,28 @@ impl Query {
         }
     }
 
-    pub async fn resource(&self, client: &Client) -> Result<Resource, Failure> {
-        resource::find(client, &self.resource).await
-    }
-
-    pub fn list(
+    /// The list, of which nothing is sent yet but what it takes to find the resource. Warns of options that the server
+    /// ignores.
+    pub async fn list(
         self,
         client: &Client,
-        resource: &Resource,
         options: &ListOptions,
+        page: Option<u32>,
         default_namespace: String,
-    ) -> List<[u8]> {
-        let list = client.list::<[u8]>(resource, options);
-        match self.namespace {
-            // As with kubectl, a namespace is no fault where there are none.
-            _ if self.all_namespaces || !resource.is_namespaced() => list,
-            Some(namespace) => list.namespace(namespace),
-            None => list.namespace(default_namespace),
+    ) -> Result<List<[u8]>, Failure> {
+        let resource = resource::find(client, &self.resource).await?;
+        let mut list = client.list::<[u8]>(&resource, options);
+        // As with kubectl, a namespace is no fault where there are none.
+        if !self.all_namespaces && resource.is_namespaced() {
+            list = list.namespace(self.namespace.unwrap_or(default_namespace));
         }
+        if let Some(items) = page {
+            list = list.pages(items);
+        }
+        for warning in list.option_warnings() {
+            notices::warn(&warning.to_string());
+        }
+        Ok(list)
     }
 }
 

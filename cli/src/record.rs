@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,15 +15,15 @@ use tempfile::NamedTempFile;
 
 use crate::connect::{Connection, Server};
 use crate::failure::Failure;
-use crate::notices;
-use crate::output::{Format, Output, Row};
+use crate::output::{Format, Output, Row, temporary_beside};
 use crate::query::{self, Query};
 use crate::rows::{self, Reached};
 
 /// Saves the body of a list, byte for byte.
 ///
 /// The server is asked for no compression, so that FILE is what it wrote: Kubernetes protobuf, or JSON for custom
-/// resources, and with --shard all that it sent. It is written to a temporary file beside FILE, only its owner may read it, and it takes the place of FILE once the list is complete.
+/// resources, and with --shard all that it sent. It is written to a temporary file beside FILE, only its owner may read it,
+/// and it takes the place of FILE once the list is complete.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,15 +48,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let recording = Recording::default();
     let recorder = Recorder { server, recording: recording.clone() };
     let client = Client::new(recorder).compression(Compression::Identity);
-    let resource = query.resource(&client).await?;
+    let list = query.list(&client, &options, None, namespace).await?;
 
-    let directory = file.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
-    let temporary = NamedTempFile::new_in(directory).map_err(cannot_write)?;
+    let temporary = temporary_beside(&file).map_err(cannot_write)?;
     *recording.lock() = State::On(temporary);
-    let list = query.list(&client, &resource, &options, namespace);
-    for warning in list.option_warnings() {
-        notices::warn(&warning.to_string());
-    }
     let progress = list.progress();
     let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(Row::Nothing);
     let mut items = list.map_item(nothing).stream();

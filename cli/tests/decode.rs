@@ -1,7 +1,8 @@
 //! `listwatch decode` over recorded bodies: what it prints, how it ends.
 
+mod support;
+
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use flate2::read::MultiGzDecoder;
@@ -9,12 +10,7 @@ use k8s_pb::api::core::v1::{Pod, PodList};
 use k8s_pb::api::rbac::v1::ClusterRoleList;
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
 use prost::Message;
-
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/");
-
-fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(PathBuf::from(FIXTURES).join(name)).expect(name)
-}
+use support::{FIXTURES, fixture, stderr, stdout, with_stdin};
 
 fn listwatch(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch"));
@@ -24,21 +20,7 @@ fn listwatch(args: &[&str]) -> Command {
 
 /// Decodes a body given on stdin.
 fn decode(args: &[&str], body: &[u8]) -> Output {
-    let mut child = listwatch(args).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    std::thread::scope(|scope| {
-        // Fails when the command ends before it has read all, as it does on an error.
-        scope.spawn(move || _ = stdin.write_all(body));
-        child.wait_with_output().unwrap()
-    })
-}
-
-fn stdout(output: &Output) -> &str {
-    str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    str::from_utf8(&output.stderr).unwrap()
+    with_stdin(listwatch(args), body)
 }
 
 /// The list in a body, decoded by other means.

@@ -1,20 +1,16 @@
 //! `listwatch list` and `listwatch record` against a server: what they send and print, how they end.
 
+mod support;
+
 use std::io::Read;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use k8s_pb::api::core::v1::PodList;
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
 use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, recorded_pods};
 use prost::Message;
+use support::{FIXTURES, fixture, stderr, stdout};
 use tokio::runtime::Runtime;
-
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/");
-
-fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(PathBuf::from(FIXTURES).join(name)).expect(name)
-}
 
 fn ok(fixture_name: &str) -> Answer {
     Answer::ok(Body::replay(fixture(fixture_name)))
@@ -65,14 +61,6 @@ fn listwatch(args: &[&str]) -> Command {
     command.args(args).env("KUBECONFIG", nowhere).env_remove("KUBERNETES_SERVICE_HOST");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
-}
-
-fn stdout(output: &Output) -> &str {
-    str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    str::from_utf8(&output.stderr).unwrap()
 }
 
 /// What `-o name` prints of a body, decoded by other means.

@@ -1,8 +1,9 @@
 //! `listwatch stats`: what it counts is what prost and `serde_json` count, and its page shows what objects say as text.
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use k8s_pb::api::core::v1::{Pod, PodList};
@@ -12,12 +13,7 @@ use listwatch_testserver::{Answer, Body, Server};
 use prost::Message;
 use prost::encoding::{encoded_len_varint, message, string};
 use serde_json::Value;
-
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/");
-
-fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(PathBuf::from(FIXTURES).join(name)).expect(name)
-}
+use support::{FIXTURES, fixture, stderr, stdout, with_stdin};
 
 fn listwatch(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch"));
@@ -27,21 +23,7 @@ fn listwatch(args: &[&str]) -> Command {
 
 /// Of a body given on stdin.
 fn stats(args: &[&str], body: &[u8]) -> Output {
-    let mut child = listwatch(&[&["stats", "--file", "-"], args].concat()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    std::thread::scope(|scope| {
-        // Fails when the command ends before it has read all, as it does on an error.
-        scope.spawn(move || _ = stdin.write_all(body));
-        child.wait_with_output().unwrap()
-    })
-}
-
-fn stdout(output: &Output) -> &str {
-    str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    str::from_utf8(&output.stderr).unwrap()
+    with_stdin(listwatch(&[&["stats", "--file", "-"], args].concat()), body)
 }
 
 /// `-o json` with everything named.

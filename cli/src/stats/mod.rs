@@ -20,7 +20,7 @@ use crate::connect::Connection;
 use crate::decode;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Format, Output, Row};
+use crate::output::{Format, Output, Row, temporary_beside};
 use crate::query::{self, Query};
 use crate::rows::{self, Reached};
 
@@ -109,14 +109,7 @@ async fn of_resource(
     let options = query.options()?;
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
-    let resource = query.resource(&client).await?;
-    let mut list = query.list(&client, &resource, &options, namespace);
-    if let Some(items) = limit {
-        list = list.pages(items);
-    }
-    for warning in list.option_warnings() {
-        notices::warn(&warning.to_string());
-    }
+    let list = query.list(&client, &options, limit, namespace).await?;
     let progress = list.progress();
     let mut items = list.map_item(|item| stats.add(&item).map(|()| Row::Nothing)).stream();
     let done = rows::print(&mut items, &mut Output::new(Format::Summary), |_| Reached::of(&progress)).await?;
@@ -166,8 +159,7 @@ struct Page {
 impl Page {
     /// Before anything is asked for, so that a list is not read in vain.
     fn create(path: PathBuf) -> Result<Self, Failure> {
-        let directory = path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
-        let temporary = NamedTempFile::new_in(directory).map_err(|error| cannot_write(&path, &error))?;
+        let temporary = temporary_beside(&path).map_err(|error| cannot_write(&path, &error))?;
         Ok(Self { temporary, path })
     }
 
