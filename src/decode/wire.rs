@@ -156,8 +156,30 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    #[inline]
+    /// Nearly all fields have one byte of tag, and one or two that say how long they are.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "what a caller does not ask for of a field is then never made")]
     fn advance(&mut self) -> Result<Field<'a>, Fault> {
+        let start = self.rest;
+        let (tag, len, head, rest) = match *start {
+            [tag @ ..0x80, len @ ..0x80, ref rest @ ..] => (tag, usize::from(len), 2, rest),
+            [tag @ ..0x80, low, high @ ..0x80, ref rest @ ..] => {
+                (tag, usize::from(low & 0x7f) | usize::from(high) << 7, 3, rest)
+            }
+            _ => return self.any(),
+        };
+        // Field 0 is none.
+        if tag & 7 != 2 || tag < 8 {
+            return self.any();
+        }
+        let Some((value, rest)) = rest.split_at_checked(len) else { return Err(Fault::PastParent) };
+        self.rest = rest;
+        let bytes = start.get(..head + len).unwrap_or_default();
+        Ok(Field { number: u32::from(tag >> 3), value: Value::Len(value), bytes })
+    }
+
+    #[inline(never)]
+    fn any(&mut self) -> Result<Field<'a>, Fault> {
         let start = self.rest;
         let tag = Tag::new(self.varint()?)?;
         let value = match tag.wire_type {
@@ -215,7 +237,8 @@ impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, Fault>;
 
     /// After an error the iterator ends.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `advance`")]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
