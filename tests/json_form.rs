@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use listwatch::fields::{Message, to_json};
+use listwatch::fields::{Field, Message, to_json};
 use listwatch::{ItemError, ListReader, TypeMeta};
 use support::lists;
 
@@ -171,7 +171,8 @@ fn what_is_not_known_or_malformed_is_an_error() {
 #[test]
 fn nesting_is_bounded() {
     let crd = Message::of("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
-    let numbers = crd.numbers("spec.versions.schema.openAPIV3Schema.not").unwrap();
+    let path = crd.path("spec.versions.schema.openAPIV3Schema.not").unwrap();
+    let numbers: Vec<_> = path.into_iter().map(Field::number).collect();
     let [to_schema @ .., not] = &numbers[..] else { unreachable!() };
     let json = |depth| {
         let schema = (0..depth).fold(Vec::new(), |schema, _| field(*not, &schema));

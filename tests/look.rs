@@ -10,7 +10,7 @@ use k8s_pb::api::core::v1::{Container, ContainerStatus, Pod, PodIp, PodSpec, Pod
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{self as meta_v1, ObjectMeta, PartialObjectMetadata};
 use listwatch::item::path::{meta, pod};
 use listwatch::item::{FieldPath, ManagedFieldsEntry, OwnerReference, Time};
-use listwatch::{Event, ItemRef, ListDecoder, ListReader, MetaView, Prefilter, Projection};
+use listwatch::{Event, ItemRef, ListDecoder, ListReader, MetaView, Prefilter, Projection, TypeMeta};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
@@ -183,7 +183,7 @@ fn clear<T>(message: &mut Option<T>, clear: impl FnOnce(&mut T)) {
 }
 
 fn path(text: &str) -> FieldPath {
-    FieldPath::parse(text, "Pod").unwrap()
+    FieldPath::parse(text, &TypeMeta { api_version: "v1".to_owned(), kind: "Pod".to_owned() }).unwrap()
 }
 
 /// Compared where prost reads the Pod; it must be projected then.

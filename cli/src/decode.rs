@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio_util::io::ReaderStream;
 
 use crate::failure::Failure;
-use crate::output::{Format, Labels, Output, Summary};
+use crate::output::{Output, Shown, Summary};
 use crate::rows::{self, Reached};
 
 pub const CHUNK: usize = 256 << 10;
@@ -34,13 +34,8 @@ pub struct Args {
     /// The body; stdin without it or with `-`
     file: Option<PathBuf>,
 
-    /// What to print
-    #[arg(short, long, value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
-    output: Format,
-
-    /// In a table, the labels too
-    #[arg(long)]
-    show_labels: bool,
+    #[command(flatten)]
+    shown: Shown,
 
     /// Leave out items that are over --max-item-size or cannot be read, and say how many, instead of ending in an error
     #[arg(long)]
@@ -70,16 +65,16 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let decode = cli.find_subcommand_mut("decode").expect("this is it");
         decode.error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
     }
-    let (format, labels, on_item_error) = (args.output, Labels::shown(args.show_labels), args.on_item_error());
+    args.shown.check()?;
     let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
 
     let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, CHUNK))
         .limits(args.limits())
-        .on_item_error(on_item_error)
-        .map_item(|item| format.row(&item, labels));
-    let mut output = Output::new(format);
+        .on_item_error(args.on_item_error())
+        .map_item(|item| args.shown.row(&item));
+    let mut output = Output::new(args.shown.format);
     rows::print(&mut items, &mut output, |items| reached(items.decoder()))
         .await?
         .map_err(|error| Failure::Error(explain(&error, &source, items.decoder())))?;

@@ -4,7 +4,7 @@ use listwatch::client::Client;
 
 use crate::connect::Connection;
 use crate::failure::Failure;
-use crate::output::{Format, Labels, Output, Summary};
+use crate::output::{Format, Output, Shown, Summary};
 use crate::query::{self, Query};
 use crate::rows::{self, Reached};
 
@@ -20,6 +20,7 @@ Examples:
   listwatch list pods -A --resource-version 0     whatever the server has cached: the cheapest for it
   listwatch list pods -A -o summary               kind, version and counts, as JSON
   listwatch list widgets.example.com -A -o json   custom resources, one JSON object a line
+  listwatch list pods -A -o json --drop status    without a field
   listwatch list secrets -A --metadata-only       without what is in them
   listwatch list pods -A --limit 5000             in pages, where the whole takes the server over its request timeout
   listwatch list pods -A --server http://localhost:8001    while `kubectl proxy` runs")]
@@ -31,29 +32,29 @@ pub struct Args {
     #[arg(long, value_name = "PAGE", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 
-    /// What to print
-    #[arg(short, long, value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
-    output: Format,
-
-    /// In a table, the labels too
-    #[arg(long)]
-    show_labels: bool,
+    #[command(flatten)]
+    shown: Shown,
 
     #[command(flatten)]
     connection: Connection,
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let Args { query, limit, output: format, show_labels, connection } = args;
-    let options = query.options()?;
-    let options = if format == Format::Json { options.json() } else { options };
-    let labels = Labels::shown(show_labels);
+    let Args { query, limit, shown, connection } = args;
+    shown.check()?;
+    let mut options = query.options()?;
+    if shown.format == Format::Json {
+        options = options.json();
+    }
+    if shown.drops("metadata.managedFields") {
+        options = options.drop_managed_fields();
+    }
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
     let list = query.list(&client, &options, limit, namespace).await?;
     let progress = list.progress();
-    let mut items = list.map_item(|item| format.row(&item, labels)).stream();
-    let mut output = Output::new(format);
+    let mut items = list.map_item(|item| shown.row(&item)).stream();
+    let mut output = Output::new(shown.format);
     rows::print(&mut items, &mut output, |_| Reached::of(&progress))
         .await?
         .map_err(|error| Failure::Error(error.to_string()))?;

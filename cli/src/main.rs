@@ -5,6 +5,7 @@ mod connect;
 mod decode;
 mod demo;
 mod failure;
+mod json;
 mod list;
 mod notices;
 mod output;

@@ -7,9 +7,13 @@ use std::time::SystemTime;
 
 use clap::ValueEnum;
 use console::style;
-use listwatch::{ItemError, ItemRef, ListMeta, TypeMeta};
+use listwatch::fields::Message;
+use listwatch::{FieldPath, ItemError, ItemRef, ListMeta, TypeMeta};
 use serde::Serialize;
 use tempfile::NamedTempFile;
+
+use crate::failure::Failure;
+use crate::json;
 
 const BUFFER: usize = 64 << 10;
 
@@ -38,30 +42,58 @@ impl Format {
     pub fn prints_items(self) -> bool {
         self != Self::Summary
     }
+}
 
-    /// `labels` are those of a table, if it shows them.
-    pub fn row(self, item: &ItemRef<'_>, labels: Labels) -> Result<Row, ItemError> {
-        match self {
-            Self::Summary => return Ok(Row::Nothing),
-            Self::Json => {
-                let mut json = Vec::new();
-                item.to_json(&mut json)?;
-                return Ok(Row::Json(json));
-            }
-            Self::Name | Self::Table => {}
+/// What is printed of the items.
+#[derive(clap::Args)]
+pub struct Shown {
+    /// What to print
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
+    pub format: Format,
+
+    /// In a table, the labels too
+    #[arg(long)]
+    show_labels: bool,
+
+    /// With -o json, without this field, as in `status` or `metadata.annotations["KEY"]`; again for more
+    #[arg(long, value_name = "PATH")]
+    drop: Vec<String>,
+}
+
+impl Shown {
+    /// Fields are dropped of nothing but JSON.
+    pub fn check(&self) -> Result<(), Failure> {
+        if !self.drop.is_empty() && self.format != Format::Json {
+            return Err(Failure::Usage("--drop is for -o json: no other format prints fields".to_owned()));
+        }
+        match self.drop.iter().find(|path| path.starts_with(|c: char| c.is_ascii_digit())) {
+            Some(path) => Err(Failure::Usage(format!("--drop {path}: the fields of JSON have names"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this field is dropped.
+    pub fn drops(&self, path: &str) -> bool {
+        self.drop.iter().any(|dropped| dropped == path)
+    }
+
+    pub fn row(&self, item: &ItemRef<'_>) -> Result<Row, ItemError> {
+        match self.format {
+            Format::Summary => return Ok(Row::Nothing),
+            Format::Json => return self.json(item).map(Row::Json),
+            Format::Name | Format::Table => {}
         }
         let meta = item.meta()?;
         let [namespace, name] = [meta.namespace(), meta.name()].map(printable);
-        if self == Self::Name {
+        if self.format == Format::Name {
             return Ok(Row::Name(if namespace.is_empty() { name.into_owned() } else { format!("{namespace}/{name}") }));
         }
-        let labels = match labels {
-            Labels::Hidden => String::new(),
-            Labels::Shown => {
-                let labels = meta.labels()?.map(|(key, value)| printable(&format!("{key}={value}")).into_owned());
-                let labels = labels.collect::<Vec<_>>().join(",");
-                if labels.is_empty() { "<none>".to_owned() } else { labels }
-            }
+        let labels = if self.show_labels {
+            let labels = meta.labels()?.map(|(key, value)| printable(&format!("{key}={value}")).into_owned());
+            let labels = labels.collect::<Vec<_>>().join(",");
+            if labels.is_empty() { "<none>".to_owned() } else { labels }
+        } else {
+            String::new()
         };
         Ok(Row::Table([
             namespace.into_owned(),
@@ -71,6 +103,26 @@ impl Format {
             item.bytes().len().to_string(),
             labels,
         ]))
+    }
+
+    fn json(&self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
+        let mut object = Vec::new();
+        item.to_json(&mut object)?;
+        if self.drop.is_empty() {
+            return Ok(object);
+        }
+        let type_meta = item.type_meta();
+        // Of a custom resource nobody here knows the fields.
+        if Message::of(&type_meta.api_version, type_meta.item_kind()).is_some() {
+            for path in &self.drop {
+                FieldPath::parse(path, type_meta).map_err(ItemError::other)?;
+            }
+        }
+        let paths: Vec<_> = self.drop.iter().map(|path| json::names(path)).collect();
+        let paths: Vec<_> = paths.iter().map(Vec::as_slice).collect();
+        let mut left = Vec::with_capacity(object.len());
+        json::without(&object, &paths, &mut left).map_err(ItemError::other)?;
+        Ok(left)
     }
 }
 
@@ -118,19 +170,6 @@ impl Output {
             }
         }
         self.out.flush()
-    }
-}
-
-/// Whether a table has them in a column.
-#[derive(Clone, Copy)]
-pub enum Labels {
-    Shown,
-    Hidden,
-}
-
-impl Labels {
-    pub fn shown(shown: bool) -> Self {
-        if shown { Self::Shown } else { Self::Hidden }
     }
 }
 

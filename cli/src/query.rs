@@ -1,5 +1,6 @@
 //! What of a resource to list: the options that `list` and `record` share.
 
+use listwatch::client::options::OptionWarning;
 use listwatch::client::{Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, ResourceVersion, Shard};
 
 use crate::failure::Failure;
@@ -100,7 +101,8 @@ impl Query {
         if let Some(items) = page {
             list = list.pages(items);
         }
-        for warning in list.option_warnings() {
+        // What the server did not drop is dropped here.
+        for warning in list.option_warnings().into_iter().filter(|warning| *warning != OptionWarning::DropUnsure) {
             notices::warn(&warning.to_string());
         }
         Ok(list)

@@ -138,6 +138,45 @@ fn json() {
 }
 
 #[test]
+fn json_without_fields() {
+    let parse = |output: &Output| -> Vec<serde_json::Value> {
+        assert!(output.status.success(), "{output:?}");
+        stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let key = r#"metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]"#;
+    let drops = ["--drop", "metadata.managedFields", "--drop", "spec.containers.env", "--drop", key];
+    for name in ["pods.pb", "pods.json"] {
+        let mut whole = parse(&decode(&["-o", "json"], &fixture(name)));
+        let mut dropped = 0;
+        for pod in &mut whole {
+            let metadata = pod["metadata"].as_object_mut().unwrap();
+            dropped += usize::from(metadata.remove("managedFields").is_some());
+            if let Some(annotations) = metadata.get_mut("annotations") {
+                let annotations = annotations.as_object_mut().unwrap();
+                dropped +=
+                    usize::from(annotations.remove("kubectl.kubernetes.io/last-applied-configuration").is_some());
+            }
+            for container in pod["spec"]["containers"].as_array_mut().unwrap() {
+                dropped += usize::from(container.as_object_mut().unwrap().remove("env").is_some());
+            }
+        }
+        assert!(dropped > 2 * whole.len());
+        assert!(parse(&decode(&[&["-o", "json"], &drops[..]].concat(), &fixture(name))) == whole, "{name}");
+    }
+    let widgets = parse(&decode(&["-o", "json", "--drop", "spec", "--drop", "none"], &fixture("widgets-page-1.json")));
+    assert!(widgets.iter().all(|widget| widget.get("spec").is_none() && widget.get("metadata").is_some()));
+    for (args, expected, code) in [
+        (&["-o", "json", "--drop", "spec.x"][..], "invalid field path \"spec.x\": Pod has no such field", 1),
+        (&["-o", "json", "--drop", "1.17"], "error: --drop 1.17: the fields of JSON have names\n", 2),
+        (&["--drop", "status"], "error: --drop is for -o json: no other format prints fields\n", 2),
+    ] {
+        let output = decode(args, &fixture("pods.pb"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(expected) && output.status.code() == Some(code), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
 fn summaries() {
     for (name, expected) in [
         (

@@ -134,6 +134,12 @@ fn json_is_asked_for() {
     let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.json")]).output().unwrap();
     assert_eq!((stdout(&output), stdout(&output).lines().count()), (stdout(&decoded), 30));
     assert_eq!(api.server.requests()[0].headers["accept"], "application/json");
+
+    let api = Api::new([ok("pods.json")]);
+    let output = api.run(&["list", "pods", "-A", "-o", "json", "--drop", "metadata.managedFields"]);
+    assert!(stdout(&output).contains("\"metadata\"") && !stdout(&output).contains("managedFields"));
+    assert_eq!(api.server.requests()[0].headers["accept"], "application/json;drop=metadata.managedFields");
+    assert!(output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]

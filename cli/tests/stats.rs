@@ -118,6 +118,9 @@ fn depth() {
         assert_eq!(sizes(&report).into_keys().map(|path| dots(&path)).max(), Some(deepest), "{depth}");
         let annotations = sizes(&report).into_keys().filter(|path| path.starts_with("metadata.annotations[")).count();
         assert_eq!(annotations, if depth == "1" { 0 } else { 5 }, "{depth}");
+        // A time, a quantity and their like are single values in JSON.
+        let inside = [".seconds", ".string", ".intVal", ".strVal", ".Raw"];
+        assert!(sizes(&report).into_keys().all(|path| inside.iter().all(|inside| !path.ends_with(inside))), "{depth}");
     }
 }
 
@@ -376,8 +379,8 @@ fn errors() {
         (&[], &fixture("single-configmap.pb"), "error: not a list: the body is a ConfigMap of \"v1\"", 1),
         (&[], &fixture("watch-configmaps.json"), "error: unexpected encoding: the body looks like a watch stream", 1),
         (&[], bad_spec, "error: item: ", 1),
-        (&["--drop", "spec.nodename"], &pods, "error: --drop spec.nodename: Pod has no such field\n", 2),
-        (&["--drop", "spec[\"a\"]"], &pods, "error: --drop spec[\"a\"]: Pod has no such field\n", 2),
+        (&["--drop", "spec.nodename"], &pods, "error: invalid field path \"spec.nodename\": Pod has no such field\n", 2),
+        (&["--drop", "spec[\"a\"]"], &pods, "error: invalid field path \"spec[\\\"a\\\"]\": not a map, so it has no keys\n", 2),
         (&["-A"], &pods, "error: the argument '--file <FILE>' cannot be used with:\n", 2),
         (&["--server", "x"], &pods, "error: the argument '--file <FILE>' cannot be used with:\n", 2),
         (&["--depth", "0"], &pods, "error: invalid value '0' for '--depth <N>'", 2),
@@ -468,7 +471,7 @@ fn of_a_server() {
     }
     for (args, answer, expected, code) in [
         (&[][..], Answer::ok(Body::replay(fixture("pods.pb")).cut_at(100_000)), "error: incomplete: ", 1),
-        (&["--drop", "spec.x"], ok("pods.pb"), "error: --drop spec.x: Pod has no such field\n", 2),
+        (&["--drop", "spec.x"], ok("pods.pb"), "error: invalid field path \"spec.x\": Pod has no such field\n", 2),
     ] {
         let output = live(args, vec![answer], |mut command| command.output().unwrap());
         assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));

@@ -1,13 +1,15 @@
 //! Label and field selectors: built or parsed, checked here as the server would, and written back in one form.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
+use crate::fields::Message;
 use crate::item::path::{FieldPath, pod};
-use crate::item::{MetaView, Prefilter};
+use crate::item::{MetaView, Prefilter, json};
 
 /// Which labels an object must have; an empty one selects everything.
 ///
@@ -268,7 +270,9 @@ impl FieldSelector {
     ///
     /// Of all kinds `metadata.name` and `metadata.namespace` can be selected by; of Pods also `spec.nodeName`,
     /// `spec.restartPolicy`, `spec.schedulerName`, `spec.serviceAccountName`, `spec.hostNetwork`, `status.phase`,
-    /// `status.podIP` and `status.nominatedNodeName` (kubernetes `pkg/registry/core/pod.ToSelectableFields`).
+    /// `status.podIP` and `status.nominatedNodeName` (kubernetes `pkg/registry/core/pod.ToSelectableFields`); of custom
+    /// resources every field that is a string, an integer or a boolean, because only the server knows which of them their
+    /// definition names (`selectableFields` in apiextensions-apiserver `pkg/registry/customresource`).
     ///
     /// # Errors
     ///
@@ -281,13 +285,7 @@ impl FieldSelector {
             let is_there = match path.as_str() {
                 "metadata.name" => meta.name() == value,
                 "metadata.namespace" => meta.namespace() == value,
-                path => match (pod_field(path), item.encoding()) {
-                    (Some(field), Encoding::Protobuf) if is_pod(item) => field.is(item.bytes(), value)?,
-                    _ => {
-                        let kind = item.type_meta().item_kind();
-                        return Err(ItemError::FieldSelector { path: path.into(), kind: kind.into() });
-                    }
-                },
+                path => text_of(item, path)? == *value,
             };
             all &= is_there == *equal;
         }
@@ -315,9 +313,23 @@ impl FieldSelector {
     }
 }
 
-fn is_pod(item: &ItemRef<'_>) -> bool {
-    let type_meta = item.type_meta();
-    type_meta.api_version == "v1" && type_meta.item_kind() == "Pod"
+/// A field as the server selects by it: one that is absent is the empty text, or false.
+fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError> {
+    let (type_meta, kind) = (item.type_meta(), item.type_meta().item_kind());
+    let message = Message::of(&type_meta.api_version, kind);
+    let field = message.filter(|message| message.name() == "Pod").and_then(|_| pod_field(path));
+    let bytes = item.bytes();
+    match (item.encoding(), field) {
+        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(bytes)?.unwrap_or_default().into()),
+        (Encoding::Protobuf, Some(PodField::Bool(path))) => {
+            Ok((path.int(bytes)?.unwrap_or_default() != 0).to_string().into())
+        }
+        (Encoding::Json, Some(PodField::Bool(_))) => Ok(json::text_at(bytes, path)?.unwrap_or("false".into())),
+        (Encoding::Json, field) if field.is_some() || message.is_none() => {
+            Ok(json::text_at(bytes, path)?.unwrap_or_default())
+        }
+        _ => Err(ItemError::FieldSelector { path: path.into(), kind: kind.into() }),
+    }
 }
 
 enum PodField {
@@ -337,16 +349,6 @@ fn pod_field(path: &str) -> Option<PodField> {
         "status.nominatedNodeName" => pod::NOMINATED_NODE_NAME,
         _ => return None,
     }))
-}
-
-impl PodField {
-    /// An absent field is the empty text, or false.
-    fn is(&self, pod: &[u8], value: &str) -> Result<bool, ItemError> {
-        Ok(match self {
-            Self::Text(path) => path.str(pod)?.unwrap_or_default() == value,
-            Self::Bool(path) => value == if path.int(pod)?.unwrap_or_default() == 0 { "false" } else { "true" },
-        })
-    }
 }
 
 impl fmt::Display for FieldSelector {
@@ -901,6 +903,8 @@ mod tests {
     fn field_selectors_match() {
         let metadata = b"\x0a\x06\x0a\x01n\x1a\x01s";
         let object = [metadata, &b"\x12\x07\x52\x03n-1\x58\x01\x1a\x09\x0a\x07Running"[..]].concat();
+        let json = br#"{"metadata":{"name":"n","namespace":"s"},"spec":{"nodeName":"n-1","hostNetwork":true},
+            "status":{"phase":"Running"}}"#;
         let pod = crate::TypeMeta { api_version: "v1".to_owned(), kind: "PodList".to_owned() };
         let node = crate::TypeMeta { api_version: "v1".to_owned(), kind: "NodeList".to_owned() };
         for (selector, type_meta, expected) in [
@@ -921,9 +925,30 @@ mod tests {
             let matched = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(matched, expected.map_err(str::to_owned), "{selector}");
             assert!(parsed.prefilter().matches(&item) || matched != Ok(true), "{selector} has a false negative");
+            let item = ItemRef::single(json, Encoding::Json, type_meta);
+            let of_json = parsed.matches(&item).map_err(|error| error.to_string());
+            assert_eq!(of_json, matched, "{selector}, of JSON");
         }
         let empty = FieldSelector::default().eq("spec.hostNetwork", "false").unwrap();
         assert_eq!(empty.matches(&ItemRef::single(b"", Encoding::Protobuf, &pod)).ok(), Some(true));
+        assert_eq!(empty.matches(&ItemRef::single(b"{}", Encoding::Json, &pod)).ok(), Some(true));
+    }
+
+    #[test]
+    fn custom_resources_are_selected_by_any_field() {
+        let widget = br#"{"metadata":{"name":"n"},"spec":{"color":"r\u0065d","size":0,"size":-7,"on":false,"none":null,"of":{}}}"#;
+        let type_meta = crate::TypeMeta { api_version: "example.com/v1".to_owned(), kind: "WidgetList".to_owned() };
+        for (selector, expected) in [
+            ("spec.color=red,spec.size=-7,spec.on=false", Ok(true)),
+            ("spec.color!=red", Ok(false)),
+            ("spec.none=,spec.more=,spec.on.more=,more.color=", Ok(true)),
+            ("spec.size=7", Ok(false)),
+            ("spec.of=x", Err("a value of another type in field spec.of")),
+        ] {
+            let selector: FieldSelector = selector.parse().unwrap();
+            let matched = selector.matches(&ItemRef::single(widget, Encoding::Json, &type_meta));
+            assert_eq!(matched.map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{selector}");
+        }
     }
 
     fn key() -> impl Strategy<Value = String> {

@@ -24,14 +24,14 @@ pub(crate) use self::json::to_line;
 /// use listwatch::fields::Message;
 ///
 /// let pod = Message::of("v1", "Pod").ok_or("no such kind")?;
-/// assert_eq!(pod.numbers("spec.nodeName"), Some(vec![2, 10]));
+/// let path = pod.path("spec.nodeName").ok_or("no such field")?;
+/// assert_eq!(path.iter().map(|field| field.number()).collect::<Vec<_>>(), [2, 10]);
 /// assert_eq!(pod.names(&[2, 10]).as_deref(), Some("spec.nodeName"));
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Debug)]
 pub struct Message {
     name: &'static str,
-    #[cfg_attr(not(feature = "json"), expect(dead_code, reason = "for the JSON form"))]
     form: Form,
     /// In the order of JSON.
     fields: Vec<Field>,
@@ -111,39 +111,45 @@ impl Message {
         self.name
     }
 
+    /// Whether JSON has an object of its fields. A time, a quantity and their like are a single value there.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.form == Form::Object
+    }
+
     /// The field of this number; `None` when the table does not have it: the object is of a newer version.
     #[must_use]
     pub fn field(&self, number: u32) -> Option<&Field> {
         self.fields.iter().find(|field| field.number == number)
     }
 
-    /// The numbers of a path of names as they are in JSON, `spec.containers.image`: what
-    /// [`FieldPath`](crate::FieldPath) is made of. Repeated fields are passed through; a map may only be its end.
+    /// The fields on a path of names as they are in JSON, `spec.containers.image`. Repeated fields are passed through; a map
+    /// may only be its end.
     ///
-    /// There may be more numbers than names: JSON has the fields of some messages among those of their parent.
+    /// There may be more fields than names: JSON has the fields of some messages among those of their parent.
     #[must_use]
-    pub fn numbers(&self, path: &str) -> Option<Vec<u32>> {
-        let mut numbers = Vec::new();
+    pub fn path(&self, names: &str) -> Option<Vec<&Field>> {
+        let mut path = Vec::new();
         let mut message = Some(self);
-        for name in path.split('.') {
-            message = message?.find(name, &mut numbers)?.message();
+        for name in names.split('.') {
+            message = message?.find(name, &mut path)?.message();
         }
-        Some(numbers)
+        Some(path)
     }
 
     /// Appends the way to the field of this name.
-    fn find(&self, name: &str, numbers: &mut Vec<u32>) -> Option<&Field> {
+    fn find<'a>(&'a self, name: &str, path: &mut Vec<&'a Field>) -> Option<&'a Field> {
         for field in &self.fields {
-            numbers.push(field.number);
+            path.push(field);
             if field.name == name {
                 return Some(field);
             }
             if field.name.is_empty()
-                && let Some(found) = field.message()?.find(name, numbers)
+                && let Some(found) = field.message()?.find(name, path)
             {
                 return Some(found);
             }
-            numbers.pop();
+            path.pop();
         }
         None
     }
@@ -327,18 +333,22 @@ mod tests {
             ("meta.k8s.io/v1", "PartialObjectMetadata", "metadata.name", &[1, 1]),
         ] {
             let message = Message::of(api_version, kind).unwrap();
-            assert_eq!(message.numbers(path).as_deref(), Some(numbers), "{path}");
+            assert_eq!(message.path(path).map(numbers_of).as_deref(), Some(numbers), "{path}");
             assert_eq!(message.names(numbers).as_deref(), Some(path));
         }
         let pod = Message::of("v1", "Pod").unwrap();
         for path in ["", "spec.", "spec.nodename", "metadata.labels.app", "spec.nodeName.x"] {
-            assert_eq!(pod.numbers(path), None, "{path}");
+            assert!(pod.path(path).is_none(), "{path}");
         }
         for numbers in [&[9][..], &[1, 11, 1], &[2, 10, 1]] {
             assert_eq!(pod.names(numbers), None, "{numbers:?}");
         }
         assert!(Message::of("v2", "Pod").is_none());
         assert!(Message::of("v1", "PodList").is_none());
+    }
+
+    fn numbers_of(path: Vec<&Field>) -> Vec<u32> {
+        path.into_iter().map(Field::number).collect()
     }
 
     #[test]
@@ -348,7 +358,7 @@ mod tests {
                 numbers.push(field.number);
                 let path = kind.names(numbers).unwrap();
                 if !field.name.is_empty() {
-                    assert_eq!(kind.numbers(&path).as_ref(), Some(&*numbers), "{path} of {}", kind.name);
+                    assert_eq!(kind.path(&path).map(numbers_of).as_ref(), Some(&*numbers), "{path} of {}", kind.name);
                 }
                 // Schemas hold schemas.
                 if let Some(message) = field.message()

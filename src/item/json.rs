@@ -288,6 +288,32 @@ pub(crate) fn is_scalar(json: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(json).is_ok()
 }
 
+/// The text of the string, integer or boolean that a path of names leads to; `None` where nothing is, or `null`.
+pub(crate) fn text_at<'a>(object: &'a [u8], path: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
+    let at = |fault| ItemError::Field { path: path.into(), fault };
+    let mut found = object;
+    for name in path.split('.') {
+        let mut next = None;
+        if matches!(found.trim_ascii_start(), [b'{', ..]) {
+            members("", found, |member, value| {
+                if member == name {
+                    next = Some(value.get().as_bytes());
+                }
+                Ok(())
+            })
+            .map_err(|(_, fault)| at(fault))?;
+        }
+        let Some(next) = next else { return Ok(None) };
+        found = next;
+    }
+    match found {
+        b"null" => Ok(None),
+        [b'"', ..] => serde_json::from_slice(found).map(|Text(text)| Some(text)).map_err(|error| at(fault(&error))),
+        [b'{' | b'[', ..] => Err(at(Fault::Type)),
+        scalar => Ok(Some(String::from_utf8_lossy(scalar))),
+    }
+}
+
 /// Calls `on_member` with each member of an object, in order. `null` has none.
 fn members<'a>(
     field: &'static str,

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::TypeMeta;
 use crate::decode::wire::{Fields, Value};
 use crate::error::{Fault, ItemError};
+use crate::fields::{Field, Message};
 
 /// The way to a field of an object by field numbers, to read it off the object's protobuf bytes without decoding the rest.
 ///
@@ -64,17 +66,26 @@ impl FieldPath {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Reads a path of an object of this kind (`Pod`, not `PodList`).
+    /// Reads a path of the objects of a list, or of an object, of this type.
     ///
-    /// Known are `metadata` and the fields in it, as `metadata.managedFields`, and `spec` and `status` of the kinds of
-    /// Kubernetes that have both. Everything else is written in numbers: `2.10` is `spec.nodeName` of a Pod. A path to a
-    /// map may end in a key: `metadata.annotations["example.com/note"]`, `1.12["example.com/note"]`.
+    /// Names are those of JSON: `spec.containers.image`, known from the [table of fields](crate::fields) of built-in kinds.
+    /// Of any other kind only `metadata` and what is in it are known. Without names it is numbers: `2.10` is
+    /// `spec.nodeName` of a Pod. A path to a map may end in a key: `metadata.annotations["example.com/note"]`,
+    /// `1.12["example.com/note"]`.
     ///
     /// # Errors
     ///
     /// [`InvalidPath`] when the text is no path, or names a field that is not known.
-    pub fn parse(text: &str, kind: &str) -> Result<Self, InvalidPath> {
-        let error = |reason| InvalidPath { text: text.to_owned(), reason };
+    ///
+    /// ```
+    /// use listwatch::{FieldPath, TypeMeta, item::path::pod};
+    ///
+    /// let pods = TypeMeta { api_version: "v1".to_owned(), kind: "PodList".to_owned() };
+    /// assert_eq!(FieldPath::parse("spec.nodeName", &pods)?, pod::NODE_NAME);
+    /// # Ok::<(), listwatch::item::InvalidPath>(())
+    /// ```
+    pub fn parse(text: &str, of: &TypeMeta) -> Result<Self, InvalidPath> {
+        let error = |reason: &'static str| InvalidPath { text: text.to_owned(), reason: reason.into() };
         let (path, key) = match text.split_once('[') {
             None => (text, None),
             Some((path, key)) => {
@@ -85,11 +96,16 @@ impl FieldPath {
         let numbers = if path.starts_with(|c: char| c.is_ascii_digit()) {
             numbers(path).ok_or(error("a path in numbers is 1 to 100 field numbers with dots between"))?
         } else {
-            let numbers = named(path, kind).ok_or(error("no name known for this kind; write it in field numbers"))?;
-            if key.is_some() && !matches!(numbers[..], [1, 11 | 12]) {
+            let kind = Message::of(&of.api_version, of.item_kind())
+                .or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"));
+            let path = kind.and_then(|kind| kind.path(path)).ok_or_else(|| InvalidPath {
+                reason: format!("{} has no such field", of.item_kind()).into(),
+                ..error("")
+            })?;
+            if key.is_some() && !path.last().is_some_and(|field| field.is_map()) {
                 return Err(error("not a map, so it has no keys"));
             }
-            numbers
+            path.into_iter().map(Field::number).collect()
         };
         Ok(Self { numbers: numbers.into(), key: key.map(|key| key.to_owned().into()) })
     }
@@ -189,7 +205,7 @@ impl fmt::Display for FieldPath {
 #[error("invalid field path {text:?}: {reason}")]
 pub struct InvalidPath {
     text: String,
-    reason: &'static str,
+    reason: Cow<'static, str>,
 }
 
 /// Fields of the metadata of every object (`ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`).
@@ -316,46 +332,6 @@ fn numbers(path: &str) -> Option<Vec<u32>> {
     (numbers.len() <= 100).then_some(numbers)
 }
 
-fn named(path: &str, kind: &str) -> Option<Vec<u32>> {
-    match path {
-        "metadata" => Some(vec![1]),
-        "spec" if WITH_SPEC_AND_STATUS.contains(&kind) => Some(vec![2]),
-        "status" if WITH_SPEC_AND_STATUS.contains(&kind) => Some(vec![3]),
-        _ => {
-            let name = path.strip_prefix("metadata.")?;
-            OBJECT_META.iter().find(|(_, known)| *known == name).map(|(number, _)| vec![1, *number])
-        }
-    }
-}
-
-const OBJECT_META: [(u32, &str); 15] = [
-    (1, "name"),
-    (2, "generateName"),
-    (3, "namespace"),
-    (4, "selfLink"),
-    (5, "uid"),
-    (6, "resourceVersion"),
-    (7, "generation"),
-    (8, "creationTimestamp"),
-    (9, "deletionTimestamp"),
-    (10, "deletionGracePeriodSeconds"),
-    (11, "labels"),
-    (12, "annotations"),
-    (13, "ownerReferences"),
-    (14, "finalizers"),
-    (17, "managedFields"),
-];
-
-/// Other kinds may have something else at 2 and 3: a `ConfigMap` has its data there.
-#[rustfmt::skip]
-const WITH_SPEC_AND_STATUS: [&str; 30] = [
-    "APIService", "CertificateSigningRequest", "CronJob", "CustomResourceDefinition", "DaemonSet", "Deployment",
-    "DeviceTaintRule", "FlowSchema", "HorizontalPodAutoscaler", "Ingress", "Job", "Namespace", "Node", "PersistentVolume",
-    "PersistentVolumeClaim", "Pod", "PodCertificateRequest", "PodDisruptionBudget", "PriorityLevelConfiguration",
-    "ReplicaSet", "ReplicationController", "ResourceClaim", "ResourceQuota", "Service", "ServiceCIDR", "StatefulSet",
-    "StorageVersion", "StorageVersionMigration", "ValidatingAdmissionPolicy", "VolumeAttachment",
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,19 +388,25 @@ mod tests {
             ("metadata", "ConfigMap", Some("1")),
             ("metadata.managedFields", "ConfigMap", Some("1.17")),
             ("metadata.labels[\"a.b/c\"]", "Pod", Some("1.11[\"a.b/c\"]")),
+            ("data[\"a\"]", "ConfigMap", Some("2[\"a\"]")),
             ("spec", "Pod", Some("2")),
-            ("status", "Pod", Some("3")),
+            ("status", "PodList", Some("3")),
+            ("spec.containers.image", "Pod", Some("2.2.2")),
+            // JSON has the source of a volume among the fields of the volume.
+            ("spec.volumes.hostPath.path", "Pod", Some("2.1.2.1.1")),
+            ("metadata.labels", "Widget", Some("1.11")),
             ("3.10", "ConfigMap", Some("3.10")),
             ("1.12[\"\"]", "Pod", Some("1.12[\"\"]")),
             ("2.536870911", "Pod", Some("2.536870911")),
             ("status", "ConfigMap", None),
-            ("status", "PodList", None),
-            ("spec.nodeName", "Pod", None),
+            ("spec", "Widget", None),
+            ("spec.nodename", "Pod", None),
             ("metadata.managedfields", "Pod", None),
             ("metadata.name[\"a\"]", "Pod", None),
             ("metadata.labels[a]", "Pod", None),
             ("metadata.labels[\"a\"", "Pod", None),
             ("metadata.labels[\"a\"].b", "Pod", None),
+            ("metadata.labels.a", "Pod", None),
             ("", "Pod", None),
             ("0", "Pod", None),
             ("1.", "Pod", None),
@@ -433,13 +415,48 @@ mod tests {
             ("536870912", "Pod", None),
             (&"1.".repeat(100), "Pod", None),
         ] {
-            let path = FieldPath::parse(text, kind).ok();
+            let path = FieldPath::parse(text, &v1(kind)).ok();
             assert_eq!(path.as_ref().map(ToString::to_string).as_deref(), expected, "{text}");
             if let Some(path) = path {
-                assert_eq!(FieldPath::parse(&path.to_string(), "Any"), Ok(path));
+                assert_eq!(FieldPath::parse(&path.to_string(), &v1("Any")), Ok(path));
             }
         }
-        let error = FieldPath::parse("status", "ConfigMap").unwrap_err().to_string();
-        assert_eq!(error, "invalid field path \"status\": no name known for this kind; write it in field numbers");
+        let error = FieldPath::parse("status", &v1("ConfigMap")).unwrap_err().to_string();
+        assert_eq!(error, "invalid field path \"status\": ConfigMap has no such field");
+    }
+
+    fn v1(kind: &str) -> TypeMeta {
+        TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() }
+    }
+
+    /// The constants are what the table of fields has under their documented names.
+    #[test]
+    fn constants() {
+        for (path, name) in [
+            (meta::LABELS, "metadata.labels"),
+            (meta::ANNOTATIONS, "metadata.annotations"),
+            (meta::MANAGED_FIELDS, "metadata.managedFields"),
+            (meta::LAST_APPLIED, "metadata.annotations[\"kubectl.kubernetes.io/last-applied-configuration\"]"),
+            (pod::SPEC, "spec"),
+            (pod::CONTAINER_NAMES, "spec.containers.name"),
+            (pod::IMAGES, "spec.containers.image"),
+            (pod::RESTART_POLICY, "spec.restartPolicy"),
+            (pod::SERVICE_ACCOUNT_NAME, "spec.serviceAccountName"),
+            (pod::NODE_NAME, "spec.nodeName"),
+            (pod::HOST_NETWORK, "spec.hostNetwork"),
+            (pod::SCHEDULER_NAME, "spec.schedulerName"),
+            (pod::PRIORITY_CLASS_NAME, "spec.priorityClassName"),
+            (pod::STATUS, "status"),
+            (pod::PHASE, "status.phase"),
+            (pod::REASON, "status.reason"),
+            (pod::HOST_IP, "status.hostIP"),
+            (pod::POD_IP, "status.podIP"),
+            (pod::RESTART_COUNTS, "status.containerStatuses.restartCount"),
+            (pod::QOS_CLASS, "status.qosClass"),
+            (pod::NOMINATED_NODE_NAME, "status.nominatedNodeName"),
+            (pod::POD_IPS, "status.podIPs.ip"),
+        ] {
+            assert_eq!(FieldPath::parse(name, &v1("Pod")), Ok(path));
+        }
     }
 }

@@ -258,10 +258,11 @@ fn write(message: &[u8], rules: Rules<'_>, sizes: &mut Sizes, copy: &mut Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::TypeMeta;
 
     #[test]
     fn drops_and_keeps() {
-        let path = |text| FieldPath::parse(text, "Any").unwrap();
+        let path = |text| FieldPath::parse(text, &TypeMeta::default()).unwrap();
         let object = b"\x0a\x06\x0a\x01a\x12\x01b\x12\x03\x0a\x01c\x0a\x03\x0a\x01d\x18\x05";
         for (keep, drop, object, expected) in [
             (&[][..], &[][..], &object[..], Ok(&object[..])),

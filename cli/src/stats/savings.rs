@@ -1,9 +1,8 @@
 //! What it would save to drop fields.
 
-use listwatch::fields::{Field, Message};
-use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta};
+use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection};
 
-use super::walk::{members, objects};
+use crate::json::{inside, members, names, objects};
 
 /// Of each path to drop, and of all together.
 pub struct Savings {
@@ -47,9 +46,10 @@ impl Savings {
 
     fn add_protobuf(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
         if self.projections.is_empty() {
-            let paths: Result<Vec<_>, _> = self.paths.iter().map(|path| resolve(path, item.type_meta())).collect();
+            let paths: Result<Vec<_>, _> =
+                self.paths.iter().map(|path| FieldPath::parse(path, item.type_meta())).collect();
             let paths = paths.map_err(|unknown| {
-                self.unknown = Some(unknown.clone());
+                self.unknown = Some(unknown.to_string());
                 ItemError::other(unknown)
             })?;
             self.projections = paths.iter().map(|path| Projection::new().drop(path)).collect();
@@ -74,57 +74,14 @@ impl Savings {
     }
 }
 
-/// The path in objects of this kind.
-fn resolve(text: &str, list: &TypeMeta) -> Result<FieldPath, String> {
-    let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
-    if let Ok(path) = FieldPath::parse(text, kind) {
-        return Ok(path);
-    }
-    let (path, key) = split(text);
-    let numbers = Message::of(&list.api_version, kind).and_then(|kind| {
-        let numbers = kind.numbers(path)?;
-        (key.is_none() || leads_to_a_map(kind, &numbers)).then_some(numbers)
-    });
-    let path = FieldPath::from(numbers.ok_or_else(|| format!("--drop {text}: {kind} has no such field"))?);
-    Ok(match key {
-        Some(key) => path.key(key.to_owned()),
-        None => path,
-    })
-}
-
-fn leads_to_a_map(kind: &'static Message, numbers: &[u32]) -> bool {
-    let mut message = Some(kind);
-    let mut is_map = false;
-    for &number in numbers {
-        let field = message.and_then(|message| message.field(number));
-        is_map = field.is_some_and(Field::is_map);
-        message = field.and_then(Field::message);
-    }
-    is_map
-}
-
-/// The path, and the key in the map that it leads to.
-fn split(text: &str) -> (&str, Option<&str>) {
-    match text.strip_suffix("\"]").and_then(|text| text.split_once("[\"")) {
-        Some((path, key)) => (path, Some(key)),
-        None => (text, None),
-    }
-}
-
-/// The names of members that lead to a field of JSON.
-fn names(text: &str) -> Vec<&str> {
-    let (path, key) = split(text);
-    path.split('.').chain(key).collect()
-}
-
 /// How much shorter a JSON object is without what is at these paths; they are not empty.
 fn size_at(object: &[u8], paths: &[&[&str]]) -> Result<u64, serde_json::Error> {
     let mut size = 0;
     let mut is_left = false;
     members(object, |member| {
-        let inside: Vec<&[&str]> = paths.iter().filter(|path| path[0] == member.name).map(|path| &path[1..]).collect();
+        let inside = inside(&member, paths);
         if inside.iter().any(|path| path.is_empty()) {
-            size += member.size as u64;
+            size += member.size() as u64;
             return Ok(());
         }
         is_left = true;

@@ -2,15 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 
 use listwatch::fields::Message;
 use listwatch::{Encoding, ItemError, ItemRef};
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
-use serde::Deserializer as _;
-use serde::de::{Error as _, MapAccess, Visitor};
-use serde_json::value::RawValue;
+
+use crate::json::{members, objects};
 
 /// The most paths that are told apart, and the longest name of each in bytes: what keeps the memory constant.
 pub const MAX_NAMES: usize = 10_000;
@@ -114,7 +112,7 @@ fn add_message(
             if depth > 1 || (message.name() == "ObjectMeta" && field.name() == "annotations") {
                 child.name(&key_of(value)?, size, room);
             }
-        } else if let Some(inner) = field.message() {
+        } else if let Some(inner) = field.message().filter(|message| message.is_object()) {
             match depth {
                 _ if field.name().is_empty() => add_message(child, value, Some(inner), depth, room)?,
                 0 | 1 => {}
@@ -168,66 +166,10 @@ fn add_object(
     room: &mut usize,
 ) -> Result<(), serde_json::Error> {
     members(object, |member| {
-        let Some(child) = node.name(&member.name, member.size, room) else { return Ok(()) };
+        let Some(child) = node.name(&member.name, member.size(), room) else { return Ok(()) };
         if depth > 1 || (name == "metadata" && member.name == "annotations") {
             objects(member.value, |object| add_object(child, object, &member.name, depth.saturating_sub(1), room))?;
         }
         Ok(())
     })
-}
-
-/// A member of a JSON object.
-pub struct Member<'a> {
-    pub name: Cow<'a, str>,
-    pub value: &'a RawValue,
-    pub size: usize,
-}
-
-/// Calls it for each member of a JSON object.
-pub fn members<'a>(
-    object: &'a [u8],
-    each: impl FnMut(Member<'a>) -> Result<(), serde_json::Error>,
-) -> Result<(), serde_json::Error> {
-    serde_json::Deserializer::from_slice(object).deserialize_map(Members(each))
-}
-
-/// Calls it for the JSON object, or for each in the array of them.
-pub fn objects(
-    value: &RawValue,
-    mut each: impl FnMut(&[u8]) -> Result<(), serde_json::Error>,
-) -> Result<(), serde_json::Error> {
-    let is_object = |value: &RawValue| value.get().starts_with('{');
-    if is_object(value) {
-        return each(value.get().as_bytes());
-    }
-    if value.get().starts_with('[') {
-        let elements: Vec<&RawValue> = serde_json::from_str(value.get())?;
-        return elements
-            .into_iter()
-            .filter(|value| is_object(value))
-            .try_for_each(|value| each(value.get().as_bytes()));
-    }
-    Ok(())
-}
-
-struct Members<F>(F);
-
-impl<'de, F: FnMut(Member<'de>) -> Result<(), serde_json::Error>> Visitor<'de> for Members<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            let size = name.get().len() + value.get().len() + 2;
-            let name = match name.get() {
-                escaped if escaped.contains('\\') => serde_json::from_str(escaped).map_err(A::Error::custom)?,
-                plain => plain.trim_matches('"').into(),
-            };
-            (self.0)(Member { name, value, size }).map_err(A::Error::custom)?;
-        }
-        Ok(())
-    }
 }
