@@ -16,9 +16,8 @@ use apiserver::{Result, Server};
 use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig};
 use listwatch::client::{
-    Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, KubeTransport,
-    LabelSelector, List, ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard,
-    TransportErrorKind, resource,
+    Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, KubeTransport, LabelSelector, List,
+    ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
 };
 use listwatch::{ItemError, Json};
 

@@ -37,16 +37,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 8] = [
-        Self::Cut,
-        Self::Reset,
-        Self::Stall,
-        Self::Corrupt,
-        Self::Flip,
-        Self::Drop,
-        Self::End,
-        Self::Deadline,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Cut, Self::Reset, Self::Stall, Self::Corrupt, Self::Flip, Self::Drop, Self::End, Self::Deadline];
 
     pub fn is_on_the_way(self) -> bool {
         matches!(self, Self::Cut | Self::Reset | Self::Stall | Self::Corrupt)

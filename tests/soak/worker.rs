@@ -177,7 +177,8 @@ impl Worker {
             }
         };
         let is_silent = matches!(end, End::Left)
-            || matches!(items.try_next().await, Ok(None)) && items.summary().is_some() == matches!(end, End::Complete(_));
+            || matches!(items.try_next().await, Ok(None))
+                && items.summary().is_some() == matches!(end, End::Complete(_));
         drop(items);
         let elapsed = started.elapsed();
         let happened = self.trouble.disarm();
