@@ -1,6 +1,7 @@
 //! Connections: how they are made and lost, and who is trusted with what; over HTTP/1.1 and HTTP/2.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -9,6 +10,9 @@ use listwatch::client::{
     TransportErrorKind,
 };
 use listwatch_testserver::{Amplifier, Answer, Body, RawAnswer, RawEnd, RawServer, Server, recorded_pods};
+use tokio::io::copy_bidirectional;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 /// Retries without waiting.
 fn quick() -> Retry {
@@ -207,6 +211,38 @@ async fn goaway() {
             assert_eq!((rest, summary.attempts, server.accepted()), (4999, 1, before + 1));
         }
     }
+}
+
+/// As behind a firewall that forgot a connection: neither side hears of it.
+#[tokio::test]
+async fn a_connection_that_fell_silent_is_replaced() {
+    let server = serve(recorded()).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let silence = Arc::new(Notify::new());
+    let (upstream, falls_silent) = (server.addr(), Arc::clone(&silence));
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            let mut to = TcpStream::connect(upstream).await.unwrap();
+            let falls_silent = Arc::clone(&falls_silent);
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = copy_bidirectional(&mut from, &mut to) => {}
+                    () = falls_silent.notified() => std::future::pending().await,
+                }
+            });
+        }
+    });
+    let client = client(&url, true);
+    assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
+    silence.notify_waiters();
+    tokio::time::pause();
+    let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
+    assert_eq!(transport_kind(&error), TransportErrorKind::Broken, "{error}");
+    assert!(error.is_retryable());
+    tokio::time::resume();
+    assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
+    assert_eq!(server.accepted(), 2);
 }
 
 #[tokio::test]

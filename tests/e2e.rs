@@ -1,104 +1,35 @@
 //! The client against a real kube-apiserver: `cargo test --features kube --test e2e`, with the binaries that
 //! tests/apiserver/build.sh builds. It is no part of a plain `cargo test`: building them takes Go and minutes.
 
+#[path = "support/apiserver.rs"]
+mod apiserver;
+
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use apiserver::{Result, Server};
 use futures::TryStreamExt as _;
-use kube::config::{AuthInfo, ExecConfig, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, ExecConfig};
 use listwatch::client::{
-    Client, Compression, ErrorKind, FieldSelector, HttpTransport, HttpTransportBuilder, Items, KubeTransport,
-    LabelSelector, List, ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard,
-    TransportErrorKind, resource,
+    Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, KubeTransport, LabelSelector, List,
+    ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
 };
 use listwatch::{ItemError, Json};
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const PODS: usize = 20_000;
 /// Of a namespace, in a fraction of a second.
 const PAGE: u32 = 300;
 const PORT: u16 = 16643;
-const ETCD_PORT: u16 = 23990;
 
-/// A kube-apiserver on a directory of its own. Stopped when dropped, as hard as SIGKILL does.
-struct Server {
-    child: Child,
-    dir: PathBuf,
-    url: String,
-}
-
-impl Server {
-    fn start(dir: &Path, flags: &[&str]) -> Result<Self> {
-        let mut child = Command::new(bin("server"))
-            .args(["-port", &PORT.to_string(), "-etcd-port", &ETCD_PORT.to_string(), "-dir"])
-            .arg(dir)
-            .arg("--")
-            .args(flags)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let stdout = child.stdout.take().ok_or("no stdout")?;
-        let ready = BufReader::new(stdout).lines().next().ok_or("the server ended before it was ready")??;
-        let url = ready.strip_prefix("ready ").ok_or(ready.clone())?.to_owned();
-        Ok(Self { child, dir: dir.to_owned(), url })
-    }
-
-    fn load(&self, pods: usize) -> Result<()> {
-        let status = Command::new(bin("load"))
-            .args(["-host", &self.url, "-etcd", &format!("http://127.0.0.1:{ETCD_PORT}")])
-            .args(["-base", "400", "-n", &pods.to_string()])
-            .stdout(Stdio::null())
-            .status()?;
-        if status.success() { Ok(()) } else { Err(format!("load: {status}").into()) }
-    }
-
-    fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let output =
-            Command::new("kubectl").arg("--kubeconfig").arg(self.dir.join("kubeconfig")).args(args).output()?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into());
-        }
-        Ok(String::from_utf8(output.stdout)?)
-    }
-
-    fn http(&self, token: &str) -> Result<HttpTransportBuilder> {
-        let ca = fs::read(self.dir.join("ca.crt"))?;
-        Ok(HttpTransport::builder(&self.url).bearer_token(token).ca_pem(ca))
-    }
-
-    /// From the kubeconfig that kubectl gets, as another user.
-    async fn kube(&self, change: impl FnOnce(&mut AuthInfo)) -> Result<kube::Config> {
-        let mut kubeconfig = Kubeconfig::read_from(self.dir.join("kubeconfig"))?;
-        let user = kubeconfig.auth_infos.first_mut().and_then(|user| user.auth_info.as_mut()).ok_or("no user")?;
-        change(user);
-        Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
-    }
-
-    /// Over both transports.
-    async fn clients(&self, token: &str) -> Result<[Client; 2]> {
-        let config = self.kube(|user| user.token = Some(token.into())).await?;
-        Ok([Client::new(self.http(token)?.build()?), Client::new(KubeTransport::from_config(config)?)])
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn bin(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apiserver/bin").join(name)
+/// Over both transports.
+async fn clients(server: &Server, token: &str) -> Result<[Client; 2]> {
+    let config = server.kube(|user| user.token = Some(token.into())).await?;
+    Ok([Client::new(server.http(token)?.build()?), Client::new(KubeTransport::from_config(config)?)])
 }
 
 fn defaults() -> ListOptions {
@@ -117,12 +48,6 @@ async fn names(list: List<[u8]>) -> Result<(BTreeSet<String>, ListSummary)> {
     Ok((set, summary))
 }
 
-fn of_kubectl(server: &Server, args: &[&str]) -> Result<BTreeSet<String>> {
-    let columns = "custom-columns=NS:.metadata.namespace,N:.metadata.name";
-    let output = server.kubectl(&[&["get", "--chunk-size=0", "--no-headers", "-o", columns], args].concat())?;
-    Ok(output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join("/")).collect())
-}
-
 #[tokio::test]
 async fn a_real_api_server() -> Result<()> {
     let state = std::env::temp_dir().join(format!("listwatch-e2e-{}", std::process::id()));
@@ -131,33 +56,32 @@ async fn a_real_api_server() -> Result<()> {
     done
 }
 
-/// Each start of the server makes a certificate authority of its own, so that clients live as long as it does.
 async fn run(state: &Path) -> Result<()> {
-    let server = Server::start(state, &["--feature-gates=ShardedListAndWatch=true"])?;
+    let server = Server::start(state, PORT, &["--feature-gates=ShardedListAndWatch=true"])?;
     server.load(PODS)?;
     let all = all(&server).await?;
-    apply_widgets(&server)?;
-    for client in server.clients("admin").await? {
+    server.apply_widgets(WIDGET)?;
+    for client in clients(&server, "admin").await? {
         parts(&server, &client, &all).await?;
         versions(&client, &all).await?;
         custom_resources(&server, &client).await?;
     }
-    selected_here(&server.clients("admin").await?[0]).await?;
+    selected_here(&clients(&server, "admin").await?[0]).await?;
     over_http2(&server, &all).await?;
     credentials(&server, &all).await?;
     trust(&server).await?;
     drop(server);
 
-    let server = Server::start(state, &["--etcd-compaction-interval=3s"])?;
+    let server = Server::start(state, PORT, &["--etcd-compaction-interval=3s"])?;
     expired_pages(&server, &all).await?;
     drop(server);
 
-    let server = Server::start(state, &["--request-timeout=3s"])?;
+    let server = Server::start(state, PORT, &["--request-timeout=3s"])?;
     request_timeout(&server, &all).await?;
 
     killed(server).await?;
-    let server = Server::start(state, &[])?;
-    for client in server.clients("admin").await? {
+    let server = Server::start(state, PORT, &[])?;
+    for client in clients(&server, "admin").await? {
         assert!(names(pods(&client, &defaults())).await?.0 == all, "after the restart");
     }
     Ok(())
@@ -169,11 +93,11 @@ fn pods(client: &Client, options: &ListOptions) -> List<[u8]> {
 
 /// The loader writes into etcd behind the server's back; its watch cache follows a little later.
 async fn all(server: &Server) -> Result<BTreeSet<String>> {
-    let [client, _] = server.clients("admin").await?;
+    let [client, _] = clients(server, "admin").await?;
     for _ in 0..100 {
         let (all, summary) = names(pods(&client, &defaults())).await?;
         if all.len() == PODS {
-            assert_eq!(all, of_kubectl(server, &["pods", "-A"])?);
+            assert_eq!(all, server.names(&["pods", "-A"])?);
             assert_eq!((summary.pages, summary.attempts, summary.consistent), (1, 1, true));
             assert!(summary.audit_id.is_some());
             return Ok(all);
@@ -188,14 +112,14 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
     assert_eq!((&paged == all, summary.pages), (true, 7));
 
     let (some, summary) = names(pods(client, &defaults()).namespaces(["team-01", "team-02"])).await?;
-    let mut expected = of_kubectl(server, &["pods", "-n", "team-01"])?;
-    expected.extend(of_kubectl(server, &["pods", "-n", "team-02"])?);
+    let mut expected = server.names(&["pods", "-n", "team-01"])?;
+    expected.extend(server.names(&["pods", "-n", "team-02"])?);
     assert_eq!((some, summary.namespaces.len()), (expected, 2));
 
     let (labels, fields) = ("app.kubernetes.io/name in (ledger, feed)", "status.phase=Running");
     let options = defaults().labels(labels.parse::<LabelSelector>()?).fields(fields.parse::<FieldSelector>()?);
     let (selected, _) = names(pods(client, &options)).await?;
-    assert_eq!(selected, of_kubectl(server, &["pods", "-A", "-l", labels, "--field-selector", fields])?);
+    assert_eq!(selected, server.names(&["pods", "-A", "-l", labels, "--field-selector", fields])?);
     assert!(selected.len() > 1000 && selected.len() < PODS);
 
     let compressed = client.clone().compression(Compression::Gzip);
@@ -278,7 +202,7 @@ async fn versions(client: &Client, all: &BTreeSet<String>) -> Result<()> {
 async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
     let widgets = resource::resolve("wd", &client.discover().await?)?;
     assert_eq!(widgets, Resource::new("example.com", "v1", "widgets", "Widget"));
-    let expected = of_kubectl(server, &["widgets", "-A"])?;
+    let expected = server.names(&["widgets", "-A"])?;
     assert_eq!(expected.len(), 3);
     for options in [defaults(), defaults().limit(2), defaults().metadata_only()] {
         let list = client.list(&widgets, &options);
@@ -314,16 +238,6 @@ async fn json(server: &Server, client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn apply_widgets(server: &Server) -> Result<()> {
-    for (file, documents) in [("definition.json", WIDGETS), ("widgets.json", WIDGET)] {
-        let path = server.dir.join(file);
-        fs::write(&path, documents)?;
-        server.kubectl(&["apply", "-f", path.to_str().ok_or("no path")?])?;
-        server.kubectl(&["wait", "--for=condition=Established", "crd/widgets.example.com"])?;
-    }
-    Ok(())
-}
-
 async fn over_http2(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     let client = Client::new(server.http("admin")?.http2().build()?);
     assert!(&names(pods(&client, &defaults())).await?.0 == all);
@@ -333,7 +247,7 @@ async fn over_http2(server: &Server, all: &BTreeSet<String>) -> Result<()> {
 /// Who may not, and whose credentials are fresh only the second time.
 async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     for (token, code) in [("nobody", 403), ("wrong-token-9", 401)] {
-        for client in server.clients(token).await? {
+        for client in clients(server, token).await? {
             let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
             assert_eq!(error.code(), code, "{error}");
             assert!(!format!("{error} {error:?}").contains("wrong-token-9"));
@@ -376,7 +290,7 @@ async fn trust(server: &Server) -> Result<()> {
 /// next compaction.
 async fn expired_pages(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     let mut lists = Vec::new();
-    for client in server.clients("admin").await? {
+    for client in clients(server, "admin").await? {
         let void = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&void);
         let list = || pods(&client, &defaults()).namespace("team-01").pages(PAGE);
@@ -437,7 +351,7 @@ async fn drain(items: &mut Items<[u8]>) -> (u64, std::result::Result<(), listwat
 
 /// A list that outlives the server's request timeout is incomplete, and pages get through.
 async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> {
-    for client in server.clients("admin").await? {
+    for client in clients(server, "admin").await? {
         let options = defaults().timeout(Duration::from_secs(3));
         let mut items = pods(&client, &options).stream();
         assert!(items.try_next().await?.is_some());
@@ -455,7 +369,7 @@ async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> 
 
 /// In mid-list.
 async fn killed(server: Server) -> Result<()> {
-    let clients = server.clients("admin").await?;
+    let clients = clients(&server, "admin").await?;
     let mut lists = clients.each_ref().map(|client| pods(client, &defaults()).stream());
     for items in &mut lists {
         assert!(items.try_next().await?.is_some());
@@ -479,13 +393,6 @@ async fn compact(server: &Server) -> Result<()> {
     }
     Ok(())
 }
-
-const WIDGETS: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
- "metadata": {"name": "widgets.example.com"},
- "spec": {"group": "example.com", "scope": "Namespaced",
- "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
- "versions": [{"name": "v1", "served": true, "storage": true,
- "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}"#;
 
 const WIDGET: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
  {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}, "spec": {"n": 1}},

@@ -25,6 +25,11 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// kilobyte each. A stream's window full of frames of 16 bytes passes.
 const CONNECTION_WINDOW: u32 = 128 << 20;
 
+/// A HTTP/2 connection on which nothing came for so long, while a request waits, is asked whether it lives, and given up when
+/// it does not answer: else one that fell silent would be used for all requests to come. client-go has the same two times.
+const PING_AFTER: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// A [`Transport`] over reqwest and rustls.
 ///
 /// It speaks HTTP/1.1 unless told otherwise. One list is one stream, so that HTTP/2 has nothing to interleave, and its
@@ -256,7 +261,9 @@ impl HttpTransportBuilder {
                 if self.http2 {
                     builder = builder
                         .http2_initial_stream_window_size(STREAM_WINDOW)
-                        .http2_initial_connection_window_size(CONNECTION_WINDOW);
+                        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+                        .http2_keep_alive_interval(PING_AFTER)
+                        .http2_keep_alive_timeout(PING_TIMEOUT);
                     if base.scheme() == "http" {
                         builder = builder.http2_prior_knowledge();
                     }

@@ -1,0 +1,206 @@
+//! What goes wrong on purpose: on the way, between client and server, and in the body that a transport hands over.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::Stream;
+use listwatch::client::transport::{Chunks, Request, ResponseFuture};
+use listwatch::client::{Transport, TransportError};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection ends, without a word of TLS.
+    Cut,
+    Reset,
+    /// Nothing comes any more.
+    Stall,
+    /// A byte of TLS is another.
+    Corrupt,
+    /// A byte of the body is another.
+    Flip,
+    /// A chunk of the body is missing.
+    Drop,
+    /// The body ends as if it were whole.
+    End,
+    /// The caller has no time.
+    Deadline,
+}
+
+impl Fault {
+    pub const ALL: [Self; 8] =
+        [Self::Cut, Self::Reset, Self::Stall, Self::Corrupt, Self::Flip, Self::Drop, Self::End, Self::Deadline];
+
+    pub fn is_on_the_way(self) -> bool {
+        matches!(self, Self::Cut | Self::Reset | Self::Stall | Self::Corrupt)
+    }
+
+    fn is_in_the_body(self) -> bool {
+        matches!(self, Self::Flip | Self::Drop | Self::End)
+    }
+}
+
+/// The fault of one worker's next list, and whether it has come.
+#[derive(Default)]
+pub struct Trouble {
+    /// The fault, and how many bytes before it.
+    armed: Mutex<Option<(Fault, u64)>>,
+    happened: AtomicBool,
+    over: Notify,
+}
+
+impl Trouble {
+    pub fn arm(&self, fault: Fault, after: u64) {
+        self.happened.store(false, Ordering::SeqCst);
+        *self.armed.lock().unwrap() = Some((fault, after));
+    }
+
+    /// Whether it has come. The connections that it may have hit end with it.
+    pub fn disarm(&self) -> bool {
+        *self.armed.lock().unwrap() = None;
+        let happened = self.happened.swap(false, Ordering::SeqCst);
+        if happened {
+            self.over.notify_waiters();
+        }
+        happened
+    }
+
+    /// So many bytes more: the fault if it is among them, and where.
+    fn meet(&self, bytes: usize, layer: fn(Fault) -> bool) -> Option<(Fault, usize)> {
+        let mut armed = self.armed.lock().unwrap();
+        let (fault, after) = armed.as_mut().filter(|(fault, _)| layer(*fault))?;
+        if let Some(rest) = after.checked_sub(bytes as u64) {
+            *after = rest;
+            return None;
+        }
+        let met = (*fault, usize::try_from(*after).expect("less than bytes"));
+        *armed = None;
+        self.happened.store(true, Ordering::SeqCst);
+        Some(met)
+    }
+}
+
+/// Accepts connections as long as its task lives, which is that of the runtime.
+pub async fn proxy(upstream: SocketAddr, trouble: Arc<Trouble>) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    Handle::current().spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(carry(client, upstream, Arc::clone(&trouble)));
+        }
+    });
+    Ok(address)
+}
+
+/// Until one side ends, or the fault is over.
+async fn carry(client: TcpStream, upstream: SocketAddr, trouble: Arc<Trouble>) {
+    let over = trouble.over.notified();
+    let Ok(server) = TcpStream::connect(upstream).await else { return };
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        () = over => {}
+        () = up(from_client, to_server) => {}
+        _ = down(from_server, to_client, &trouble) => {}
+    }
+}
+
+async fn up(mut from_client: OwnedReadHalf, mut to_server: OwnedWriteHalf) {
+    let _ = copy(&mut from_client, &mut to_server).await;
+}
+
+async fn down(mut from_server: OwnedReadHalf, mut to_client: OwnedWriteHalf, trouble: &Trouble) -> io::Result<()> {
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let read = from_server.read(&mut buffer).await?;
+        let bytes = &mut buffer[..read];
+        match trouble.meet(read, Fault::is_on_the_way) {
+            None => {}
+            Some((Fault::Corrupt, at)) => bytes[at] ^= 1 << (at % 8),
+            Some((fault, at)) => {
+                to_client.write_all(&bytes[..at]).await?;
+                match fault {
+                    Fault::Stall => std::future::pending().await,
+                    Fault::Reset => return to_client.as_ref().set_zero_linger(),
+                    _ => return Ok(()),
+                }
+            }
+        }
+        if read == 0 {
+            return Ok(());
+        }
+        to_client.write_all(bytes).await?;
+    }
+}
+
+/// A transport whose bodies may be other than what came.
+pub struct Troubled<T> {
+    pub inner: T,
+    pub trouble: Arc<Trouble>,
+}
+
+impl<T: Transport> Transport for Troubled<T> {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        Box::pin(async move {
+            let mut response = self.inner.get(request).await?;
+            let trouble = Arc::clone(&self.trouble);
+            response.body = Box::pin(TroubledBody { inner: response.body, trouble, ended: false });
+            Ok(response)
+        })
+    }
+
+    fn is_near(&self) -> bool {
+        self.inner.is_near()
+    }
+
+    fn renews_credentials(&self) -> bool {
+        self.inner.renews_credentials()
+    }
+
+    fn redact(&self, text: String) -> String {
+        self.inner.redact(text)
+    }
+}
+
+struct TroubledBody {
+    inner: Chunks,
+    trouble: Arc<Trouble>,
+    ended: bool,
+}
+
+impl Stream for TroubledBody {
+    type Item = Result<Bytes, TransportError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            let Some(chunk) = ready!(self.inner.as_mut().poll_next(cx)?) else { return Poll::Ready(None) };
+            let Some((fault, at)) = self.trouble.meet(chunk.len(), Fault::is_in_the_body) else {
+                return Poll::Ready(Some(Ok(chunk)));
+            };
+            match fault {
+                Fault::Drop => {}
+                Fault::Flip => {
+                    let mut bytes = Vec::from(chunk);
+                    bytes[at] ^= 1 << (at % 8);
+                    return Poll::Ready(Some(Ok(bytes.into())));
+                }
+                _ => {
+                    self.ended = true;
+                    return Poll::Ready(Some(Ok(chunk.slice(..at))));
+                }
+            }
+        }
+    }
+}
