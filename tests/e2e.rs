@@ -164,18 +164,31 @@ async fn selected_here(client: &Client) -> Result<()> {
         ("", "spec.nodeName=,status.nominatedNodeName="),
         ("", "spec.nodeName!=,spec.serviceAccountName!=default,status.podIP!=10.0.0.1"),
     ] {
-        let (labels, fields) = (labels.parse::<LabelSelector>()?, fields.parse::<FieldSelector>()?);
-        let (by_server, _) = names(pods(&defaults().labels(labels.clone()).fields(fields.clone()))).await?;
-        let looked_at = pods(&defaults()).map_item(|item| {
-            let is_selected = labels.matches(&item.meta()?)? && fields.matches(&item)?;
-            let may_be = labels.prefilter().matches(&item) && fields.prefilter().matches(&item);
-            assert!(may_be || !is_selected, "the prefilter of {labels} {fields} hides a pod");
-            let meta = item.meta()?;
-            Ok::<_, ItemError>(is_selected.then(|| format!("{}/{}", meta.namespace(), meta.name())))
-        });
-        let here: BTreeSet<_> = looked_at.into_vec().await?.0.into_iter().flatten().collect();
-        assert!(here == by_server, "{labels} {fields}: {} here, {} by the server", here.len(), by_server.len());
+        selects_alike(pods, &defaults(), labels, fields).await?;
     }
+    for fields in ["spec.nodeName=,status.phase=Pending", "spec.hostNetwork=false,spec.nodeName!="] {
+        selects_alike(pods, &defaults().json(), "", fields).await?;
+    }
+    Ok(())
+}
+
+async fn selects_alike(
+    list: impl Fn(&ListOptions) -> List<[u8]>,
+    options: &ListOptions,
+    labels: &str,
+    fields: &str,
+) -> Result<()> {
+    let (labels, fields) = (labels.parse::<LabelSelector>()?, fields.parse::<FieldSelector>()?);
+    let (by_server, _) = names(list(&options.clone().labels(labels.clone()).fields(fields.clone()))).await?;
+    let looked_at = list(options).map_item(|item| {
+        let is_selected = labels.matches(&item.meta()?)? && fields.matches(&item)?;
+        let may_be = labels.prefilter().matches(&item) && fields.prefilter().matches(&item);
+        assert!(may_be || !is_selected, "the prefilter of {labels} {fields} hides an object");
+        let meta = item.meta()?;
+        Ok::<_, ItemError>(is_selected.then(|| format!("{}/{}", meta.namespace(), meta.name())))
+    });
+    let here: BTreeSet<_> = looked_at.into_vec().await?.0.into_iter().flatten().collect();
+    assert!(here == by_server, "{labels} {fields}: {} here, {} by the server", here.len(), by_server.len());
     Ok(())
 }
 
@@ -213,6 +226,12 @@ async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
     }
     let specs = client.list::<Json<serde_json::Value>>(&widgets, &defaults()).into_vec().await?.0;
     assert!(specs.iter().any(|widget| widget["spec"]["n"] == 1));
+    let list = |options: &ListOptions| client.list(&widgets, options);
+    for fields in
+        ["spec.n=1", "spec.n!=1", "spec.n=", "spec.on=true,metadata.namespace=default", "spec.on=false", "spec.on="]
+    {
+        selects_alike(list, &defaults(), "", fields).await?;
+    }
     json(server, client).await
 }
 
@@ -395,8 +414,10 @@ async fn compact(server: &Server) -> Result<()> {
 }
 
 const WIDGET: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
- {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}, "spec": {"n": 1}},
- {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "b", "namespace": "default"}},
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"},
+ "spec": {"n": 1, "on": true}},
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "b", "namespace": "default"},
+ "spec": {"n": 0, "on": false}},
  {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "kube-system"}}]}"#;
 
 /// A credential plugin whose first token is no good.

@@ -109,4 +109,6 @@ const WIDGETS: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "Cust
  "spec": {"group": "example.com", "scope": "Namespaced",
  "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
  "versions": [{"name": "v1", "served": true, "storage": true,
- "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}"#;
+ "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object",
+ "x-kubernetes-preserve-unknown-fields": true, "properties": {"n": {"type": "integer"}, "on": {"type": "boolean"}}}}}},
+ "selectableFields": [{"jsonPath": ".spec.n"}, {"jsonPath": ".spec.on"}]}]}}"#;
