@@ -96,16 +96,30 @@ fn seeds() -> io::Result<()> {
             write("meta_view", &item)?;
             let rules = b"-1.17 -1.12[\"kubectl.kubernetes.io/last-applied-configuration\"] -3|";
             write("projection", &[rules, &item[..]].concat())?;
-            write("selectors", &[b"app in (web,db),!old\nstatus.phase=Running,metadata.name!=a\n", &item[..]].concat())?;
+            write(
+                "selectors",
+                &[b"app in (web,db),!old\nstatus.phase=Running,metadata.name!=a\n", &item[..]].concat(),
+            )?;
         }
     }
-    for (number, rules) in ["+1.1", "+1.11[\"app\"] +2.10", "+2.2 -2.2.2 -2.2.1", "-1.11[\"a\"] -1.11.2"].iter().enumerate() {
-        let object = b"\x0a\x12\x0a\x01n\x5a\x06\x0a\x01a\x12\x011\x5a\x05\x0a\x03app\x12\x08\x12\x06\x0a\x01x\x12\x01y";
+    for (number, rules) in
+        ["+1.1", "+1.11[\"app\"] +2.10", "+2.2 -2.2.2 -2.2.1", "-1.11[\"a\"] -1.11.2"].iter().enumerate()
+    {
+        let object =
+            b"\x0a\x12\x0a\x01n\x5a\x06\x0a\x01a\x12\x011\x5a\x05\x0a\x03app\x12\x08\x12\x06\x0a\x01x\x12\x01y";
         write(&to.join("projection"), &format!("rules-{number}"), &[rules.as_bytes(), b"|", object].concat())?;
     }
     let selectors = [
-        "a=b", "a==b,c!=d", "a in (x, y), b notin (z)", "!a", "a>1,b<2", "example.com/a=b", "in in (in)", "=",
-        "metadata.name=a\\,b\\=c\\\\", "a",
+        "a=b",
+        "a==b,c!=d",
+        "a in (x, y), b notin (z)",
+        "!a",
+        "a>1,b<2",
+        "example.com/a=b",
+        "in in (in)",
+        "=",
+        "metadata.name=a\\,b\\=c\\\\",
+        "a",
     ];
     for (number, text) in selectors.iter().enumerate() {
         write(&to.join("selectors"), &format!("text-{number}"), format!("{text}\n{text}\n").as_bytes())?;

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use listwatch::client::transport::{Request, Response, ResponseFuture};
-use listwatch::client::{Client, Error, ErrorKind, ListOptions, Resource, Transport, TransportError, TransportErrorKind};
+use listwatch::client::{
+    Client, Error, ErrorKind, ListOptions, Resource, Transport, TransportError, TransportErrorKind,
+};
 use tokio::runtime::Builder;
 
 use super::support::cut;

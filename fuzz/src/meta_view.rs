@@ -202,7 +202,11 @@ fn of_json(object: &[u8]) -> Result<Meta, Unread> {
         let entries: Vec<&serde_json::value::RawValue> = serde_json::from_str(json).map_err(|_| malformed(&json))?;
         for entry in entries {
             let mut entry = members(entry.get().as_bytes())?;
-            if place == 0 { meta.owners.push(json_owner(&mut entry)?) } else { meta.managers.push(json_manager(&mut entry)?) }
+            if place == 0 {
+                meta.owners.push(json_owner(&mut entry)?)
+            } else {
+                meta.managers.push(json_manager(&mut entry)?)
+            }
         }
     }
     Ok(meta)
