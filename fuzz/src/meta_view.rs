@@ -4,7 +4,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time as PbTime};
 use listwatch::item::{ManagedFieldsEntry, OwnerReference, Time};
 use listwatch::{ItemError, MetaView};
 use prost::Message as _;
-use prost::encoding::WireType;
+use prost::encoding::{WireType, decode_key};
 use serde_json::{Map, Value};
 
 use super::json_list::Members;
@@ -105,9 +105,13 @@ fn compare_protobuf(object: &[u8]) {
 fn has_map_of_wrong_type(mut object: &[u8]) -> bool {
     while let Some((number, wire_type, value)) = field(&mut object) {
         let mut metadata = inner(wire_type, value).filter(|_| number == 1).unwrap_or_default();
-        while let Some((number, wire_type, _)) = field(&mut metadata) {
+        // Their values may not even be there.
+        while let Ok((number, wire_type)) = decode_key(&mut &*metadata) {
             if matches!(number, 11 | 12) && wire_type != WireType::LengthDelimited {
                 return true;
+            }
+            if field(&mut metadata).is_none() {
+                break;
             }
         }
     }
