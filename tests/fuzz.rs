@@ -124,6 +124,9 @@ fn seeds() -> io::Result<()> {
     for (number, text) in selectors.iter().enumerate() {
         write(&to.join("selectors"), &format!("text-{number}"), format!("{text}\n{text}\n").as_bytes())?;
     }
+    // Its metadata has all there is, which no short recorded list has.
+    let list = br#"{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7","continue":"abc","remainingItemCount":3,"shardInfo":{"selector":"s"}},"items":[{"a":[1]},null]}"#;
+    write(&to.join("json_list"), "list-meta", &[&list[..], b"\x10"].concat())?;
     for number in 0..64 {
         write(&to.join("list_differential"), &format!("{number}"), &noise(number, 16 << (number % 6)))?;
     }
