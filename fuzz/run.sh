@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Fuzzes each target, or those named, for so many seconds: fuzz/run.sh SECONDS [TARGET...]
+# The corpus is copied first; FUZZ_CORPUS names a folder to keep what is found, one folder per target.
+set -euo pipefail
+cd "$(dirname "$0")"
+seconds=${1:?how many seconds per target}
+shift
+targets=("$@")
+[ $# -gt 0 ] || targets=(list_decode list_differential json_list meta_view projection selectors http_error)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+kept=${FUZZ_CORPUS:-$scratch}
+cargo +nightly fuzz build
+
+failed=0
+printf '%-18s %12s %8s %8s %8s  %s\n' target executions edges features seconds end
+for target in "${targets[@]}"; do
+    mkdir -p "$kept/$target"
+    log=$scratch/$target.log
+    began=$SECONDS
+    end=ok
+    cargo +nightly fuzz run "$target" "$kept/$target" "corpus/$target" -- -max_total_time="$seconds" -dict=list.dict \
+        -max_len=8192 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 >"$log" 2>&1 || end="failed ($?)"
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    last=$(grep -aE '^#[0-9]+.* cov: ' "$log" | tail -1)
+    edges=$(sed -n 's/.* cov: \([0-9]*\).*/\1/p' <<<"$last")
+    features=$(sed -n 's/.* ft: \([0-9]*\).*/\1/p' <<<"$last")
+    printf '%-18s %12s %8s %8s %8s  %s\n' "$target" "${executions:-?}" "${edges:-?}" "${features:-?}" $((SECONDS - began)) "$end"
+    if [ "$end" != ok ]; then
+        failed=1
+        tail -40 "$log"
+    fi
+done
+exit $failed

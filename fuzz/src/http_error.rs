@@ -1,0 +1,107 @@
+//! Any answer of a server, or of something before it, is a list or an error: on one line, of bounded length, and without the
+//! token that was sent.
+
+use std::error::Error as _;
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, future, stream};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use listwatch::client::transport::{Request, Response, ResponseFuture};
+use listwatch::client::{
+    Client, Error, ErrorKind, ListOptions, Resource, Transport, TransportError, TransportErrorKind,
+};
+use tokio::runtime::Builder;
+
+use super::support::cut;
+
+/// What no error may show.
+const TOKEN: &str = "t0ken";
+
+/// How much of a text of the server's an error may quote, more than once.
+const LONGEST: usize = 8000;
+
+/// A response of HTTP/1.1: a line with the status, headers, an empty line, the body. With the header `x-break` the
+/// connection breaks where the body ends.
+pub fn run(data: &[u8]) {
+    let Some(answer) = Answer::parse(data) else { return };
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let client = Client::new(answer);
+    runtime.block_on(async {
+        let options = ListOptions::default();
+        let pods = client.list::<[u8]>(&Resource::PODS, &options);
+        if let Err(error) = pods.for_each(|_| ControlFlow::<()>::Continue(())).await {
+            check(&error);
+        }
+        let pods = client.list::<[u8]>(&Resource::PODS, &options).pages(2).go_on_inconsistently();
+        if let Err(error) = pods.for_each(|_| ControlFlow::<()>::Continue(())).await {
+            check(&error);
+        }
+        if let Err(error) = client.get::<[u8]>(&Resource::PODS, Some("default"), "a").await {
+            check(&error);
+        }
+        if let Err(error) = client.server_version().await {
+            check(&error);
+        }
+    });
+}
+
+fn check(error: &Error) {
+    let text = error.to_string();
+    assert!(!text.contains(char::is_control), "more than one line: {text}");
+    let mut texts = vec![format!("{error:?}"), text];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        texts.extend([error.to_string(), format!("{error:?}")]);
+        cause = error.source();
+    }
+    for text in &texts {
+        assert!(!text.contains(TOKEN), "the token: {text}");
+    }
+    if let ErrorKind::UnexpectedBody(body) = error.kind() {
+        assert!(body.snippet.as_ref().is_none_or(|snippet| snippet.len() <= LONGEST), "{body}");
+    }
+}
+
+/// The same answer to everything.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<Bytes>,
+    breaks: bool,
+}
+
+impl Answer {
+    fn parse(data: &[u8]) -> Option<Self> {
+        let mut rest = data;
+        let mut line = || {
+            let at = rest.iter().position(|byte| *byte == b'\n')?;
+            let (line, behind) = (&rest[..at], &rest[at + 1..]);
+            rest = behind;
+            Some(line.strip_suffix(b"\r").unwrap_or(line))
+        };
+        let status = StatusCode::from_bytes(line()?.split(|byte| *byte == b' ').nth(1)?).ok()?;
+        let mut headers = HeaderMap::new();
+        while let Some(line) = line().filter(|line| !line.is_empty()) {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+            headers.try_append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?).ok()?;
+        }
+        let breaks = headers.contains_key("x-break");
+        let length = 1 + rest.len() % 97;
+        let body = cut(rest, &[length]).map(Bytes::copy_from_slice).collect();
+        Some(Self { status, headers, body, breaks })
+    }
+}
+
+impl Transport for Answer {
+    fn get(&self, _: Request) -> ResponseFuture<'_> {
+        let broken = self.breaks.then(|| Err(TransportError::new(TransportErrorKind::Broken, "reset")));
+        let body = stream::iter(self.body.clone().into_iter().map(Ok).chain(broken)).boxed();
+        future::ready(Ok(Response { status: self.status, headers: self.headers.clone(), body })).boxed()
+    }
+
+    fn redact(&self, text: String) -> String {
+        text.replace(TOKEN, "[redacted]")
+    }
+}

@@ -1,0 +1,239 @@
+//! JSON lists against `serde_json`: the items are the same bytes and the metadata the same values, or both refuse it.
+//!
+//! What `serde_json` refuses and the decoder does not look at is taken out in [`without_unread`]: where an item, a member that
+//! is not known or an over-long name is malformed inside, whoever reads that finds it.
+
+use std::fmt;
+
+use listwatch::{Limits, ListMeta, TypeMeta};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::support::{List, cut};
+
+/// The last byte says how the body before it is cut.
+pub fn run(data: &[u8]) {
+    let Some((chunk, body)) = data.split_last() else { return };
+    if !body.starts_with(b"{") {
+        return;
+    }
+    let ours = decode_json(body, 1 + usize::from(*chunk));
+    let theirs = match serde_json::from_slice(body) {
+        Ok(members) => by_serde(&members),
+        Err(error) if ours.is_ok() => {
+            let read = without_unread(body);
+            let is_right = serde_json::from_slice::<&RawValue>(&read);
+            assert!(is_right.is_ok(), "{error}, which is allowed here: {}", String::from_utf8_lossy(&read));
+            return;
+        }
+        Err(_) => return,
+    };
+    match (ours, theirs) {
+        (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
+        (Err(_), Err(_)) => {}
+        (Ok(_), Err(theirs)) => panic!("{theirs}, which is allowed here"),
+        (Err(ours), Ok(_)) => panic!("{ours}, which serde_json allows"),
+    }
+}
+
+/// The events are not checked against each other, as the type meta may come late and again.
+fn decode_json(body: &[u8], chunk: usize) -> Result<List, String> {
+    let mut decoder = listwatch::ListDecoder::with_limits(Limits::default());
+    let mut items = Vec::new();
+    for mut chunk in cut(body, &[chunk]) {
+        while let Some(event) = decoder.decode(&mut chunk).map_err(|error| error.to_string())? {
+            if let listwatch::Event::Item(item) = event {
+                items.push(item.bytes().to_vec());
+            }
+        }
+    }
+    let end = decoder.finish().map_err(|error| error.to_string())?;
+    Ok(List { type_meta: end.type_meta, list_meta: end.list_meta, items })
+}
+
+/// The members of an object in their order, also those that come again.
+pub(super) struct Members<'a>(pub(super) Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+
+        impl<'de> Visitor<'de> for All {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(All)
+    }
+}
+
+/// The list as Go reads it: members in their order, the last one of a name counts, `null` sets nothing.
+fn by_serde(body: &Members<'_>) -> Result<List, String> {
+    let mut list = List { type_meta: TypeMeta::default(), list_meta: ListMeta::default(), items: Vec::new() };
+    let (mut has_items, mut may_be_status) = (false, true);
+    for (name, value) in &body.0 {
+        let (value, is_null) = (value.get(), value.get() == "null");
+        match name.as_str() {
+            "apiVersion" | "kind" | "metadata" if is_null => {}
+            "apiVersion" | "kind" => {
+                let text = text(value)?;
+                let TypeMeta { api_version, kind } = &mut list.type_meta;
+                *(if name == "kind" { &mut *kind } else { &mut *api_version }) = text;
+                let is_status = may_be_status && kind == "Status" && matches!(api_version.as_str(), "" | "v1");
+                if !api_version.is_empty() && !kind.is_empty() && !is_status {
+                    check_kind(kind)?;
+                    may_be_status = false;
+                }
+            }
+            "metadata" => merge_list_meta(&mut list.list_meta, value)?,
+            // Its items are out.
+            "items" if !list.items.is_empty() => return Err("items twice".to_owned()),
+            "items" if is_null => has_items = true,
+            "items" => {
+                let items: Vec<&RawValue> = serde_json::from_str(value).map_err(|error| error.to_string())?;
+                if !list.type_meta.kind.is_empty() {
+                    check_kind(&list.type_meta.kind)?;
+                }
+                (has_items, may_be_status) = (true, false);
+                for item in items {
+                    // The server's own error, in place of the item that it could not encode.
+                    let is_status = item.get().starts_with(r#"{"kind":"Status","apiVersion":"v1""#);
+                    if is_status || !item.get().starts_with(['{', 'n']) {
+                        return Err(format!("an item {item}"));
+                    }
+                    list.items.push(item.get().into());
+                }
+            }
+            // An event of a watch.
+            "object" if list.type_meta.kind.is_empty() && value.starts_with('{') => return Err("a watch".to_owned()),
+            _ => {}
+        }
+    }
+    check_kind(&list.type_meta.kind)?;
+    if list.type_meta.api_version.is_empty() || !has_items {
+        return Err("no version, or no items".to_owned());
+    }
+    Ok(list)
+}
+
+fn text(json: &str) -> Result<String, String> {
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+fn check_kind(kind: &str) -> Result<(), String> {
+    let is_list = kind.ends_with("List") && !["APIResourceList", "APIGroupList"].contains(&kind);
+    if is_list { Ok(()) } else { Err(format!("a {kind:?}")) }
+}
+
+fn merge_list_meta(list_meta: &mut ListMeta, json: &str) -> Result<(), String> {
+    let Members(members) = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    for (name, value) in members {
+        let value = value.get();
+        match name.as_str() {
+            // The one field that null does set: it is a pointer in Go.
+            "remainingItemCount" => {
+                list_meta.remaining_item_count = match serde_json::from_str(value) {
+                    Ok(Value::Null) => None,
+                    Ok(Value::Number(number)) if number.is_i64() => number.as_i64(),
+                    _ => return Err(format!("a remainingItemCount of {value}")),
+                };
+            }
+            "shardInfo" if value == "null" => list_meta.shard_info = None,
+            "shardInfo" => {
+                let shard_info = list_meta.shard_info.get_or_insert_default();
+                let Members(members) = serde_json::from_str(value).map_err(|error| error.to_string())?;
+                for (name, value) in members {
+                    if name == "selector" && value.get() != "null" {
+                        shard_info.selector = text(value.get())?;
+                    }
+                }
+            }
+            "resourceVersion" if value != "null" => list_meta.resource_version = text(value)?,
+            "continue" if value != "null" => list_meta.continue_token = text(value)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The body without what the decoder only looks for the end of.
+fn without_unread(body: &[u8]) -> Vec<u8> {
+    let mut read = Vec::new();
+    let mut rest = copy_until(body, b"{", &mut read);
+    // All that is copied is left to serde_json, also where it is no list: it ends this loop at the latest.
+    while let Some(b'"') = rest.first() {
+        let (name, behind) = value(rest);
+        let known = match serde_json::from_slice::<String>(name) {
+            // A name over 64 bytes is not read.
+            _ if name.len() > 64 => None,
+            Ok(name) => Some(name).filter(|name| ["apiVersion", "kind", "metadata", "items"].contains(&name.as_str())),
+            Err(_) => Some(String::new()),
+        };
+        read.extend_from_slice(if name.len() > 64 { b"\"\"" } else { name });
+        rest = copy_until(behind, b":", &mut read);
+        let (whole, behind) = value(rest);
+        match known.as_deref() {
+            None => read.extend_from_slice(b"null"),
+            Some("items") if whole.starts_with(b"[") => without_items(whole, &mut read),
+            Some(_) => read.extend_from_slice(whole),
+        }
+        rest = copy_until(behind, b",", &mut read);
+    }
+    read.extend_from_slice(rest);
+    read
+}
+
+fn without_items(items: &[u8], read: &mut Vec<u8>) {
+    let mut rest = copy_until(items, b"[", read);
+    while rest.starts_with(b"{") {
+        read.extend_from_slice(b"{}");
+        rest = copy_until(value(rest).1, b",", read);
+    }
+    read.extend_from_slice(rest);
+}
+
+/// Copies this byte, if it is the next one, and the spaces before and behind it.
+fn copy_until<'a>(bytes: &'a [u8], wanted: &[u8], copy: &mut Vec<u8>) -> &'a [u8] {
+    let rest = bytes.trim_ascii_start();
+    let rest = rest.strip_prefix(wanted).unwrap_or(rest).trim_ascii_start();
+    copy.extend_from_slice(&bytes[..bytes.len() - rest.len()]);
+    rest
+}
+
+/// The value at the front, by its brackets and strings, and what comes behind it.
+fn value(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let is_scalar = !matches!(bytes.first(), Some(b'"' | b'{' | b'['));
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if is_scalar => return bytes.split_at(at),
+            _ if is_scalar => {}
+            _ if escaped => {
+                escaped = false;
+                continue;
+            }
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let ends = matches!(byte, b'"' | b'}' | b']') && depth == 0 && !in_string;
+        if !is_scalar && ends {
+            return bytes.split_at(at + 1);
+        }
+    }
+    (bytes, b"")
+}

@@ -1,0 +1,12 @@
+//! What the fuzz targets do, as plain functions: libFuzzer calls them on what it makes up, `tests/fuzz.rs` on what is kept.
+
+pub mod http_error;
+pub mod json_list;
+pub mod list_decode;
+pub mod list_differential;
+pub mod meta_view;
+pub mod projection;
+pub mod selectors;
+
+#[path = "../../tests/support/mod.rs"]
+mod support;

@@ -1,0 +1,144 @@
+//! Any bytes, cut anywhere, give the same events and the same end, in memory that the limits bound.
+
+use allocation_counter::measure;
+use listwatch::{Encoding, Event, Limits, ListDecoder, ListEnd, ListMeta, OnItemError, TypeMeta};
+
+use super::support::cut;
+
+/// The last six bytes say how the body before them is cut and what its limits are.
+pub fn run(data: &[u8]) {
+    let Some((body, [a, b, c, which, small, skip])) = data.split_last_chunk() else { return };
+    let limits = Caps::new(*which, u64::from(*small), *skip);
+    let whole = walk(body, &limits, &[usize::MAX]);
+    let lengths = [1 + usize::from(a % 8), 1 + usize::from(*b), 1 + 16 * usize::from(*c)];
+    for lengths in [&[1][..], &lengths] {
+        assert_eq!(walk(body, &limits, lengths), whole, "in chunks of {lengths:?}");
+    }
+    // A list that is complete at its cut has lost no item by it.
+    let at = (usize::from(*a) << 8 | usize::from(*b)) % (body.len() + 1);
+    let cut_short = walk(&body[..at], &limits, &lengths);
+    assert_eq!(cut_short.seen, whole.seen[..cut_short.seen.len()]);
+    if cut_short.end.is_ok() {
+        assert_eq!(cut_short.items(), whole.items());
+    }
+    limits.check_memory(body, &lengths);
+}
+
+struct Caps {
+    item_size: u64,
+    items: u64,
+    metadata_size: u64,
+    limits: Limits,
+}
+
+impl Caps {
+    /// The defaults, but for those of which a bit is set: they are small.
+    fn new(which: u8, small: u64, skip: u8) -> Self {
+        let cap = |bit: u8, small, default| if which >> bit & 1 == 1 { small } else { default };
+        let item_size = cap(0, small, Limits::DEFAULT_ITEM_SIZE);
+        let items = cap(1, small % 8, u64::MAX);
+        let metadata_size = cap(2, small, Limits::DEFAULT_METADATA_SIZE);
+        let on_oversized = if skip % 2 == 0 { OnItemError::Fail } else { OnItemError::Skip };
+        let limits = Limits::default().item_size(item_size).items(items).metadata_size(metadata_size);
+        let limits = limits.bytes(cap(3, 8 * small, u64::MAX)).on_oversized(on_oversized);
+        Self { item_size, items, metadata_size, limits }
+    }
+
+    /// A split item and what is kept of the metadata, each with the buffer that it outgrew. Of a Status, a cause of two
+    /// bytes is three strings.
+    fn check_memory(&self, body: &[u8], lengths: &[usize]) {
+        let mut is_status = false;
+        let counted = measure(|| is_status = drain(body, self.limits, lengths));
+        let item = self.item_size.min(body.len() as u64);
+        let metadata = self.metadata_size.min(body.len() as u64);
+        let max = 2 * item + if is_status { 200 } else { 8 } * metadata + 2000;
+        assert!(counted.bytes_max <= max, "{} bytes, where {max} are allowed", counted.bytes_max);
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Seen {
+    TypeMeta(TypeMeta),
+    ListMeta(ListMeta),
+    Item { bytes: Vec<u8>, encoding: Encoding, type_meta: TypeMeta, index: u64, offset: u64 },
+}
+
+#[derive(Debug, PartialEq)]
+struct Walked {
+    seen: Vec<Seen>,
+    /// An error with its kind, offset and item.
+    end: Result<ListEnd, String>,
+}
+
+impl Walked {
+    fn items(&self) -> usize {
+        self.seen.iter().filter(|seen| matches!(seen, Seen::Item { .. })).count()
+    }
+}
+
+fn walk(body: &[u8], caps: &Caps, lengths: &[usize]) -> Walked {
+    let mut decoder = ListDecoder::with_limits(caps.limits);
+    let mut seen = Vec::new();
+    let mut broken = None;
+    'body: for mut chunk in cut(body, lengths) {
+        loop {
+            match decoder.decode(&mut chunk) {
+                Ok(None) => break,
+                Ok(Some(event)) => seen.push(see(event, caps)),
+                Err(error) => {
+                    broken = Some(error);
+                    break 'body;
+                }
+            }
+        }
+        assert!(chunk.is_empty());
+    }
+    let end = decoder.finish();
+    if let (Some(broken), end) = (&broken, &end) {
+        assert_eq!(end.as_ref().unwrap_err().to_string(), broken.to_string(), "an error stays");
+    }
+    let end = end.map_err(|error| {
+        assert!(error.offset() <= body.len() as u64, "{error}");
+        format!("{error}: {error:?}")
+    });
+    let walked = Walked { seen, end };
+    if let Ok(end) = &walked.end {
+        assert_eq!((end.items, end.bytes), (walked.items() as u64, body.len() as u64));
+    }
+    walked
+}
+
+fn see(event: Event<'_>, caps: &Caps) -> Seen {
+    match event {
+        Event::TypeMeta(type_meta) => Seen::TypeMeta(type_meta.clone()),
+        Event::ListMeta(list_meta) => Seen::ListMeta(list_meta.clone()),
+        Event::Item(item) => {
+            assert!(item.bytes().len() as u64 <= caps.item_size || item.bytes() == b"null");
+            assert!(item.index() < caps.items);
+            Seen::Item {
+                bytes: item.bytes().to_vec(),
+                encoding: item.encoding(),
+                type_meta: item.type_meta().clone(),
+                index: item.index(),
+                offset: item.offset(),
+            }
+        }
+        _ => unreachable!("no other events"),
+    }
+}
+
+/// Decodes and drops; gives whether it ended in the server's own error.
+fn drain(body: &[u8], limits: Limits, lengths: &[usize]) -> bool {
+    let mut decoder = ListDecoder::with_limits(limits);
+    for mut chunk in cut(body, lengths) {
+        loop {
+            match decoder.decode(&mut chunk) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) => return error.status().is_some(),
+            }
+        }
+    }
+    drop(decoder.finish());
+    false
+}

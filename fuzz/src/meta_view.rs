@@ -1,0 +1,287 @@
+//! The metadata of an object, read off its bytes, against what `k8s-pb` and `serde_json` decode.
+
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time as PbTime};
+use listwatch::item::{ManagedFieldsEntry, OwnerReference, Time};
+use listwatch::{ItemError, MetaView};
+use prost::Message as _;
+use prost::encoding::{WireType, decode_key};
+use serde_json::{Map, Value};
+
+use super::json_list::Members;
+use super::projection::{field, inner};
+
+/// An object in JSON, if it begins with `{`, else in protobuf.
+pub fn run(object: &[u8]) {
+    if object.starts_with(b"{") { compare_json(object) } else { compare_protobuf(object) }
+}
+
+/// All that a view has, owned.
+#[derive(Debug, Default, PartialEq)]
+struct Meta {
+    texts: [String; 5],
+    numbers: [Option<i64>; 2],
+    times: [Option<Time>; 2],
+    labels: Vec<(String, String)>,
+    annotations: Vec<(String, String)>,
+    owners: Vec<Owner>,
+    finalizers: Vec<String>,
+    managers: Vec<Manager>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Owner {
+    /// apiVersion, kind, name, uid
+    texts: [String; 4],
+    controller: bool,
+    block_owner_deletion: bool,
+}
+
+#[derive(Debug, PartialEq)]
+struct Manager {
+    /// manager, operation, apiVersion, fieldsType, subresource
+    texts: [String; 5],
+    time: Option<Time>,
+    fields_v1: Vec<u8>,
+}
+
+fn read(view: &MetaView<'_>) -> Result<Meta, ItemError> {
+    let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    let texts = [view.name(), view.generate_name(), view.namespace(), view.uid(), view.resource_version()];
+    let meta = Meta {
+        texts: texts.map(str::to_owned),
+        numbers: [Some(view.generation()).filter(|number| *number != 0), view.deletion_grace_period_seconds()],
+        times: [view.creation_timestamp(), view.deletion_timestamp()],
+        labels: view.labels()?.map(own).collect(),
+        annotations: view.annotations()?.map(own).collect(),
+        owners: view.owner_references()?.map(owner).collect(),
+        finalizers: view.finalizers()?.map(str::to_owned).collect(),
+        managers: view.managed_fields()?.map(manager).collect(),
+    };
+    for (key, value) in &meta.labels {
+        assert_eq!(view.label(key)?, Some(value.as_str()));
+    }
+    for (key, value) in &meta.annotations {
+        assert_eq!(view.annotation(key)?, Some(value.as_str()));
+    }
+    let is_there = |all: &[(String, String)]| all.iter().any(|(key, _)| key == "absent");
+    assert_eq!(view.label("absent")?.is_some(), is_there(&meta.labels));
+    assert_eq!(view.annotation("absent")?.is_some(), is_there(&meta.annotations));
+    Ok(meta)
+}
+
+fn owner(owner: OwnerReference<'_>) -> Owner {
+    let OwnerReference { api_version, kind, name, uid, controller, block_owner_deletion, .. } = owner;
+    Owner { texts: [api_version, kind, name, uid].map(str::to_owned), controller, block_owner_deletion }
+}
+
+fn manager(entry: ManagedFieldsEntry<'_>) -> Manager {
+    let ManagedFieldsEntry { manager, operation, api_version, time, fields_type, fields_v1, subresource, .. } = entry;
+    let texts = [manager, operation, api_version, fields_type, subresource].map(str::to_owned);
+    Manager { texts, time, fields_v1: fields_v1.to_vec() }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Object {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ObjectMeta>,
+}
+
+fn compare_protobuf(object: &[u8]) {
+    let ours = MetaView::new(object).and_then(|view| read(&view));
+    match (ours, Object::decode(object)) {
+        (Ok(ours), Ok(theirs)) => assert_eq!(ours, of_pb(theirs.metadata.unwrap_or_default())),
+        (Err(_), Err(_)) => {}
+        (Err(ours), Ok(_)) => assert!(has_map_of_wrong_type(object), "{ours}, which prost allows"),
+        (Ok(_), Err(theirs)) => {
+            let theirs = theirs.to_string();
+            // The one field that is not read, and the levels around a group, which prost counts.
+            let known = theirs.contains("ObjectMeta.self_link") || theirs.contains("recursion limit reached");
+            assert!(known, "{theirs}, which is allowed here");
+        }
+    }
+}
+
+/// prost reads labels and annotations whatever their wire type is.
+fn has_map_of_wrong_type(mut object: &[u8]) -> bool {
+    while let Some((number, wire_type, value)) = field(&mut object) {
+        let mut metadata = inner(wire_type, value).filter(|_| number == 1).unwrap_or_default();
+        // Their values may not even be there.
+        while let Ok((number, wire_type)) = decode_key(&mut &*metadata) {
+            if matches!(number, 11 | 12) && wire_type != WireType::LengthDelimited {
+                return true;
+            }
+            if field(&mut metadata).is_none() {
+                break;
+            }
+        }
+    }
+    false
+}
+
+fn of_pb(meta: ObjectMeta) -> Meta {
+    let text = Option::unwrap_or_default;
+    // A time without any bytes, as which Go writes its zero time, is none.
+    let time = |time: Option<PbTime>| {
+        let PbTime { seconds, nanos } = time?;
+        let is_empty = seconds.is_none() && nanos.is_none();
+        (!is_empty).then(|| Time { seconds: seconds.unwrap_or_default(), nanos: nanos.unwrap_or_default() })
+    };
+    let owners = meta.owner_references.into_iter().map(|owner| Owner {
+        texts: [owner.api_version, owner.kind, owner.name, owner.uid].map(text),
+        controller: owner.controller.unwrap_or_default(),
+        block_owner_deletion: owner.block_owner_deletion.unwrap_or_default(),
+    });
+    let managers = meta.managed_fields.into_iter().map(|entry| Manager {
+        texts: [entry.manager, entry.operation, entry.api_version, entry.fields_type, entry.subresource].map(text),
+        time: time(entry.time),
+        fields_v1: entry.fields_v1.and_then(|fields| fields.raw).unwrap_or_default(),
+    });
+    Meta {
+        texts: [meta.name, meta.generate_name, meta.namespace, meta.uid, meta.resource_version].map(text),
+        numbers: [meta.generation.filter(|number| *number != 0), meta.deletion_grace_period_seconds],
+        times: [time(meta.creation_timestamp), time(meta.deletion_timestamp)],
+        labels: meta.labels.into_iter().collect(),
+        annotations: meta.annotations.into_iter().collect(),
+        owners: owners.collect(),
+        finalizers: meta.finalizers,
+        managers: managers.collect(),
+    }
+}
+
+fn compare_json(object: &[u8]) {
+    let ours = MetaView::from_json(object).and_then(|view| read(&view));
+    let theirs = of_json(object);
+    match (ours, theirs) {
+        (Ok(mut ours), Ok(theirs)) => {
+            // What times there are is not compared, only where: serde_json does not read them.
+            let times = ours.times.iter_mut().chain(ours.managers.iter_mut().map(|manager| &mut manager.time));
+            times.flatten().for_each(|time| *time = Time::default());
+            assert_eq!(ours, theirs);
+        }
+        (Ok(_), Err(Unread::Malformed(what))) => panic!("{what}, which is allowed here"),
+        (Err(ours), Ok(theirs)) => {
+            let times = theirs.times.iter().chain(theirs.managers.iter().map(|manager| &manager.time));
+            assert!(times.flatten().next().is_some(), "{ours}, which serde_json allows");
+        }
+        (_, Err(_)) => {}
+    }
+}
+
+enum Unread {
+    Malformed(String),
+    /// A name comes twice: metadata in pieces are merged as Go does it, and serde refuses them in what is nested.
+    Twice,
+    /// Values that nobody asks for are not read here: they may be nested deeper than 128 levels, have half a surrogate
+    /// pair in them, or numbers over f64.
+    NotRead,
+}
+
+fn of_json(object: &[u8]) -> Result<Meta, Unread> {
+    let mut meta = Meta::default();
+    let Some(metadata) = members(object)?.remove("metadata") else { return Ok(meta) };
+    if metadata == "null" {
+        return Ok(meta);
+    }
+    let mut metadata = members(metadata.as_bytes())?;
+    let mut get = |name| metadata.remove(name).map_or(Ok(Value::Null), value);
+    for (place, name) in meta.texts.iter_mut().zip(["name", "generateName", "namespace", "uid", "resourceVersion"]) {
+        *place = text_or_null(get(name)?)?;
+    }
+    for (place, name) in meta.numbers.iter_mut().zip(["generation", "deletionGracePeriodSeconds"]) {
+        *place = match get(name)? {
+            Value::Null => None,
+            value => Some(value.as_i64().ok_or_else(|| malformed(&value))?),
+        };
+    }
+    meta.numbers[0] = meta.numbers[0].filter(|number| *number != 0);
+    for (place, name) in meta.times.iter_mut().zip(["creationTimestamp", "deletionTimestamp"]) {
+        *place = time(get(name)?)?;
+    }
+    meta.labels = map(get("labels")?)?;
+    meta.annotations = map(get("annotations")?)?;
+    meta.finalizers = all(get("finalizers")?, text)?;
+    // These are compared by their values only where no name in them comes twice.
+    for (name, place) in [("ownerReferences", 0), ("managedFields", 1)] {
+        let Some(json) = metadata.remove(name).filter(|json| *json != "null") else { continue };
+        let entries: Vec<&serde_json::value::RawValue> = serde_json::from_str(json).map_err(|_| malformed(&json))?;
+        for entry in entries {
+            let mut entry = members(entry.get().as_bytes())?;
+            if place == 0 {
+                meta.owners.push(json_owner(&mut entry)?)
+            } else {
+                meta.managers.push(json_manager(&mut entry)?)
+            }
+        }
+    }
+    Ok(meta)
+}
+
+type Named<'a> = std::collections::BTreeMap<String, &'a str>;
+
+fn json_owner(owner: &mut Named<'_>) -> Result<Owner, Unread> {
+    let mut texts = <[String; 4]>::default();
+    for (place, name) in texts.iter_mut().zip(["apiVersion", "kind", "name", "uid"]) {
+        *place = owner.remove(name).map_or(Ok(String::new()), |json| text(value(json)?))?;
+    }
+    let mut flag = |name| match owner.remove(name).map_or(Ok(Value::Null), value)? {
+        Value::Null => Ok(false),
+        value => value.as_bool().ok_or_else(|| malformed(&value)),
+    };
+    Ok(Owner { texts, controller: flag("controller")?, block_owner_deletion: flag("blockOwnerDeletion")? })
+}
+
+fn json_manager(manager: &mut Named<'_>) -> Result<Manager, Unread> {
+    let mut texts = <[String; 5]>::default();
+    for (place, name) in texts.iter_mut().zip(["manager", "operation", "apiVersion", "fieldsType", "subresource"]) {
+        *place = manager.remove(name).map_or(Ok(String::new()), |json| text(value(json)?))?;
+    }
+    let time = manager.remove("time").map_or(Ok(None), |json| time(value(json)?))?;
+    let fields_v1 = manager.remove("fieldsV1").filter(|json| *json != "null").unwrap_or_default();
+    Ok(Manager { texts, time, fields_v1: fields_v1.into() })
+}
+
+fn members(object: &[u8]) -> Result<Named<'_>, Unread> {
+    let Members(members) = serde_json::from_slice(object).map_err(|error| malformed(&error))?;
+    let len = members.len();
+    let named: Named<'_> = members.into_iter().map(|(name, value)| (name, value.get())).collect();
+    if named.len() == len { Ok(named) } else { Err(Unread::Twice) }
+}
+
+fn value(json: &str) -> Result<Value, Unread> {
+    serde_json::from_str(json).map_err(|_| Unread::NotRead)
+}
+
+fn text(value: Value) -> Result<String, Unread> {
+    if let Value::String(text) = value { Ok(text) } else { Err(malformed(&value)) }
+}
+
+fn text_or_null(value: Value) -> Result<String, Unread> {
+    if value.is_null() { Ok(String::new()) } else { text(value) }
+}
+
+fn time(value: Value) -> Result<Option<Time>, Unread> {
+    if value.is_null() { Ok(None) } else { text(value).map(|_| Some(Time::default())) }
+}
+
+fn all<T>(value: Value, read: impl Fn(Value) -> Result<T, Unread>) -> Result<Vec<T>, Unread> {
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(values) => values.into_iter().map(read).collect(),
+        value => Err(malformed(&value)),
+    }
+}
+
+fn map(value: Value) -> Result<Vec<(String, String)>, Unread> {
+    let entries = match value {
+        Value::Null => Map::new(),
+        Value::Object(entries) => entries,
+        value => return Err(malformed(&value)),
+    };
+    let mut all = entries.into_iter().map(|(key, value)| Ok((key, text(value)?))).collect::<Result<Vec<_>, _>>()?;
+    all.sort();
+    Ok(all)
+}
+
+fn malformed(what: &impl ToString) -> Unread {
+    Unread::Malformed(what.to_string())
+}

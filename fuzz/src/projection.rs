@@ -1,0 +1,207 @@
+//! Projections against a walk that decides about each value by its whole path, over the object before and after.
+
+use allocation_counter::measure;
+use listwatch::item::{FieldPath, Projection};
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+/// Paths, and behind a `|` the object that they lead through: `-1.17` drops, `+2.10` keeps, a space is between them.
+pub fn run(data: &[u8]) {
+    let Some(at) = data.iter().position(|byte| *byte == b'|') else { return };
+    let (Ok(text), object) = (str::from_utf8(&data[..at]), &data[at + 1..]) else { return };
+    let (mut keep, mut drop) = (Vec::new(), Vec::new());
+    let mut projection = Projection::new();
+    for rule in text.split(' ').take(8) {
+        let Some(path) = rule.get(1..).and_then(|path| FieldPath::parse(path, "Pod").ok()) else { return };
+        assert_eq!(FieldPath::parse(&path.to_string(), "Any").as_ref(), Ok(&path));
+        let Some(rule_path) = Path::parse(&path.to_string()) else { return };
+        match &rule[..1] {
+            "+" => (projection, _) = (projection.keep(&path), keep.push(rule_path)),
+            "-" => (projection, _) = (projection.drop(&path), drop.push(rule_path)),
+            _ => return,
+        }
+    }
+    check(&projection, &Rules { keep, drop }, object);
+}
+
+fn check(projection: &Projection, rules: &Rules, object: &[u8]) {
+    let mut projected = None;
+    let counted = measure(|| projected = Some(projection.apply(object)));
+    let projected = projected.unwrap();
+    let mut expected = Vec::new();
+    match (projected, rules.walk(object, &mut Vec::new(), Some(Filter { all: rules.keep.is_empty() }), &mut expected)) {
+        (Ok(projected), Some(())) => {
+            let mut left = Vec::new();
+            rules.walk(&projected, &mut Vec::new(), None, &mut left).expect("what is left is well-formed");
+            assert_eq!(left, expected);
+            assert!(projected.len() <= object.len());
+            // One allocation of exactly its size; the rest is for groups that are skipped.
+            let others = counted.bytes_max - projected.len() as u64;
+            assert!(others <= 1024, "{others} bytes beside the copy");
+            if !rules.take_keys() {
+                assert_eq!(projection.apply(&projected).ok(), Some(projected), "twice is once");
+            }
+        }
+        (Err(_), None) => {}
+        // prost counts the fields in a group towards its 100 levels.
+        (Ok(_), None) => assert!(object.windows(90).any(|bytes| bytes.iter().all(|byte| byte & 7 == 3))),
+        (Err(error), Some(())) => panic!("{error}, which prost allows"),
+    }
+}
+
+struct Rules {
+    keep: Vec<Path>,
+    drop: Vec<Path>,
+}
+
+struct Path {
+    numbers: Vec<u32>,
+    key: Option<String>,
+}
+
+impl Path {
+    fn parse(text: &str) -> Option<Self> {
+        let (numbers, key) = match text.split_once('[') {
+            Some((numbers, key)) => (numbers, Some(key.strip_prefix('"')?.strip_suffix("\"]")?.to_owned())),
+            None => (text, None),
+        };
+        Some(Self { numbers: numbers.split('.').map(|number| number.parse().ok()).collect::<Option<_>>()?, key })
+    }
+
+    fn leads_through(&self, place: &[u32]) -> bool {
+        self.numbers.len() > place.len() && self.numbers.starts_with(place)
+    }
+
+    fn means_all_of(&self, place: &[u32]) -> bool {
+        self.numbers == place && self.key.is_none()
+    }
+
+    fn means_entry(&self, place: &[u32], key: &[u8]) -> bool {
+        self.numbers == place && self.key.as_ref().is_some_and(|known| known.as_bytes() == key)
+    }
+}
+
+/// Whether all of a message is kept, but for what is dropped, or only what paths to keep lead to.
+#[derive(Clone, Copy)]
+struct Filter {
+    all: bool,
+}
+
+enum Fate {
+    Dropped,
+    Kept,
+    Partly(Filter),
+}
+
+#[derive(Debug, PartialEq)]
+enum Part<'a> {
+    /// A message that a path leads through.
+    Open(u32),
+    Close,
+    Value(u32, WireType, &'a [u8]),
+}
+
+impl Rules {
+    /// Lists what is in a message, with a filter only what it leaves; messages that a path leads through are taken apart.
+    /// `None`: the message, or one that the filter must look into, is malformed.
+    fn walk<'a>(
+        &self,
+        mut message: &'a [u8],
+        place: &mut Vec<u32>,
+        filter: Option<Filter>,
+        parts: &mut Vec<Part<'a>>,
+    ) -> Option<()> {
+        while !message.is_empty() {
+            let (number, wire_type, value) = field(&mut message)?;
+            place.push(number);
+            let fate = match filter {
+                Some(filter) => self.fate(place, filter, wire_type, value)?,
+                None => Fate::Kept,
+            };
+            let inner_filter = if let Fate::Partly(filter) = fate { Some(filter) } else { None };
+            let known = parts.len();
+            let taken_apart = self.all().any(|path| path.leads_through(place)) && !matches!(fate, Fate::Dropped);
+            let inner = inner(wire_type, value).filter(|_| taken_apart).and_then(|inner| {
+                parts.push(Part::Open(number));
+                self.walk(inner, place, inner_filter, parts)?;
+                parts.push(Part::Close);
+                Some(())
+            });
+            if inner.is_none() {
+                parts.truncate(known);
+                match fate {
+                    Fate::Dropped => {}
+                    Fate::Kept => parts.push(Part::Value(number, wire_type, value)),
+                    Fate::Partly(_) => return None,
+                }
+            }
+            place.truncate(place.len() - 1);
+        }
+        Some(())
+    }
+
+    fn fate(&self, place: &[u32], filter: Filter, wire_type: WireType, value: &[u8]) -> Option<Fate> {
+        let leads = |paths: &[Path]| paths.iter().any(|path| path.leads_through(place));
+        let means = |paths: &[Path]| paths.iter().any(|path| path.means_all_of(place));
+        let has_keys = |paths: &[Path]| paths.iter().any(|path| path.numbers == place && path.key.is_some());
+        let mut all = filter.all || means(&self.keep);
+        let is_kept = all || leads(&self.keep) || has_keys(&self.keep);
+        if !is_kept || means(&self.drop) {
+            return Some(Fate::Dropped);
+        }
+        let keys_matter = has_keys(&self.drop) || !all && has_keys(&self.keep);
+        if all && !leads(&self.drop) && !keys_matter {
+            return Some(Fate::Kept);
+        }
+        let entry = inner(wire_type, value)?;
+        if keys_matter {
+            let key = key_of(entry)?;
+            let names = |paths: &[Path]| paths.iter().any(|path| path.means_entry(place, key));
+            all |= names(&self.keep);
+            if names(&self.drop) || !all && !leads(&self.keep) {
+                return Some(Fate::Dropped);
+            }
+            if all && !leads(&self.drop) {
+                return Some(Fate::Kept);
+            }
+        }
+        Some(Fate::Partly(Filter { all }))
+    }
+
+    /// Whether fields are taken from entries that a key tells apart: it may be gone then.
+    fn take_keys(&self) -> bool {
+        self.all().any(|path| path.key.is_some() && self.all().any(|other| other.leads_through(&path.numbers)))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Path> {
+        self.keep.iter().chain(&self.drop)
+    }
+}
+
+/// Takes a field off the front of a message; its value with the length, if it has one. `None`: it is malformed, or there
+/// is none.
+pub(super) fn field<'a>(message: &mut &'a [u8]) -> Option<(u32, WireType, &'a [u8])> {
+    let (number, wire_type) = decode_key(message).ok()?;
+    let value = *message;
+    skip_field(wire_type, number, message, DecodeContext::default()).ok()?;
+    Some((number, wire_type, &value[..value.len() - message.len()]))
+}
+
+/// What a field with a length holds.
+pub(super) fn inner(wire_type: WireType, mut value: &[u8]) -> Option<&[u8]> {
+    if wire_type != WireType::LengthDelimited {
+        return None;
+    }
+    decode_varint(&mut value).ok()?;
+    Some(value)
+}
+
+fn key_of(mut entry: &[u8]) -> Option<&[u8]> {
+    let mut key = &[][..];
+    while !entry.is_empty() {
+        let (number, wire_type, value) = field(&mut entry)?;
+        if number == 1 {
+            key = inner(wire_type, value)?;
+        }
+    }
+    Some(key)
+}

@@ -1,0 +1,62 @@
+//! Any text is a selector or an error; a selector is written as it is read, and whatever it selects passes its prefilter.
+
+use listwatch::client::{FieldSelector, LabelSelector};
+use listwatch::{Event, ListDecoder};
+
+use super::support::{body_of, len_field};
+
+/// A label selector, a field selector and a Pod, each on a line; the Pod may go on over more of them.
+pub fn run(data: &[u8]) {
+    let mut lines = data.splitn(3, |byte| *byte == b'\n');
+    let mut next = || lines.next().unwrap_or_default();
+    let (labels, fields, pod) = (next(), next(), next());
+    let labels = str::from_utf8(labels).ok().and_then(parse_labels);
+    let fields = str::from_utf8(fields).ok().and_then(parse_fields);
+    let body = if pod.starts_with(b"{") {
+        [br#"{"apiVersion":"v1","kind":"PodList","items":["#, pod, b"]}"].concat()
+    } else {
+        body_of("v1", "PodList", &len_field(2, pod))
+    };
+    let (mut decoder, mut rest) = (ListDecoder::new(), &body[..]);
+    while let Ok(Some(event)) = decoder.decode(&mut rest) {
+        let Event::Item(item) = event else { continue };
+        if let (Some(labels), Ok(meta)) = (&labels, item.meta())
+            && labels.matches(&meta).is_ok_and(|selected| selected)
+        {
+            assert!(labels.prefilter().matches(&item), "{labels} selects what its prefilter does not");
+        }
+        if let Some(fields) = &fields
+            && fields.matches(&item).is_ok_and(|selected| selected)
+        {
+            assert!(fields.prefilter().matches(&item), "{fields} selects what its prefilter does not");
+        }
+    }
+}
+
+fn parse_labels(text: &str) -> Option<LabelSelector> {
+    match text.parse::<LabelSelector>() {
+        Ok(selector) => {
+            let written = selector.to_string();
+            assert_eq!(written.parse().as_ref(), Ok(&selector), "{written}");
+            Some(selector)
+        }
+        Err(error) => {
+            assert!(error.offset() <= text.len() && !error.to_string().contains('\n'), "{error}");
+            None
+        }
+    }
+}
+
+fn parse_fields(text: &str) -> Option<FieldSelector> {
+    match text.parse::<FieldSelector>() {
+        Ok(selector) => {
+            let written = selector.to_string();
+            assert_eq!(written.parse().as_ref(), Ok(&selector), "{written}");
+            Some(selector)
+        }
+        Err(error) => {
+            assert!(error.offset() <= text.len() && !error.to_string().contains('\n'), "{error}");
+            None
+        }
+    }
+}
