@@ -2,7 +2,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,7 +19,7 @@ use tokio_util::io::{ReaderStream, StreamReader};
 use super::error::ApiError;
 use super::progress::Counters;
 use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
-use crate::item::{ListMeta, Status, StatusDetails, TypeMeta, json};
+use crate::item::{Status, json};
 
 /// How much of a body that is an error is read.
 const ERROR_SIZE: usize = 1 << 20;
@@ -164,7 +163,7 @@ pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: 
 
 /// The error that a Status is, which came with this code of HTTP.
 pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap, transport: &dyn Transport) -> ApiError {
-    redact_status(&mut status, transport);
+    status.message = redact(transport, status.message);
     let code = u16::try_from(status.code).ok().filter(|code| *code != 0).unwrap_or(code);
     status.code = i32::from(code);
     let seconds = |text: &http::HeaderValue| text.to_str().ok()?.trim().parse().ok();
@@ -174,40 +173,16 @@ pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap, tran
     ApiError { code, status, retry_after }
 }
 
-/// Of the list meta only the transport's secrets: a continue token looks like a web token, and is asked with again.
-fn redact_status(status: &mut Status, transport: &dyn Transport) {
-    let Status { metadata, status: outcome, message, reason, details, code: _ } = status;
-    if let Some(ListMeta { resource_version, continue_token, shard_info, remaining_item_count: _ }) = metadata {
-        let selector = shard_info.as_mut().map(|info| &mut info.selector);
-        for text in [resource_version, continue_token].into_iter().chain(selector) {
-            *text = transport.redact(mem::take(text));
-        }
-    }
-    let mut texts = vec![outcome, message, reason];
-    if let Some(StatusDetails { name, group, kind, uid, causes, retry_after_seconds: _ }) = details {
-        texts.extend([name, group, kind, uid]);
-        texts.extend(causes.iter_mut().flat_map(|cause| [&mut cause.reason, &mut cause.message, &mut cause.field]));
-    }
-    for text in texts {
-        *text = redact(transport, mem::take(text));
-    }
-}
-
-/// A kind that is not the one that was asked for may be anything.
-pub(super) fn redact_type_meta(TypeMeta { api_version, kind }: TypeMeta, transport: &dyn Transport) -> TypeMeta {
-    TypeMeta { api_version: redact(transport, api_version), kind: redact(transport, kind) }
-}
-
 fn protobuf_status(body: &[u8]) -> Option<Status> {
     let (type_meta, raw) = envelope(body)?;
     if type_meta.kind == "Status" { Status::decode(raw).ok() } else { None }
 }
 
 /// The type meta and the object of an envelope, as protobuf has a single object.
-pub(super) fn envelope(body: &[u8]) -> Option<(TypeMeta, &[u8])> {
+pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
     use crate::decode::wire::Fields;
 
-    let (mut type_meta, mut raw) = (TypeMeta::default(), None);
+    let (mut type_meta, mut raw) = (crate::TypeMeta::default(), None);
     for field in Fields::new(body.strip_prefix(b"k8s\0")?) {
         let field = field.ok()?;
         match field.number {
@@ -235,8 +210,8 @@ pub(super) fn json_status(body: &[u8]) -> Option<Status> {
     is_status.then(|| json::status(body)).flatten()
 }
 
-pub(super) fn content_type(headers: &HeaderMap, transport: &dyn Transport) -> Option<String> {
-    Some(redact(transport, headers.get(CONTENT_TYPE)?.to_str().ok()?.to_owned()))
+pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
+    Some(headers.get(CONTENT_TYPE)?.to_str().ok()?.to_owned())
 }
 
 /// How a text begins, on one line and without credentials; `None` where it is none.

@@ -62,7 +62,7 @@ impl Client {
         }
         let Version { major, minor } = self.json("/version", "application/json").await?;
         let version = ServerVersion::parse(&major, &minor)
-            .ok_or_else(|| self.undiscovered(format!("version {major:?}.{minor:?} is none")))?;
+            .ok_or_else(|| ErrorKind::Discovery(format!("version {major:?}.{minor:?} is none")))?;
         Ok(*self.server_version.get_or_init(|| version))
     }
 
@@ -77,16 +77,12 @@ impl Client {
             self.document(path.to_owned(), HeaderValue::from_static(accept)).await?;
         serde_json::from_slice(&body).map_err(|error| {
             let kind = if body.first() == Some(&b'{') && body::json_status(&body).is_none() {
-                self.undiscovered(format!("{path}: {error}"))
+                ErrorKind::Discovery(format!("{path}: {error}"))
             } else {
                 self.unexpected(&body, &headers)
             };
             Error::new(kind).with_audit_id(audit_id)
         })
-    }
-
-    fn undiscovered(&self, reason: String) -> ErrorKind {
-        ErrorKind::Discovery(body::redact(&*self.transport, reason))
     }
 }
 

@@ -706,7 +706,6 @@ impl Page {
                     }
                 }
                 Some(Found::OtherKind(found)) => {
-                    let found = body::redact_type_meta(found, &*run.plan.client.transport);
                     return Err(ErrorKind::OtherKind { expected: run.expected.clone(), found }.into());
                 }
                 Some(Found::OtherShard) => {
@@ -772,12 +771,6 @@ impl Page {
                 let kind = DecodeErrorKind::Limit { limit, size: before.saturating_add(size), max };
                 let error = DecodeError::new(kind, error.offset(), error.index(), error.items());
                 ErrorKind::Decode(error).into()
-            }
-            DecodeErrorKind::NotAList { api_version, kind } => {
-                let found = TypeMeta { api_version: api_version.clone(), kind: kind.clone() };
-                let TypeMeta { api_version, kind } = body::redact_type_meta(found, transport);
-                let kind = DecodeErrorKind::NotAList { api_version, kind };
-                ErrorKind::Decode(DecodeError::new(kind, error.offset(), error.index(), error.items())).into()
             }
             _ => ErrorKind::Decode(error).into(),
         }

@@ -194,7 +194,6 @@ impl Client {
             return Err(body::api_error(500, headers, body, &*self.transport).into());
         }
         if found != expected {
-            let found = body::redact_type_meta(found, &*self.transport);
             return Err(ErrorKind::OtherKind { expected, found });
         }
         T::own(ItemRef::single(object, encoding, &found)).map_err(|error| decode(DecodeErrorKind::Item(error)))
@@ -224,10 +223,8 @@ impl Client {
         let response = response.await?;
         let (status, headers) = (response.status, response.headers);
         let audit_id = text(&headers, &HeaderName::from_static("audit-id"));
-        let audit_id = audit_id.map(|id| body::redact(&*self.transport, id));
         if status.is_redirection() {
             let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(origin);
-            let to = to.map(|to| body::redact(&*self.transport, to));
             return Err(Error::new(ErrorKind::Redirect { status, to }).with_audit_id(audit_id));
         }
         let chunks = body::body(response.body, &headers, idle, deadline, Arc::clone(counters));
@@ -253,7 +250,7 @@ impl Client {
         }
         ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
             sniffed: beginning.first().map_or(Sniffed::Binary, |byte| Sniffed::by_first_byte(*byte)),
-            content_type: body::content_type(headers, &*self.transport),
+            content_type: body::content_type(headers),
             snippet: body::snippet(beginning, &*self.transport),
         }))
     }
