@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use k8s_pb::api::core::v1::PodList;
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
-use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, recorded_pods};
+use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, TOKEN, recorded_pods};
 use prost::Message;
 use support::{FIXTURES, fixture, stderr, stdout};
 use tokio::runtime::Runtime;
