@@ -248,7 +248,9 @@ async fn wrong_bodies() {
 async fn error_answers() {
     let json = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"slow TOKEN","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"x"}],"retryAfterSeconds":7},"code":504}"#;
     let json = json.replace("TOKEN", TOKEN);
-    let text = |code, body: &'static str| Answer::ok(Body::replay(body.replace("TOKEN", TOKEN))).content_type("text/plain").status(code);
+    let text = |code, body: &'static str| {
+        Answer::ok(Body::replay(body.replace("TOKEN", TOKEN))).content_type("text/plain").status(code)
+    };
     for (name, answer, code, expected, retry_after) in [
         ("401", status(401, "error-401.pb"), 401, "API error: 401 Unauthorized: Unauthorized", None),
         ("403", status(403, "error-403.pb"), 403, "API error: 403 Forbidden: ", None),

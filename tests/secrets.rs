@@ -130,7 +130,9 @@ async fn no_debug_form_has_it() {
         items.next().await.unwrap().unwrap();
         clean("items", &items);
     }
-    for url in [format!("https://{TOKEN}@host"), format!("https://u:{TOKEN}@host"), format!("https://h/?t={TOKEN}")] {
+    // What of it may stand in a URL as it is.
+    let token = &TOKEN[..15];
+    for url in [format!("https://{token}@host"), format!("https://u:{token}@host"), format!("https://h/?t={TOKEN}")] {
         clean("a URL", &HttpTransport::builder(&url));
         clean("a URL that is refused", &HttpTransport::builder(&url).build().map(|_| ()).unwrap_err());
     }

@@ -17,7 +17,8 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::transport::{
-    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, kind_of, without,
+    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, kind_of,
+    without,
 };
 
 /// A [`Transport`] over a [`kube::Client`], through which kubeconfig, exec plugins and impersonation come.
