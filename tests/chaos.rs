@@ -483,7 +483,8 @@ fn goaways() {
 
     alone(async {
         let whole = Whole::small();
-        let (half, rest) = whole.body.split_at(30);
+        // With the first item, so that nothing is asked again.
+        let (half, rest) = whole.body.split_at(35);
         let (settings, head) = (frame(SETTINGS, 0, 0, b""), http2_head());
         let whole_answer = [&head[..], &frame(DATA, END_STREAM, 1, &whole.body)].concat();
         let end = frame(DATA, END_STREAM, 1, rest);
@@ -503,12 +504,7 @@ fn goaways() {
                 &["complete"],
             ),
             ("in the list, at it", [&head[..], &data(half), &goaway(1, NO_ERROR, b""), &end].concat(), &["complete"]),
-            (
-                "in the list, below",
-                [&head[..], &data(half), &goaway(0, NO_ERROR, b""), &end].concat(),
-                // All of it came, whatever the server said before.
-                &["complete", INCOMPLETE, BROKEN],
-            ),
+            ("in the list, below", [&head[..], &data(half), &goaway(0, NO_ERROR, b""), &end].concat(), &[INCOMPLETE]),
             (
                 "in the list, at it, and no more",
                 [&head[..], &data(half), &goaway(1, NO_ERROR, b"")].concat(),
