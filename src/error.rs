@@ -30,6 +30,11 @@ impl DecodeError {
         Self(Box::new(Inner { kind, offset, index, items }))
     }
 
+    #[cfg(feature = "client")]
+    pub(crate) fn kind_mut(&mut self) -> &mut DecodeErrorKind {
+        &mut self.0.kind
+    }
+
     /// What is wrong.
     #[must_use]
     pub fn kind(&self) -> &DecodeErrorKind {

@@ -158,12 +158,11 @@ pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: 
     let status = protobuf_status(body)
         .or_else(|| json_status(body))
         .unwrap_or_else(|| Status { message: snippet(body, transport).unwrap_or_default(), ..Status::default() });
-    of_status(status, code, headers, transport)
+    of_status(status, code, headers)
 }
 
 /// The error that a Status is, which came with this code of HTTP.
-pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap, transport: &dyn Transport) -> ApiError {
-    status.message = redact(transport, status.message);
+pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> ApiError {
     let code = u16::try_from(status.code).ok().filter(|code| *code != 0).unwrap_or(code);
     status.code = i32::from(code);
     let seconds = |text: &http::HeaderValue| text.to_str().ok()?.trim().parse().ok();

@@ -62,7 +62,8 @@ impl Client {
         }
         let Version { major, minor } = self.json("/version", "application/json").await?;
         let version = ServerVersion::parse(&major, &minor)
-            .ok_or_else(|| ErrorKind::Discovery(format!("version {major:?}.{minor:?} is none")))?;
+            .ok_or_else(|| Error::new(ErrorKind::Discovery(format!("version {major:?}.{minor:?} is none"))))
+            .map_err(|error| error.redacted(&*self.transport))?;
         Ok(*self.server_version.get_or_init(|| version))
     }
 
@@ -81,7 +82,7 @@ impl Client {
             } else {
                 self.unexpected(&body, &headers)
             };
-            Error::new(kind).with_audit_id(audit_id)
+            Error::new(kind).with_audit_id(audit_id).redacted(&*self.transport)
         })
     }
 }

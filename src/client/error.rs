@@ -1,16 +1,17 @@
 //! Why a call of the client did not give what was asked for.
 
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, mem};
 
 use http::StatusCode;
 
+use super::body;
 use super::options::InvalidOptions;
 use super::resource::PathError;
-use super::transport::{TransportError, TransportErrorKind};
+use super::transport::{Transport, TransportError, TransportErrorKind};
 use crate::decode::Sniffed;
-use crate::error::DecodeError;
-use crate::item::{Status, TypeMeta};
+use crate::error::{DecodeError, DecodeErrorKind};
+use crate::item::{Status, StatusCause, StatusDetails, TypeMeta};
 
 /// What went wrong, and how many items were delivered before.
 ///
@@ -37,6 +38,41 @@ impl Error {
 
     pub(super) fn with_audit_id(mut self, audit_id: Option<String>) -> Self {
         self.0.audit_id = audit_id;
+        self
+    }
+
+    /// Takes credentials out of all that a server or a proxy had a say in, but for the continue token, which has to stay as
+    /// it is, and for what was said of an item.
+    pub(super) fn redacted(mut self, transport: &dyn Transport) -> Self {
+        let clean = |text: &mut String| *text = body::redact(transport, mem::take(text));
+        match &mut self.0.kind {
+            ErrorKind::Api(error) => {
+                let Status { metadata: _, status, message, reason, details, code: _ } = &mut error.status;
+                [status, message, reason].into_iter().for_each(clean);
+                if let Some(StatusDetails { name, group, kind, causes, uid, retry_after_seconds: _ }) = details {
+                    [name, group, kind, uid].into_iter().for_each(clean);
+                    for StatusCause { reason, message, field } in causes {
+                        [reason, message, field].into_iter().for_each(clean);
+                    }
+                }
+            }
+            ErrorKind::Transport(error) => clean(error.message_mut()),
+            ErrorKind::Incomplete(incomplete) => {
+                incomplete.cause.iter_mut().map(TransportError::message_mut).for_each(clean);
+            }
+            ErrorKind::Decode(error) => {
+                if let DecodeErrorKind::NotAList { api_version, kind } = error.kind_mut() {
+                    [api_version, kind].into_iter().for_each(clean);
+                }
+            }
+            ErrorKind::UnexpectedBody(body) => body.content_type.iter_mut().for_each(clean),
+            ErrorKind::OtherKind { expected: _, found } => {
+                [&mut found.api_version, &mut found.kind].into_iter().for_each(clean);
+            }
+            ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
+            ErrorKind::Discovery(reason) => clean(reason),
+            ErrorKind::Options(_) | ErrorKind::Path(_) => {}
+        }
         self
     }
 

@@ -18,6 +18,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use super::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, kind_of,
+    without,
 };
 
 /// A [`Transport`] over a [`kube::Client`], through which kubeconfig, exec plugins and impersonation come.
@@ -138,8 +139,8 @@ impl Transport for KubeTransport {
     fn redact(&self, mut text: String) -> String {
         let file = self.secrets.token_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
         let values = self.secrets.values.iter().map(ExposeSecret::expose_secret);
-        for secret in values.chain(file.as_deref().map(str::trim)).filter(|secret| !secret.is_empty()) {
-            text = text.replace(secret, "[redacted]");
+        for secret in values.chain(file.as_deref().map(str::trim)) {
+            text = without(text, secret);
         }
         text
     }

@@ -583,7 +583,7 @@ impl Run {
     /// After an error, in the head or in this page: what comes next, if not the error.
     fn after(&mut self, error: Error, page: Option<&Page>) -> Result<State, Error> {
         let in_page = page.map_or(0, |page| page.decoder.items());
-        let mut error = error.with_items(self.summary.items + in_page);
+        let mut error = error.redacted(&*self.plan.client.transport).with_items(self.summary.items + in_page);
         if let Some(id) = page.and(self.summary.audit_id.clone()) {
             error = error.with_audit_id(Some(id));
         }
@@ -755,11 +755,10 @@ impl Page {
     }
 
     fn decode_error(&self, error: DecodeError, run: &Run) -> Error {
-        let transport = &*run.plan.client.transport;
         match error.kind() {
             DecodeErrorKind::Incomplete => self.incomplete(None, run),
             DecodeErrorKind::Api(status) => {
-                ErrorKind::from(body::of_status(Clone::clone(status), 500, &self.answer.headers, transport)).into()
+                ErrorKind::from(body::of_status(Clone::clone(status), 500, &self.answer.headers)).into()
             }
             // The caller's cap counts for all pages.
             &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {

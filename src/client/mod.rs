@@ -170,7 +170,7 @@ impl Client {
         });
         let document = self.document(path, accept).await?;
         let object = self.object::<T>(resource, &document);
-        object.map_err(|error| Error::new(error).with_audit_id(document.audit_id))
+        object.map_err(|error| Error::new(error).with_audit_id(document.audit_id).redacted(&*self.transport))
     }
 
     fn object<T: Item + ?Sized>(&self, resource: &Resource, document: &Document) -> Result<T::Owned, ErrorKind> {
@@ -223,6 +223,7 @@ impl Client {
         let response = response.await?;
         let (status, headers) = (response.status, response.headers);
         let audit_id = text(&headers, &HeaderName::from_static("audit-id"));
+        let audit_id = audit_id.map(|id| body::redact(&*self.transport, id));
         if status.is_redirection() {
             let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(origin);
             return Err(Error::new(ErrorKind::Redirect { status, to }).with_audit_id(audit_id));
@@ -246,7 +247,7 @@ impl Client {
     /// The error for a body that is neither protobuf nor JSON, or not the JSON that was asked for.
     fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
         if let Some(found) = body::json_status(beginning) {
-            return body::of_status(found, 500, headers, &*self.transport).into();
+            return body::of_status(found, 500, headers).into();
         }
         ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
             sniffed: beginning.first().map_or(Sniffed::Binary, |byte| Sniffed::by_first_byte(*byte)),
@@ -261,7 +262,7 @@ impl Client {
         loop {
             let error = match self.document_once(path.clone(), accept.clone()).await {
                 Ok(document) => return Ok(document),
-                Err(error) => error,
+                Err(error) => error.redacted(&*self.transport),
             };
             match tries.again(&error, self.transport.renews_credentials()) {
                 Some(wait) => sleep(wait).await,

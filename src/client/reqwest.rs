@@ -138,14 +138,12 @@ impl Transport for HttpTransport {
     }
 
     fn redact(&self, text: String) -> String {
-        let without = |token: &SecretString| match token.expose_secret() {
-            "" => text.clone(),
-            token => text.replace(token, "[redacted]"),
-        };
         match &self.credentials {
             Credentials::None => text,
-            Credentials::Token(token) => without(token),
-            Credentials::File(_, last) => without(&last.lock().unwrap_or_else(PoisonError::into_inner)),
+            Credentials::Token(token) => transport::without(text, token.expose_secret()),
+            Credentials::File(_, last) => {
+                transport::without(text, last.lock().unwrap_or_else(PoisonError::into_inner).expose_secret())
+            }
         }
     }
 }

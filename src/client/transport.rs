@@ -1,5 +1,6 @@
 //! How requests reach an API server: the trait, and what it carries.
 
+use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
@@ -7,6 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderMap, StatusCode};
@@ -89,6 +91,11 @@ impl TransportError {
         Self { kind, message: message.as_ref().escape_debug().to_string() }
     }
 
+    /// The peer has a say in it: a GOAWAY carries text.
+    pub(super) fn message_mut(&mut self) -> &mut String {
+        &mut self.message
+    }
+
     /// What happened.
     #[must_use]
     pub fn kind(&self) -> TransportErrorKind {
@@ -158,6 +165,38 @@ pub(super) fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
+/// Takes a secret out of a text: whole, in base64, and in parts of eight characters or more, as a page has it that is cut
+/// or wrapped. What is shorter than that has to be there whole.
+pub(super) fn without(text: String, secret: &str) -> String {
+    const PART: usize = 8;
+    const REDACTED: &[u8] = b"[redacted]";
+
+    if secret.is_empty() {
+        return text;
+    }
+    if secret.len() < PART {
+        return text.replace(secret, "[redacted]");
+    }
+    let encoded = |before: &[u8]| {
+        let mut form = BASE64_STANDARD.encode([before, secret.as_bytes()].concat()).into_bytes();
+        // What stands around the secret is in the first and the last group of four.
+        form.truncate(form.len().saturating_sub(4));
+        form.split_off(if before.is_empty() { 0 } else { 4 })
+    };
+    let forms = [secret.as_bytes().to_vec(), encoded(b""), encoded(b"_"), encoded(b"__")];
+    let parts: HashSet<&[u8]> = forms.iter().flat_map(|form| form.windows(PART)).collect();
+    let (mut clean, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some(at) = rest.windows(PART).position(|window| parts.contains(window)) {
+        let more = rest.windows(PART).skip(at).take_while(|window| parts.contains(window)).count();
+        let (before, behind) = (rest.get(..at), rest.get(at + more + PART - 1..));
+        clean.extend_from_slice(before.unwrap_or_default());
+        clean.extend_from_slice(REDACTED);
+        rest = behind.unwrap_or_default();
+    }
+    clean.extend_from_slice(rest);
+    String::from_utf8_lossy(&clean).into_owned()
+}
+
 /// The kind, where rustls failed; else what the library in between makes of it.
 pub(super) fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
     // Of an error of its connection, h2 keeps the text only: a server refuses a client's certificate after the handshake.
@@ -211,6 +250,22 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_loopback(host), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_taken_out_whole_in_parts_and_in_base64() {
+        for (text, secret, expected) in [
+            ("a s3cret b", "s3cret", "a [redacted] b"),
+            ("a s3cre b", "s3cret", "a s3cre b"),
+            ("nothing", "", "nothing"),
+            ("a s3cret-t0ken, s3cret-t0ken b", "s3cret-t0ken", "a [redacted], [redacted] b"),
+            ("cut: s3cret-t", "s3cret-t0ken", "cut: [redacted]"),
+            ("wrapped: s3cret-t\n0ken-of-tests", "s3cret-t0ken-of-tests", "wrapped: [redacted]\n[redacted]"),
+            ("dTpzM2NyZXQtdDBrZW4=", "s3cret-t0ken", "dTpz[redacted]ZW4="),
+            ("é s3cret-töken é", "s3cret-töken", "é [redacted] é"),
+        ] {
+            assert_eq!(without(text.to_owned(), secret), expected, "{text}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! - [`Body`] replays recorded bytes or makes a list of any length while it is sent, and breaks it on demand.
 //! - [`Amplifier`] makes a list of N items from a short recorded one; it is of use without a server too.
 //! - [`RawServer`] writes what no HTTP library would: wrong lengths, half a chunk, a TLS stream without its end.
+//! - [`TOKEN`] is a token for tests, and [`leak`] finds it where it must not be.
 //!
 //! ```
 //! use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
@@ -26,6 +27,7 @@ mod answer;
 mod body;
 mod lossless;
 mod raw;
+mod secrets;
 mod server;
 mod tasks;
 #[cfg(feature = "tls")]
@@ -38,6 +40,9 @@ pub use amplify::{Amplifier, AmplifierReader, AmplifyError};
 pub use answer::Answer;
 pub use body::Body;
 pub use raw::{RawAnswer, RawEnd, RawServer};
+#[cfg(feature = "trace")]
+pub use secrets::watch_logs;
+pub use secrets::{TOKEN, leak};
 pub use server::{RecordedRequest, Server};
 
 /// The protobuf body of a list of 120 Pods, recorded from kube-apiserver 1.36.

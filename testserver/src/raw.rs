@@ -13,7 +13,9 @@ use crate::tasks::Tasks;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// A server that answers one HTTP/1.1 request per connection with given bytes, right or wrong; it lives as long as this value.
+/// A server that answers one request per connection with given bytes, right or wrong; it lives as long as this value.
+///
+/// The request is of HTTP/1.1 or, without TLS, of HTTP/2 by prior knowledge; the bytes have to be what it takes.
 ///
 /// Dropping it aborts its tasks, which closes every connection.
 pub struct RawServer {
@@ -24,7 +26,7 @@ pub struct RawServer {
     tls: Option<Tls>,
 }
 
-/// What a connection of a [`RawServer`] gets: bytes, status line and headers among them, and then an end.
+/// What a connection of a [`RawServer`] gets: bytes, status line and headers or frames among them, and then an end.
 #[derive(Clone, Debug)]
 pub struct RawAnswer {
     bytes: Bytes,
@@ -105,7 +107,7 @@ impl RawServer {
         self.tls.as_ref().map(|tls| &*tls.ca_pem)
     }
 
-    /// The heads of all requests so far, each with the empty line at its end.
+    /// The heads of all requests so far, each with the empty line at its end; of HTTP/2 the first line of its preface.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -120,6 +122,8 @@ impl RawServer {
         S: Stream,
         H: Future<Output = io::Result<S>> + Send + 'static,
     {
+        #[cfg(feature = "trace")]
+        crate::watch_logs();
         let mut answers = Answers::new(answers);
         let (listener, addr) = listen().await?;
         let server = Self {
@@ -212,5 +216,24 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> 
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
     }
+    if head.starts_with(b"PRI ") {
+        skip_to_headers(stream).await?;
+    }
     Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// Reads the rest of the preface of HTTP/2, and the frames up to that which opens the first stream.
+async fn skip_to_headers(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    const HEADERS: u8 = 1;
+    stream.read_exact(&mut [0; "SM\r\n\r\n".len()]).await?;
+    loop {
+        let mut header = [0; 9];
+        stream.read_exact(&mut header).await?;
+        let [a, b, c, kind, ..] = header;
+        let length = u64::from(u32::from_be_bytes([0, a, b, c]));
+        tokio::io::copy(&mut stream.take(length), &mut tokio::io::sink()).await?;
+        if kind == HEADERS {
+            return Ok(());
+        }
+    }
 }

@@ -187,6 +187,8 @@ impl Server {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         H: Future<Output = io::Result<IO>> + Send + 'static,
     {
+        #[cfg(feature = "trace")]
+        crate::watch_logs();
         let (listener, addr) = listen().await?;
         let server = Self {
             addr,

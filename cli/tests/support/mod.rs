@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use listwatch_testserver::leak;
+
 pub const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/");
 
 pub fn fixture(name: &str) -> Vec<u8> {
@@ -22,10 +24,19 @@ pub fn with_stdin(mut command: Command, body: &[u8]) -> Output {
     })
 }
 
+/// Both streams are searched for the token, whichever is asked for.
 pub fn stdout(output: &Output) -> &str {
+    searched(output);
     str::from_utf8(&output.stdout).unwrap()
 }
 
+/// As [`stdout`].
 pub fn stderr(output: &Output) -> &str {
+    searched(output);
     str::from_utf8(&output.stderr).unwrap()
+}
+
+#[track_caller]
+fn searched(output: &Output) {
+    assert_eq!((leak(&output.stdout), leak(&output.stderr)), (None, None));
 }

@@ -1,0 +1,162 @@
+//! No token shows: not in an error, a `Debug` form, a summary or a log line, whoever echoes it.
+//!
+//! What the tests of other files print and log is searched by `.ci/run`, which sets `LISTWATCH_WATCH_LOGS`.
+
+mod support;
+
+use std::error::Error as _;
+use std::fmt::{Debug, Write as _};
+use std::process::Command;
+
+use listwatch::client::{Client, Error, HttpTransport, HttpTransportBuilder, ListOptions, Resource, Retry};
+use listwatch::item::{Status, StatusCause, StatusDetails};
+use listwatch_testserver::{Answer, Body, Server, TOKEN, leak, recorded_pods};
+use prost::Message as _;
+use support::body_of;
+
+const WATCH_LOGS: &str = "LISTWATCH_WATCH_LOGS";
+const PLANT: &str = "LISTWATCH_PLANT_A_LEAK";
+
+fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
+    let builder = HttpTransport::builder(url).bearer_token(TOKEN);
+    if http2 { builder.http2() } else { builder }
+}
+
+#[track_caller]
+fn clean(name: &str, shown: &impl Debug) {
+    assert_eq!(leak(format!("{shown:?}").as_bytes()), None, "{name}");
+}
+
+#[track_caller]
+fn clean_error(name: &str, error: &Error) {
+    let mut said = format!("{error}\n{error:?}\n{error:#?}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        write!(said, "\n{cause}\n{cause:?}").unwrap();
+        source = cause.source();
+    }
+    assert_eq!(leak(said.as_bytes()), None, "{name}");
+}
+
+fn status() -> Status {
+    let token = || TOKEN.to_owned();
+    let mut cause = StatusCause::default();
+    (cause.reason, cause.message, cause.field) = (token(), token(), token());
+    let mut details = StatusDetails { causes: vec![cause], ..StatusDetails::default() };
+    (details.name, details.group, details.kind, details.uid) = (token(), token(), token(), token());
+    let mut status = Status { details: Some(details), code: 418, ..Status::default() };
+    (status.status, status.message, status.reason) = (token(), token(), token());
+    status
+}
+
+fn status_in_json() -> String {
+    format!(
+        r#"{{"kind":"Status","apiVersion":"v1","status":"{TOKEN}","message":"{TOKEN}","reason":"{TOKEN}","details":{{"name":"{TOKEN}","group":"{TOKEN}","kind":"{TOKEN}","uid":"{TOKEN}","causes":[{{"reason":"{TOKEN}","message":"{TOKEN}","field":"{TOKEN}"}}]}},"code":418}}"#
+    )
+}
+
+/// What a server says, or a proxy in its place, that has the token in all places there are.
+fn echoes() -> Vec<(&'static str, Vec<u8>)> {
+    // base64 of `user:`, the token and `!`.
+    let encoded = "dXNlcjpzM2NyZXQtVDBrZW4ub2YrVGhlL1N1aXRlPT0h";
+    let status = body_of("v1", "Status", &status().encode_to_vec());
+    vec![
+        ("a page", format!("<html>{TOKEN}, Bearer {TOKEN}, \"{TOKEN}\"</html>").into()),
+        ("a page that wraps", format!("<html>\n{}\n{}</html>", &TOKEN[..14], &TOKEN[14..]).into()),
+        ("a page in base64", format!("<html>{encoded}</html>").into()),
+        ("a short text", TOKEN.into()),
+        ("a Status", status.clone()),
+        ("a Status behind a list", [recorded_pods(), status].concat()),
+        ("a Status in JSON", status_in_json().into()),
+        ("another kind", body_of("v1", &format!("{TOKEN}List"), b"\x0a\0")),
+        ("another version", body_of(TOKEN, "PodList", b"\x0a\0")),
+        ("not a list", body_of("v1", TOKEN, b"\x0a\0")),
+        ("another kind in JSON", format!(r#"{{"kind":"{TOKEN}List","apiVersion":"{TOKEN}","items":[]}}"#).into()),
+        ("JSON that is none", format!(r#"{{"{TOKEN}": {TOKEN}"#).into()),
+        ("groups that are none", format!(r#"{{"kind":"{TOKEN}"}}"#).into()),
+        ("a version that is none", format!(r#"{{"major":"{TOKEN}","minor":"{TOKEN}"}}"#).into()),
+        ("a whole list", recorded_pods()),
+    ]
+}
+
+#[tokio::test]
+async fn nothing_that_is_echoed_shows() {
+    if std::env::var_os(PLANT).is_some() {
+        listwatch_testserver::watch_logs();
+        tracing::trace!("Bearer {TOKEN}");
+    }
+    for (name, body) in echoes() {
+        for code in [200, 401, 403, 410, 503] {
+            let answer = Answer::ok(Body::replay(body.clone())).status(code);
+            let answer = answer.header("audit-id", TOKEN).content_type(&format!("text/{TOKEN}"));
+            let answer = answer.header("warning", &format!("299 - \"{TOKEN}\"")).header("retry-after", TOKEN);
+            let server = Server::start(answer.always()).await.unwrap();
+            for http2 in [false, true] {
+                let client = Client::new(builder(&server.url(), http2).build().unwrap()).retry(Retry::never());
+                let options = ListOptions::default();
+                match client.list::<[u8]>(&Resource::PODS, &options).into_vec().await {
+                    Ok((_, summary)) => clean(name, &summary),
+                    Err(error) => clean_error(name, &error),
+                }
+                let got = client.get::<[u8]>(&Resource::PODS, Some("default"), "a").await;
+                let errors = [got.err(), client.server_version().await.err(), client.discover().await.err()];
+                errors.iter().flatten().for_each(|error| clean_error(name, error));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_debug_form_has_it() {
+    let file = std::env::temp_dir().join(format!("listwatch-secrets-{}", std::process::id()));
+    std::fs::write(&file, TOKEN).unwrap();
+    let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
+    for by_file in [false, true] {
+        let builder = || match by_file {
+            false => builder(&server.url(), false),
+            true => HttpTransport::builder(server.url()).token_file(&file),
+        };
+        let key = format!("-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----").into();
+        clean("builder", &builder());
+        clean("builder with a key", &builder().client_certificate("", &key));
+        clean("a key that is none", &builder().client_certificate("", &key).build().map(|_| ()).unwrap_err());
+        clean("transport", &builder().build().unwrap());
+        let client = Client::new(builder().build().unwrap());
+        clean("client", &client);
+        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        clean("list", &list);
+        let mut items = list.stream();
+        use futures::StreamExt as _;
+        items.next().await.unwrap().unwrap();
+        clean("items", &items);
+    }
+    // What of it may stand in a URL as it is.
+    let token = &TOKEN[..15];
+    for url in [format!("https://{token}@host"), format!("https://u:{token}@host"), format!("https://h/?t={TOKEN}")] {
+        clean("a URL", &HttpTransport::builder(&url));
+        clean("a URL that is refused", &HttpTransport::builder(&url).build().map(|_| ()).unwrap_err());
+    }
+    // A token that cannot be a header.
+    std::fs::write(&file, format!("{TOKEN}\n{TOKEN}")).unwrap();
+    let client = Client::new(HttpTransport::builder(server.url()).token_file(&file).build().unwrap());
+    let error = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).into_vec().await.unwrap_err();
+    assert!(error.to_string().contains("the token cannot be a header"), "{error}");
+    clean_error("a token that cannot be a header", &error);
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// With `LISTWATCH_WATCH_LOGS`, a test goes through while its log has no token, and ends its process when it has.
+#[test]
+fn the_log_is_watched() {
+    for plant in [false, true] {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "nothing_that_is_echoed_shows"]).env(WATCH_LOGS, "1").env_remove(PLANT);
+        if plant {
+            child.env(PLANT, "1");
+        }
+        let output = child.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), !plant, "{said}");
+        assert_eq!(said.contains("the token is in a log line"), plant, "{said}");
+    }
+}

@@ -1,0 +1,115 @@
+//! The token of the tests, and the search for it where it must not be.
+
+use std::collections::HashSet;
+#[cfg(feature = "trace")]
+use std::io::Write;
+use std::sync::LazyLock;
+
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine};
+
+/// The bearer token that all tests send, of the characters that a token may have.
+pub const TOKEN: &str = "s3cret-T0ken.of+The/Suite==";
+
+/// So much of the token is enough to be found.
+const PART: usize = 8;
+
+static PARTS: LazyLock<HashSet<Vec<u8>>> = LazyLock::new(|| {
+    let mut forms = vec![TOKEN.as_bytes().to_vec()];
+    for before in 0..3 {
+        let bytes = [&b"___"[..before], TOKEN.as_bytes()].concat();
+        for engine in [BASE64_STANDARD, BASE64_URL_SAFE] {
+            let mut form = engine.encode(&bytes).into_bytes();
+            // What stands around the token is in the first and the last group of four.
+            form.truncate(form.len() - 4);
+            forms.push(form.split_off(if before == 0 { 0 } else { 4 }));
+        }
+    }
+    forms.iter().flat_map(|form| form.windows(PART)).map(<[u8]>::to_vec).collect()
+});
+
+/// Looks for eight characters or more of [`TOKEN`]: plain, percent-encoded or in base64, and wrapped over lines or quotes.
+/// Returns what is around the first place.
+#[must_use]
+pub fn leak(text: &[u8]) -> Option<String> {
+    let mut bare = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        match (first, behind) {
+            (b'%', [high, low, behind @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default() as u8;
+                bare.push(digit(*high) << 4 | digit(*low));
+                rest = behind;
+            }
+            (b'\\', [b'n' | b'r' | b't', behind @ ..]) => rest = behind,
+            (b'"' | b'\'' | b'\\', _) => {}
+            _ if first.is_ascii_whitespace() => {}
+            _ => bare.push(first),
+        }
+    }
+    let at = bare.windows(PART).position(|window| PARTS.contains(window))?;
+    let around = &bare[at.saturating_sub(60)..bare.len().min(at + 60)];
+    Some(String::from_utf8_lossy(around).into_owned())
+}
+
+/// Where the environment has `LISTWATCH_WATCH_LOGS`, ends the process at the first log line, of whatever library, that
+/// holds the token: with this, the whole of a test suite shows that none does. Servers call it when they start.
+#[cfg(feature = "trace")]
+pub fn watch_logs() {
+    static DONE: std::sync::Once = std::sync::Once::new();
+    DONE.call_once(|| {
+        if std::env::var_os("LISTWATCH_WATCH_LOGS").is_some() {
+            let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
+            // A process that has a subscriber already searches for itself.
+            let _ = subscriber.with_ansi(false).with_writer(|| Watch).try_init();
+        }
+    });
+}
+
+#[cfg(feature = "trace")]
+struct Watch;
+
+#[cfg(feature = "trace")]
+impl Write for Watch {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Some(place) = leak(bytes) {
+            // Nobody catches or captures this, unlike a panic.
+            let _ = writeln!(std::io::stderr(), "the token is in a log line: {place}");
+            std::process::abort();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_in_every_form() {
+        let encoded = |before: &str| BASE64_STANDARD.encode(format!("{before}{TOKEN} and more"));
+        for (name, text) in [
+            ("plain", format!("authorization: Bearer {TOKEN}")),
+            ("a part", format!("token {}", &TOKEN[3..11])),
+            ("wrapped", format!("{}\n  {}", &TOKEN[..4], &TOKEN[4..])),
+            ("wrapped and escaped", format!("{}\\n{}", &TOKEN[..4], &TOKEN[4..])),
+            ("quoted", format!("\"{}\" \"{}\"", &TOKEN[..4], &TOKEN[4..])),
+            ("percent-encoded", "?t=s3cret-T0ken.of%2BThe%2fSuite%3D%3D".to_owned()),
+            ("all of it percent-encoded", TOKEN.bytes().map(|byte| format!("%{byte:02x}")).collect()),
+            ("base64", encoded("")),
+            ("base64 behind one", encoded("u")),
+            ("base64 behind two", encoded("u:")),
+            ("base64 behind three", encoded("us:")),
+            ("base64 for URLs", BASE64_URL_SAFE.encode(TOKEN)),
+        ] {
+            assert!(leak(text.as_bytes()).is_some(), "{name}: {text}");
+        }
+        for text in ["", "s3cret", "[redacted]", "100%", "%2", "\\"] {
+            assert_eq!(leak(text.as_bytes()), None, "{text}");
+        }
+    }
+}
