@@ -8,6 +8,7 @@ use std::error::Error as _;
 use std::fmt::{Debug, Write as _};
 use std::process::Command;
 
+use futures::StreamExt as _;
 use listwatch::client::{Client, Error, HttpTransport, HttpTransportBuilder, ListOptions, Resource, Retry};
 use listwatch::item::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, Server, TOKEN, leak, recorded_pods};
@@ -112,9 +113,8 @@ async fn no_debug_form_has_it() {
     std::fs::write(&file, TOKEN).unwrap();
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
     for by_file in [false, true] {
-        let builder = || match by_file {
-            false => builder(&server.url(), false),
-            true => HttpTransport::builder(server.url()).token_file(&file),
+        let builder = || {
+            if by_file { HttpTransport::builder(server.url()).token_file(&file) } else { builder(&server.url(), false) }
         };
         let key = format!("-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----").into();
         clean("builder", &builder());
@@ -126,7 +126,6 @@ async fn no_debug_form_has_it() {
         let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
         clean("list", &list);
         let mut items = list.stream();
-        use futures::StreamExt as _;
         items.next().await.unwrap().unwrap();
         clean("items", &items);
     }

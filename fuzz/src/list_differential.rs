@@ -27,7 +27,7 @@ pub(super) fn compare(body: &[u8], chunk: usize) {
         (Ok((list, _)), Ok((_, theirs))) => assert_eq!(list, theirs),
         (Err(_), Err(_)) => {}
         (Err(ours), Ok((envelope, _))) => {
-            assert!(is_stricter(&ours, body, &envelope), "{ours}, which prost allows: {}", body.escape_ascii())
+            assert!(is_stricter(&ours, body, &envelope), "{ours}, which prost allows: {}", body.escape_ascii());
         }
         // prost counts the messages around a group, and the fields in it, towards its 100 levels.
         (Ok(_), Err(theirs)) => assert!(

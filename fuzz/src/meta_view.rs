@@ -207,9 +207,9 @@ fn of_json(object: &[u8]) -> Result<Meta, Unread> {
         for entry in entries {
             let mut entry = members(entry.get().as_bytes())?;
             if place == 0 {
-                meta.owners.push(json_owner(&mut entry)?)
+                meta.owners.push(json_owner(&mut entry)?);
             } else {
-                meta.managers.push(json_manager(&mut entry)?)
+                meta.managers.push(json_manager(&mut entry)?);
             }
         }
     }

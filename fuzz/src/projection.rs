@@ -1,7 +1,7 @@
 //! Projections against a walk that decides about each value by its whole path, over the object before and after.
 
 use allocation_counter::measure;
-use listwatch::item::{FieldPath, Projection};
+use listwatch::item::{FieldPath, Projection, TypeMeta};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 /// Paths, and behind a `|` the object that they lead through: `-1.17` drops, `+2.10` keeps, a space is between them.
@@ -10,13 +10,14 @@ pub fn run(data: &[u8]) {
     let (Ok(text), object) = (str::from_utf8(&data[..at]), &data[at + 1..]) else { return };
     let (mut keep, mut drop) = (Vec::new(), Vec::new());
     let mut projection = Projection::new();
+    let pod = TypeMeta { api_version: "v1".to_owned(), kind: "Pod".to_owned() };
     for rule in text.split(' ').take(8) {
-        let Some(path) = rule.get(1..).and_then(|path| FieldPath::parse(path, "Pod").ok()) else { return };
-        assert_eq!(FieldPath::parse(&path.to_string(), "Any").as_ref(), Ok(&path));
+        let Some(path) = rule.get(1..).and_then(|path| FieldPath::parse(path, &pod).ok()) else { return };
+        assert_eq!(FieldPath::parse(&path.to_string(), &TypeMeta::default()).as_ref(), Ok(&path));
         let Some(rule_path) = Path::parse(&path.to_string()) else { return };
         match &rule[..1] {
-            "+" => (projection, _) = (projection.keep(&path), keep.push(rule_path)),
-            "-" => (projection, _) = (projection.drop(&path), drop.push(rule_path)),
+            "+" => (projection, ()) = (projection.keep(&path), keep.push(rule_path)),
+            "-" => (projection, ()) = (projection.drop(&path), drop.push(rule_path)),
             _ => return,
         }
     }

@@ -37,8 +37,8 @@ pub fn leak(text: &[u8]) -> Option<String> {
         rest = behind;
         match (first, behind) {
             (b'%', [high, low, behind @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default() as u8;
-                bare.push(digit(*high) << 4 | digit(*low));
+                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default();
+                bare.extend(u8::try_from(digit(*high) << 4 | digit(*low)));
                 rest = behind;
             }
             (b'\\', [b'n' | b'r' | b't', behind @ ..]) => rest = behind,
