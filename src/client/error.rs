@@ -3,6 +3,7 @@
 use std::time::Duration;
 use std::{fmt, mem};
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use http::StatusCode;
 
 use super::body;
@@ -41,14 +42,21 @@ impl Error {
         self
     }
 
-    /// Takes credentials out of all that a server or a proxy had a say in, but for the continue token, which has to stay as
-    /// it is, and for what was said of an item.
+    /// Takes credentials out of all that a server or a proxy had a say in, but for what was said of an item.
     pub(super) fn redacted(mut self, transport: &dyn Transport) -> Self {
         let clean = |text: &mut String| *text = body::redact(transport, mem::take(text));
         match &mut self.0.kind {
             ErrorKind::Api(error) => {
-                let Status { metadata: _, status, message, reason, details, code: _ } = &mut error.status;
+                let Status { metadata, status, message, reason, details, code: _ } = &mut error.status;
                 [status, message, reason].into_iter().for_each(clean);
+                if let Some(meta) = metadata {
+                    clean(&mut meta.resource_version);
+                    meta.shard_info.iter_mut().map(|shard| &mut shard.selector).for_each(clean);
+                    // Parts of it may look like parts of a token.
+                    if !is_continue_token(&meta.continue_token) {
+                        meta.continue_token = transport.redact(mem::take(&mut meta.continue_token));
+                    }
+                }
                 if let Some(StatusDetails { name, group, kind, causes, uid, retry_after_seconds: _ }) = details {
                     [name, group, kind, uid].into_iter().for_each(clean);
                     for StatusCause { reason, message, field } in causes {
@@ -170,6 +178,12 @@ impl Error {
             _ => false,
         }
     }
+}
+
+/// Whether the text is JSON in base64, as the API server writes a continue token
+/// (`k8s.io/apiserver/pkg/storage/continue.go`).
+fn is_continue_token(text: &str) -> bool {
+    BASE64_URL_SAFE_NO_PAD.decode(text).is_ok_and(|json| json.starts_with(b"{"))
 }
 
 impl<K: Into<ErrorKind>> From<K> for Error {
