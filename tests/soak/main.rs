@@ -120,7 +120,9 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle) -> Result<ExitCode>
         }
         if !interrupted.load(Ordering::Relaxed) {
             world.outage.lock().unwrap().down = true;
-            drop(server.take());
+            if let Some(words) = server.take().and_then(|mut server| server.last_words()) {
+                world.tally.lock().unwrap().wrong.push(format!("the server ended by itself: {words}"));
+            }
             let state = state.to_owned();
             let again = elsewhere.spawn_blocking(move || Server::start(&state, PORT, &[])).await?;
             if !interrupted.load(Ordering::Relaxed) {

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use futures::TryStreamExt as _;
 use listwatch::ItemError;
 use listwatch::client::{
-    Client, Error, ErrorKind, HttpTransport, KubeTransport, ListSummary, Transport, TransportErrorKind,
+    Client, Error, ErrorKind, HttpTransport, KubeTransport, ListSummary, Transport, TransportError, TransportErrorKind,
 };
 
 use crate::apiserver::Result;
@@ -172,7 +172,7 @@ impl Worker {
                         exact = exact.and_then(|()| check.item(&item));
                     }
                 }
-                Ok(None) => break End::Complete(items.summary().cloned()),
+                Ok(None) => break End::Complete(Box::new(items.summary().cloned().unwrap_or_default())),
                 Err(error) => break End::Error(error),
             }
         };
@@ -185,13 +185,43 @@ impl Worker {
         for item in &kept {
             exact = exact.and_then(|()| check.item(item));
         }
-
-        let is_outage = self.world.outage.lock().unwrap().meets(started);
-        let mut wrong = Vec::new();
+        let ended = Ended { end, elapsed, deadline, delivered, exact, whole: check.end(), is_silent, fault, happened };
         let mut tally = self.world.tally.lock().unwrap();
+        tally.wire_bytes += progress.wire_bytes();
+        let is_outage = self.world.outage.lock().unwrap().meets(started);
+        for what in ended.judge(query, is_outage, &mut tally) {
+            let came = if happened { "came" } else { "did not come" };
+            let fault = fault.map(|fault| format!(" ({fault:?} {came})")).unwrap_or_default();
+            let what = format!("{} over {}{fault}, {delivered} items, {elapsed:?}: {what}", query.name, route.name);
+            println!("WRONG: {what}");
+            tally.wrong.push(what);
+        }
+    }
+}
+
+/// How a list ended, and what is known of it.
+struct Ended {
+    end: End,
+    elapsed: Duration,
+    deadline: Duration,
+    delivered: u64,
+    /// Whether each item is as it should be.
+    exact: std::result::Result<(), String>,
+    /// Whether they are all.
+    whole: std::result::Result<(), String>,
+    /// Whether nothing came behind the end.
+    is_silent: bool,
+    fault: Option<Fault>,
+    happened: bool,
+}
+
+impl Ended {
+    /// Counts it, and says what is wrong with it.
+    fn judge(self, query: &Query, is_outage: bool, tally: &mut Tally) -> Vec<String> {
+        let Self { end, elapsed, deadline, delivered, exact, whole, is_silent, fault, happened } = self;
+        let mut wrong = Vec::new();
         tally.lists += 1;
         tally.items += delivered;
-        tally.wire_bytes += progress.wire_bytes();
         if let Some(fault) = fault {
             *tally.faults.entry(format!("{fault:?}")).or_default() += 1;
         }
@@ -214,9 +244,8 @@ impl Worker {
                 tally.mended += u64::from(happened);
                 items_are_exact |= complete_is_exact;
                 if complete_is_exact {
-                    wrong.extend(check.end().err());
+                    wrong.extend(whole.err());
                 }
-                let summary = summary.unwrap_or_default();
                 if summary.items != delivered || !summary.consistent {
                     wrong.push(format!("{delivered} items, and the summary {summary:?}"));
                 }
@@ -239,19 +268,13 @@ impl Worker {
         if items_are_exact {
             wrong.extend(exact.err());
         }
-        for what in wrong {
-            let came = if happened { "came" } else { "did not come" };
-            let fault = fault.map(|fault| format!(" ({fault:?} {came})")).unwrap_or_default();
-            let what = format!("{} over {}{fault}, {delivered} items, {elapsed:?}: {what}", query.name, route.name);
-            println!("WRONG: {what}");
-            tally.wrong.push(what);
-        }
+        wrong
     }
 }
 
 enum End {
     Left,
-    Complete(Option<ListSummary>),
+    Complete(Box<ListSummary>),
     Error(Error),
 }
 
@@ -283,7 +306,7 @@ fn may_be_of_restart(error: &Error) -> bool {
 fn may_be_of(error: &Error, fault: Fault, happened: bool) -> bool {
     let transport = match error.kind() {
         ErrorKind::Transport(error) => Some(error.kind()),
-        ErrorKind::Incomplete(incomplete) => incomplete.cause.as_ref().map(|cause| cause.kind()),
+        ErrorKind::Incomplete(incomplete) => incomplete.cause.as_ref().map(TransportError::kind),
         _ => None,
     };
     match fault {

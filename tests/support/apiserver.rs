@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,18 +26,27 @@ impl Server {
     /// On what the directory holds of an earlier start.
     pub fn start(dir: &Path, port: u16, flags: &[&str]) -> Result<Self> {
         let etcd_port = (port + 1).to_string();
+        fs::create_dir_all(dir)?;
         let mut child = Command::new(bin("server"))
             .args(["-port", &port.to_string(), "-etcd-port", &etcd_port, "-dir"])
             .arg(dir)
             .arg("--")
             .args(flags)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(File::create(dir.join("server.log"))?)
             .spawn()?;
         let stdout = child.stdout.take().ok_or("no stdout")?;
         let ready = BufReader::new(stdout).lines().next().ok_or("the server ended before it was ready")??;
         let url = ready.strip_prefix("ready ").ok_or(ready.clone())?.to_owned();
         Ok(Self { child, dir: dir.to_owned(), url, etcd_port })
+    }
+
+    /// If it ended by itself: how, and its last words.
+    pub fn last_words(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let log = fs::read_to_string(self.dir.join("server.log")).unwrap_or_default();
+        let last: Vec<_> = log.lines().rev().take(20).collect();
+        Some(format!("{status}\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n")))
     }
 
     pub fn load(&self, pods: usize) -> Result<()> {
