@@ -116,7 +116,11 @@ pub enum DecodeErrorKind {
     Incomplete,
 
     /// The body is whole, but of something else: a single object, or a kind whose items are no objects.
-    #[error("not a list: the body is a {kind} of {api_version:?}{}", if kind == "Table" { TABLE } else { "" })]
+    #[error(
+        "not a list: the body is a {} of {api_version:?}{}",
+        kind.escape_debug(),
+        if kind == "Table" { TABLE } else { "" }
+    )]
     NotAList {
         /// `apiVersion` of the envelope.
         api_version: String,
@@ -287,7 +291,7 @@ pub enum ItemError {
         fault: Fault,
     },
     /// The [table of fields](crate::fields) does not have the kind.
-    #[error("no fields are known of {kind} of {api_version:?}")]
+    #[error("no fields are known of {} of {api_version:?}", kind.escape_debug())]
     UnknownKind {
         /// `apiVersion` of the object.
         api_version: Box<str>,
@@ -306,7 +310,7 @@ pub enum ItemError {
     #[error("{0} in what is projected")]
     Projection(Fault),
     /// A field selector asks for a field that cannot be selected by in objects of this kind.
-    #[error("field selector: {path} of {kind} is not supported")]
+    #[error("field selector: {path} of {} is not supported", kind.escape_debug())]
     FieldSelector {
         /// The field, as the selector names it.
         path: Box<str>,

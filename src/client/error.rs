@@ -201,7 +201,7 @@ impl fmt::Display for Error {
             write!(f, ", {items} item{} delivered", if *items == 1 { "" } else { "s" })?;
         }
         match audit_id {
-            Some(id) => write!(f, " (audit id {id})"),
+            Some(id) => write!(f, " (audit id {})", id.escape_debug()),
             None => Ok(()),
         }
     }
