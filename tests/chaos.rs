@@ -390,11 +390,14 @@ fn stalls() {
         let (json, large) = (Whole::new(fixture("pods.json")), Whole::large());
         for (case, whole) in [("large", &large), ("JSON", &json)] {
             let half = whole.body.len() as u64 / 2;
-            for body in [Body::replay(whole.body.clone()), Body::replay(whole.body.clone()).gzip()] {
+            let plain = Body::replay(whole.body.clone());
+            // What is compressed may not be enough for a byte of the body.
+            for (body, expected) in [(plain.clone(), &[STALLED][..]), (plain.gzip(), &[STALLED, "transport: stalled"])] {
                 let server = serve(Answer::ok(body.stall_at(half / 10))).await;
                 for http2 in [false, true] {
                     let ending = list(case, impatient(&server.url(), http2), whole).await;
-                    ending.expect(case, &[STALLED, "transport: stalled"]);
+                    ending.expect(case, expected);
+                    assert!(ending.delivered > 0 || expected.len() > 1, "{case}: {ending:?}");
                 }
             }
         }
