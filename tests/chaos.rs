@@ -392,7 +392,8 @@ fn stalls() {
             let half = whole.body.len() as u64 / 2;
             let plain = Body::replay(whole.body.clone());
             // What is compressed may not be enough for a byte of the body.
-            for (body, expected) in [(plain.clone(), &[STALLED][..]), (plain.gzip(), &[STALLED, "transport: stalled"])] {
+            for (body, expected) in [(plain.clone(), &[STALLED][..]), (plain.gzip(), &[STALLED, "transport: stalled"])]
+            {
                 let server = serve(Answer::ok(body.stall_at(half / 10))).await;
                 for http2 in [false, true] {
                     let ending = list(case, impatient(&server.url(), http2), whole).await;

@@ -13,7 +13,8 @@ pub const TOKEN: &str = "s3cret-T0ken.of+The/Suite==";
 /// So much of the token is enough to be found.
 const PART: usize = 8;
 
-static PARTS: LazyLock<HashSet<Vec<u8>>> = LazyLock::new(|| {
+/// All parts, each as a number.
+static PARTS: LazyLock<HashSet<u64>> = LazyLock::new(|| {
     let mut forms = vec![TOKEN.as_bytes().to_vec()];
     for before in 0..3 {
         let bytes = [&b"___"[..before], TOKEN.as_bytes()].concat();
@@ -24,8 +25,24 @@ static PARTS: LazyLock<HashSet<Vec<u8>>> = LazyLock::new(|| {
             forms.push(form.split_off(if before == 0 { 0 } else { 4 }));
         }
     }
-    forms.iter().flat_map(|form| form.windows(PART)).map(<[u8]>::to_vec).collect()
+    forms.iter().flat_map(|form| form.windows(PART)).map(|part| part.iter().copied().fold(0, appended)).collect()
 });
+
+/// Whether a part ends in these two bytes, for each two: at trace level there are many lines to search.
+static ENDS: LazyLock<Vec<bool>> = LazyLock::new(|| {
+    let mut ends = vec![false; 1 << 16];
+    PARTS.iter().for_each(|part| ends[end(*part)] = true);
+    ends
+});
+
+fn appended(part: u64, byte: u8) -> u64 {
+    part << 8 | u64::from(byte)
+}
+
+fn end(part: u64) -> usize {
+    let [.., first, last] = part.to_be_bytes();
+    usize::from(u16::from_be_bytes([first, last]))
+}
 
 /// Looks for eight characters or more of [`TOKEN`]: plain, percent-encoded or in base64, and wrapped over lines or quotes.
 /// Returns what is around the first place.
@@ -47,7 +64,11 @@ pub fn leak(text: &[u8]) -> Option<String> {
             _ => bare.push(first),
         }
     }
-    let at = bare.windows(PART).position(|window| PARTS.contains(window))?;
+    let mut part = 0;
+    let at = bare.iter().position(|byte| {
+        part = appended(part, *byte);
+        ENDS[end(part)] && PARTS.contains(&part)
+    })?;
     let around = &bare[at.saturating_sub(60)..bare.len().min(at + 60)];
     Some(String::from_utf8_lossy(around).into_owned())
 }
@@ -99,7 +120,10 @@ mod tests {
             ("wrapped and escaped", format!("{}\\n{}", &TOKEN[..4], &TOKEN[4..])),
             ("quoted", format!("\"{}\" \"{}\"", &TOKEN[..4], &TOKEN[4..])),
             ("percent-encoded", "?t=s3cret-T0ken.of%2BThe%2fSuite%3D%3D".to_owned()),
-            ("all of it percent-encoded", TOKEN.bytes().map(|byte| format!("%{byte:02x}")).collect()),
+            (
+                "all of it percent-encoded",
+                TOKEN.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02x}")),
+            ),
             ("base64", encoded("")),
             ("base64 behind one", encoded("u")),
             ("base64 behind two", encoded("u:")),
