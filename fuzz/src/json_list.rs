@@ -3,7 +3,7 @@
 //! What `serde_json` refuses and the decoder does not look at is taken out in [`without_unread`]: where an item, a member that
 //! is not known or an over-long name is malformed inside, whoever reads that finds it.
 
-use std::fmt;
+use std::{fmt, mem};
 
 use listwatch::{Limits, ListMeta, TypeMeta};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -217,14 +217,13 @@ fn value(bytes: &[u8]) -> (&[u8], &[u8]) {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let is_scalar = !matches!(bytes.first(), Some(b'"' | b'{' | b'['));
     for (at, &byte) in bytes.iter().enumerate() {
+        // Outside of strings, where a backslash is a fault, it keeps a quote from being one, but no bracket.
+        let was_escaped = mem::take(&mut escaped);
         match byte {
             b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if is_scalar => return bytes.split_at(at),
             _ if is_scalar => {}
-            _ if escaped => {
-                escaped = false;
-                continue;
-            }
-            b'\\' => escaped = true,
+            b'\\' => escaped = !was_escaped,
+            b'"' if was_escaped => continue,
             b'"' => in_string = !in_string,
             b'{' | b'[' if !in_string => depth += 1,
             b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
