@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes each target, or those named, for so many seconds: fuzz/run.sh SECONDS [TARGET...]
-# The corpus is copied first; FUZZ_CORPUS names a folder to keep what is found, one folder per target.
+# The corpus stays as it is; FUZZ_CORPUS names a folder to keep what is found, one folder per target. With FUZZ_SEED, a number,
+# the inputs are the same each time.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:?how many seconds per target}
@@ -20,7 +21,7 @@ for target in "${targets[@]}"; do
     began=$SECONDS
     end=ok
     cargo +nightly fuzz run "$target" "$kept/$target" "corpus/$target" -- -max_total_time="$seconds" -dict=list.dict \
-        -max_len=8192 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 >"$log" 2>&1 || end="failed ($?)"
+        -max_len=8192 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 ${FUZZ_SEED:+-seed="$FUZZ_SEED"} >"$log" 2>&1 || end="failed ($?)"
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     last=$(grep -aE '^#[0-9]+.* cov: ' "$log" | tail -1)
     edges=$(sed -n 's/.* cov: \([0-9]*\).*/\1/p' <<<"$last")
