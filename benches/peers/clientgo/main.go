@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+var parent = bufio.NewReader(os.Stdin)
+
 // pageSize is that of client-go's own pager.
 const pageSize = 500
 
@@ -36,6 +38,13 @@ type seen struct {
 	FirstItem int64  `json:"first_item"`
 	start     time.Time
 	once      sync.Once
+}
+
+// begin waits until the runner says so: the client is there by then, its connection is not.
+func (s *seen) begin() {
+	tell("ready")
+	wait()
+	s.start = time.Now()
 }
 
 func (s *seen) first() {
@@ -74,20 +83,17 @@ func main() {
 		config.AcceptContentTypes = "application/json"
 	}
 
-	parent := bufio.NewReader(os.Stdin)
-	tell("ready")
-	wait(parent)
-	seen := &seen{start: time.Now()}
+	seen := &seen{}
 	kept, err := list(config, seen)
 	if err != nil {
 		log.Fatal(err)
 	}
 	tell(seen)
-	wait(parent)
+	wait()
 	// What is held is not to depend on when the last collection happened to be.
 	debug.FreeOSMemory()
 	tell("idle")
-	wait(parent)
+	wait()
 	runtime.KeepAlive(kept)
 }
 
@@ -96,6 +102,7 @@ func listAll(config *rest.Config, seen *seen) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	seen.begin()
 	pods, err := client.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -112,6 +119,7 @@ func listPages(config *rest.Config, seen *seen) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	seen.begin()
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := client.CoreV1().Pods("").List(context.Background(), options)
@@ -133,6 +141,7 @@ func listMetadata(config *rest.Config, seen *seen) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	seen.begin()
 	pods, err := client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -149,6 +158,7 @@ func runInformer(config *rest.Config, seen *seen) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	seen.begin()
 	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen.first() }}
 	registration, err := informer.AddEventHandler(handler)
@@ -176,7 +186,7 @@ func tell(message any) {
 }
 
 // wait also ends this process when the parent is gone.
-func wait(parent *bufio.Reader) {
+func wait() {
 	if _, err := parent.ReadString('\n'); err != nil {
 		os.Exit(0)
 	}

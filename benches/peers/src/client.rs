@@ -12,22 +12,23 @@ use k8s_pb::apimachinery::pkg::runtime::Unknown;
 use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::ItemError;
 use listwatch::client::{HttpTransport, ListOptions, Resource};
+use listwatch::{ItemError, Json};
 use prost::Message;
 
 use crate::{Done, add_key, tell, wait};
 
-/// `WAY URL` are the arguments. The work begins when the runner says so; what is kept stays until the runner has looked.
+/// `WAY URL` are the arguments. What is kept stays until the runner has looked.
 ///
 /// # Errors
 /// When the list is not complete.
+///
+/// # Panics
+/// When the system has no thread to give.
 #[tokio::main]
 pub async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     let (Some(way), Some(url)) = (args.next(), args.next()) else { bail!("usage: client WAY URL") };
-    tell(&"ready")?;
-    wait()?;
     let mut seen = Seen { done: Done::default(), start: Instant::now() };
     let kept = list(&way, &url, &mut seen).await?;
     tell(&seen.done)?;
@@ -43,6 +44,7 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn A
     Ok(match way {
         "drop" => decode_and_drop(url, seen).await?,
         "box" => Box::new(keep_decoded(url, seen).await?),
+        "json" => Box::new(keep_json(url, seen).await?),
         "bytes" => Box::new(keep_bytes(url, seen).await?),
         "metadata" => Box::new(keep_metadata(url, seen).await?),
         "prost" => Box::new(full_buffer(url, seen).await?),
@@ -62,6 +64,14 @@ struct Seen {
 }
 
 impl Seen {
+    /// The work begins when the runner says so: the client is there by then, its connection is not.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        tell(&"ready")?;
+        wait()?;
+        self.start = Instant::now();
+        Ok(())
+    }
+
     fn first(&mut self) {
         if self.done.first_item == 0 {
             self.done.first_item = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -91,7 +101,9 @@ fn listwatch_client(url: &str) -> anyhow::Result<listwatch::client::Client> {
 }
 
 async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Any>> {
-    let mut pods = listwatch_client(url)?.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
         drop(black_box(pod));
@@ -100,7 +112,9 @@ async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn A
 }
 
 async fn keep_decoded(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<pb::Pod>>> {
-    let mut pods = listwatch_client(url)?.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
     let mut kept = Vec::new();
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
@@ -109,8 +123,22 @@ async fn keep_decoded(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<pb::
     Ok(kept)
 }
 
+async fn keep_json(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<KubePod>>> {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let mut pods = client.list::<Json<KubePod>>(&Resource::PODS, &ListOptions::default()).stream();
+    let mut kept = Vec::new();
+    while let Some(pod) = pods.try_next().await? {
+        seen.kube(&*pod);
+        kept.push(pod);
+    }
+    Ok(kept)
+}
+
 async fn keep_bytes(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<[u8]>>> {
-    let pods = listwatch_client(url)?.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
         let meta = item.meta()?;
         seen.item(meta.namespace(), meta.name(), meta.resource_version());
         Ok::<_, ItemError>(item.to_box())
@@ -120,7 +148,9 @@ async fn keep_bytes(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<[u8]>>
 
 async fn keep_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<PartialObjectMetadata>>> {
     let options = ListOptions::default().metadata_only();
-    let mut pods = listwatch_client(url)?.list::<PartialObjectMetadata>(&Resource::PODS, &options).stream();
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let mut pods = client.list::<PartialObjectMetadata>(&Resource::PODS, &options).stream();
     let mut kept = Vec::new();
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
@@ -132,6 +162,7 @@ async fn keep_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<Par
 /// As one does without a crate for it.
 async fn full_buffer(url: &str, seen: &mut Seen) -> anyhow::Result<pb::PodList> {
     let http = reqwest::Client::builder().no_proxy().build()?;
+    seen.begin()?;
     let request = http.get(format!("{url}/api/v1/pods")).header("accept", "application/vnd.kubernetes.protobuf");
     let body = request.send().await?.error_for_status()?.bytes().await?;
     let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").context("not protobuf")?)?;
@@ -150,21 +181,27 @@ fn kube_api(url: &str) -> anyhow::Result<Api<KubePod>> {
 }
 
 async fn kube_list(url: &str, seen: &mut Seen) -> anyhow::Result<kube::api::ObjectList<KubePod>> {
-    let list = kube_api(url)?.list(&ListParams::default()).await?;
+    let api = kube_api(url)?;
+    seen.begin()?;
+    let list = api.list(&ListParams::default()).await?;
     list.items.iter().for_each(|pod| seen.kube(pod));
     Ok(list)
 }
 
 async fn kube_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<impl Sized + 'static> {
-    let list = kube_api(url)?.list_metadata(&ListParams::default()).await?;
+    let api = kube_api(url)?;
+    seen.begin()?;
+    let list = api.list_metadata(&ListParams::default()).await?;
     list.items.iter().for_each(|pod| seen.kube(pod));
     Ok(list)
 }
 
 /// The store, and the watch that would keep it in step.
 async fn kube_reflector(url: &str, config: watcher::Config, seen: &mut Seen) -> anyhow::Result<impl Sized + 'static> {
+    let api = kube_api(url)?;
+    seen.begin()?;
     let (store, writer) = reflector::store::<KubePod>();
-    let mut events = watcher(kube_api(url)?, config).reflect(writer).boxed();
+    let mut events = watcher(api, config).reflect(writer).boxed();
     loop {
         match events.try_next().await?.ok_or_else(|| anyhow!("the watch ended"))? {
             watcher::Event::InitApply(_) => seen.first(),

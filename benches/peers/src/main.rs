@@ -90,7 +90,6 @@ fn main() -> anyhow::Result<()> {
         Some(file) => serde_json::from_slice(&fs::read(file)?)?,
         None => measure(&args)?,
     };
-    fs::write(args.out.join("results.json"), serde_json::to_vec(&results)?)?;
     let tables = report::tables(&results);
     fs::write(args.out.join("tables.md"), &tables)?;
     println!("{tables}");
@@ -104,10 +103,9 @@ fn main() -> anyhow::Result<()> {
 
 fn measure(args: &Args) -> anyhow::Result<Results> {
     let programs = Programs::build()?;
-    let variants: Vec<_> = Variant::all(args.mimalloc)
+    let variants = Variant::all(args.mimalloc)
         .filter(|variant| args.only.is_empty() || args.only.iter().any(|id| id == variant.way.id))
-        .filter(|variant| variant.way.program == Program::Rust || programs.go.is_some())
-        .collect();
+        .filter(|variant| variant.way.program == Program::Rust || programs.go.is_some());
     let mut results = Results {
         pods: args.pods,
         cores: std::thread::available_parallelism()?.get(),
@@ -116,39 +114,43 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
         skipped: Vec::new(),
     };
 
-    // What each way took with the fewest Pods tells what it needs with more.
-    let mut smaller = Vec::new();
-    for variant in &variants {
-        smaller.push((TRIAL, programs.run(*variant, TRIAL)?));
+    // What each way took with fewer Pods tells what memory it needs with more.
+    let mut fewer = Vec::new();
+    for variant in variants {
+        eprintln!("{TRIAL} Pods, to try it: {}", variant.name());
+        fewer.push((variant, TRIAL, programs.run(variant, TRIAL)?.peak));
     }
     let numbers: BTreeSet<_> = args.sweep.iter().copied().chain([args.pods]).collect();
     for pods in numbers {
-        let mut points: Vec<_> =
-            variants.iter().map(|variant| Point { way: variant.id(), pods, runs: Vec::new() }).collect();
-        for run in 1..=args.runs {
-            for ((variant, point), (fewer, last)) in variants.iter().zip(&mut points).zip(&mut smaller) {
-                let (needed, available) = (last.needed(*fewer, pods), available_memory()?);
-                if needed > available {
-                    let (needed, available) = (size(needed), size(available));
-                    let name = variant.name();
-                    results.skipped.push(format!("{name}: {pods} Pods take about {needed}, there are {available}"));
-                    continue;
-                }
-                eprintln!("{pods} Pods, run {run} of {}: {}", args.runs, variant.name());
-                let run = programs.run(*variant, pods)?;
-                point.runs.push(run.clone());
-                (*fewer, *last) = (pods, run);
+        let mut turns = Vec::new();
+        for (variant, fewer, peak) in &mut fewer {
+            let needed = *peak * u64::from(pods) / u64::from(*fewer) / 10 * 11;
+            let available = available_memory()?;
+            if needed > available {
+                let (name, needed, available) = (variant.name(), size(needed), size(available));
+                results.skipped.push(format!("{name}: {pods} Pods take about {needed}, there are {available}"));
+            } else {
+                turns.push((*variant, fewer, peak, Vec::new()));
             }
         }
-        results.points.extend(points.into_iter().filter(|point| !point.runs.is_empty()));
+        for run in 1..=args.runs {
+            for (variant, fewer, peak, runs) in &mut turns {
+                eprintln!("{pods} Pods, run {run} of {}: {}", args.runs, variant.name());
+                let run = programs.run(*variant, pods)?;
+                (**fewer, **peak) = (pods, run.peak);
+                runs.push(run);
+            }
+        }
+        results.points.extend(turns.into_iter().map(|(variant, _, _, runs)| Point { way: variant.id(), pods, runs }));
+        // What is measured is not lost when the rest fails.
+        results.save(&args.out)?;
     }
     Ok(results)
 }
 
-impl Run {
-    /// What memory a list of `pods` takes when this was one of `fewer`, and a tenth more.
-    fn needed(&self, fewer: u32, pods: u32) -> u64 {
-        self.peak * u64::from(pods) / u64::from(fewer) / 10 * 11
+impl Results {
+    fn save(&self, directory: &Path) -> anyhow::Result<()> {
+        Ok(fs::write(directory.join("results.json"), serde_json::to_vec(self)?)?)
     }
 }
 

@@ -118,8 +118,8 @@ impl Plot {
             .configure_mesh()
             .x_desc(format!("{}, logarithmic", self.x.title))
             .y_desc(format!("{}, logarithmic", self.y.title))
-            .x_label_formatter(&|x| short((self.x.show)(*x)))
-            .y_label_formatter(&|y| short((self.y.show)(*y)))
+            .x_label_formatter(&|x| short(&(self.x.show)(*x)))
+            .y_label_formatter(&|y| short(&(self.y.show)(*y)))
             .label_style(FONT)
             .light_line_style(BLACK.mix(0.05))
             .bold_line_style(BLACK.mix(0.15))
@@ -163,6 +163,6 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 /// Without zeros that say nothing.
-fn short(label: String) -> String {
+fn short(label: &str) -> String {
     label.replace(".00 ", " ").replace(".0 ", " ")
 }

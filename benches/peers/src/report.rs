@@ -53,56 +53,56 @@ pub fn publish(tables: &str, readme: &Path) -> anyhow::Result<()> {
     Ok(fs::write(readme, format!("{before}{BEGIN}\n\n{tables}\n{END}{after}"))?)
 }
 
+/// A way in a table.
+struct Row {
+    variant: Variant,
+    /// In the order of the columns.
+    medians: Vec<f64>,
+}
+
 fn table(group: &Group, results: &Results, out: &mut String) {
-    let rows: Vec<(Variant, &Point)> = Variant::all(true)
+    // What is held where nothing is kept says nothing.
+    let columns = if group.keeps { &COLUMNS[..] } else { &COLUMNS[..COLUMNS.len() - 1] };
+    let rows: Vec<_> = Variant::all(true)
         .filter(|variant| group.ways.contains(&variant.way.id))
         .filter_map(|variant| {
             let is_it = |point: &&Point| point.pods == results.pods && point.way == variant.id();
-            Some((variant, results.points.iter().find(is_it)?))
+            let runs = &results.points.iter().find(is_it)?.runs;
+            Some(Row { variant, medians: columns.iter().map(|(_, of, _)| median(runs, of)).collect() })
         })
         .collect();
     if rows.is_empty() {
         return;
     }
-    let values: Vec<[f64; COLUMNS.len()]> =
-        rows.iter().map(|(_, point)| COLUMNS.map(|(_, of, _)| median(&point.runs, of))).collect();
-
-    let titles = COLUMNS.map(|(title, ..)| title);
-    *out += &format!("\n### {}\n\n| | {} |\n|---|{}\n", group.title, titles.join(" | "), "---|".repeat(COLUMNS.len()));
-    let best: [f64; COLUMNS.len()] =
-        std::array::from_fn(|column| values.iter().map(|row| row[column]).fold(f64::INFINITY, f64::min));
-    let reference = rows.iter().position(|(variant, _)| variant.way.id == group.ways[0]);
-    for (row, (variant, _)) in values.iter().zip(&rows) {
-        *out += &format!("| {} |", variant.name());
-        for (column, (_, _, show)) in COLUMNS.iter().enumerate() {
-            let shown = show(row[column]);
-            let shown = if shown == show(best[column]) { format!("**{shown}**") } else { shown };
-            let to = reference.map_or(0.0, |reference| values[reference][column]);
-            let ratio = if to > 0.0 { format!(" ({})", three_digits(row[column] / to)) } else { String::new() };
-            *out += &format!(" {shown}{ratio} |");
+    let titles: Vec<_> = columns.iter().map(|(title, ..)| *title).collect();
+    *out += &format!("\n### {}\n\n| | {} |\n|---|{}\n", group.title, titles.join(" | "), "---:|".repeat(columns.len()));
+    let best = |column: usize| rows.iter().min_by(|a, b| a.medians[column].total_cmp(&b.medians[column]));
+    for (index, row) in rows.iter().enumerate() {
+        *out += &format!("| {} |", row.variant.name());
+        for (column, (_, _, show)) in columns.iter().enumerate() {
+            let [value, first] = [row, &rows[0]].map(|row| row.medians[column]);
+            let shown = show(value);
+            let is_best = best(column).is_some_and(|best| show(best.medians[column]) == shown);
+            *out += &if is_best { format!(" **{shown}**") } else { format!(" {shown}") };
+            if index > 0 && first > 0.0 {
+                *out += &format!(" ({})", three_digits(value / first));
+            }
+            *out += " |";
         }
         *out += "\n";
     }
-    let wins: Vec<_> = COLUMNS
+    *out += &format!("\n{}", group.remark);
+    let peers: Vec<_> = columns
         .iter()
         .enumerate()
-        .filter_map(|(column, (title, ..))| {
-            let ours = |(variant, row): (&Variant, &[f64; COLUMNS.len()])| variant.is_ours().then_some(row[column]);
-            let ours =
-                rows.iter().map(|(variant, _)| variant).zip(&values).filter_map(ours).fold(f64::INFINITY, f64::min);
-            let (winner, _) = rows.iter().zip(&values).find(|(_, row)| row[column] == best[column])?.0;
-            (ours.is_finite() && best[column] < ours).then(|| format!("{title} ({})", winner.name()))
-        })
+        .filter_map(|(column, (title, ..))| Some((title, best(column)?.variant)))
+        .filter(|(_, best)| !best.is_ours())
+        .map(|(title, best)| format!("{title} ({})", best.name()))
         .collect();
-    *out += "\n";
-    if !group.remark.is_empty() {
-        *out += &format!("{} ", group.remark);
+    if !peers.is_empty() {
+        *out += &format!(" A peer is best in: {}.", peers.join("; "));
     }
-    *out += &if wins.is_empty() {
-        "listwatch is the best in every column.\n".to_owned()
-    } else {
-        format!("Others are better in: {}.\n", wins.join(", "))
-    };
+    *out += "\n";
 }
 
 /// Of an even number of runs, the mean of the two in the middle.

@@ -149,11 +149,12 @@ impl Collection {
                 made.tail = ENVELOPE_END.to_vec();
             }
             Encoding::Json => {
-                let list_meta = json!({
-                    "resourceVersion": LIST_VERSION,
-                    "continue": list_meta.r#continue,
-                    "remainingItemCount": list_meta.remaining_item_count,
-                });
+                let list_meta = if remaining > 0 {
+                    let token = list_meta.r#continue;
+                    json!({"resourceVersion": LIST_VERSION, "continue": token, "remainingItemCount": remaining})
+                } else {
+                    json!({"resourceVersion": LIST_VERSION})
+                };
                 let head =
                     format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{list_meta},"items":["#);
                 made.head = head.into_bytes();

@@ -1,7 +1,7 @@
 //! What is compared.
 
 /// A way to list Pods.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// On the command line and in the results.
     pub id: &'static str,
@@ -63,8 +63,10 @@ impl Variant {
 /// Ways that do the same work, in a table of their own.
 pub struct Group {
     pub title: &'static str,
-    /// What ratios are to comes first.
+    /// What ratios are to comes first, where it was measured.
     pub ways: &'static [&'static str],
+    /// Whether anything is kept at all.
+    pub keeps: bool,
     /// In what the work is not quite the same.
     pub remark: &'static str,
 }
@@ -73,12 +75,14 @@ pub const GROUPS: &[Group] = &[
     Group {
         title: "Decode every Pod, keep none",
         ways: &["drop", "go-paged", "go-paged-json"],
+        keeps: false,
         remark: "client-go has a page of Pods in memory at a time.",
     },
     Group {
         title: "Keep every Pod decoded",
         ways: &[
             "box",
+            "json",
             "prost",
             "kube-list",
             "kube-reflector",
@@ -90,6 +94,7 @@ pub const GROUPS: &[Group] = &[
             "go-informer-list",
             "go-informer-list-json",
         ],
+        keeps: true,
         remark: "Reflectors and informers also have an index by key, which the others do not.",
     },
     Group {
@@ -103,10 +108,16 @@ pub const GROUPS: &[Group] = &[
             "go-informer",
             "go-informer-list",
         ],
+        keeps: true,
         remark: "listwatch keeps the bytes here and has read the key off them: a Pod is still to be decoded when it is \
                  wanted. The others are the rows of the table above.",
     },
-    Group { title: "Keep the metadata of every Pod", ways: &["metadata", "kube-metadata", "go-metadata"], remark: "" },
+    Group {
+        title: "Keep the metadata of every Pod",
+        ways: &["metadata", "kube-metadata", "go-metadata"],
+        keeps: true,
+        remark: "",
+    },
 ];
 
 // Told apart with any colour vision (Okabe and Ito).
@@ -120,6 +131,7 @@ const PURPLE: (u8, u8, u8) = (204, 121, 167);
 pub const WAYS: &[Way] = &[
     drawn(SKY, false, way("drop", "listwatch, decode and drop", Program::Rust, "drop")),
     drawn(BLUE, false, way("box", "listwatch, `Box<Pod>`", Program::Rust, "box")),
+    way("json", "listwatch, `Json<Pod>`, JSON", Program::Rust, "json"),
     drawn(BLUE, true, way("bytes", "listwatch, `Box<[u8]>`", Program::Rust, "bytes")),
     way("metadata", "listwatch, metadata only", Program::Rust, "metadata"),
     drawn(PURPLE, false, way("prost", "reqwest and prost, full buffer", Program::Rust, "prost")),
