@@ -120,6 +120,7 @@ impl Plot {
             .y_desc(format!("{}, logarithmic", self.y.title))
             .x_label_formatter(&|x| short(&(self.x.show)(*x)))
             .y_label_formatter(&|y| short(&(self.y.show)(*y)))
+            .x_labels(6)
             .label_style(FONT)
             .light_line_style(BLACK.mix(0.05))
             .bold_line_style(BLACK.mix(0.15))

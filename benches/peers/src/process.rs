@@ -58,7 +58,8 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
         anyhow::Ok((done?, wall, memory))
     })?;
     let (user_after, system_after) = cpu(&proc)?;
-    let peak = proc.status()?.vmhwm.context("no peak")? * 1024;
+    let status = proc.status()?;
+    let peak = status.vmhwm.context("no peak")? * 1024;
 
     ensure!(done.items == u64::from(pods), "{} Pods were seen, not {pods}", done.items);
     ensure!(done.hash == serving.hash, "the Pods that were seen are not those that were sent");
@@ -67,7 +68,8 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     thread::sleep(REST);
     let held = (proc.status()?.vmrss.context("no memory")? * 1024).saturating_sub(before);
     let wall = wall.as_secs_f64();
-    memory.retain(|(at, _)| *at <= wall);
+    memory.retain(|(at, _)| *at < wall);
+    memory.push((wall, status.vmrss.context("no memory")? * 1024));
     Ok(Run {
         wall,
         user: user_after - user,

@@ -149,3 +149,51 @@ fn three_digits(number: f64) -> String {
 pub fn float(number: u64) -> f64 {
     number as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(wall: f64, peak: u64) -> Run {
+        Run { wall, user: wall, system: 0.01, first_item: wall, peak, held: peak, memory: Vec::new() }
+    }
+
+    fn results() -> Results {
+        let point = |way: &str, runs| Point { way: way.into(), pods: 7, runs };
+        let ours = vec![run(9.0, 2_000_000), run(1.0, 1_000_000), run(2.0, 4_000_000)];
+        let theirs = vec![run(4.0, 1_000_000), run(6.0, 1_000_000)];
+        Results {
+            pods: 7,
+            cores: 2,
+            versions: "kube 5".into(),
+            points: vec![point("box", ours), point("prost", theirs)],
+            skipped: vec!["kube: too much".into()],
+        }
+    }
+
+    #[test]
+    fn a_table_has_medians_ratios_and_the_best() {
+        let tables = tables(&results());
+        for line in [
+            "| listwatch, `Box<Pod>` | **2.00 s** | **2.00 s** | **10.0 ms** | **2.00 s** | 2.00 MB | 2.00 MB |",
+            "| reqwest and prost, full buffer | 5.00 s (2.50) | 5.00 s (2.50) | **10.0 ms** (1.00) | 5.00 s (2.50) \
+             | **1.00 MB** (0.50) | **1.00 MB** (0.50) |",
+            "- kube: too much",
+        ] {
+            assert!(tables.lines().any(|of| of == line), "{line}\n{tables}");
+        }
+        let best = "A peer is best in: peak memory (reqwest and prost, full buffer); held memory";
+        assert!(tables.contains(best), "{tables}");
+        assert!(!tables.contains("Decode every Pod"), "{tables}");
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (number, shown) in [(0.0, "0.00"), (1.006, "1.01"), (9.996, "10.0"), (99.96, "100"), (1234.0, "1234")] {
+            assert_eq!(three_digits(number), shown);
+        }
+        assert_eq!((seconds(0.0123), seconds(12.0)), ("12.3 ms".into(), "12.0 s".into()));
+        assert_eq!((bytes(900.0), bytes(2.5e9)), ("0.90 kB".into(), "2.50 GB".into()));
+        assert_eq!([7, 1000, 1_234_567].map(count), ["7", "1,000", "1,234,567"]);
+    }
+}
