@@ -1,5 +1,6 @@
 //! What a server answers with: bodies, whole or broken, made while they are sent.
 
+use std::fmt;
 use std::io::{self, Cursor, Read};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,10 +37,21 @@ pub struct Body {
     fault: Option<(u64, Fault)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Source {
     Replay(Bytes),
     Amplify(Amplifier),
+    Read { length: u64, open: Arc<dyn Fn() -> Box<dyn Read + Send> + Send + Sync> },
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replay(bytes) => f.debug_tuple("Replay").field(bytes).finish(),
+            Self::Amplify(amplifier) => f.debug_tuple("Amplify").field(amplifier).finish(),
+            Self::Read { length, .. } => f.debug_struct("Read").field("length", length).finish_non_exhaustive(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +78,13 @@ impl Body {
     #[must_use]
     pub fn amplify(amplifier: Amplifier) -> Self {
         Self::new(Source::Amplify(amplifier))
+    }
+
+    /// Sends what a reader gives, which `open` makes for each response: `length` bytes, always the same. The response breaks
+    /// off where the reader fails.
+    #[must_use]
+    pub fn read<R: Read + Send + 'static>(length: u64, open: impl Fn() -> R + Send + Sync + 'static) -> Self {
+        Self::new(Source::Read { length, open: Arc::new(move || Box::new(open())) })
     }
 
     /// Sends chunks of this many bytes; the default, 4096, is about an API server's. HTTP/1.1 frames each chunk as such;
@@ -155,6 +174,7 @@ impl Body {
         let source: Box<dyn Read + Send> = match self.source {
             Source::Replay(bytes) => Box::new(Cursor::new(bytes)),
             Source::Amplify(amplifier) => Box::new(amplifier.reader()),
+            Source::Read { open, .. } => open(),
         };
         let mut reader: Box<dyn Read + Send> = Box::new(source.chain(Cursor::new(self.appended)));
         if self.compression == Some(Gzip::OneMember) {
@@ -190,6 +210,7 @@ impl Body {
         let source = match &self.source {
             Source::Replay(bytes) => bytes.len() as u64,
             Source::Amplify(amplifier) => amplifier.len(),
+            Source::Read { length, .. } => *length,
         };
         source + self.appended.len() as u64
     }

@@ -54,6 +54,21 @@ async fn a_handler_sees_the_request_and_its_number() {
 }
 
 #[tokio::test]
+async fn a_reader_is_made_for_each_response() {
+    let body = Body::read(8, || &b"the list"[..]).chunk_size(3);
+    let server = Server::start(Answer::ok(body.with_content_length()).always()).await.unwrap();
+    for version in VERSIONS {
+        for _ in 0..2 {
+            let received = get(&server, version).await;
+            assert_eq!(
+                (&received.headers["content-length"], &received.body[..]),
+                (&"8".parse().unwrap(), &b"the list"[..])
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn connections_are_counted() {
     let server = Server::start(Answer::ok(Body::replay("list").stall_at(2)).always()).await.unwrap();
     server.no_connections().await;

@@ -1,0 +1,214 @@
+//! A process that lists Pods in one of the ways that Rust has.
+
+use std::any::Any;
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::{Context, anyhow, bail};
+use futures::{StreamExt, TryStreamExt};
+use k8s_pb::api::core::v1 as pb;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, PartialObjectMetadata};
+use k8s_pb::apimachinery::pkg::runtime::Unknown;
+use kube::api::ListParams;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Api, ResourceExt};
+use listwatch::client::{HttpTransport, ListOptions, Resource};
+use listwatch::{ItemError, Json};
+use prost::Message;
+
+use crate::{Done, add_key, tell, wait};
+
+/// `WAY URL` are the arguments. What is kept stays until the runner has looked.
+///
+/// # Errors
+/// When the list is not complete.
+///
+/// # Panics
+/// When the system has no thread to give.
+#[tokio::main]
+pub async fn main() -> anyhow::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let (Some(way), Some(url)) = (args.next(), args.next()) else { bail!("usage: client WAY URL") };
+    let mut seen = Seen { done: Done::default(), start: Instant::now() };
+    let kept = list(&way, &url, &mut seen).await?;
+    tell(&seen.done)?;
+    wait()?;
+    tell(&"idle")?;
+    wait()?;
+    drop(kept);
+    Ok(())
+}
+
+/// Gives what is kept.
+async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Any>> {
+    Ok(match way {
+        "drop" => decode_and_drop(url, seen).await?,
+        "box" => Box::new(keep_decoded(url, seen).await?),
+        "json" => Box::new(keep_json(url, seen).await?),
+        "bytes" => Box::new(keep_bytes(url, seen).await?),
+        "metadata" => Box::new(keep_metadata(url, seen).await?),
+        "prost" => Box::new(full_buffer(url, seen).await?),
+        "kube-list" => Box::new(kube_list(url, seen).await?),
+        "kube-metadata" => Box::new(kube_metadata(url, seen).await?),
+        "kube-reflector" => Box::new(kube_reflector(url, watcher::Config::default(), seen).await?),
+        "kube-reflector-streaming" => {
+            Box::new(kube_reflector(url, watcher::Config::default().streaming_lists(), seen).await?)
+        }
+        _ => bail!("no way is called {way}"),
+    })
+}
+
+struct Seen {
+    done: Done,
+    start: Instant,
+}
+
+impl Seen {
+    /// The work begins when the runner says so: the client is there by then, its connection is not.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        tell(&"ready")?;
+        wait()?;
+        self.start = Instant::now();
+        Ok(())
+    }
+
+    fn first(&mut self) {
+        if self.done.first_item == 0 {
+            self.done.first_item = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        }
+    }
+
+    fn item(&mut self, namespace: &str, name: &str, version: &str) {
+        self.first();
+        self.done.items += 1;
+        add_key(&mut self.done.hash, namespace, name, version);
+    }
+
+    fn protobuf(&mut self, metadata: Option<&ObjectMeta>) -> anyhow::Result<()> {
+        let metadata = metadata.context("no metadata")?;
+        self.item(metadata.namespace(), metadata.name(), metadata.resource_version());
+        Ok(())
+    }
+
+    fn kube(&mut self, object: &impl ResourceExt) {
+        let namespace = object.namespace().unwrap_or_default();
+        self.item(&namespace, &object.name_any(), &object.resource_version().unwrap_or_default());
+    }
+}
+
+fn listwatch_client(url: &str) -> anyhow::Result<listwatch::client::Client> {
+    Ok(listwatch::client::Client::new(HttpTransport::builder(url).build()?))
+}
+
+async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Any>> {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
+    while let Some(pod) = pods.try_next().await? {
+        seen.protobuf(pod.metadata.as_ref())?;
+        drop(black_box(pod));
+    }
+    Ok(Box::new(()))
+}
+
+async fn keep_decoded(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<pb::Pod>>> {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
+    let mut kept = Vec::new();
+    while let Some(pod) = pods.try_next().await? {
+        seen.protobuf(pod.metadata.as_ref())?;
+        kept.push(pod);
+    }
+    Ok(kept)
+}
+
+async fn keep_json(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<KubePod>>> {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let mut pods = client.list::<Json<KubePod>>(&Resource::PODS, &ListOptions::default()).stream();
+    let mut kept = Vec::new();
+    while let Some(pod) = pods.try_next().await? {
+        seen.kube(&*pod);
+        kept.push(pod);
+    }
+    Ok(kept)
+}
+
+async fn keep_bytes(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<[u8]>>> {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
+        let meta = item.meta()?;
+        seen.item(meta.namespace(), meta.name(), meta.resource_version());
+        Ok::<_, ItemError>(item.to_box())
+    });
+    Ok(pods.into_vec().await?.0)
+}
+
+async fn keep_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<PartialObjectMetadata>>> {
+    let options = ListOptions::default().metadata_only();
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let mut pods = client.list::<PartialObjectMetadata>(&Resource::PODS, &options).stream();
+    let mut kept = Vec::new();
+    while let Some(pod) = pods.try_next().await? {
+        seen.protobuf(pod.metadata.as_ref())?;
+        kept.push(pod);
+    }
+    Ok(kept)
+}
+
+/// As one does without a crate for it.
+async fn full_buffer(url: &str, seen: &mut Seen) -> anyhow::Result<pb::PodList> {
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    seen.begin()?;
+    let request = http.get(format!("{url}/api/v1/pods")).header("accept", "application/vnd.kubernetes.protobuf");
+    let body = request.send().await?.error_for_status()?.bytes().await?;
+    let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").context("not protobuf")?)?;
+    drop(body);
+    let list = pb::PodList::decode(envelope.raw.context("no list")?.as_slice())?;
+    for pod in &list.items {
+        seen.protobuf(pod.metadata.as_ref())?;
+    }
+    Ok(list)
+}
+
+type KubePod = k8s_openapi::api::core::v1::Pod;
+
+fn kube_api(url: &str) -> anyhow::Result<Api<KubePod>> {
+    Ok(Api::all(kube::Client::try_from(kube::Config::new(url.parse()?))?))
+}
+
+async fn kube_list(url: &str, seen: &mut Seen) -> anyhow::Result<kube::api::ObjectList<KubePod>> {
+    let api = kube_api(url)?;
+    seen.begin()?;
+    let list = api.list(&ListParams::default()).await?;
+    list.items.iter().for_each(|pod| seen.kube(pod));
+    Ok(list)
+}
+
+async fn kube_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<impl Sized + 'static> {
+    let api = kube_api(url)?;
+    seen.begin()?;
+    let list = api.list_metadata(&ListParams::default()).await?;
+    list.items.iter().for_each(|pod| seen.kube(pod));
+    Ok(list)
+}
+
+/// The store, and the watch that would keep it in step.
+async fn kube_reflector(url: &str, config: watcher::Config, seen: &mut Seen) -> anyhow::Result<impl Sized + 'static> {
+    let api = kube_api(url)?;
+    seen.begin()?;
+    let (store, writer) = reflector::store::<KubePod>();
+    let mut events = watcher(api, config).reflect(writer).boxed();
+    loop {
+        match events.try_next().await?.ok_or_else(|| anyhow!("the watch ended"))? {
+            watcher::Event::InitApply(_) => seen.first(),
+            watcher::Event::InitDone => break,
+            _ => {}
+        }
+    }
+    store.state().iter().for_each(|pod| seen.kube(&**pod));
+    Ok((store, events))
+}

@@ -1,0 +1,53 @@
+//! What the runner, the server and the clients share.
+
+pub mod client;
+pub mod server;
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+
+/// What a server tells when it is ready.
+#[derive(Serialize, Deserialize)]
+pub struct Serving {
+    pub url: String,
+    /// Of all Pods, as [`add_key`] has it.
+    pub hash: u64,
+}
+
+/// What a client tells when it has seen all Pods.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Done {
+    pub items: u64,
+    /// Of all Pods, as [`add_key`] has it.
+    pub hash: u64,
+    /// When the first Pod was there to be used, in nanoseconds since the request.
+    pub first_item: u64,
+}
+
+/// Adds the FNV-1a hash of `namespace/name/resourceVersion`: the sum does not depend on the order.
+pub fn add_key(sum: &mut u64, namespace: &str, name: &str, version: &str) {
+    let bytes = [namespace, "/", name, "/", version].into_iter().flat_map(str::bytes);
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    *sum = sum.wrapping_add(hash);
+}
+
+/// Says a line of JSON to the runner.
+///
+/// # Errors
+/// When the runner is gone.
+pub fn tell(message: &impl Serialize) -> anyhow::Result<()> {
+    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(message)?)?)
+}
+
+/// Waits until the runner says so, and ends this process when it is gone.
+///
+/// # Errors
+/// When stdin cannot be read.
+pub fn wait() -> io::Result<()> {
+    if io::stdin().lock().read_line(&mut String::new())? == 0 {
+        std::process::exit(0);
+    }
+    Ok(())
+}

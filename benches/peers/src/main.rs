@@ -1,0 +1,225 @@
+//! Lists the same Pods with this crate and with what one would take in its place, each way in a process of its own, and
+//! compares time and memory. See README.md beside for the results.
+
+mod plot;
+mod process;
+mod report;
+mod ways;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use clap::Parser;
+use procfs::Current;
+use serde::{Deserialize, Serialize};
+
+use process::Run;
+use report::size;
+use ways::{Program, Variant};
+
+/// Every way lists so many Pods before anything is measured: to see that it is right, and what memory it will take.
+const TRIAL: u32 = 5000;
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Lists recorded Pods, multiplied, with listwatch, client-go, kube and plain prost, and compares time and memory.
+///
+/// Ways take turns, and each run is a process of its own against a server of its own on loopback. A run whose Pods are
+/// not exactly those that were sent ends it all. Ways that the memory of this machine does not allow are skipped.
+#[derive(Parser)]
+struct Args {
+    /// How many Pods the tables are of; each takes about 8.5 kB on the wire
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pods: u32,
+
+    /// Other numbers of Pods, for the plots of time and memory against N
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    sweep: Vec<u32>,
+
+    /// How often each way lists them; the tables have the medians
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+
+    /// Only these ways
+    #[arg(long, value_name = "WAY", num_args = 1.., value_parser = ways::WAYS.iter().map(|way| way.id).collect::<Vec<_>>())]
+    only: Vec<String>,
+
+    /// The Rust ways with mimalloc too
+    #[arg(long)]
+    mimalloc: bool,
+
+    /// Where results, tables and plots are written
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/results"))]
+    out: PathBuf,
+
+    /// Measure nothing: write tables and plots from these results
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+
+    /// Put tables and plots into README.md too
+    #[arg(long)]
+    publish: bool,
+}
+
+/// All that was measured.
+#[derive(Serialize, Deserialize)]
+struct Results {
+    /// What the tables are of.
+    pods: u32,
+    cores: usize,
+    /// The versions of what is compared.
+    versions: String,
+    points: Vec<Point>,
+    skipped: Vec<String>,
+}
+
+/// The runs of a way with so many Pods.
+#[derive(Serialize, Deserialize)]
+struct Point {
+    way: String,
+    pods: u32,
+    runs: Vec<Run>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    fs::create_dir_all(&args.out)?;
+    let results = match &args.from {
+        Some(file) => serde_json::from_slice(&fs::read(file)?)?,
+        None => measure(&args)?,
+    };
+    let tables = report::tables(&results);
+    fs::write(args.out.join("tables.md"), &tables)?;
+    println!("{tables}");
+    plot::write(&results, &args.out)?;
+    if args.publish {
+        plot::write(&results, Path::new(HERE))?;
+        report::publish(&tables, &Path::new(HERE).join("README.md"))?;
+    }
+    Ok(())
+}
+
+fn measure(args: &Args) -> anyhow::Result<Results> {
+    let programs = Programs::build()?;
+    let variants = Variant::all(args.mimalloc)
+        .filter(|variant| args.only.is_empty() || args.only.iter().any(|id| id == variant.way.id))
+        .filter(|variant| variant.way.program == Program::Rust || programs.go.is_some());
+    let mut results = Results {
+        pods: args.pods,
+        cores: std::thread::available_parallelism()?.get(),
+        versions: programs.versions()?,
+        points: Vec::new(),
+        skipped: Vec::new(),
+    };
+
+    // What each way took with fewer Pods tells what memory it needs with more.
+    let mut fewer = Vec::new();
+    for variant in variants {
+        eprintln!("{TRIAL} Pods, to try it: {}", variant.name());
+        fewer.push((variant, TRIAL, programs.run(variant, TRIAL)?.peak));
+    }
+    let numbers: BTreeSet<_> = args.sweep.iter().copied().chain([args.pods]).collect();
+    for pods in numbers {
+        let mut turns = Vec::new();
+        for (variant, fewer, peak) in &mut fewer {
+            let needed = *peak * u64::from(pods) / u64::from(*fewer) / 10 * 11;
+            let available = available_memory()?;
+            if needed > available {
+                let (name, needed, available) = (variant.name(), size(needed), size(available));
+                results.skipped.push(format!("{name}: {pods} Pods take about {needed}, there are {available}"));
+            } else {
+                turns.push((*variant, fewer, peak, Vec::new()));
+            }
+        }
+        for run in 1..=args.runs {
+            for (variant, fewer, peak, runs) in &mut turns {
+                eprintln!("{pods} Pods, run {run} of {}: {}", args.runs, variant.name());
+                let run = programs.run(*variant, pods)?;
+                (**fewer, **peak) = (pods, run.peak);
+                runs.push(run);
+            }
+        }
+        results.points.extend(turns.into_iter().map(|(variant, _, _, runs)| Point { way: variant.id(), pods, runs }));
+        // What is measured is not lost when the rest fails.
+        results.save(&args.out)?;
+    }
+    Ok(results)
+}
+
+impl Results {
+    fn save(&self, directory: &Path) -> anyhow::Result<()> {
+        Ok(fs::write(directory.join("results.json"), serde_json::to_vec(self)?)?)
+    }
+}
+
+fn available_memory() -> anyhow::Result<u64> {
+    procfs::Meminfo::current()?.mem_available.context("the system does not say what memory is available")
+}
+
+/// What is run.
+struct Programs {
+    /// Of the Rust programs.
+    rust: PathBuf,
+    /// `None` without Go.
+    go: Option<PathBuf>,
+}
+
+impl Programs {
+    fn build() -> anyhow::Result<Self> {
+        ensure!(!cfg!(debug_assertions), "this is a debug build: say `cargo run --release`");
+        let rust = std::env::current_exe()?.parent().context("this program is nowhere")?.to_owned();
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--release", "--locked", "--bins", "--manifest-path"]);
+        succeed(build.arg(format!("{HERE}/Cargo.toml")))?;
+        if Command::new("go").arg("version").output().is_err() {
+            eprintln!("There is no Go here: client-go is left out.");
+            return Ok(Self { rust, go: None });
+        }
+        let go = rust.join("clientgo");
+        succeed(Command::new("go").args(["build", "-o"]).arg(&go).arg(".").current_dir(format!("{HERE}/clientgo")))?;
+        Ok(Self { rust, go: Some(go) })
+    }
+
+    fn run(&self, variant: Variant, pods: u32) -> anyhow::Result<Run> {
+        let Variant { way, mimalloc } = variant;
+        let mut server = Command::new(self.rust.join("server"));
+        server.arg(pods.to_string());
+        let mut client = match (way.program, &self.go) {
+            (Program::Rust, _) => Command::new(self.rust.join(if mimalloc { "client-mimalloc" } else { "client" })),
+            (Program::Go | Program::GoWithoutWatchList, Some(go)) => Command::new(go),
+            (Program::Go | Program::GoWithoutWatchList, None) => bail!("there is no Go here"),
+        };
+        client.arg(way.argument);
+        if way.program == Program::GoWithoutWatchList {
+            client.env("KUBE_FEATURE_WatchListClient", "false");
+        }
+        process::measure(server, client, pods).with_context(|| format!("{}, {pods} Pods", variant.name()))
+    }
+
+    /// As the lock files have them.
+    fn versions(&self) -> anyhow::Result<String> {
+        let lock = fs::read_to_string(format!("{HERE}/Cargo.lock"))?;
+        let rust = ["kube", "reqwest", "prost", "k8s-pb", "k8s-openapi"].map(|name| {
+            let rest = lock.split_once(&format!("name = \"{name}\"\nversion = \"")).map_or("", |(_, rest)| rest);
+            format!("{name} {}", rest.split('"').next().unwrap_or_default())
+        });
+        let mut versions = rust.join(", ");
+        if self.go.is_some() {
+            let go_mod = fs::read_to_string(format!("{HERE}/clientgo/go.mod"))?;
+            let client_go = go_mod.lines().find_map(|line| line.trim().strip_prefix("k8s.io/client-go v"));
+            let go = Command::new("go").args(["env", "GOVERSION"]).output()?.stdout;
+            let go = String::from_utf8_lossy(&go);
+            versions += &format!(", client-go {} ({})", client_go.unwrap_or_default(), go.trim());
+        }
+        Ok(versions)
+    }
+}
+
+fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status()?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}

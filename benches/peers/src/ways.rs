@@ -1,0 +1,169 @@
+//! What is compared.
+
+/// A way to list Pods.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// On the command line and in the results.
+    pub id: &'static str,
+    /// In tables and plots.
+    pub name: &'static str,
+    pub program: Program,
+    /// What the program calls it.
+    pub argument: &'static str,
+    /// How the plots draw it; those of every way could not be told apart.
+    pub drawn: Option<Line>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Rust,
+    Go,
+    /// client-go, with the switch `WatchListClient` off.
+    GoWithoutWatchList,
+}
+
+/// Of a plot. The colour tells whose way it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    pub color: (u8, u8, u8),
+    pub dashed: bool,
+}
+
+/// A way with an allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    pub way: &'static Way,
+    pub mimalloc: bool,
+}
+
+impl Variant {
+    /// All, in the order of the tables; with mimalloc where the program can take it and it is asked for.
+    pub fn all(mimalloc: bool) -> impl Iterator<Item = Self> {
+        let allocators = move |way: &Way| if mimalloc && way.program == Program::Rust { 2 } else { 1 };
+        WAYS.iter()
+            .flat_map(move |way| [false, true].into_iter().take(allocators(way)).map(|mimalloc| Self { way, mimalloc }))
+    }
+
+    /// Whether it is of this crate.
+    pub fn is_ours(self) -> bool {
+        self.way.name.starts_with("listwatch")
+    }
+
+    pub fn id(self) -> String {
+        let allocator = if self.mimalloc { "+mimalloc" } else { "" };
+        format!("{}{allocator}", self.way.id)
+    }
+
+    pub fn name(self) -> String {
+        let allocator = if self.mimalloc { ", mimalloc" } else { "" };
+        format!("{}{allocator}", self.way.name)
+    }
+}
+
+/// Ways that do the same work, in a table of their own.
+pub struct Group {
+    pub title: &'static str,
+    /// What ratios are to comes first, where it was measured.
+    pub ways: &'static [&'static str],
+    /// Whether anything is kept at all.
+    pub keeps: bool,
+    /// In what the work is not quite the same.
+    pub remark: &'static str,
+}
+
+pub const GROUPS: &[Group] = &[
+    Group {
+        title: "Decode every Pod, keep none",
+        ways: &["drop", "go-paged", "go-paged-json"],
+        keeps: false,
+        remark: "client-go has a page of Pods in memory at a time.",
+    },
+    Group {
+        title: "Keep every Pod decoded",
+        ways: &[
+            "box",
+            "json",
+            "prost",
+            "kube-list",
+            "kube-reflector",
+            "kube-reflector-streaming",
+            "go-list",
+            "go-list-json",
+            "go-informer",
+            "go-informer-json",
+            "go-informer-list",
+            "go-informer-list-json",
+        ],
+        keeps: true,
+        remark: "Reflectors and informers also have an index by key, which the others do not.",
+    },
+    Group {
+        title: "Keep every Pod, in whatever form",
+        ways: &[
+            "bytes",
+            "prost",
+            "kube-list",
+            "kube-reflector-streaming",
+            "go-list",
+            "go-informer",
+            "go-informer-list",
+        ],
+        keeps: true,
+        remark: "listwatch keeps the bytes here and has read the key off them: a Pod is still to be decoded when it is \
+                 wanted. The others are the rows of the table above.",
+    },
+    Group {
+        title: "Keep the metadata of every Pod",
+        ways: &["metadata", "kube-metadata", "go-metadata"],
+        keeps: true,
+        remark: "",
+    },
+];
+
+// Told apart with any colour vision (Okabe and Ito).
+const BLUE: (u8, u8, u8) = (0, 114, 178);
+const SKY: (u8, u8, u8) = (86, 180, 233);
+const GREEN: (u8, u8, u8) = (0, 158, 115);
+const VERMILION: (u8, u8, u8) = (213, 94, 0);
+const ORANGE: (u8, u8, u8) = (230, 159, 0);
+const PURPLE: (u8, u8, u8) = (204, 121, 167);
+
+pub const WAYS: &[Way] = &[
+    drawn(SKY, false, way("drop", "listwatch, decode and drop", Program::Rust, "drop")),
+    drawn(BLUE, false, way("box", "listwatch, `Box<Pod>`", Program::Rust, "box")),
+    way("json", "listwatch, `Json<Pod>`, JSON", Program::Rust, "json"),
+    drawn(BLUE, true, way("bytes", "listwatch, `Box<[u8]>`", Program::Rust, "bytes")),
+    way("metadata", "listwatch, metadata only", Program::Rust, "metadata"),
+    drawn(PURPLE, false, way("prost", "reqwest and prost, full buffer", Program::Rust, "prost")),
+    drawn(GREEN, false, way("kube-list", "kube, `Api::list`, JSON", Program::Rust, "kube-list")),
+    drawn(GREEN, true, way("kube-reflector", "kube, reflector, JSON", Program::Rust, "kube-reflector")),
+    way(
+        "kube-reflector-streaming",
+        "kube, reflector with streaming lists, JSON",
+        Program::Rust,
+        "kube-reflector-streaming",
+    ),
+    way("kube-metadata", "kube, `Api::list_metadata`, JSON", Program::Rust, "kube-metadata"),
+    drawn(VERMILION, false, way("go-list", "client-go, List", Program::Go, "list")),
+    way("go-list-json", "client-go, List, JSON", Program::Go, "list-json"),
+    drawn(ORANGE, false, way("go-paged", "client-go, List in pages of 500", Program::Go, "paged")),
+    way("go-paged-json", "client-go, List in pages of 500, JSON", Program::Go, "paged-json"),
+    way("go-metadata", "client-go, metadata List", Program::Go, "metadata"),
+    drawn(VERMILION, true, way("go-informer", "client-go, informer", Program::Go, "informer")),
+    way("go-informer-json", "client-go, informer, JSON", Program::Go, "informer-json"),
+    way("go-informer-list", "client-go, informer, no WatchList", Program::GoWithoutWatchList, "informer"),
+    way(
+        "go-informer-list-json",
+        "client-go, informer, no WatchList, JSON",
+        Program::GoWithoutWatchList,
+        "informer-json",
+    ),
+];
+
+const fn way(id: &'static str, name: &'static str, program: Program, argument: &'static str) -> Way {
+    Way { id, name, program, argument, drawn: None }
+}
+
+const fn drawn(color: (u8, u8, u8), dashed: bool, way: Way) -> Way {
+    Way { drawn: Some(Line { color, dashed }), ..way }
+}
