@@ -31,6 +31,7 @@ pub enum Format {
 
 /// What a format prints of one item.
 pub enum Row {
+    /// A line with its end.
     Name(String),
     Table(Cells),
     Json(Vec<u8>),
@@ -86,7 +87,8 @@ impl Shown {
         let meta = item.meta()?;
         let [namespace, name] = [meta.namespace(), meta.name()].map(printable);
         if self.format == Format::Name {
-            return Ok(Row::Name(if namespace.is_empty() { name.into_owned() } else { format!("{namespace}/{name}") }));
+            let slash = if namespace.is_empty() { "" } else { "/" };
+            return Ok(Row::Name([&*namespace, slash, &*name, "\n"].concat()));
         }
         let labels = if self.show_labels {
             let labels = meta.labels()?.map(|(key, value)| printable(&format!("{key}={value}")).into_owned());
@@ -144,7 +146,7 @@ impl Output {
 
     pub fn row(&mut self, row: Row) -> io::Result<()> {
         match row {
-            Row::Name(name) => writeln!(self.out, "{name}"),
+            Row::Name(line) => self.out.write_all(line.as_bytes()),
             Row::Table(cells) => self.table.row(&mut self.out, cells),
             Row::Json(mut json) => {
                 json.push(b'\n');
@@ -309,7 +311,8 @@ fn human(seconds: i64) -> String {
 
 /// Control characters escaped, so that no name forges a line or drives the terminal.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    // Names are ASCII.
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || !text.contains(char::is_control) {
         return text.into();
     }
     let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
