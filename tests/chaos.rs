@@ -18,7 +18,7 @@ use listwatch::client::{
 };
 use listwatch::{Limits, ListDecoder};
 use listwatch_testserver::{Amplifier, Answer, Body, RawAnswer, RawEnd, RawServer, Server, TOKEN, leak, recorded_pods};
-use support::{body_of, decode, fixture, len_field, tag, varint};
+use support::{body_of, decode, fixture, len_field, memory, tag, varint};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::yield_now;
@@ -99,7 +99,7 @@ fn alone(part: impl Future<Output = ()>) {
         settle(before).await;
     });
     let mut first = RESIDENT.lock().unwrap_or_else(PoisonError::into_inner);
-    let (first, now) = (*first.get_or_insert_with(resident), resident());
+    let (first, now) = (*first.get_or_insert_with(|| memory("VmRSS")), memory("VmRSS"));
     assert!(now < first + (48 << 20), "{first} bytes were resident after the first part, and now {now}");
 }
 
@@ -119,11 +119,6 @@ fn sockets() -> usize {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
     targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
-}
-
-fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
 fn builder(url: &str, http2: bool) -> HttpTransportBuilder {

@@ -1,5 +1,7 @@
 //! JSON lists: cut anywhere, they give what `serde_json` makes of the full buffer; what is wrong with them is said where.
 
+#[path = "support/members.rs"]
+mod members;
 mod support;
 
 use allocation_counter::{AllocationInfo, measure};
@@ -8,38 +10,14 @@ use listwatch::{
     DecodeError, Encoding, Event, ItemError, Json, Limits, ListDecoder, ListEnd, ListMeta, ListReader, OnItemError,
     TypeMeta,
 };
+use members::Members;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::Deserialize;
 use serde_json::value::RawValue;
 use support::{List, cut, fixture};
 
 const LISTS: [&str; 3] = ["pods.json", "widgets-page-1.json", "widgets-negotiated.json"];
-
-/// The members of an object, in order, those included that come twice.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'a> Deserialize<'a> for Members<'a> {
-    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'a> Visitor<'a> for Collect {
-            type Value = Members<'a>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Members<'a>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Collect)
-    }
-}
 
 fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     serde_json::from_str(json).ok().map(|Members(members)| members)

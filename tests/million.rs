@@ -1,12 +1,15 @@
 //! A million Pods, 8 GB, over loopback: the client holds less than 32 MB. `cargo test --test million`; it is no part of a
 //! plain `cargo test`, because it takes a minute.
 
+mod support;
+
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
 
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
 use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use support::memory;
 
 const PODS: u32 = 1_000_000;
 const MOST: u64 = 32 << 20;
@@ -51,12 +54,5 @@ async fn list(url: &str) {
     });
     let ControlFlow::Continue(summary) = end.await.unwrap() else { unreachable!("nothing breaks it off") };
     assert_eq!(summary.items, items);
-    println!("{items} {} {}", summary.bytes, peak());
-}
-
-/// The most memory that this process ever had resident, in bytes.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux says how much memory a process has");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak among it");
-    peak.trim().trim_end_matches(" kB").parse::<u64>().expect("in kilobytes") * 1024
+    println!("{items} {} {}", summary.bytes, memory("VmHWM"));
 }

@@ -4,8 +4,7 @@
 
 mod support;
 
-use std::error::Error as _;
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use std::process::Command;
 
 use futures::StreamExt as _;
@@ -13,7 +12,7 @@ use listwatch::client::{Client, Error, HttpTransport, HttpTransportBuilder, List
 use listwatch::item::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, Server, TOKEN, leak, recorded_pods};
 use prost::Message as _;
-use support::body_of;
+use support::{body_of, said};
 
 const WATCH_LOGS: &str = "LISTWATCH_WATCH_LOGS";
 const PLANT: &str = "LISTWATCH_PLANT_A_LEAK";
@@ -30,13 +29,7 @@ fn clean(name: &str, shown: &impl Debug) {
 
 #[track_caller]
 fn clean_error(name: &str, error: &Error) {
-    let mut said = format!("{error}\n{error:?}\n{error:#?}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        write!(said, "\n{cause}\n{cause:?}").unwrap();
-        source = cause.source();
-    }
-    assert_eq!(leak(said.as_bytes()), None, "{name}");
+    assert_eq!(leak(said(error).as_bytes()), None, "{name}");
 }
 
 fn status() -> Status {

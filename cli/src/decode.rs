@@ -65,7 +65,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let decode = cli.find_subcommand_mut("decode").expect("this is it");
         decode.error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
     }
-    args.shown.check()?;
+    let mut rows = args.shown.rows()?;
     let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
@@ -73,7 +73,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, CHUNK))
         .limits(args.limits())
         .on_item_error(args.on_item_error())
-        .map_item(|item| args.shown.row(&item));
+        .map_item(|item| rows.row(&item));
     let mut output = Output::new(args.shown.format);
     rows::print(&mut items, &mut output, |items| reached(items.decoder()))
         .await?

@@ -41,7 +41,7 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { query, limit, shown, connection } = args;
-    shown.check()?;
+    let mut rows = shown.rows()?;
     let mut options = query.options()?;
     if shown.format == Format::Json {
         options = options.json();
@@ -53,7 +53,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let client = Client::new(transport);
     let list = query.list(&client, &options, limit, namespace).await?;
     let progress = list.progress();
-    let mut items = list.map_item(|item| shown.row(&item)).stream();
+    let mut items = list.map_item(|item| rows.row(&item)).stream();
     let mut output = Output::new(shown.format);
     rows::print(&mut items, &mut output, |_| Reached::of(&progress))
         .await?

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::mem;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -31,10 +32,9 @@ pub enum Format {
 
 /// What a format prints of one item.
 pub enum Row {
-    /// A line with its end.
-    Name(String),
+    /// With its end.
+    Line(Vec<u8>),
     Table(Cells),
-    Json(Vec<u8>),
     Nothing,
 }
 
@@ -62,14 +62,18 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Fields are dropped of nothing but JSON.
-    pub fn check(&self) -> Result<(), Failure> {
+    /// What makes the rows. Fields are dropped of nothing but JSON.
+    pub fn rows(&self) -> Result<Rows<'_>, Failure> {
         if !self.drop.is_empty() && self.format != Format::Json {
             return Err(Failure::Usage("--drop is for -o json: no other format prints fields".to_owned()));
         }
         match self.drop.iter().find(|path| path.starts_with(|c: char| c.is_ascii_digit())) {
             Some(path) => Err(Failure::Usage(format!("--drop {path}: the fields of JSON have names"))),
-            None => Ok(()),
+            None => Ok(Rows {
+                shown: self,
+                drop: self.drop.iter().map(|path| json::names(path)).collect(),
+                is_known: false,
+            }),
         }
     }
 
@@ -77,20 +81,31 @@ impl Shown {
     pub fn drops(&self, path: &str) -> bool {
         self.drop.iter().any(|dropped| dropped == path)
     }
+}
 
-    pub fn row(&self, item: &ItemRef<'_>) -> Result<Row, ItemError> {
-        match self.format {
+/// Makes rows of items.
+pub struct Rows<'a> {
+    shown: &'a Shown,
+    /// By names.
+    drop: Vec<Vec<&'a str>>,
+    /// Whether the kind of the objects has what is dropped.
+    is_known: bool,
+}
+
+impl Rows<'_> {
+    pub fn row(&mut self, item: &ItemRef<'_>) -> Result<Row, ItemError> {
+        match self.shown.format {
             Format::Summary => return Ok(Row::Nothing),
-            Format::Json => return self.json(item).map(Row::Json),
+            Format::Json => return self.json(item).map(Row::Line),
             Format::Name | Format::Table => {}
         }
         let meta = item.meta()?;
         let [namespace, name] = [meta.namespace(), meta.name()].map(printable);
-        if self.format == Format::Name {
+        if self.shown.format == Format::Name {
             let slash = if namespace.is_empty() { "" } else { "/" };
-            return Ok(Row::Name([&*namespace, slash, &*name, "\n"].concat()));
+            return Ok(Row::Line([&*namespace, slash, &*name, "\n"].concat().into()));
         }
-        let labels = if self.show_labels {
+        let labels = if self.shown.show_labels {
             let labels = meta.labels()?.map(|(key, value)| printable(&format!("{key}={value}")).into_owned());
             let labels = labels.collect::<Vec<_>>().join(",");
             if labels.is_empty() { "<none>".to_owned() } else { labels }
@@ -107,24 +122,28 @@ impl Shown {
         ]))
     }
 
-    fn json(&self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
-        let mut object = Vec::new();
-        item.to_json(&mut object)?;
-        if self.drop.is_empty() {
-            return Ok(object);
+    fn json(&mut self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
+        let mut line = Vec::new();
+        item.to_json(&mut line)?;
+        if !self.drop.is_empty() {
+            self.check(item.type_meta())?;
+            let drop: Vec<_> = self.drop.iter().map(Vec::as_slice).collect();
+            let object = mem::take(&mut line);
+            json::without(&object, &drop, &mut line).map_err(ItemError::other)?;
         }
-        let type_meta = item.type_meta();
-        // Of a custom resource nobody here knows the fields.
-        if Message::of(&type_meta.api_version, type_meta.item_kind()).is_some() {
-            for path in &self.drop {
-                FieldPath::parse(path, type_meta).map_err(ItemError::other)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    /// Of a custom resource nobody here knows the fields.
+    fn check(&mut self, list: &TypeMeta) -> Result<(), ItemError> {
+        if !self.is_known && Message::of(&list.api_version, list.item_kind()).is_some() {
+            for path in &self.shown.drop {
+                FieldPath::parse(path, list).map_err(ItemError::other)?;
             }
+            self.is_known = true;
         }
-        let paths: Vec<_> = self.drop.iter().map(|path| json::names(path)).collect();
-        let paths: Vec<_> = paths.iter().map(Vec::as_slice).collect();
-        let mut left = Vec::with_capacity(object.len());
-        json::without(&object, &paths, &mut left).map_err(ItemError::other)?;
-        Ok(left)
+        Ok(())
     }
 }
 
@@ -146,12 +165,8 @@ impl Output {
 
     pub fn row(&mut self, row: Row) -> io::Result<()> {
         match row {
-            Row::Name(line) => self.out.write_all(line.as_bytes()),
+            Row::Line(line) => self.out.write_all(&line),
             Row::Table(cells) => self.table.row(&mut self.out, cells),
-            Row::Json(mut json) => {
-                json.push(b'\n');
-                self.out.write_all(&json)
-            }
             Row::Nothing => Ok(()),
         }
     }

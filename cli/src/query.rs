@@ -1,4 +1,4 @@
-//! What of a resource to list: the options that `list` and `record` share.
+//! What of a resource to list: the options that `list`, `record` and `stats` share.
 
 use listwatch::client::options::OptionWarning;
 use listwatch::client::{Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, ResourceVersion, Shard};

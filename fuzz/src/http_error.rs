@@ -1,7 +1,6 @@
-//! Any answer of a server, or of something before it, is a list or an error: on one line, of bounded length, and without the
-//! token that was sent.
+//! Any answer of a server, or of something before it, is a list or an error: on one line, without the token that was sent, and
+//! with no more than a snippet of a body that is unexpected.
 
-use std::error::Error as _;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -13,12 +12,12 @@ use listwatch::client::{
 };
 use tokio::runtime::Builder;
 
-use super::support::cut;
+use super::support::{cut, said};
 
 /// What no error may show.
 const TOKEN: &str = "t0ken";
 
-/// How much of a text of the server's an error may quote, more than once.
+/// The longest snippet, in bytes.
 const LONGEST: usize = 8000;
 
 /// A response of HTTP/1.1: a line with the status, headers, an empty line, the body. With the header `x-break` the
@@ -49,15 +48,8 @@ pub fn run(data: &[u8]) {
 fn check(error: &Error) {
     let text = error.to_string();
     assert!(!text.contains(char::is_control), "more than one line: {text}");
-    let mut texts = vec![format!("{error:?}"), text];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        texts.extend([error.to_string(), format!("{error:?}")]);
-        cause = error.source();
-    }
-    for text in &texts {
-        assert!(!text.contains(TOKEN), "the token: {text}");
-    }
+    let said = said(error);
+    assert!(!said.contains(TOKEN), "the token: {said}");
     if let ErrorKind::UnexpectedBody(body) = error.kind() {
         assert!(body.snippet.as_ref().is_none_or(|snippet| snippet.len() <= LONGEST), "{body}");
     }

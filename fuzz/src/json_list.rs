@@ -3,13 +3,13 @@
 //! What `serde_json` refuses and the decoder does not look at is taken out in [`without_unread`]: where an item, a member that
 //! is not known or an over-long name is malformed inside, whoever reads that finds it.
 
-use std::{fmt, mem};
+use std::mem;
 
 use listwatch::{Limits, ListMeta, TypeMeta};
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::members::Members;
 use super::support::{List, cut};
 
 /// The last byte says how the body before it is cut.
@@ -50,33 +50,6 @@ fn decode_json(body: &[u8], chunk: usize) -> Result<List, String> {
     }
     let end = decoder.finish().map_err(|error| error.to_string())?;
     Ok(List { type_meta: end.type_meta, list_meta: end.list_meta, items })
-}
-
-/// The members of an object in their order, also those that come again.
-pub(super) struct Members<'a>(pub(super) Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct All;
-
-        impl<'de> Visitor<'de> for All {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(All)
-    }
 }
 
 /// The list as Go reads it: members in their order, the last one of a name counts, `null` sets nothing.

@@ -8,5 +8,7 @@ pub mod meta_view;
 pub mod projection;
 pub mod selectors;
 
+#[path = "../../tests/support/members.rs"]
+mod members;
 #[path = "../../tests/support/mod.rs"]
 mod support;

@@ -1,5 +1,9 @@
 //! Any text is a selector or an error; a selector is written as it is read, and whatever it selects passes its prefilter.
 
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use listwatch::client::selector::SelectorError;
 use listwatch::client::{FieldSelector, LabelSelector};
 use listwatch::{Event, ListDecoder};
 
@@ -10,8 +14,7 @@ pub fn run(data: &[u8]) {
     let mut lines = data.splitn(3, |byte| *byte == b'\n');
     let mut next = || lines.next().unwrap_or_default();
     let (labels, fields, pod) = (next(), next(), next());
-    let labels = str::from_utf8(labels).ok().and_then(parse_labels);
-    let fields = str::from_utf8(fields).ok().and_then(parse_fields);
+    let (labels, fields) = (parse::<LabelSelector>(labels), parse::<FieldSelector>(fields));
     let body = if pod.starts_with(b"{") {
         [br#"{"apiVersion":"v1","kind":"PodList","items":["#, pod, b"]}"].concat()
     } else {
@@ -33,22 +36,9 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn parse_labels(text: &str) -> Option<LabelSelector> {
-    match text.parse::<LabelSelector>() {
-        Ok(selector) => {
-            let written = selector.to_string();
-            assert_eq!(written.parse().as_ref(), Ok(&selector), "{written}");
-            Some(selector)
-        }
-        Err(error) => {
-            assert!(error.offset() <= text.len() && !error.to_string().contains('\n'), "{error}");
-            None
-        }
-    }
-}
-
-fn parse_fields(text: &str) -> Option<FieldSelector> {
-    match text.parse::<FieldSelector>() {
+fn parse<S: FromStr<Err = SelectorError> + Display + Debug + PartialEq>(text: &[u8]) -> Option<S> {
+    let text = str::from_utf8(text).ok()?;
+    match text.parse::<S>() {
         Ok(selector) => {
             let written = selector.to_string();
             assert_eq!(written.parse().as_ref(), Ok(&selector), "{written}");

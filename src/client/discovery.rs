@@ -61,9 +61,10 @@ impl Client {
             minor: String,
         }
         let Version { major, minor } = self.json("/version", "application/json").await?;
-        let version = ServerVersion::parse(&major, &minor)
-            .ok_or_else(|| Error::new(ErrorKind::Discovery(format!("version {major:?}.{minor:?} is none"))))
-            .map_err(|error| error.redacted(&*self.transport))?;
+        let version = ServerVersion::parse(&major, &minor).ok_or_else(|| {
+            let reason = format!("version {major:?}.{minor:?} is none");
+            Error::new(ErrorKind::Discovery(reason)).redacted(&*self.transport)
+        })?;
         Ok(*self.server_version.get_or_init(|| version))
     }
 

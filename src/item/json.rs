@@ -288,7 +288,8 @@ pub(crate) fn is_scalar(json: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(json).is_ok()
 }
 
-/// For field selectors: the text of the string, integer or boolean that a path of names leads to; `None` where nothing is, or `null`.
+/// For field selectors: the text of the string, integer or boolean that a path of names leads to; `None` where nothing is,
+/// or `null`.
 #[cfg(feature = "client")]
 pub(crate) fn text_at<'a>(object: &'a [u8], path: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
     let at = |fault| ItemError::Field { path: path.into(), fault };

@@ -5,6 +5,8 @@ use std::fs;
 
 use cap::Cap;
 
+use crate::support::memory;
+
 #[global_allocator]
 static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 
@@ -31,11 +33,8 @@ const FEWEST: usize = 9;
 
 impl Usage {
     pub fn now() -> Self {
-        let status = fs::read_to_string("/proc/self/status").expect("Linux says how much memory a process has");
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("resident memory");
-        let resident = resident.trim().trim_end_matches(" kB").parse::<u64>().expect("in kilobytes") * 1024;
         let descriptors = fs::read_dir("/proc/self/fd").expect("Linux says which files are open").count() as u64;
-        Self { allocated: ALLOCATOR.allocated() as u64, resident, descriptors }
+        Self { allocated: ALLOCATOR.allocated() as u64, resident: memory("VmRSS"), descriptors }
     }
 
     fn fields(self) -> [(&'static str, u64); 3] {

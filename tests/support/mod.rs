@@ -1,6 +1,8 @@
 //! An independent decode of the full buffer, and ways to cut a body into chunks.
 #![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
 
+use std::error::Error;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -98,6 +100,24 @@ pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
     assert_eq!((&end.type_meta, &end.list_meta), (&list.type_meta, &list.list_meta));
     assert_eq!((end.items, end.bytes), (list.items.len() as u64, received));
     Ok((list, end))
+}
+
+/// All that an error says, displayed and as `Debug`, with what caused it.
+pub fn said(error: &dyn Error) -> String {
+    let mut said = format!("{error}\n{error:?}\n{error:#?}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        write!(said, "\n{cause}\n{cause:?}").unwrap();
+        source = cause.source();
+    }
+    said
+}
+
+/// Bytes of memory of this process, as Linux counts them: `VmRSS`, resident now, or `VmHWM`, the most that ever was.
+pub fn memory(of: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux says how much memory a process has");
+    let line = status.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(':')).expect("this among it");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("in kilobytes") * 1024
 }
 
 pub fn fixture(name: &str) -> Vec<u8> {
