@@ -16,6 +16,7 @@ use kube::client::{Body, ClientBuilder};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::task::{JoinError, spawn_blocking};
 
+use super::io_thread::IoThread;
 use super::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, kind_of,
     without,
@@ -30,6 +31,7 @@ use super::transport::{
 /// own; and kube's feature `ring` must stay off, because two crypto providers for rustls make it panic.
 pub struct KubeTransport {
     client: Mutex<kube::Client>,
+    io: IoThread,
     /// What a client with fresh credentials is made from, where they can be had.
     renewable: Option<kube::Config>,
     /// Whether the server has refused the credentials of `client`.
@@ -57,6 +59,7 @@ impl KubeTransport {
     pub fn new(client: kube::Client) -> Self {
         Self {
             client: Mutex::new(client),
+            io: IoThread::default(),
             renewable: None,
             refused: AtomicBool::new(false),
             near: false,
@@ -87,7 +90,7 @@ impl KubeTransport {
         let renews = user.exec.is_some() || user.token_file.is_some() || user.auth_provider.is_some();
         let renewable = renews.then(|| config.clone());
         let client = Mutex::new(build(config)?);
-        Ok(Self { client, renewable, refused: AtomicBool::new(false), near, secrets })
+        Ok(Self { client, io: IoThread::default(), renewable, refused: AtomicBool::new(false), near, secrets })
     }
 
     /// With fresh credentials, if the server has refused those that were.
@@ -114,12 +117,17 @@ impl KubeTransport {
         *get.uri_mut() = Uri::try_from(request.path_and_query)
             .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the request's path: {error}")))?;
         *get.headers_mut() = request.headers;
-        let response = self.client().await?.send(get).await.map_err(|error| classify(&error))?;
-        let (head, body) = response.into_parts();
-        if head.status == StatusCode::UNAUTHORIZED {
+        let client = self.client().await?;
+        let send = async move {
+            let response = client.send(get).await.map_err(|error| classify(&error))?;
+            let (head, body) = response.into_parts();
+            Ok(Response { status: head.status, headers: head.headers, body: Box::pin(Data(BodyDataStream::new(body))) })
+        };
+        let response = self.io.get(send).await?;
+        if response.status == StatusCode::UNAUTHORIZED {
             self.refused.store(true, Ordering::Relaxed);
         }
-        Ok(Response { status: head.status, headers: head.headers, body: Box::pin(Data(BodyDataStream::new(body))) })
+        Ok(response)
     }
 }
 

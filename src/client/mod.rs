@@ -37,6 +37,7 @@
 mod body;
 pub mod discovery;
 pub mod error;
+mod io_thread;
 #[cfg(feature = "kube")]
 mod kube;
 pub mod list;

@@ -14,6 +14,7 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Certificate, Identity, Url};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::io_thread::IoThread;
 use super::transport::{
     self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };
@@ -44,6 +45,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// error, log or `Debug` output. Proxies are taken from the environment, except for loopback.
 pub struct HttpTransport {
     client: reqwest::Client,
+    /// `None` with a client of the caller's, whose connections may outlive this.
+    io: Option<IoThread>,
     base: Url,
     credentials: Credentials,
     near: bool,
@@ -114,13 +117,20 @@ impl HttpTransport {
         if let Some(value) = self.authorization()? {
             headers.insert(AUTHORIZATION, value);
         }
-        let response = self.client.get(url).headers(headers).send().await.map_err(classify)?;
-        if response.url().origin() != self.base.origin() {
-            let to = response.url().origin().ascii_serialization();
-            return Err(TransportError::new(TransportErrorKind::Redirect, format!("to another origin, {to}")));
+        let (get, origin) = (self.client.get(url).headers(headers), self.base.origin());
+        let send = async move {
+            let response = get.send().await.map_err(classify)?;
+            if response.url().origin() != origin {
+                let to = response.url().origin().ascii_serialization();
+                return Err(TransportError::new(TransportErrorKind::Redirect, format!("to another origin, {to}")));
+            }
+            let (status, headers) = (response.status(), response.headers().clone());
+            Ok(Response { status, headers, body: Box::pin(Body(Box::pin(response.bytes_stream()))) })
+        };
+        match &self.io {
+            Some(thread) => thread.get(send).await,
+            None => send.await,
         }
-        let (status, headers) = (response.status(), response.headers().clone());
-        Ok(Response { status, headers, body: Box::pin(Body(Box::pin(response.bytes_stream()))) })
     }
 }
 
@@ -241,6 +251,7 @@ impl HttpTransportBuilder {
         let loopback = is_loopback(base.host_str().unwrap_or_default());
         let has_settings =
             self.ca_pem.is_some() || self.identity.is_some() || self.http2 || self.connect_timeout.is_some();
+        let io = self.client.is_none().then(IoThread::default);
         let client = match self.client {
             Some(_) if has_settings => {
                 return Err(setup(
@@ -284,7 +295,7 @@ impl HttpTransportBuilder {
                 builder.build().map_err(|error| tls_setup("the HTTP client", error))?
             }
         };
-        Ok(HttpTransport { client, near: self.in_cluster || loopback, base, credentials: self.credentials })
+        Ok(HttpTransport { client, io, near: self.in_cluster || loopback, base, credentials: self.credentials })
     }
 }
 

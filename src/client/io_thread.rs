@@ -1,0 +1,246 @@
+//! A thread that reads connections.
+//!
+//! A connection of hyper is a task of its own, which hands each chunk of HTTP/1.1, about 4 KiB of an API server's, to the
+//! body's reader and waits until it is taken. Where the two are on different threads, as below `#[tokio::main]`, every chunk
+//! costs two wake-ups: together more than decoding does. Here both are on one thread, and what they read goes out in pieces
+//! that are worth waking somebody for.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::thread;
+
+use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::instrument::{Instrument, WithSubscriber};
+
+use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
+
+/// From how many bytes on a piece is handed over, though more is there to be read.
+const PIECE: usize = 64 << 10;
+
+/// Starts with the first request, and ends when it and all its responses are dropped.
+#[derive(Default)]
+pub(super) struct IoThread(OnceLock<Result<Arc<Running>, TransportError>>);
+
+struct Running {
+    runtime: Handle,
+    /// Dropped, it ends the thread.
+    _running: oneshot::Sender<()>,
+}
+
+impl IoThread {
+    /// Sends a request and reads its response on the thread. Up to three pieces of a body wait for a slow consumer.
+    pub(super) async fn get(
+        &self,
+        get: impl Future<Output = Result<Response, TransportError>> + Send + 'static,
+    ) -> Result<Response, TransportError> {
+        let running = self.0.get_or_init(|| {
+            start().map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("a thread: {error}")))
+        });
+        let running = Arc::clone(running.as_ref().map_err(Clone::clone)?);
+        let (head, answered) = oneshot::channel();
+        let reading = async move {
+            match get.await {
+                Ok(Response { status, headers, body }) => {
+                    let (pieces, read) = mpsc::channel(1);
+                    if head.send(Ok((status, headers, read))).is_ok() {
+                        hand_over(body, pieces).await;
+                    }
+                }
+                // Who asked is gone.
+                Err(error) => drop(head.send(Err(error))),
+            }
+        };
+        let task = running.runtime.spawn(reading.in_current_span().with_current_subscriber());
+        let task = AbortOnDropHandle::new(task);
+        let (status, headers, read) = answered.await.map_err(|_| died())??;
+        Ok(Response { status, headers, body: Box::pin(Pieces { read, task: Some(task), _running: running }) })
+    }
+}
+
+fn start() -> io::Result<Arc<Running>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (sender, stopped) = oneshot::channel();
+    let running = Running { runtime: runtime.handle().clone(), _running: sender };
+    thread::Builder::new().name("listwatch-io".to_owned()).spawn(move || drop(runtime.block_on(stopped)))?;
+    Ok(Arc::new(running))
+}
+
+/// Reads a body to its end, and gathers chunks until there are enough, or no more for now.
+async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, TransportError>>) {
+    let mut gathered = BytesMut::new();
+    loop {
+        // The connection has its turn before this is over.
+        let mut turn = pin!(yield_now());
+        let next = poll_fn(|cx| match body.as_mut().poll_next(cx) {
+            Poll::Ready(next) => Poll::Ready(Some(next)),
+            Poll::Pending if gathered.is_empty() => Poll::Pending,
+            Poll::Pending => turn.as_mut().poll(cx).map(|()| None),
+        });
+        let (piece, end) = match next.await {
+            Some(Some(Ok(chunk))) if gathered.is_empty() && chunk.len() >= PIECE => (chunk, None),
+            Some(Some(Ok(chunk))) => {
+                if gathered.is_empty() {
+                    gathered.reserve(PIECE + chunk.len());
+                }
+                gathered.extend_from_slice(&chunk);
+                if gathered.len() < PIECE {
+                    continue;
+                }
+                (gathered.split().freeze(), None)
+            }
+            Some(end) => (gathered.split().freeze(), Some(end)),
+            None => (gathered.split().freeze(), None),
+        };
+        if !piece.is_empty() && pieces.send(Ok(piece)).await.is_err() {
+            return;
+        }
+        if let Some(end) = end {
+            if let Some(error) = end {
+                // Who reads is gone.
+                drop(pieces.send(error).await);
+            }
+            return;
+        }
+    }
+}
+
+struct Pieces {
+    read: mpsc::Receiver<Result<Bytes, TransportError>>,
+    /// Until it has ended.
+    task: Option<AbortOnDropHandle<()>>,
+    _running: Arc<Running>,
+}
+
+impl Stream for Pieces {
+    type Item = Result<Bytes, TransportError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(piece) = ready!(self.read.poll_recv(cx)) {
+            return Poll::Ready(Some(piece));
+        }
+        let Some(task) = &mut self.task else { return Poll::Ready(None) };
+        let ended = ready!(Pin::new(task).poll(cx));
+        self.task = None;
+        // A task that died is no end of the body.
+        Poll::Ready(ended.err().map(|_| Err(died())))
+    }
+}
+
+fn died() -> TransportError {
+    TransportError::new(TransportErrorKind::Other, "the task that reads the response panicked")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::future::pending;
+    use std::sync::mpsc as sync;
+
+    use futures::{StreamExt as _, stream};
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+
+    type Chunk = Result<Bytes, TransportError>;
+
+    fn response(body: impl Stream<Item = Chunk> + Send + 'static) -> Result<Response, TransportError> {
+        Ok(Response { status: StatusCode::OK, headers: HeaderMap::new(), body: Box::pin(body) })
+    }
+
+    async fn pieces(body: impl Stream<Item = Chunk> + Send + 'static) -> Vec<Chunk> {
+        let io = IoThread::default();
+        let response = io.get(async { response(body) }).await.unwrap();
+        drop(io);
+        response.body.collect().await
+    }
+
+    #[tokio::test]
+    async fn small_chunks_are_gathered_and_large_ones_passed_on() {
+        let chunk = |byte, length| Bytes::from(vec![byte; length]);
+        for (chunks, expected) in [
+            (vec![], vec![]),
+            (vec![chunk(1, 4096); 40], vec![PIECE, PIECE, 8 * 4096]),
+            (vec![chunk(1, PIECE), chunk(2, PIECE + 1)], vec![PIECE, PIECE + 1]),
+            (vec![chunk(1, 10), chunk(2, 2 * PIECE), chunk(3, 10)], vec![2 * PIECE + 10, 10]),
+            (vec![chunk(1, 0), chunk(2, 1)], vec![1]),
+        ] {
+            let all = chunks.concat();
+            let found: Vec<_> = pieces(stream::iter(chunks.into_iter().map(Ok))).await.into_iter().flatten().collect();
+            assert_eq!(found.iter().map(Bytes::len).collect::<Vec<_>>(), expected);
+            assert_eq!(found.concat(), all);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_came_is_handed_over_though_no_more_comes() {
+        let io = IoThread::default();
+        let silent = stream::iter([Ok(Bytes::from_static(b"event"))]).chain(stream::pending());
+        let mut response = io.get(async { response(silent) }).await.unwrap();
+        assert_eq!(response.body.next().await.unwrap().unwrap(), "event");
+    }
+
+    #[tokio::test]
+    async fn an_error_comes_behind_what_came_before_it() {
+        let error = TransportError::new(TransportErrorKind::Broken, "reset");
+        let found = pieces(stream::iter([Ok(Bytes::from_static(b"half")), Err(error.clone())])).await;
+        assert_eq!(found, [Ok(Bytes::from_static(b"half")), Err(error)]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_and_no_end() {
+        let mut chunks = VecDeque::from([Bytes::from(vec![0; PIECE])]);
+        let body = stream::poll_fn(move |_| Poll::Ready(Some(Ok(chunks.pop_front().expect("the second one")))));
+        let found = pieces(body).await;
+        assert_eq!((found.len(), &found[1]), (2, &Err(died())));
+        let io = IoThread::default();
+        assert_eq!(io.get(async { panic!("before the head") }).await.unwrap_err(), died());
+    }
+
+    /// What goes when the thing it is in goes.
+    fn guard() -> (sync::Sender<()>, impl Fn()) {
+        let (guard, gone) = sync::channel();
+        (guard, move || assert_eq!(gone.recv(), Err(sync::RecvError)))
+    }
+
+    #[tokio::test]
+    async fn dropping_ends_requests_bodies_and_the_thread() {
+        let io = IoThread::default();
+        // A request that is not answered.
+        let (held, is_gone) = guard();
+        let mut unanswered = Box::pin(io.get(async move {
+            let _held = held;
+            pending().await
+        }));
+        assert!(poll_fn(|cx| Poll::Ready(unanswered.as_mut().poll(cx).is_pending())).await);
+        drop(unanswered);
+        is_gone();
+        // A body that is not read.
+        let (held, is_gone) = guard();
+        let endless = stream::repeat_with(move || {
+            let _held = &held;
+            Ok(Bytes::from_static(b"more"))
+        });
+        drop(io.get(async { response(endless) }).await.unwrap());
+        is_gone();
+        // What a connection leaves on the thread.
+        let (held, is_gone) = guard();
+        let leave = async move {
+            tokio::spawn(async move {
+                let _held = held;
+                pending::<()>().await;
+            });
+            response(stream::empty())
+        };
+        let response = io.get(leave).await.unwrap();
+        drop((io, response));
+        is_gone();
+    }
+}
