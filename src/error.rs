@@ -35,6 +35,11 @@ impl DecodeError {
         &mut self.0.kind
     }
 
+    #[cfg(feature = "client")]
+    pub(crate) fn set_items(&mut self, items: u64) {
+        self.0.items = items;
+    }
+
     /// What is wrong.
     #[must_use]
     pub fn kind(&self) -> &DecodeErrorKind {

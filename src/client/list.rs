@@ -3,6 +3,8 @@
 //! [`Items`] is driven by its consumer's polls and owns all it needs, so that dropping it drops the connection's body.
 //! `Run` decides what comes next and knows nothing of the items' types; `Page` reads one response.
 
+mod parallel;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -20,6 +22,7 @@ use http::HeaderValue;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
+pub use self::parallel::{Order, ParallelItems};
 use super::body;
 use super::error::{Error, ErrorKind, Incomplete};
 use super::options::{DEFAULT_REQUEST_TIMEOUT, ListOptions, OptionWarning, Shard};

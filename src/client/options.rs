@@ -277,6 +277,9 @@ pub enum InvalidOptions {
     /// The server would answer with the first page again.
     #[error("an empty continue token: there is no next page")]
     EmptyContinue,
+    /// See [`List::parallel`](super::List::parallel).
+    #[error("a list that starts over, in parallel: items of the snapshot that is given up would still come")]
+    StartOverInParallel,
     /// The server answers 422.
     #[error("exact version 0: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")]
     ExactZero,

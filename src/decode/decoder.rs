@@ -514,6 +514,12 @@ impl<'a> ItemRef<'a> {
         Self { bytes, encoding, type_meta, index: 0, offset: 0 }
     }
 
+    /// The same item, at its place in the list.
+    #[cfg(feature = "client")]
+    pub(crate) fn at(self, index: u64, offset: u64) -> Self {
+        Self { index, offset, ..self }
+    }
+
     /// The bytes of the item, as they came.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {

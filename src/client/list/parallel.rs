@@ -1,0 +1,365 @@
+//! A list whose items are decoded by several threads.
+//!
+//! The consumer's polls walk through the body and copy items into batches. Threads make of each batch what its items
+//! become, and the consumer takes that out of a window of batches.
+
+use std::collections::VecDeque;
+use std::future::Future as _;
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::{Context, Poll, ready};
+use std::{fmt, io, mem, thread, vec};
+
+use futures_core::Stream;
+use tokio::sync::oneshot;
+
+use super::{Items, List, ListSummary, OnExpired, State};
+use crate::client::error::{Error, ErrorKind};
+use crate::client::options::InvalidOptions;
+use crate::client::progress::Progress;
+use crate::client::transport::{TransportError, TransportErrorKind};
+use crate::decode::{Encoding, ItemRef};
+use crate::error::{DecodeError, DecodeErrorKind, ItemError};
+use crate::item::{Item, TypeMeta};
+use crate::limits::OnItemError;
+
+/// From how many bytes on a batch goes to a thread.
+const BATCH: usize = 64 << 10;
+
+/// How many batches there may be for each thread, before it and behind it.
+const BATCHES_PER_THREAD: usize = 2;
+
+/// In which order the items of a list come that several threads decode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// As in the list.
+    #[default]
+    Listed,
+    /// As they are done, in batches of neighbours: none waits for a slower one.
+    Done,
+}
+
+impl<T, F, O, E> List<T, F>
+where
+    T: Item + ?Sized,
+    F: Fn(ItemRef<'_>) -> Result<O, E> + Send + Sync + 'static,
+    O: Send + 'static,
+    E: Into<ItemError>,
+{
+    /// The items as a stream, decoded by as many threads as there are cores, if [`ParallelItems::threads`] says no other
+    /// number. Nothing is sent, and no thread started, before it is polled.
+    ///
+    /// It pays where items are work: Pods that are decoded, or a closure of [`map_item`](Self::map_item) that compresses
+    /// them. For their bytes alone [`stream`](Self::stream) is faster.
+    ///
+    /// With [`start_over`](Self::start_over) it ends in an error at once: items of the snapshot that is given up would
+    /// still be on their way.
+    pub fn parallel(self, order: Order) -> ParallelItems<O> {
+        let Self { plan, on_expired, own, item: _ } = self;
+        let refused = matches!(on_expired, OnExpired::StartOver(_))
+            .then(|| Err(ErrorKind::from(InvalidOptions::StartOverInParallel).into()));
+        let on_item_error = plan.on_item_error;
+        let batch = Arc::<Mutex<Batch>>::default();
+        let gathered = Arc::clone(&batch);
+        let gather: Gather = Box::new(move |item| {
+            lock(&gathered).push(item);
+            Ok(())
+        });
+        ParallelItems {
+            items: List { plan, on_expired, own: gather, item: PhantomData }.stream(),
+            batch,
+            read: refused,
+            pool: Pool {
+                threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
+                jobs: None,
+                decode: Arc::new(move |batch, is_wanted| batch.decode(&own, on_item_error, is_wanted)),
+            },
+            order,
+            window: VecDeque::new(),
+            ready: Vec::new().into_iter(),
+            failed: None,
+            delivered: 0,
+            skipped: 0,
+        }
+    }
+}
+
+/// The items of a list that several threads decode, as a stream that ends after the last one or after an error.
+///
+/// For each thread up to two batches, of 64 KiB or of what becomes of them, wait for the consumer, behind the batch it is
+/// being given. An error comes when all items before it in the list are out; with [`Order::Done`] that of an item may come
+/// before some of them. A panic in the closure that makes the items goes on in the consumer.
+///
+/// Dropping it closes the connection, or resets the stream, and its threads end behind the items that they are at.
+#[must_use = "nothing is sent until it is polled"]
+pub struct ParallelItems<O> {
+    items: Items<[u8], Gather>,
+    /// What is gathered for the next thread.
+    batch: Arc<Mutex<Batch>>,
+    /// How reading ended.
+    read: Option<Result<(), Error>>,
+    pool: Pool<O>,
+    order: Order,
+    /// What the threads owe.
+    window: VecDeque<oneshot::Receiver<thread::Result<Decoded<O>>>>,
+    /// What is left of the batch that the consumer is being given.
+    ready: vec::IntoIter<O>,
+    /// What comes behind that.
+    failed: Option<DecodeError>,
+    delivered: u64,
+    /// By the threads.
+    skipped: u64,
+}
+
+/// Puts an item into the batch.
+type Gather = Box<dyn FnMut(ItemRef<'_>) -> Result<(), ItemError> + Send>;
+
+impl<O: Send + 'static> ParallelItems<O> {
+    /// Decodes with so many threads. It counts before the first poll.
+    pub fn threads(mut self, threads: NonZeroUsize) -> Self {
+        self.pool.threads = threads.get();
+        self
+    }
+
+    /// How the list ended; `None` until the last item is out, and for ever after an error.
+    #[must_use]
+    pub fn summary(&self) -> Option<ListSummary> {
+        let is_out = self.window.is_empty() && self.ready.len() == 0 && self.failed.is_none();
+        let summary = self.items.summary().filter(|_| is_out)?;
+        let (items, skipped) = (summary.items - self.skipped, summary.skipped + self.skipped);
+        Some(ListSummary { items, skipped, ..summary.clone() })
+    }
+
+    /// How far reading is, which is ahead of the items that are out.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.items.progress()
+    }
+
+    /// Reads until the window is full, or nothing more is there.
+    fn read(&mut self, cx: &mut Context<'_>) {
+        while self.read.is_none() && self.window.len() < self.pool.threads * BATCHES_PER_THREAD {
+            let next = self.items.advance(cx);
+            let mut batch = lock(&self.batch);
+            let is_due = match next {
+                Poll::Ready(Ok(Some(()))) => batch.bytes.len() >= BATCH,
+                // Less than a batch is for threads that have nothing else to do.
+                Poll::Pending => self.window.is_empty(),
+                Poll::Ready(Ok(None) | Err(_)) => true,
+            };
+            if is_due && !batch.items.is_empty() {
+                match self.pool.decode(mem::take(&mut *batch)) {
+                    Ok(owed) => self.window.push_back(owed),
+                    Err(error) => self.read = Some(Err(error)),
+                }
+            }
+            match next {
+                Poll::Ready(Ok(Some(()))) => {}
+                Poll::Ready(Ok(None)) => self.read = Some(Ok(())),
+                Poll::Ready(Err(error)) => self.read = Some(Err(error)),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    /// The next batch that is decoded; `None` when nobody owes one.
+    fn next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Decoded<O>>> {
+        let candidates = match self.order {
+            Order::Listed => 1,
+            Order::Done => self.window.len(),
+        };
+        for (at, owed) in self.window.iter_mut().enumerate().take(candidates) {
+            let Poll::Ready(decoded) = Pin::new(owed).poll(cx) else { continue };
+            self.window.remove(at);
+            let panic = match decoded {
+                Ok(Ok(decoded)) => return Poll::Ready(Some(decoded)),
+                Ok(Err(panic)) => panic,
+                Err(dropped) => Box::new(dropped),
+            };
+            // What was in the batch is lost.
+            self.fail(ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Poisoned, 0, None, 0)).into());
+            resume_unwind(panic);
+        }
+        if self.window.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+    }
+
+    /// Nothing comes any more but this.
+    fn fail(&mut self, error: Error) {
+        self.items.state = State::Failed;
+        self.window.clear();
+        self.read = Some(Err(error));
+    }
+}
+
+impl<O: Send + 'static> Stream for ParallelItems<O> {
+    type Item = Result<O, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            // Threads come before the consumer, which may take its time.
+            this.read(cx);
+            if let Some(item) = this.ready.next() {
+                this.delivered += 1;
+                return Poll::Ready(Some(Ok(item)));
+            }
+            if let Some(failed) = this.failed.take() {
+                this.fail(ErrorKind::Decode(failed).into());
+            }
+            match ready!(this.next_batch(cx)) {
+                Some(Decoded { items, skipped, failed }) => {
+                    this.ready = items.into_iter();
+                    this.skipped += skipped;
+                    this.failed = failed;
+                }
+                None => {
+                    let Some(read) = &mut this.read else { return Poll::Pending };
+                    this.pool.jobs = None;
+                    let Err(error) = mem::replace(read, Ok(())) else { return Poll::Ready(None) };
+                    let audit_id = this.items.run.summary.audit_id.clone();
+                    return Poll::Ready(Some(Err(error.with_delivered(this.delivered).with_audit_id(audit_id))));
+                }
+            }
+        }
+    }
+}
+
+/// Nothing in it is pinned by itself.
+impl<O> Unpin for ParallelItems<O> {}
+
+impl<O> fmt::Debug for ParallelItems<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParallelItems").field("items", &self.items).finish_non_exhaustive()
+    }
+}
+
+/// Items on their way to a thread.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    items: Vec<Place>,
+}
+
+/// All of an item but its bytes, which end here and begin where those of the one before end.
+struct Place {
+    end: usize,
+    encoding: Encoding,
+    type_meta: Arc<TypeMeta>,
+    index: u64,
+    offset: u64,
+}
+
+/// What became of a batch: of the items before the one that failed, if one did.
+struct Decoded<O> {
+    items: Vec<O>,
+    skipped: u64,
+    failed: Option<DecodeError>,
+}
+
+impl Batch {
+    fn push(&mut self, item: ItemRef<'_>) {
+        self.bytes.extend_from_slice(item.bytes());
+        let type_meta = match self.items.last() {
+            Some(before) if *before.type_meta == *item.type_meta() => Arc::clone(&before.type_meta),
+            _ => Arc::new(item.type_meta().clone()),
+        };
+        let end = self.bytes.len();
+        self.items.push(Place {
+            end,
+            encoding: item.encoding(),
+            type_meta,
+            index: item.index(),
+            offset: item.offset(),
+        });
+    }
+
+    /// Stops when nobody wants it any more.
+    fn decode<O, E: Into<ItemError>>(
+        &self,
+        own: &impl Fn(ItemRef<'_>) -> Result<O, E>,
+        on_item_error: OnItemError,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Decoded<O> {
+        let mut decoded = Decoded { items: Vec::with_capacity(self.items.len()), skipped: 0, failed: None };
+        let mut rest = &self.bytes[..];
+        let mut start = 0;
+        for &Place { end, encoding, ref type_meta, index, offset } in &self.items {
+            if !is_wanted() {
+                break;
+            }
+            let (bytes, behind) = rest.split_at(end - start);
+            (rest, start) = (behind, end);
+            match (own(ItemRef::single(bytes, encoding, type_meta).at(index, offset)), on_item_error) {
+                (Ok(item), _) => decoded.items.push(item),
+                (Err(_), OnItemError::Skip) => decoded.skipped += 1,
+                (Err(error), OnItemError::Fail) => {
+                    decoded.failed =
+                        Some(DecodeError::new(DecodeErrorKind::Item(error.into()), offset, Some(index), 0));
+                    break;
+                }
+            }
+        }
+        decoded
+    }
+}
+
+/// Threads that turn batches into what their items become. They start with the first batch.
+struct Pool<O> {
+    threads: usize,
+    jobs: Option<mpsc::Sender<Job<O>>>,
+    decode: Arc<Decode<O>>,
+}
+
+type Decode<O> = dyn Fn(&Batch, &dyn Fn() -> bool) -> Decoded<O> + Send + Sync;
+
+struct Job<O> {
+    batch: Batch,
+    reply: oneshot::Sender<thread::Result<Decoded<O>>>,
+}
+
+impl<O: Send + 'static> Pool<O> {
+    fn decode(&mut self, batch: Batch) -> Result<oneshot::Receiver<thread::Result<Decoded<O>>>, Error> {
+        let jobs = match &self.jobs {
+            Some(jobs) => jobs,
+            None => {
+                let jobs = self.start().map_err(|error| {
+                    TransportError::new(TransportErrorKind::Setup, format!("a thread to decode with: {error}"))
+                })?;
+                self.jobs.insert(jobs)
+            }
+        };
+        let (reply, owed) = oneshot::channel();
+        // Threads that are gone drop the reply, which is what the window sees then.
+        drop(jobs.send(Job { batch, reply }));
+        Ok(owed)
+    }
+
+    fn start(&self) -> io::Result<mpsc::Sender<Job<O>>> {
+        let (sender, jobs) = mpsc::channel();
+        let jobs = Arc::new(Mutex::new(jobs));
+        for _ in 0..self.threads {
+            let (jobs, decode) = (Arc::clone(&jobs), Arc::clone(&self.decode));
+            thread::Builder::new().name("listwatch-decode".to_owned()).spawn(move || work(&jobs, &*decode))?;
+        }
+        Ok(sender)
+    }
+}
+
+/// Until there are no more jobs.
+fn work<O>(jobs: &Mutex<mpsc::Receiver<Job<O>>>, decode: &Decode<O>) {
+    loop {
+        // Not held while it decodes.
+        let job = lock(jobs).recv();
+        let Ok(Job { batch, reply }) = job else { return };
+        let decoded = catch_unwind(AssertUnwindSafe(|| decode(&batch, &|| !reply.is_closed())));
+        // Nobody may want it any more.
+        drop(reply.send(decoded));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,227 @@
+//! What several threads decode is the list: nothing lost, nothing twice, errors in their place, memory bounded.
+
+use std::num::NonZeroUsize;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvError, channel};
+
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use listwatch::client::{Client, Error, ErrorKind, HttpTransport, List, ListOptions, Order, Resource, Retry};
+use listwatch::{DecodeErrorKind, ItemError, ItemRef, OnItemError};
+use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+
+const PODS: u32 = 500;
+const ORDERS: [Order; 2] = [Order::Listed, Order::Done];
+
+fn body() -> Amplifier {
+    Amplifier::new(&recorded_pods(), PODS).unwrap()
+}
+
+async fn serve(body: Body) -> Server {
+    Server::start(Answer::ok(body).always()).await.unwrap()
+}
+
+fn pods(server: &Server) -> List<[u8]> {
+    let client = Client::new(HttpTransport::builder(server.url()).build().unwrap()).retry(Retry::never());
+    client.list(&Resource::PODS, &ListOptions::default())
+}
+
+fn threads(threads: usize) -> NonZeroUsize {
+    NonZeroUsize::new(threads).unwrap()
+}
+
+fn place(item: ItemRef<'_>) -> Result<(u64, u64, Box<[u8]>), ItemError> {
+    Ok((item.index(), item.offset(), item.to_box()))
+}
+
+/// Fails on these items.
+fn but<const N: usize>(bad: [u64; N]) -> impl Fn(ItemRef<'_>) -> Result<u64, ItemError> {
+    move |item| if bad.contains(&item.index()) { Err(ItemError::WrapperType("bad")) } else { Ok(item.index()) }
+}
+
+#[tokio::test]
+async fn the_items_are_those_of_one_thread() {
+    for body in [Body::amplify(body()), Body::amplify(body()).chunk_size(1 << 20), Body::replay(recorded_pods())] {
+        let server = serve(body).await;
+        let (expected, summary) = pods(&server).map_item(place).into_vec().await.unwrap();
+        for (order, count) in [(Order::Listed, 1), (Order::Listed, 3), (Order::Done, 1), (Order::Done, 3)] {
+            let mut items = pods(&server).map_item(place).parallel(order).threads(threads(count));
+            let mut found: Vec<_> = items.by_ref().try_collect().await.unwrap();
+            if order == Order::Done {
+                found.sort();
+            }
+            assert!(found == expected, "{order:?}, {count} threads");
+            let ended = items.summary().unwrap();
+            assert_eq!((ended.items, ended.skipped, ended.bytes), (summary.items, 0, summary.bytes));
+            assert_eq!(ended.list_meta, summary.list_meta);
+            assert!(items.next().await.is_none());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_item_that_fails_keeps_its_place() {
+    let server = serve(Body::amplify(body())).await;
+    let expected = pods(&server).map_item(but([321])).into_vec().await.unwrap_err();
+    for order in ORDERS {
+        let mut items = pods(&server).map_item(but([321, 322, 499])).parallel(order).threads(threads(2));
+        let (mut found, mut error) = (Vec::new(), None);
+        while let Some(item) = items.next().await {
+            assert!(error.is_none(), "{item:?} behind {error:?}");
+            match item {
+                Ok(index) => found.push(index),
+                Err(failed) => error = Some(failed),
+            }
+        }
+        let error = error.unwrap();
+        assert_eq!(error.items(), found.len() as u64);
+        assert!(items.summary().is_none());
+        match order {
+            Order::Listed => {
+                assert_eq!(found, Vec::from_iter(0..321));
+                assert_eq!(error.to_string(), expected.to_string());
+            }
+            Order::Done => {
+                let ErrorKind::Decode(error) = error.kind() else { panic!("{error}") };
+                assert!([321, 499].contains(&error.index().unwrap()), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn items_that_fail_may_be_left_out() {
+    let server = serve(Body::amplify(body())).await;
+    for order in ORDERS {
+        let list = pods(&server).on_item_error(OnItemError::Skip).map_item(but([0, 77, 499]));
+        let mut items = list.parallel(order).threads(threads(2));
+        let mut found: Vec<_> = items.by_ref().try_collect().await.unwrap();
+        found.sort_unstable();
+        assert_eq!(found, Vec::from_iter((1..77).chain(78..499)));
+        let summary = items.summary().unwrap();
+        assert_eq!((summary.items, summary.skipped), (497, 3));
+    }
+}
+
+/// All items, and the error behind them.
+async fn until_error(items: impl futures::Stream<Item = Result<u64, Error>>) -> (Vec<u64>, Error) {
+    let all: Vec<_> = items.collect().await;
+    let (error, items) = all.split_last().unwrap();
+    (items.iter().map(|item| *item.as_ref().unwrap()).collect(), error.as_ref().unwrap_err().clone())
+}
+
+#[tokio::test]
+async fn an_error_comes_behind_the_items_before_it() {
+    let (body, length) = (body(), body().len());
+    for (name, body) in [
+        ("cut", Body::amplify(body.clone()).cut_at(length - 10_000)),
+        ("reset", Body::amplify(body.clone()).reset_at(length / 2)),
+        ("malformed", Body::amplify(body.clone()).append(vec![0xff; 30])),
+        ("another kind", Body::replay(std::fs::read("fixtures/nodes.pb").unwrap())),
+    ] {
+        let server = serve(body).await;
+        let (expected, expected_error) = until_error(pods(&server).map_item(but([])).stream()).await;
+        for order in ORDERS {
+            let items = pods(&server).map_item(but([])).parallel(order).threads(threads(2));
+            let (mut found, error) = until_error(items).await;
+            found.sort_unstable();
+            assert_eq!(found, expected, "{name}");
+            // How long it took is in the text.
+            assert_eq!(
+                (error.items(), error.is_incomplete()),
+                (expected_error.items(), expected_error.is_incomplete())
+            );
+        }
+        // The error counts what was delivered.
+        let skipping = pods(&server).on_item_error(OnItemError::Skip).map_item(but([1]));
+        let (found, error) = until_error(skipping.parallel(Order::Listed)).await;
+        assert_eq!(error.items(), found.len() as u64, "{name}");
+        if let ErrorKind::Decode(error) = error.kind() {
+            assert_eq!(error.items(), found.len() as u64, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_and_namespaces() {
+    let server = serve(Body::replay(std::fs::read("fixtures/pods-page-3.pb").unwrap())).await;
+    let list = || pods(&server).pages(50).namespaces(["a", "b", "c"]).map_item(place);
+    let (expected, summary) = list().into_vec().await.unwrap();
+    let mut items = list().parallel(Order::Listed);
+    assert!(items.by_ref().try_collect::<Vec<_>>().await.unwrap() == expected);
+    assert_eq!(items.summary().unwrap().namespaces, summary.namespaces);
+
+    let error = list().start_over(|_| unreachable!()).parallel(Order::Listed).try_next().await.unwrap_err();
+    assert!(error.to_string().starts_with("options: a list that starts over"), "{error}");
+}
+
+#[tokio::test]
+async fn what_came_is_decoded_though_no_more_comes() {
+    let server = serve(Body::amplify(body()).stall_at(20_000)).await;
+    let mut items = pods(&server).map_item(but([])).parallel(Order::Listed).threads(threads(2));
+    assert_eq!(items.next().await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn only_a_window_waits_for_the_consumer() {
+    let server = serve(Body::amplify(body())).await;
+    let decoded = Arc::new(AtomicU64::new(0));
+    let largest = recorded_pods().len() as u64 / 120 / 2;
+    for order in ORDERS {
+        decoded.store(0, Ordering::Relaxed);
+        let counter = Arc::clone(&decoded);
+        let count = move |_: ItemRef<'_>| Ok::<_, ItemError>(counter.fetch_add(1, Ordering::Relaxed));
+        let mut items = pods(&server).map_item(count).parallel(order).threads(threads(2));
+        let (mut delivered, mut ahead) = (0, 0);
+        while items.try_next().await.unwrap().is_some() {
+            delivered += 1;
+            ahead = ahead.max(decoded.load(Ordering::Relaxed) - delivered);
+        }
+        // Four batches and that of the consumer.
+        assert!((1..5 * (64 << 10) / largest).contains(&ahead), "{ahead} items were decoded ahead");
+        assert_eq!(delivered, u64::from(PODS));
+    }
+}
+
+#[tokio::test]
+async fn dropping_ends_the_threads_and_the_connection() {
+    let server = serve(Body::amplify(body()).stall_at(2_000_000)).await;
+    let (held, gone) = channel::<()>();
+    let own = move |_: ItemRef<'_>| {
+        let _held = &held;
+        Ok::<_, ItemError>(())
+    };
+    let mut items = pods(&server).map_item(own).parallel(Order::Listed);
+    items.try_next().await.unwrap().unwrap();
+    drop(items);
+    // Each thread has the closure.
+    assert_eq!(gone.recv(), Err(RecvError));
+    while server.connections() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_panic_goes_on_in_the_consumer() {
+    let server = serve(Body::amplify(body())).await;
+    for order in ORDERS {
+        let own = |item: ItemRef<'_>| Ok::<_, ItemError>(assert_ne!(item.index(), 100, "on purpose"));
+        let mut items = pods(&server).map_item(own).parallel(order).threads(threads(2));
+        let mut delivered = 0;
+        let panic = loop {
+            match AssertUnwindSafe(items.next()).catch_unwind().await {
+                Ok(item) => {
+                    item.unwrap().unwrap();
+                    delivered += 1;
+                }
+                Err(panic) => break panic,
+            }
+        };
+        assert!(panic.downcast_ref::<String>().unwrap().contains("on purpose"));
+        let error = items.next().await.unwrap().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Decode(error) if matches!(error.kind(), DecodeErrorKind::Poisoned)));
+        assert_eq!(error.items(), delivered);
+        assert!(items.next().await.is_none() && items.summary().is_none());
+    }
+}
