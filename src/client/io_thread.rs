@@ -23,7 +23,7 @@ use tracing::instrument::{Instrument, WithSubscriber};
 use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
 
 /// From how many bytes on a piece is handed over, though more is there to be read.
-const PIECE: usize = 64 << 10;
+const PIECE: usize = 256 << 10;
 
 /// Starts with the first request, and ends when it and all its responses are dropped.
 #[derive(Default)]
@@ -151,13 +151,13 @@ mod tests {
 
     type Chunk = Result<Bytes, TransportError>;
 
-    fn response(body: impl Stream<Item = Chunk> + Send + 'static) -> Result<Response, TransportError> {
-        Ok(Response { status: StatusCode::OK, headers: HeaderMap::new(), body: Box::pin(body) })
+    fn response(body: impl Stream<Item = Chunk> + Send + 'static) -> Response {
+        Response { status: StatusCode::OK, headers: HeaderMap::new(), body: Box::pin(body) }
     }
 
     async fn pieces(body: impl Stream<Item = Chunk> + Send + 'static) -> Vec<Chunk> {
         let io = IoThread::default();
-        let response = io.get(async { response(body) }).await.unwrap();
+        let response = io.get(async { Ok(response(body)) }).await.unwrap();
         drop(io);
         response.body.collect().await
     }
@@ -167,7 +167,7 @@ mod tests {
         let chunk = |byte, length| Bytes::from(vec![byte; length]);
         for (chunks, expected) in [
             (vec![], vec![]),
-            (vec![chunk(1, 4096); 40], vec![PIECE, PIECE, 8 * 4096]),
+            (vec![chunk(1, 4096); 136], vec![PIECE, PIECE, 8 * 4096]),
             (vec![chunk(1, PIECE), chunk(2, PIECE + 1)], vec![PIECE, PIECE + 1]),
             (vec![chunk(1, 10), chunk(2, 2 * PIECE), chunk(3, 10)], vec![2 * PIECE + 10, 10]),
             (vec![chunk(1, 0), chunk(2, 1)], vec![1]),
@@ -183,7 +183,7 @@ mod tests {
     async fn what_came_is_handed_over_though_no_more_comes() {
         let io = IoThread::default();
         let silent = stream::iter([Ok(Bytes::from_static(b"event"))]).chain(stream::pending());
-        let mut response = io.get(async { response(silent) }).await.unwrap();
+        let mut response = io.get(async { Ok(response(silent)) }).await.unwrap();
         assert_eq!(response.body.next().await.unwrap().unwrap(), "event");
     }
 
@@ -228,7 +228,7 @@ mod tests {
             let _held = &held;
             Ok(Bytes::from_static(b"more"))
         });
-        drop(io.get(async { response(endless) }).await.unwrap());
+        drop(io.get(async { Ok(response(endless)) }).await.unwrap());
         is_gone();
         // What a connection leaves on the thread.
         let (held, is_gone) = guard();
@@ -237,7 +237,7 @@ mod tests {
                 let _held = held;
                 pending::<()>().await;
             });
-            response(stream::empty())
+            Ok(response(stream::empty()))
         };
         let response = io.get(leave).await.unwrap();
         drop((io, response));

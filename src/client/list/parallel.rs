@@ -27,7 +27,7 @@ use crate::item::{Item, TypeMeta};
 use crate::limits::OnItemError;
 
 /// From how many bytes on a batch goes to a thread.
-const BATCH: usize = 64 << 10;
+const BATCH: usize = 256 << 10;
 
 /// How many batches there may be for each thread, before it and behind it.
 const BATCHES_PER_THREAD: usize = 2;
@@ -71,6 +71,7 @@ where
         ParallelItems {
             items: List { plan, on_expired, own: gather, item: PhantomData }.stream(),
             batch,
+            spare: Vec::new(),
             read: refused,
             pool: Pool {
                 threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
@@ -89,7 +90,7 @@ where
 
 /// The items of a list that several threads decode, as a stream that ends after the last one or after an error.
 ///
-/// For each thread up to two batches, of 64 KiB or of what becomes of them, wait for the consumer, behind the batch it is
+/// For each thread up to two batches, of 256 KiB or of what becomes of them, wait for the consumer, behind the batch it is
 /// being given. An error comes when all items before it in the list are out; with [`Order::Done`] that of an item may come
 /// before some of them. A panic in the closure that makes the items goes on in the consumer.
 ///
@@ -99,6 +100,8 @@ pub struct ParallelItems<O> {
     items: Items<[u8], Gather>,
     /// What is gathered for the next thread.
     batch: Arc<Mutex<Batch>>,
+    /// Used again: a system's allocator tidies up whenever so much is given back.
+    spare: Vec<Batch>,
     /// How reading ended.
     read: Option<Result<(), Error>>,
     pool: Pool<O>,
@@ -151,7 +154,8 @@ impl<O: Send + 'static> ParallelItems<O> {
                 Poll::Ready(Ok(None) | Err(_)) => true,
             };
             if is_due && !batch.items.is_empty() {
-                match self.pool.decode(mem::take(&mut *batch)) {
+                let next = self.spare.pop().unwrap_or_default();
+                match self.pool.decode(mem::replace(&mut *batch, next)) {
                     Ok(owed) => self.window.push_back(owed),
                     Err(error) => self.read = Some(Err(error)),
                 }
@@ -209,20 +213,19 @@ impl<O: Send + 'static> Stream for ParallelItems<O> {
             if let Some(failed) = this.failed.take() {
                 this.fail(ErrorKind::Decode(failed).into());
             }
-            match ready!(this.next_batch(cx)) {
-                Some(Decoded { items, skipped, failed }) => {
-                    this.ready = items.into_iter();
-                    this.skipped += skipped;
-                    this.failed = failed;
-                }
-                None => {
-                    let Some(read) = &mut this.read else { return Poll::Pending };
-                    this.pool.jobs = None;
-                    let Err(error) = mem::replace(read, Ok(())) else { return Poll::Ready(None) };
-                    let audit_id = this.items.run.summary.audit_id.clone();
-                    return Poll::Ready(Some(Err(error.with_delivered(this.delivered).with_audit_id(audit_id))));
-                }
+            if let Some(Decoded { mut batch, items, skipped, failed }) = ready!(this.next_batch(cx)) {
+                batch.clear();
+                this.spare.push(batch);
+                this.ready = items.into_iter();
+                this.skipped += skipped;
+                this.failed = failed;
+                continue;
             }
+            let Some(read) = &mut this.read else { return Poll::Pending };
+            this.pool.jobs = None;
+            let Err(error) = mem::replace(read, Ok(())) else { return Poll::Ready(None) };
+            let audit_id = this.items.run.summary.audit_id.clone();
+            return Poll::Ready(Some(Err(error.with_delivered(this.delivered).with_audit_id(audit_id))));
         }
     }
 }
@@ -254,6 +257,7 @@ struct Place {
 
 /// What became of a batch: of the items before the one that failed, if one did.
 struct Decoded<O> {
+    batch: Batch,
     items: Vec<O>,
     skipped: u64,
     failed: Option<DecodeError>,
@@ -261,6 +265,9 @@ struct Decoded<O> {
 
 impl Batch {
     fn push(&mut self, item: ItemRef<'_>) {
+        if self.items.is_empty() {
+            self.bytes.reserve(BATCH + item.bytes().len());
+        }
         self.bytes.extend_from_slice(item.bytes());
         let type_meta = match self.items.last() {
             Some(before) if *before.type_meta == *item.type_meta() => Arc::clone(&before.type_meta),
@@ -276,14 +283,23 @@ impl Batch {
         });
     }
 
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.items.clear();
+        if self.bytes.capacity() > 2 * BATCH {
+            // There was a large item in it.
+            self.bytes = Vec::new();
+        }
+    }
+
     /// Stops when nobody wants it any more.
     fn decode<O, E: Into<ItemError>>(
-        &self,
+        self,
         own: &impl Fn(ItemRef<'_>) -> Result<O, E>,
         on_item_error: OnItemError,
         is_wanted: &dyn Fn() -> bool,
     ) -> Decoded<O> {
-        let mut decoded = Decoded { items: Vec::with_capacity(self.items.len()), skipped: 0, failed: None };
+        let (mut items, mut skipped, mut failed) = (Vec::with_capacity(self.items.len()), 0, None);
         let mut rest = &self.bytes[..];
         let mut start = 0;
         for &Place { end, encoding, ref type_meta, index, offset } in &self.items {
@@ -293,16 +309,15 @@ impl Batch {
             let (bytes, behind) = rest.split_at(end - start);
             (rest, start) = (behind, end);
             match (own(ItemRef::single(bytes, encoding, type_meta).at(index, offset)), on_item_error) {
-                (Ok(item), _) => decoded.items.push(item),
-                (Err(_), OnItemError::Skip) => decoded.skipped += 1,
+                (Ok(item), _) => items.push(item),
+                (Err(_), OnItemError::Skip) => skipped += 1,
                 (Err(error), OnItemError::Fail) => {
-                    decoded.failed =
-                        Some(DecodeError::new(DecodeErrorKind::Item(error.into()), offset, Some(index), 0));
+                    failed = Some(DecodeError::new(DecodeErrorKind::Item(error.into()), offset, Some(index), 0));
                     break;
                 }
             }
         }
-        decoded
+        Decoded { batch: self, items, skipped, failed }
     }
 }
 
@@ -313,7 +328,7 @@ struct Pool<O> {
     decode: Arc<Decode<O>>,
 }
 
-type Decode<O> = dyn Fn(&Batch, &dyn Fn() -> bool) -> Decoded<O> + Send + Sync;
+type Decode<O> = dyn Fn(Batch, &dyn Fn() -> bool) -> Decoded<O> + Send + Sync;
 
 struct Job<O> {
     batch: Batch,
@@ -322,14 +337,13 @@ struct Job<O> {
 
 impl<O: Send + 'static> Pool<O> {
     fn decode(&mut self, batch: Batch) -> Result<oneshot::Receiver<thread::Result<Decoded<O>>>, Error> {
-        let jobs = match &self.jobs {
-            Some(jobs) => jobs,
-            None => {
-                let jobs = self.start().map_err(|error| {
-                    TransportError::new(TransportErrorKind::Setup, format!("a thread to decode with: {error}"))
-                })?;
-                self.jobs.insert(jobs)
-            }
+        let jobs = if let Some(jobs) = &self.jobs {
+            jobs
+        } else {
+            let jobs = self.start().map_err(|error| {
+                TransportError::new(TransportErrorKind::Setup, format!("a thread to decode with: {error}"))
+            })?;
+            self.jobs.insert(jobs)
         };
         let (reply, owed) = oneshot::channel();
         // Threads that are gone drop the reply, which is what the window sees then.
@@ -354,7 +368,7 @@ fn work<O>(jobs: &Mutex<mpsc::Receiver<Job<O>>>, decode: &Decode<O>) {
         // Not held while it decodes.
         let job = lock(jobs).recv();
         let Ok(Job { batch, reply }) = job else { return };
-        let decoded = catch_unwind(AssertUnwindSafe(|| decode(&batch, &|| !reply.is_closed())));
+        let decoded = catch_unwind(AssertUnwindSafe(|| decode(batch, &|| !reply.is_closed())));
         // Nobody may want it any more.
         drop(reply.send(decoded));
     }
