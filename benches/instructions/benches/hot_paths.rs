@@ -17,8 +17,8 @@ const KIB: usize = 1 << 10;
 /// A body, and the length of its chunks.
 type Chunks = (&'static [u8], usize);
 
-// No closure is written in a benchmark: it would be a part of the names of the generic functions that call it, and gungraun
-// stops counting where a function of such a name begins.
+// No closure is written in a benchmark: it would be a part of the names of the generic functions that call it, and
+// gungraun stops counting where a function of such a name begins.
 
 #[library_benchmark(setup = list)]
 #[bench::in_64_kib(64 * KIB)]
