@@ -1,0 +1,125 @@
+//! One pass over the recorded Pods by each hot path, for valgrind to count the instructions of.
+//!
+//! What is read is made before, and what is kept is freed after the count. See `../src/main.rs`, which runs this.
+
+#![expect(missing_docs, reason = "gungraun's macros make modules")]
+
+use std::hint::black_box;
+
+use gungraun::prelude::*;
+use k8s_pb::api::core::v1::Pod;
+use listwatch::item::path::{meta, pod};
+use listwatch::{Event, Item, ItemRef, ListDecoder, MetaView, Projection};
+use listwatch_testserver::recorded_pods;
+
+const KIB: usize = 1 << 10;
+
+/// A body, and the length of its chunks.
+type Chunks = (&'static [u8], usize);
+
+// No closure is written in a benchmark: it would be a part of the names of the generic functions that call it, and
+// gungraun stops counting where a function of such a name begins.
+
+#[library_benchmark(setup = list)]
+#[bench::in_64_kib(64 * KIB)]
+#[bench::in_4_kib(4 * KIB)]
+fn frame(list: Chunks) {
+    each_item(list, lend);
+}
+
+#[library_benchmark(setup = json_list)]
+#[bench::in_64_kib(64 * KIB)]
+#[bench::in_4_kib(4 * KIB)]
+fn frame_json(list: Chunks) {
+    each_item(list, lend);
+}
+
+#[library_benchmark(setup = list)]
+#[bench::in_64_kib(64 * KIB)]
+fn decode_and_drop(list: Chunks) {
+    each_item(list, decode);
+}
+
+#[library_benchmark(setup = list)]
+#[bench::in_64_kib(64 * KIB)]
+fn keep_bytes(list: Chunks) -> Vec<Box<[u8]>> {
+    keep(list)
+}
+
+#[library_benchmark(setup = pods)]
+#[bench::name_namespace_uid_version()]
+fn meta_view(pods: &[Box<[u8]>]) {
+    for pod in black_box(pods) {
+        let view = MetaView::new(pod).expect("metadata");
+        black_box((view.name(), view.namespace(), view.uid(), view.resource_version()));
+    }
+}
+
+#[library_benchmark(setup = projection)]
+#[bench::without_managed_fields()]
+fn project((projection, pods): (Projection, &[Box<[u8]>])) -> Projection {
+    for pod in black_box(pods) {
+        drop(black_box(projection.apply(pod).expect("a Pod")));
+    }
+    projection
+}
+
+#[library_benchmark(setup = pods)]
+#[bench::node_name()]
+fn field_path(pods: &[Box<[u8]>]) {
+    for pod in black_box(pods) {
+        black_box(pod::NODE_NAME.str(pod).expect("a Pod"));
+    }
+}
+
+library_benchmark_group!(
+    name = hot_paths,
+    benchmarks = [frame, frame_json, decode_and_drop, keep_bytes, meta_view, project, field_path]
+);
+main!(
+    // Valgrind counts `rep movsb`, which glibc copies much with, once for each byte: it would hide all else.
+    config = LibraryBenchmarkConfig::default().env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-ERMS"),
+    library_benchmark_groups = hot_paths
+);
+
+fn list(chunk: usize) -> Chunks {
+    (recorded_pods().leak(), chunk)
+}
+
+fn json_list(chunk: usize) -> Chunks {
+    (include_bytes!("../../../fixtures/pods.json"), chunk)
+}
+
+fn pods() -> &'static [Box<[u8]>] {
+    keep(list(usize::MAX)).leak()
+}
+
+fn projection() -> (Projection, &'static [Box<[u8]>]) {
+    (Projection::new().drop(&meta::MANAGED_FIELDS), pods())
+}
+
+fn lend(item: ItemRef<'_>) {
+    black_box(item.bytes());
+}
+
+fn decode(item: ItemRef<'_>) {
+    drop(black_box(Pod::own(item).expect("a Pod")));
+}
+
+fn keep(list: Chunks) -> Vec<Box<[u8]>> {
+    let mut kept = Vec::new();
+    each_item(list, |item| kept.push(item.to_box()));
+    kept
+}
+
+fn each_item((body, chunk): Chunks, mut on_item: impl FnMut(ItemRef<'_>)) {
+    let mut decoder = ListDecoder::new();
+    for mut chunk in black_box(body).chunks(chunk) {
+        while let Some(event) = decoder.decode(&mut chunk).expect("a list") {
+            if let Event::Item(item) = event {
+                on_item(item);
+            }
+        }
+    }
+    decoder.finish().expect("a whole list");
+}

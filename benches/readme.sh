@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Measures, and writes the tables of README.md from what was measured: what the demo prints, and the medians of the benches.
+# Takes jq, 4 GB of memory and a quiet machine. Arguments go to criterion: `benches/readme.sh --measurement-time 1`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+
+# Each bench, and the reference that it is measured with: its work, its name, the reference, its name.
+rows='
+frame a list, chunks of 64 KiB           | framing/framing-65536                | memcpy                 | framing/memcpy-65536
+frame a list, chunks of 4 KiB            | framing/framing-4096                 | memcpy                 | framing/memcpy-4096
+cut a JSON list, chunks of 64 KiB        | json-pods/cut-65536                  | memcpy                 | json-pods/memcpy-65536
+cut a JSON list, chunks of 4 KiB         | json-pods/cut-4096                   | memcpy                 | json-pods/memcpy-4096
+cut a JSON list, chunks of 4 KiB         | json-pods/cut-4096                   | `serde_json::Value`    | json-pods/value
+decode and drop, chunks of 64 KiB        | decode/Pods dropped-65536            | full buffer            | decode/full buffer-65536
+decode and drop, chunks of 4 KiB         | decode/Pods dropped-4096             | full buffer            | decode/full buffer-4096
+keep `Box<Pod>`, chunks of 64 KiB        | decode/Pods kept-65536               | full buffer            | decode/full buffer-65536
+keep `Box<Pod>`, chunks of 4 KiB         | decode/Pods kept-4096                | full buffer            | decode/full buffer-4096
+keep `Box<[u8]>`, chunks of 64 KiB       | decode/bytes kept-65536              | full buffer            | decode/full buffer-65536
+keep `Box<[u8]>`, chunks of 4 KiB        | decode/bytes kept-4096               | full buffer            | decode/full buffer-4096
+read name, namespace, uid and version    | look/name, namespace, uid, version   | decoding               | look/decode with k8s-pb
+copy without managedFields               | look/copy without managedFields      | decoding               | look/decode with k8s-pb
+count over loopback                      | client/count                         | draining with reqwest  | client/drain
+'
+
+# What a bench does in a second: the unit, and how many.
+speed() {
+    jq -sr '(.[0].throughput | to_entries[0]) as $one | "\($one.key) \($one.value / .[1].median.point_estimate * 1e9)"' \
+        "$target/criterion/$1/new/"{benchmark,estimates}.json
+}
+
+benches() {
+    printf '\n| work | speed | reference | its speed | ratio |\n|---|---:|---|---:|---:|\n'
+    while IFS='|' read -r work bench reference its_bench; do
+        read -r bench <<<"$bench"
+        read -r its_bench <<<"$its_bench"
+        { speed "$bench" && speed "$its_bench"; } | awk -v work="$work" -v reference="$reference" '
+            function three_digits(n) { return sprintf("%.*f", n < 10 ? 2 : n < 100 ? 1 : 0, n) }
+            { speed[NR] = $2; text[NR] = $1 == "Bytes" ? three_digits($2 / 1e9) " GB/s" : three_digits($2 / 1e3) " Pods/ms" }
+            END { gsub(/ +$/, "", work); gsub(/^ +| +$/, "", reference)
+                  print "| " work " | " text[1] " | " reference " | " text[2] " | " three_digits(speed[1] / speed[2]) " |" }'
+    done < <(grep . <<<"$rows")
+    echo
+}
+
+# The rows of its table, whose eight columns are two spaces apart.
+demo() {
+    printf '\n| | wall time | CPU time | first item | peak memory | held per item | time ratio | memory ratio |\n'
+    echo '|---|---:|---:|---:|---:|---:|---:|---:|'
+    cargo run --release --locked -- demo --svg "$target/demo.svg" | awk -F '  +' '
+        NF == 8 && /^(full buffer|listwatch)/ { gsub(/  +/, " | "); gsub(/Box<[^ ]+>/, "`&`"); print "| " $0 " |"; rows++ }
+        END { if (rows != 4) { print "the demo did not show four ways" >"/dev/stderr"; exit 1 } }'
+    echo
+}
+
+# Puts the table between the two comments of that name.
+publish() {
+    sed -i -e "/<!-- $1 /,/<!-- end of $1 -->/{//!d}" -e "/<!-- $1 /r $target/$1.md" README.md
+}
+
+cargo bench --locked --bench framing --bench decode --bench json --bench look --bench client -- "$@"
+benches >"$target/benches.md"
+demo >"$target/demo.md"
+publish benches
+publish demo
