@@ -274,8 +274,10 @@ impl WatchDecoder {
         let Progress { field_start, position, items, .. } = self.watch;
         let (offset, index) = match (&kind, &self.state) {
             (DecodeErrorKind::Finished, _) => (position, None),
-            (_, State::Other(_)) => (field_start, None),
-            _ => (field_start, Some(items)),
+            (_, State::Length { .. } | State::Frame { .. }) => (field_start, Some(items)),
+            #[cfg(feature = "json")]
+            (_, State::Line { .. }) => (field_start, Some(items)),
+            _ => (field_start, None),
         };
         let error = DecodeError::new(kind, offset, index, items).of_watch();
         self.watch.scratch = Vec::new();
