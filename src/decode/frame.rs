@@ -34,7 +34,7 @@ use crate::limits::Limits;
 const KEPT_SCRATCH: usize = 64 << 10;
 
 /// The annotation of the bookmark that ends the initial events (KEP-3157).
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Decodes the body of a watch while it arrives: frames of protobuf, or lines of JSON with the feature `json`. It tells
 /// them by their first bytes, not by the content type, which servers get wrong.
@@ -44,8 +44,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 ///
 /// A frame that lies whole in a chunk is lent from there; one that is split is put together in a buffer that is used
 /// again, grows by bytes received to the longest frame (at worst to twice of it in JSON, which does not say lengths), and
-/// shrinks when frames are small again. Events allocate nothing else, but for those that carry a Status and, in JSON, for
-/// bookmarks. A frame over [`Limits::item_size`] is refused when its length is declared.
+/// shrinks when frames are small again. Events allocate nothing else, but for those that carry a Status. A frame over [`Limits::item_size`] is refused when its length is declared.
 ///
 /// Of an object it reads the type meta and the resourceVersion, without which an event is an error. In JSON it reads the
 /// members of the event, of the object and of its metadata, of which the last of a name counts, as for Go; whether the
@@ -84,7 +83,7 @@ pub struct WatchDecoder {
     /// What the last error event held.
     status: Status,
     /// The last version that had escapes in its JSON.
-    version: String,
+    version: Vec<u8>,
     end: Option<Result<(), DecodeError>>,
 }
 
@@ -149,14 +148,15 @@ enum Found<'i> {
     Split,
 }
 
-/// What a frame says.
+/// What a frame says. That its texts are UTF-8 is not known yet.
 #[derive(Default)]
 pub(super) struct Frame<'f> {
     pub(super) event: Option<EventType>,
     pub(super) object: Option<&'f [u8]>,
-    pub(super) api_version: Cow<'f, str>,
-    pub(super) kind: Cow<'f, str>,
-    pub(super) resource_version: Cow<'f, str>,
+    pub(super) api_version: Cow<'f, [u8]>,
+    pub(super) kind: Cow<'f, [u8]>,
+    pub(super) resource_version: Cow<'f, [u8]>,
+    pub(super) ends_initial_events: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,7 +186,7 @@ impl WatchDecoder {
             watch: Progress { limits, ..Progress::default() },
             state: State::Start,
             status: Status::default(),
-            version: String::new(),
+            version: Vec::new(),
             end: None,
         }
     }
@@ -534,8 +534,14 @@ impl<'f> Frame<'f> {
             }
         }
         read.object = Some(object);
+        // The first field of a Status is another kind of metadata.
         if read.event != Some(EventType::Error) {
-            read.resource_version = Cow::Borrowed(resource_version(object)?);
+            for field in Fields::new(object) {
+                let Field { number, value, .. } = field.map_err(at("the object"))?;
+                if number == 1 {
+                    read.merge_metadata(value)?;
+                }
+            }
         }
         Ok(read)
     }
@@ -544,10 +550,32 @@ impl<'f> Frame<'f> {
         for field in Fields::new(type_meta.bytes().map_err(at("typeMeta"))?) {
             let Field { number, value, .. } = field.map_err(at("typeMeta"))?;
             match number {
-                1 => self.api_version = Cow::Borrowed(value.str().map_err(at("typeMeta.apiVersion"))?),
-                2 => self.kind = Cow::Borrowed(value.str().map_err(at("typeMeta.kind"))?),
+                1 => self.api_version = Cow::Borrowed(value.bytes().map_err(at("apiVersion"))?),
+                2 => self.kind = Cow::Borrowed(value.bytes().map_err(at("kind"))?),
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    fn merge_metadata(&mut self, metadata: Value<'f>) -> Result<(), Unread> {
+        for field in Fields::new(metadata.bytes().map_err(at("metadata"))?) {
+            let Field { number, value, .. } = field.map_err(at("metadata"))?;
+            match number {
+                6 => self.resource_version = Cow::Borrowed(value.bytes().map_err(at("metadata.resourceVersion"))?),
+                12 if self.event == Some(EventType::Bookmark) => {
+                    self.annotation(value).map_err(at("metadata.annotations"))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn annotation(&mut self, annotation: Value<'_>) -> Result<(), Fault> {
+        let (key, value) = (last(annotation, 1)?, last(annotation, 2)?);
+        if key == Some(INITIAL_EVENTS_END.as_bytes()) {
+            self.ends_initial_events = value == Some(b"true");
         }
         Ok(())
     }
@@ -558,13 +586,13 @@ impl<'f> Frame<'f> {
         place: Place<'f>,
         limits: &Limits,
         status: &'f mut Status,
-        version: &'f mut String,
+        version: &'f mut Vec<u8>,
     ) -> Result<WatchEvent<'f>, DecodeErrorKind> {
         let missing = |field| malformed((field, Fault::Missing));
         let event = self.event.ok_or_else(|| missing("type"))?;
         let bytes = self.object.ok_or_else(|| missing("object"))?;
         if event == EventType::Error {
-            let is_status = self.kind == "Status";
+            let is_status = *self.kind == *b"Status";
             let (size, max) = (bytes.len() as u64, limits.metadata_size);
             if is_status && size > max {
                 return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
@@ -586,12 +614,13 @@ impl<'f> Frame<'f> {
                 version
             }
         };
+        let resource_version = utf8(resource_version).map_err(at("metadata.resourceVersion")).map_err(malformed)?;
         if resource_version.is_empty() {
             return Err(missing("metadata.resourceVersion"));
         }
         let Place { encoding, type_meta, index, offset } = place;
-        set(&mut type_meta.api_version, &self.api_version);
-        set(&mut type_meta.kind, &self.kind);
+        set(&mut type_meta.api_version, &self.api_version).map_err(at("apiVersion")).map_err(malformed)?;
+        set(&mut type_meta.kind, &self.kind).map_err(at("kind")).map_err(malformed)?;
         let object = ItemRef { bytes, encoding, type_meta, index, offset };
         let changed = Changed { object, resource_version };
         Ok(match event {
@@ -599,9 +628,7 @@ impl<'f> Frame<'f> {
             EventType::Modified => WatchEvent::Modified(changed),
             EventType::Deleted => WatchEvent::Deleted(changed),
             EventType::Bookmark => {
-                let meta = object.meta().map_err(DecodeErrorKind::Item)?;
-                let end = meta.annotation(INITIAL_EVENTS_END).map_err(DecodeErrorKind::Item)?;
-                WatchEvent::Bookmark { resource_version, ends_initial_events: end == Some("true") }
+                WatchEvent::Bookmark { resource_version, ends_initial_events: self.ends_initial_events }
             }
             EventType::Error | EventType::Unknown => return Err(malformed(("type", Fault::Unknown))),
         })
@@ -637,27 +664,14 @@ fn expect_empty(value: Value<'_>) -> Result<(), Fault> {
     if value.bytes()?.is_empty() { Ok(()) } else { Err(Fault::NotEmpty) }
 }
 
-/// `metadata.resourceVersion`; empty where there is none.
-fn resource_version(object: &[u8]) -> Result<&str, Unread> {
-    let mut version = "";
-    for field in Fields::new(object) {
-        let Field { number, value, .. } = field.map_err(at("the object"))?;
-        if number != 1 {
-            continue;
-        }
-        for field in Fields::new(value.bytes().map_err(at("metadata"))?) {
-            let Field { number, value, .. } = field.map_err(at("metadata"))?;
-            if number == 6 {
-                version = value.str().map_err(at("metadata.resourceVersion"))?;
-            }
-        }
+/// The same as for the last event, most of the time.
+fn set(place: &mut String, text: &[u8]) -> Result<(), Fault> {
+    if place.as_bytes() != text {
+        utf8(text)?.clone_into(place);
     }
-    Ok(version)
+    Ok(())
 }
 
-/// The same as for the last event, most of the time.
-fn set(place: &mut String, text: &str) {
-    if place != text {
-        text.clone_into(place);
-    }
+fn utf8(text: &[u8]) -> Result<&str, Fault> {
+    str::from_utf8(text).map_err(|_| Fault::Utf8)
 }

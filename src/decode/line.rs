@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::mem;
 
-use memchr::memchr2;
-
-use super::frame::{EventType, Frame, Unread};
+use super::frame::{EventType, Frame, INITIAL_EVENTS_END, Unread};
 use super::scan::Scan;
 use crate::error::Fault;
 use crate::item::json;
@@ -26,28 +24,43 @@ pub(super) fn is_event(beginning: &[u8]) -> Option<bool> {
 
 /// Reads a line that does not begin with a space.
 pub(super) fn read(line: &[u8]) -> Result<Frame<'_>, Unread> {
-    let mut frame = Frame::default();
+    let (mut frame, mut annotations) = (Frame::default(), &b""[..]);
     let mut line = Cursor { rest: line };
     line.members("the frame", |name, line| {
         match name {
             b"type" => {
                 if let Some(event) = line.text("type")? {
-                    frame.event = Some(EventType::of(event.as_bytes()));
+                    frame.event = Some(EventType::of(&event));
                 }
             }
             b"object" => {
-                let from = line.first().map(|_| line.rest).unwrap_or_default();
-                frame = Frame { event: frame.event, ..object(line)? };
+                line.first();
+                let from = line.rest;
+                annotations = b"";
+                frame = Frame { event: frame.event, ..object(line, &mut annotations)? };
                 frame.object = from.get(..from.len() - line.rest.len());
             }
-            _ => line.skip("the frame", 1)?,
+            _ => drop(line.value("the frame", 1)?),
         }
         Ok(())
     })?;
-    if line.first().is_some() { Err(("the frame", Fault::Syntax)) } else { Ok(frame) }
+    if line.first().is_some() {
+        return Err(("the frame", Fault::Syntax));
+    }
+    if frame.event == Some(EventType::Bookmark) && !annotations.is_empty() {
+        let field = "metadata.annotations";
+        Cursor { rest: annotations }.members(field, |name, line| {
+            if name != INITIAL_EVENTS_END.as_bytes() {
+                return line.value(field, 4).map(drop);
+            }
+            frame.ends_initial_events = line.text(field)?.as_deref() == Some(b"true");
+            Ok(())
+        })?;
+    }
+    Ok(frame)
 }
 
-fn object<'a>(line: &mut Cursor<'a>) -> Result<Frame<'a>, Unread> {
+fn object<'a>(line: &mut Cursor<'a>, annotations: &mut &'a [u8]) -> Result<Frame<'a>, Unread> {
     let mut frame = Frame::default();
     line.members("object", |name, line| {
         match name {
@@ -59,11 +72,12 @@ fn object<'a>(line: &mut Cursor<'a>) -> Result<Frame<'a>, Unread> {
                         let version = line.text("metadata.resourceVersion")?;
                         frame.resource_version = version.unwrap_or(mem::take(&mut frame.resource_version));
                     }
-                    _ => line.skip("metadata", 3)?,
+                    b"annotations" if line.first() == Some(b'{') => *annotations = line.value("metadata", 3)?,
+                    _ => drop(line.value("metadata", 3)?),
                 }
                 Ok(())
             })?,
-            _ => line.skip("object", 2)?,
+            _ => drop(line.value("object", 2)?),
         }
         Ok(())
     })?;
@@ -138,46 +152,51 @@ impl<'a> Cursor<'a> {
         }
         let mut end = 1;
         loop {
-            let behind = self.rest.get(end..).unwrap_or_default();
-            let at = memchr2(b'"', b'\\', behind).ok_or((field, Fault::Syntax))?;
-            if behind.get(at) == Some(&b'"') {
-                return Ok(self.take(end + at + 1));
+            // Nearly all of them are short.
+            let mut behind = self.rest.get(end..).unwrap_or_default().iter();
+            let at = behind.position(|byte| matches!(byte, b'"' | b'\\')).ok_or((field, Fault::Syntax))?;
+            end += at + 1;
+            if self.rest.get(end - 1) == Some(&b'"') {
+                return Ok(self.take(end));
             }
-            end += at + 2;
+            end += 1;
         }
     }
 
-    /// The text of a string; `None` for `null`, which sets nothing.
-    fn text(&mut self, field: &'static str) -> Result<Option<Cow<'a, str>>, Unread> {
+    /// The text of a string, which may not be UTF-8; `None` for `null`, which sets nothing.
+    fn text(&mut self, field: &'static str) -> Result<Option<Cow<'a, [u8]>>, Unread> {
         match self.first() {
             Some(b'"') => {
-                let text = json::string(self.string(field)?).map_err(|fault| (field, fault))?;
-                Ok(Some(text))
+                let string = self.string(field)?;
+                match string {
+                    [b'"', text @ .., b'"'] if text.iter().all(|byte| *byte >= b' ' && *byte != b'\\') => {
+                        Ok(Some(Cow::Borrowed(text)))
+                    }
+                    _ => match json::string(string) {
+                        Ok(text) => Ok(Some(Cow::Owned(text.into_owned().into_bytes()))),
+                        Err(fault) => Err((field, fault)),
+                    },
+                }
             }
-            Some(b'n') => self.skip(field, 0).map(|()| None),
+            Some(b'n') => self.value(field, 0).map(|_| None),
             Some(b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f') => Err((field, Fault::Type)),
             _ => Err((field, Fault::Syntax)),
         }
     }
 
     /// Takes a value that is so deep in brackets. Of objects and arrays it looks for the end only.
-    fn skip(&mut self, field: &'static str, outer_depth: u32) -> Result<(), Unread> {
+    fn value(&mut self, field: &'static str, outer_depth: u32) -> Result<&'a [u8], Unread> {
         match self.first() {
-            Some(b'"') => {
-                self.string(field)?;
-            }
+            Some(b'"') => self.string(field),
             Some(first @ (b'{' | b'[')) => {
                 let end = Scan::new(first, outer_depth).end(self.rest).map_err(|fault| (field, fault))?;
-                self.take(end.ok_or((field, Fault::Syntax))?);
+                Ok(self.take(end.ok_or((field, Fault::Syntax))?))
             }
             _ => {
                 let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n');
                 let scalar = self.take(self.rest.iter().position(ends).unwrap_or(self.rest.len()));
-                if !json::is_scalar(scalar) {
-                    return Err((field, Fault::Syntax));
-                }
+                if json::is_scalar(scalar) { Ok(scalar) } else { Err((field, Fault::Syntax)) }
             }
         }
-        Ok(())
     }
 }
