@@ -9,8 +9,8 @@ use listwatch::error::Fault;
 use listwatch::{DecodeErrorKind, Limits, WatchDecoder, WatchEvent};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::{cut, fixture, len_field, tag, varint};
-use watch_support::{Seen, framed, protobuf, reference, see, watch};
+use support::{body_of, cut, fixture, len_field, tag, varint};
+use watch_support::{Seen, reference, see, watch};
 
 const PROTOBUF: &[&str] = &[
     "watch-configmaps.pb",
@@ -43,6 +43,17 @@ fn frame_lengths(body: &[u8]) -> Vec<usize> {
         rest = &rest[length..];
     }
     lengths
+}
+
+/// A protobuf frame with this event.
+fn protobuf(event: &str, api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
+    let raw = len_field(1, &body_of(api_version, kind, object));
+    framed(&[len_field(1, event.as_bytes()), len_field(2, &raw)].concat())
+}
+
+/// The frame with its length before it.
+fn framed(frame: &[u8]) -> Vec<u8> {
+    [&u32::try_from(frame.len()).unwrap().to_be_bytes()[..], frame].concat()
 }
 
 #[test]
@@ -206,7 +217,7 @@ fn faults_of_protobuf() {
         (framed(b"\x0a\x05ADDED\x12\x00"), "malformed: no value in object"),
         (framed(b"\x0a\x05ADDED\x12\x02\x0a\x03"), "malformed: a length past the end of its parent in object"),
         (
-            framed(&len_field(2, &len_field(1, &support::body_of("v1", "Pod", b"\x0a\x03\x32\x017")))),
+            framed(&len_field(2, &len_field(1, &body_of("v1", "Pod", b"\x0a\x03\x32\x017")))),
             "malformed: no value in type",
         ),
         (event("SYNCED"), "malformed: an unknown value in type"),
@@ -235,8 +246,8 @@ fn faults_of_protobuf() {
         (pod(b"\x0a\x03\x32\x017\x12\x01"), "malformed: a length past the end of its parent in the object"),
         (protobuf("BOOKMARK", "v1", "Pod", b"\x0a\x00"), "malformed: no value in metadata.resourceVersion"),
         (
-            protobuf("BOOKMARK", "v1", "Pod", b"\x0a\x06\x32\x017\x62\x01\x0a"),
-            "malformed: a length past the end of its parent in metadata.annotations",
+            protobuf("BOOKMARK", "v1", "Pod", b"\x0a\x08\x32\x017\x62\x03\x0a\x01\xff"),
+            "malformed: invalid UTF-8 in metadata.annotations",
         ),
         (protobuf("ERROR", "v1", "Pod", b""), "malformed: something else than a Status in object"),
         (status(b"\x30"), "malformed: something else than a Status in object"),
@@ -253,8 +264,7 @@ fn faults_of_protobuf() {
             &[
                 len_field(
                     2,
-                    &[&unknown[..], &len_field(1, &support::body_of("v1", "Pod", b"\x0a\x03\x32\x017")), unknown]
-                        .concat(),
+                    &[&unknown[..], &len_field(1, &body_of("v1", "Pod", b"\x0a\x03\x32\x017")), unknown].concat(),
                 ),
                 len_field(1, b"DELETED"),
             ]

@@ -7,6 +7,9 @@ pub mod list_differential;
 pub mod meta_view;
 pub mod projection;
 pub mod selectors;
+pub mod watch_decode;
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
+#[path = "../../tests/support/watch.rs"]
+mod watch_support;

@@ -27,6 +27,7 @@ use super::wire::{Field, Fields, Value};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 #[cfg(feature = "json")]
 use crate::item::json;
+use crate::item::view::entry;
 use crate::item::{Status, TypeMeta};
 use crate::limits::Limits;
 
@@ -83,7 +84,7 @@ pub struct WatchDecoder {
     /// What the last error event held.
     status: Status,
     /// The last version that had escapes in its JSON.
-    version: Vec<u8>,
+    version: String,
     end: Option<Result<(), DecodeError>>,
 }
 
@@ -148,14 +149,14 @@ enum Found<'i> {
     Split,
 }
 
-/// What a frame says. That its texts are UTF-8 is not known yet.
+/// What a frame says.
 #[derive(Default)]
 pub(super) struct Frame<'f> {
     pub(super) event: Option<EventType>,
     pub(super) object: Option<&'f [u8]>,
-    pub(super) api_version: Cow<'f, [u8]>,
-    pub(super) kind: Cow<'f, [u8]>,
-    pub(super) resource_version: Cow<'f, [u8]>,
+    pub(super) api_version: Cow<'f, str>,
+    pub(super) kind: Cow<'f, str>,
+    pub(super) resource_version: Cow<'f, str>,
     pub(super) ends_initial_events: bool,
 }
 
@@ -186,7 +187,7 @@ impl WatchDecoder {
             watch: Progress { limits, ..Progress::default() },
             state: State::Start,
             status: Status::default(),
-            version: Vec::new(),
+            version: String::new(),
             end: None,
         }
     }
@@ -550,8 +551,8 @@ impl<'f> Frame<'f> {
         for field in Fields::new(type_meta.bytes().map_err(at("typeMeta"))?) {
             let Field { number, value, .. } = field.map_err(at("typeMeta"))?;
             match number {
-                1 => self.api_version = Cow::Borrowed(value.bytes().map_err(at("apiVersion"))?),
-                2 => self.kind = Cow::Borrowed(value.bytes().map_err(at("kind"))?),
+                1 => self.api_version = Cow::Borrowed(value.str().map_err(at("apiVersion"))?),
+                2 => self.kind = Cow::Borrowed(value.str().map_err(at("kind"))?),
                 _ => {}
             }
         }
@@ -562,20 +563,15 @@ impl<'f> Frame<'f> {
         for field in Fields::new(metadata.bytes().map_err(at("metadata"))?) {
             let Field { number, value, .. } = field.map_err(at("metadata"))?;
             match number {
-                6 => self.resource_version = Cow::Borrowed(value.bytes().map_err(at("metadata.resourceVersion"))?),
+                6 => self.resource_version = Cow::Borrowed(value.str().map_err(at("metadata.resourceVersion"))?),
                 12 if self.event == Some(EventType::Bookmark) => {
-                    self.annotation(value).map_err(at("metadata.annotations"))?;
+                    let (key, value) = entry(value).map_err(at("metadata.annotations"))?;
+                    if key == INITIAL_EVENTS_END {
+                        self.ends_initial_events = value == "true";
+                    }
                 }
                 _ => {}
             }
-        }
-        Ok(())
-    }
-
-    fn annotation(&mut self, annotation: Value<'_>) -> Result<(), Fault> {
-        let (key, value) = (last(annotation, 1)?, last(annotation, 2)?);
-        if key == Some(INITIAL_EVENTS_END.as_bytes()) {
-            self.ends_initial_events = value == Some(b"true");
         }
         Ok(())
     }
@@ -586,13 +582,13 @@ impl<'f> Frame<'f> {
         place: Place<'f>,
         limits: &Limits,
         status: &'f mut Status,
-        version: &'f mut Vec<u8>,
+        version: &'f mut String,
     ) -> Result<WatchEvent<'f>, DecodeErrorKind> {
         let missing = |field| malformed((field, Fault::Missing));
         let event = self.event.ok_or_else(|| missing("type"))?;
         let bytes = self.object.ok_or_else(|| missing("object"))?;
         if event == EventType::Error {
-            let is_status = *self.kind == *b"Status";
+            let is_status = self.kind == "Status";
             let (size, max) = (bytes.len() as u64, limits.metadata_size);
             if is_status && size > max {
                 return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
@@ -614,13 +610,12 @@ impl<'f> Frame<'f> {
                 version
             }
         };
-        let resource_version = utf8(resource_version).map_err(at("metadata.resourceVersion")).map_err(malformed)?;
         if resource_version.is_empty() {
             return Err(missing("metadata.resourceVersion"));
         }
         let Place { encoding, type_meta, index, offset } = place;
-        set(&mut type_meta.api_version, &self.api_version).map_err(at("apiVersion")).map_err(malformed)?;
-        set(&mut type_meta.kind, &self.kind).map_err(at("kind")).map_err(malformed)?;
+        set(&mut type_meta.api_version, &self.api_version);
+        set(&mut type_meta.kind, &self.kind);
         let object = ItemRef { bytes, encoding, type_meta, index, offset };
         let changed = Changed { object, resource_version };
         Ok(match event {
@@ -665,13 +660,8 @@ fn expect_empty(value: Value<'_>) -> Result<(), Fault> {
 }
 
 /// The same as for the last event, most of the time.
-fn set(place: &mut String, text: &[u8]) -> Result<(), Fault> {
-    if place.as_bytes() != text {
-        utf8(text)?.clone_into(place);
+fn set(place: &mut String, text: &str) {
+    if place != text {
+        text.clone_into(place);
     }
-    Ok(())
-}
-
-fn utf8(text: &[u8]) -> Result<&str, Fault> {
-    str::from_utf8(text).map_err(|_| Fault::Utf8)
 }

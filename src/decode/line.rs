@@ -30,7 +30,7 @@ pub(super) fn read(line: &[u8]) -> Result<Frame<'_>, Unread> {
         match name {
             b"type" => {
                 if let Some(event) = line.text("type")? {
-                    frame.event = Some(EventType::of(&event));
+                    frame.event = Some(EventType::of(event.as_bytes()));
                 }
             }
             b"object" => {
@@ -53,7 +53,7 @@ pub(super) fn read(line: &[u8]) -> Result<Frame<'_>, Unread> {
             if name != INITIAL_EVENTS_END.as_bytes() {
                 return line.value(field, 4).map(drop);
             }
-            frame.ends_initial_events = line.text(field)?.as_deref() == Some(b"true");
+            frame.ends_initial_events = line.text(field)?.as_deref() == Some("true");
             Ok(())
         })?;
     }
@@ -163,20 +163,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text of a string, which may not be UTF-8; `None` for `null`, which sets nothing.
-    fn text(&mut self, field: &'static str) -> Result<Option<Cow<'a, [u8]>>, Unread> {
+    /// The text of a string; `None` for `null`, which sets nothing.
+    fn text(&mut self, field: &'static str) -> Result<Option<Cow<'a, str>>, Unread> {
         match self.first() {
             Some(b'"') => {
                 let string = self.string(field)?;
-                match string {
+                let text = match string {
                     [b'"', text @ .., b'"'] if text.iter().all(|byte| *byte >= b' ' && *byte != b'\\') => {
-                        Ok(Some(Cow::Borrowed(text)))
+                        str::from_utf8(text).map(Cow::Borrowed).map_err(|_| Fault::Utf8)
                     }
-                    _ => match json::string(string) {
-                        Ok(text) => Ok(Some(Cow::Owned(text.into_owned().into_bytes()))),
-                        Err(fault) => Err((field, fault)),
-                    },
-                }
+                    _ => json::string(string),
+                };
+                text.map(Some).map_err(|fault| (field, fault))
             }
             Some(b'n') => self.value(field, 0).map(|_| None),
             Some(b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f') => Err((field, Fault::Type)),

@@ -8,7 +8,7 @@ use prost::Message as _;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::support::{RuntimeTypeMeta, Unknown, body_of, len_field};
+use super::support::{RuntimeTypeMeta, Unknown};
 
 /// An event, decoded one way or the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -242,15 +242,4 @@ impl<'a> Deserialize<'a> for Members<'a> {
 
         deserializer.deserialize_map(All)
     }
-}
-
-/// A protobuf frame with this event.
-pub fn protobuf(event: &str, api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
-    let raw = len_field(1, &body_of(api_version, kind, object));
-    framed(&[len_field(1, event.as_bytes()), len_field(2, &raw)].concat())
-}
-
-/// The frame with its length before it.
-pub fn framed(frame: &[u8]) -> Vec<u8> {
-    [&u32::try_from(frame.len()).unwrap().to_be_bytes()[..], frame].concat()
 }
