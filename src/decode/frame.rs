@@ -131,7 +131,8 @@ enum State {
     Frame {
         left: u64,
     },
-    /// In the first JSON document, which may be an event or a whole body. So far it is in `scratch` without spaces.
+    /// In the first JSON document, which may be an event or a whole body. So far it is in `scratch`, without the spaces before
+    /// the first name.
     #[cfg(feature = "json")]
     Opening(Box<ListDecoder>),
     /// Before a line, or in one that has `begun`.
@@ -409,7 +410,7 @@ impl WatchDecoder {
         let mut decided = if list.position() == 0 { line::is_event(input) } else { None };
         while decided.is_none() && !input.is_empty() {
             let mut byte = self.watch.take(1, input);
-            if !matches!(byte, b" " | b"\t" | b"\r") {
+            if self.watch.scratch != b"{" || !matches!(byte, b" " | b"\t" | b"\r") {
                 self.watch.scratch.extend_from_slice(byte);
             }
             other(list, &mut byte)?;
