@@ -63,18 +63,27 @@ pub fn see(event: WatchEvent<'_>, index: u64) -> Seen {
 
 /// The events of the full body up to its first fault, and whether it ended without any.
 pub fn reference(body: &[u8]) -> (Vec<Seen>, bool) {
-    let is_json = matches!(body.trim_ascii_start().first(), Some(b'{'));
+    let is_json = is_json(body);
     let (mut seen, mut rest) = (Vec::new(), body);
     while !rest.is_empty() {
         let Some((frame, behind)) = (if is_json { line(rest) } else { frame(rest) }) else { return (seen, false) };
         rest = behind;
-        if is_json && frame.trim_ascii().is_empty() {
+        if is_json && is_blank(frame) {
             continue;
         }
         let Some(event) = (if is_json { by_serde(frame) } else { by_prost(frame) }) else { return (seen, false) };
         seen.push(event);
     }
     (seen, true)
+}
+
+/// Whether it begins as JSON; spaces alone do, too.
+pub fn is_json(body: &[u8]) -> bool {
+    matches!(body.iter().find(|byte| !is_blank(&[**byte])), Some(b'{') | None)
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
 }
 
 fn frame(body: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -85,7 +94,7 @@ fn frame(body: &[u8]) -> Option<(&[u8], &[u8])> {
 fn line(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = body.iter().position(|byte| *byte == b'\n');
     // Spaces behind the last line are none.
-    let end = end.or(body.trim_ascii().is_empty().then_some(body.len() - 1))?;
+    let end = end.or(is_blank(body).then_some(body.len() - 1))?;
     Some(body.split_at(end + 1))
 }
 
