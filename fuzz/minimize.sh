@@ -3,7 +3,7 @@
 set -euo pipefail
 from=$(realpath "${1:?the folder to take them from}")
 cd "$(dirname "$0")"
-for target in list_decode list_differential json_list meta_view projection selectors http_error; do
+for target in list_decode list_differential json_list watch_decode meta_view projection selectors http_error; do
     rm -rf "corpus/$target"
     mkdir -p "corpus/$target"
     # Edges alone: features, which count how often too, would keep ten times as many.

@@ -1,4 +1,4 @@
-//! Errors: what is wrong, where in the body, and how many items were delivered before.
+//! Errors: what is wrong, where in the body, and how many items or events were delivered before.
 
 use std::error::Error;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::decode::{Encoding, Sniffed};
 use crate::item::Status;
 
-/// Why a body is not a complete list.
+/// Why a body is not a complete list, or why a watch cannot go on.
 ///
-/// The items delivered before it are exact; nothing says that they were all. A decoder that returned an error returns
-/// it again from then on.
+/// The items or events delivered before it are exact; nothing says that they were all. A decoder that returned an error
+/// returns it again from then on.
 ///
-/// It is displayed on one line: kind, reason, offset and items delivered.
+/// It is displayed on one line: kind, reason, offset and items or events delivered.
 #[derive(Clone, Debug)]
 pub struct DecodeError(Box<Inner>);
 
@@ -23,11 +23,18 @@ struct Inner {
     offset: u64,
     index: Option<u64>,
     items: u64,
+    /// Its items are events.
+    of_watch: bool,
 }
 
 impl DecodeError {
     pub(crate) fn new(kind: DecodeErrorKind, offset: u64, index: Option<u64>, items: u64) -> Self {
-        Self(Box::new(Inner { kind, offset, index, items }))
+        Self(Box::new(Inner { kind, offset, index, items, of_watch: false }))
+    }
+
+    pub(crate) fn of_watch(mut self) -> Self {
+        self.0.of_watch = true;
+        self
     }
 
     #[cfg(feature = "client")]
@@ -49,30 +56,33 @@ impl DecodeError {
     /// Where in the (decompressed) body: the offset of the first byte of the faulty field (of the faulty byte itself for
     /// [`Fault::Syntax`] between the fields of JSON); the bytes received for
     /// [`Incomplete`](DecodeErrorKind::Incomplete); for an [`Api`](DecodeErrorKind::Api) error, where the Status begins.
+    ///
+    /// In a watch the offset of the first byte of the faulty frame: of its length, or of its line in JSON; the bytes
+    /// received for [`CutFrame`](DecodeErrorKind::CutFrame).
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.0.offset
     }
 
-    /// The item at fault, counted from 0 and with the skipped ones, if it was one.
+    /// The item at fault, counted from 0 and with the skipped ones, if it was one; in a watch, the event.
     #[must_use]
     pub fn index(&self) -> Option<u64> {
         self.0.index
     }
 
-    /// How many items were delivered before.
+    /// How many items were delivered before; in a watch, events.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items
     }
 
-    /// Whether the body ended before the list did: the transport broke it off.
+    /// Whether the body ended before the list, or the frame of a watch, did: the transport broke it off.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        matches!(self.0.kind, DecodeErrorKind::Incomplete)
+        matches!(self.0.kind, DecodeErrorKind::Incomplete | DecodeErrorKind::CutFrame)
     }
 
-    /// The API server's own error, if it sent one in place of the list or behind its items.
+    /// The API server's own error, if it sent one in place of the list or the watch, or behind the items.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match &self.0.kind {
@@ -84,12 +94,13 @@ impl DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, offset, index, items } = &*self.0;
+        let Inner { kind, offset, index, items, of_watch } = &*self.0;
+        let unit = if *of_watch { "event" } else { "item" };
         write!(f, "{kind}")?;
         if let Some(index) = index {
-            write!(f, " in item {index}")?;
+            write!(f, " in {unit} {index}")?;
         }
-        write!(f, ", at byte {offset}, {items} item{} delivered", if *items == 1 { "" } else { "s" })
+        write!(f, ", at byte {offset}, {items} {unit}{} delivered", if *items == 1 { "" } else { "s" })
     }
 }
 
@@ -99,13 +110,17 @@ impl Error for DecodeError {
     }
 }
 
-/// What can be wrong with the body of a list.
+/// What can be wrong with the body of a list or a watch.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// The body is neither Kubernetes protobuf, which begins with `k8s\0`, nor, with the feature `json`, JSON.
     #[error("unexpected encoding: the body looks like {found}, not like a list{hint}", found = .0, hint = hint(*.0))]
     UnexpectedEncoding(Sniffed),
+
+    /// The body of a watch is neither frames of Kubernetes protobuf nor, with the feature `json`, lines of JSON.
+    #[error("unexpected encoding: the body looks like {found}, not like a watch{hint}", found = .0, hint = hint(*.0))]
+    UnexpectedWatchEncoding(Sniffed),
 
     /// The bytes are not what they should be.
     #[error("malformed: {fault} in {field}")]
@@ -120,6 +135,10 @@ pub enum DecodeErrorKind {
     #[error("incomplete: the body ended before the list did")]
     Incomplete,
 
+    /// The body of a watch ended inside a frame, or, in JSON, inside a line.
+    #[error("incomplete: the body ended inside a frame")]
+    CutFrame,
+
     /// The body is whole, but of something else: a single object, or a kind whose items are no objects.
     #[error(
         "not a list: the body is a {} of {api_version:?}{}",
@@ -133,7 +152,16 @@ pub enum DecodeErrorKind {
         kind: String,
     },
 
-    /// The API server's own error, in place of the list or behind its items.
+    /// What came in place of a watch is a list or a single object.
+    #[error("not a watch: the body is a {} of {api_version:?}", kind.escape_debug())]
+    NotAWatch {
+        /// `apiVersion` of what came.
+        api_version: String,
+        /// `kind` of what came; `List` where a JSON list has it behind its items.
+        kind: String,
+    },
+
+    /// The API server's own error, in place of the list or the watch, or behind the items of a list.
     #[error("API error: {0}")]
     Api(Box<Status>),
 
@@ -206,7 +234,7 @@ pub enum Fault {
     /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered.
     #[error("a second value")]
     Twice,
-    /// No bytes, where even an empty list has its metadata.
+    /// No bytes, where even an empty list has its metadata and every frame of a watch an event.
     #[error("no bytes")]
     Empty,
     /// Bytes that say how `raw` is encoded, where it must be plain.
@@ -228,9 +256,15 @@ pub enum Fault {
     /// Messages nested deeper than 100, or JSON nested deeper than 10,000, which is where Go stops too.
     #[error("nested too deep")]
     Depth,
-    /// No value of a field that every list has.
+    /// No value of a field that every list, every event or every object has.
     #[error("no value")]
     Missing,
+    /// An event of a watch that is none of `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.
+    #[error("an unknown value")]
+    Unknown,
+    /// An object in a protobuf watch that does not begin with `k8s\0`.
+    #[error("no k8s\\0 at the beginning")]
+    Magic,
 }
 
 /// The caps of [`Limits`](crate::Limits), as errors name them.

@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`decode`] | [`ListDecoder`]: bytes in, items out; no IO, no async |
+//! | [`decode`] | [`ListDecoder`] and [`WatchDecoder`]: bytes in, items and events out; no IO, no async |
 //! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`], `Json` |
 //! | [`fields`] | names and types of the fields of every built-in kind, and the JSON form of protobuf objects |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
@@ -30,7 +30,7 @@ pub mod limits;
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};
 pub use adapt::{ListError, ListReader};
-pub use decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
+pub use decode::{Changed, Encoding, Event, ItemRef, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
 pub use error::{DecodeError, DecodeErrorKind, ItemError};
 #[cfg(feature = "json")]
 pub use item::Json;

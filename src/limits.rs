@@ -1,10 +1,12 @@
 //! What a body may ask of the decoder before it is refused.
 
-/// The caps of a [`ListDecoder`](crate::ListDecoder).
+/// The caps of a [`ListDecoder`](crate::ListDecoder) or a [`WatchDecoder`](crate::WatchDecoder).
 ///
 /// A body over a cap ends in [`DecodeErrorKind::Limit`](crate::DecodeErrorKind::Limit), which names the cap and the
 /// setter here that raises it. The error comes when the length is declared, before its bytes are; in JSON, which declares
 /// none, with the first byte over the cap.
+///
+/// For a watch, which has no end, only [`item_size`](Self::item_size) and [`metadata_size`](Self::metadata_size) count.
 ///
 /// ```
 /// use listwatch::{Limits, OnItemError};
@@ -31,14 +33,16 @@ pub enum OnItemError {
 }
 
 impl Limits {
-    /// The default of [`item_size`](Self::item_size): 16 MiB. etcd refuses objects above 1.5 MiB by default, but
-    /// aggregated API servers have stores of their own.
+    /// The default of [`item_size`](Self::item_size): 16 MiB, which is also client-go's for a frame of a watch. etcd refuses
+    /// objects above 1.5 MiB by default, but aggregated API servers have stores of their own.
     pub const DEFAULT_ITEM_SIZE: u64 = 16 << 20;
 
     /// The default of [`metadata_size`](Self::metadata_size): 1 MiB.
     pub const DEFAULT_METADATA_SIZE: u64 = 1 << 20;
 
     /// The largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
+    ///
+    /// In a watch it is the largest frame, or line of JSON: an object with its event around it.
     ///
     /// It bounds the decoder's memory, for an item that is split over chunks is put together in one buffer.
     #[must_use]
@@ -66,7 +70,7 @@ impl Limits {
     }
 
     /// The longest string of the type meta and of the list meta (in JSON, all of the list's `metadata`), and the largest
-    /// `Status`, in bytes: [`DEFAULT_METADATA_SIZE`](Self::DEFAULT_METADATA_SIZE) unless set.
+    /// `Status`, also in a watch, in bytes: [`DEFAULT_METADATA_SIZE`](Self::DEFAULT_METADATA_SIZE) unless set.
     #[must_use]
     pub const fn metadata_size(mut self, bytes: u64) -> Self {
         self.metadata_size = bytes;
@@ -75,7 +79,8 @@ impl Limits {
 
     /// What happens on an item over [`item_size`](Self::item_size): [`OnItemError::Fail`] unless set.
     ///
-    /// An item that claims more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case.
+    /// An item that claims more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case; so is a frame
+    /// of a watch, which would go on without a change.
     #[must_use]
     pub const fn on_oversized(mut self, what: OnItemError) -> Self {
         self.on_oversized = what;

@@ -44,6 +44,11 @@ fn json_list() {
 }
 
 #[test]
+fn watch_decode() {
+    replay("watch_decode", targets::watch_decode::run);
+}
+
+#[test]
 fn meta_view() {
     replay("meta_view", targets::meta_view::run);
 }
@@ -89,6 +94,7 @@ fn seeds() -> io::Result<()> {
         // Its chunks, and which limits are small.
         write("list_decode", &[body, &b"\x03\x10\x02\x00\x00\x00"[..]].concat())?;
         write("json_list", &[body, &b"\x10"[..]].concat())?;
+        write("watch_decode", &[body, &b"\x03\x10\x02\x00"[..]].concat())?;
         if let Some(head) = heads.get(&stem) {
             write("http_error", &[head, &body[..]].concat())?;
         }

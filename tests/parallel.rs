@@ -207,7 +207,10 @@ async fn dropping_ends_the_threads_and_the_connection() {
 async fn a_panic_goes_on_in_the_consumer() {
     let server = serve(Body::amplify(body())).await;
     for order in ORDERS {
-        let own = |item: ItemRef<'_>| Ok::<_, ItemError>(assert_ne!(item.index(), 100, "on purpose"));
+        let own = |item: ItemRef<'_>| {
+            assert_ne!(item.index(), 100, "on purpose");
+            Ok::<_, ItemError>(())
+        };
         let mut items = pods(&server).map_item(own).parallel(order).threads(threads(2));
         let mut delivered = 0;
         let panic = loop {

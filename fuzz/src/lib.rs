@@ -7,8 +7,11 @@ pub mod list_differential;
 pub mod meta_view;
 pub mod projection;
 pub mod selectors;
+pub mod watch_decode;
 
 #[path = "../../tests/support/members.rs"]
 mod members;
 #[path = "../../tests/support/mod.rs"]
 mod support;
+#[path = "../../tests/support/watch.rs"]
+mod watch_support;

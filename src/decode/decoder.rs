@@ -77,14 +77,14 @@ pub enum Event<'a> {
     Item(ItemRef<'a>),
 }
 
-/// One item, lent: its bytes and its place.
+/// One item of a list, or the object of a watch event, lent: its bytes and its place.
 #[derive(Clone, Copy)]
 pub struct ItemRef<'a> {
-    bytes: &'a [u8],
-    encoding: Encoding,
-    type_meta: &'a TypeMeta,
-    index: u64,
-    offset: u64,
+    pub(super) bytes: &'a [u8],
+    pub(super) encoding: Encoding,
+    pub(super) type_meta: &'a TypeMeta,
+    pub(super) index: u64,
+    pub(super) offset: u64,
 }
 
 /// How the bytes of an item are encoded.
@@ -536,18 +536,21 @@ impl<'a> ItemRef<'a> {
     ///
     /// Of a JSON list it is what came before the item, and empty strings for the rest: lists of custom resources have
     /// `kind` behind the items, which then carry their own.
+    ///
+    /// In a watch it is the object's own.
     #[must_use]
     pub fn type_meta(&self) -> &'a TypeMeta {
         self.type_meta
     }
 
-    /// How many items of this list came before it, skipped ones included.
+    /// How many items of this list came before it, skipped ones included; in a watch, events of all kinds.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// Where in the body its field begins: in protobuf at the tag, a few bytes before [`bytes`](Self::bytes).
+    /// Where in the body its field begins: in protobuf at the tag, a few bytes before [`bytes`](Self::bytes). In a watch,
+    /// where its frame or line begins.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset

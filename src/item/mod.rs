@@ -8,7 +8,7 @@ mod meta;
 pub mod path;
 mod prefilter;
 mod project;
-mod view;
+pub(crate) mod view;
 
 use std::any::TypeId;
 

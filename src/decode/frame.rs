@@ -1,0 +1,668 @@
+//! The decoder of watches: their frames, and the public API.
+//!
+//! Advice for those who change it. A frame is taken whole, from the input or, when it is split, from `scratch`, before
+//! anything in it is looked at: only `advance` and what it calls must be correct when the input ends after any byte.
+//!
+//! ```text
+//! Start ──┬──> Length <──> Frame       protobuf: each frame is led by its length
+//!         ├──> Opening ──┬──> Line     JSON: each frame is a line
+//!         └──────────────┴──> Other    no watch: the decoder of lists finds out what it is
+//! ```
+
+use std::borrow::Cow;
+use std::fmt;
+#[cfg(feature = "json")]
+use std::mem;
+
+#[cfg(feature = "json")]
+use memchr::memchr;
+use prost::Message as _;
+
+use super::decoder::{Encoding, Event, ItemRef, ListDecoder, Progress};
+#[cfg(feature = "json")]
+use super::line;
+use super::protobuf::MAGIC;
+use super::sniff::Sniffed;
+use super::wire::{Field, Fields, Value};
+use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
+#[cfg(feature = "json")]
+use crate::item::json;
+use crate::item::view::entry;
+use crate::item::{Status, TypeMeta};
+use crate::limits::Limits;
+
+/// The buffer of split frames is given back when it is larger than this and was not needed.
+const KEPT_SCRATCH: usize = 64 << 10;
+
+/// The annotation of the bookmark that ends the initial events (KEP-3157).
+pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Decodes the body of a watch while it arrives: frames of protobuf, or lines of JSON with the feature `json`. It tells
+/// them by their first bytes, not by the content type, which servers get wrong.
+///
+/// Bytes go in by [`decode`](Self::decode), cut anywhere; a [`WatchEvent`] comes out for each frame. When the body has
+/// ended, [`finish`](Self::finish) says whether that was between two frames.
+///
+/// A frame that lies whole in a chunk is lent from there; one that is split is put together in a buffer that is used
+/// again, grows by bytes received to the longest frame (at worst to twice of it in JSON, which does not say lengths), and
+/// shrinks when frames are small again. Events allocate nothing else, but for those that carry a Status. A frame over [`Limits::item_size`] is refused when its length is declared.
+///
+/// Of an object it reads the type meta and the resourceVersion, without which an event is an error. In JSON it reads the
+/// members of the event, of the object and of its metadata, of which the last of a name counts, as for Go; whether the
+/// object is right otherwise is found by what decodes it.
+///
+/// Sources: `metav1.WatchEvent`, `runtime.RawExtension` and `runtime.Unknown` in `k8s.io/apimachinery`, and its package
+/// `pkg/runtime/serializer/protobuf` for the frames.
+///
+/// ```
+/// use listwatch::{WatchDecoder, WatchEvent};
+///
+/// # let body: &[u8] = include_bytes!("../../fixtures/watch-initial-events.pb");
+/// # let mut added = 0;
+/// let mut decoder = WatchDecoder::new();
+/// for mut chunk in body.chunks(1000) {
+///     while let Some(event) = decoder.decode(&mut chunk)? {
+///         match event {
+///             WatchEvent::Added(changed) | WatchEvent::Modified(changed) => {
+///                 println!("{} at {}", changed.object.meta()?.name(), changed.resource_version);
+/// #               added += 1;
+///             }
+///             WatchEvent::Deleted(changed) => println!("{} is gone", changed.object.meta()?.name()),
+///             WatchEvent::Bookmark { resource_version, .. } => println!("up to date at {resource_version}"),
+///             WatchEvent::Error(status) => println!("the server ends the watch: {status}"),
+///         }
+///     }
+/// }
+/// decoder.finish()?;
+/// # assert_eq!(added, 17);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct WatchDecoder {
+    /// Its items are the events; its `field_start` is where the current frame begins.
+    watch: Progress,
+    state: State,
+    /// What the last error event held.
+    status: Status,
+    /// The last version that had escapes in its JSON.
+    version: String,
+    end: Option<Result<(), DecodeError>>,
+}
+
+/// What happened in a collection, or to the watch.
+#[derive(Clone, Copy, Debug)]
+pub enum WatchEvent<'a> {
+    /// An object was created; among the initial events of a watch, it is there.
+    Added(Changed<'a>),
+    /// An object was changed.
+    Modified(Changed<'a>),
+    /// An object was deleted, or does not match the watch's selectors any more. It is as it was before, and its version may
+    /// be older than the deletion.
+    Deleted(Changed<'a>),
+    /// Nothing happened, up to this version.
+    Bookmark {
+        /// The version that a watch can go on from.
+        resource_version: &'a str,
+        /// Whether all initial events came before it: the annotation `k8s.io/initial-events-end`. A server also sets it on
+        /// the first bookmark of a watch from version 0.
+        ends_initial_events: bool,
+    },
+    /// The server's error, after which it ends the watch.
+    Error(&'a Status),
+}
+
+/// An object of a watch event.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Changed<'a> {
+    /// The object, under its own type meta.
+    pub object: ItemRef<'a>,
+    /// Its version, never empty.
+    pub resource_version: &'a str,
+}
+
+enum State {
+    Start,
+    /// In the length of a frame, of which so many bytes came.
+    Length {
+        so_far: u32,
+        bytes: u8,
+    },
+    /// In a frame.
+    Frame {
+        left: u64,
+    },
+    /// In the first JSON document, which may be an event or a whole body. So far it is in `scratch`, without the spaces before
+    /// the first name.
+    #[cfg(feature = "json")]
+    Opening(Box<ListDecoder>),
+    /// Before a line, or in one that has `begun`.
+    #[cfg(feature = "json")]
+    Line {
+        begun: bool,
+    },
+    Other(Box<ListDecoder>),
+}
+
+/// A frame that is not lent yet.
+enum Found<'i> {
+    Whole(&'i [u8]),
+    /// It is in `scratch`.
+    Split,
+}
+
+/// What a frame says.
+#[derive(Default)]
+pub(super) struct Frame<'f> {
+    pub(super) event: Option<EventType>,
+    pub(super) object: Option<&'f [u8]>,
+    pub(super) api_version: Cow<'f, str>,
+    pub(super) kind: Cow<'f, str>,
+    pub(super) resource_version: Cow<'f, str>,
+    pub(super) ends_initial_events: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+    Unknown,
+}
+
+/// A field of a frame, and what is wrong with it.
+pub(super) type Unread = (&'static str, Fault);
+
+impl WatchDecoder {
+    /// A decoder with the default [`Limits`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    /// A decoder with limits of the caller's choice.
+    #[must_use]
+    pub fn with_limits(limits: Limits) -> Self {
+        Self {
+            watch: Progress { limits, ..Progress::default() },
+            state: State::Start,
+            status: Status::default(),
+            version: String::new(),
+            end: None,
+        }
+    }
+
+    /// Takes bytes off the front of `input` up to the end of the next frame. `None`: all of `input` is taken, more is
+    /// needed.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the body is no watch, or a frame is malformed or over a limit. From then on every call returns
+    /// the same error. What the server itself has to say comes as [`WatchEvent::Error`]; only where it is the body in place
+    /// of a watch is it [`DecodeErrorKind::Api`].
+    pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
+        let Some(found) = self.advance(input)? else { return Ok(None) };
+        let Self { watch, state, status, version, end } = self;
+        let Progress { limits, field_start, scratch, type_meta, items, .. } = watch;
+        let frame = match found {
+            Found::Whole(frame) => frame,
+            Found::Split => scratch,
+        };
+        let (encoding, read) = match state {
+            #[cfg(feature = "json")]
+            State::Line { .. } => (Encoding::Json, line::read(frame)),
+            _ => (Encoding::Protobuf, Frame::read(frame)),
+        };
+        let place = Place { encoding, type_meta, index: *items, offset: *field_start };
+        match read.map_err(malformed).and_then(|frame| frame.lend(place, limits, status, version)) {
+            Ok(event) => {
+                *items += 1;
+                Ok(Some(event))
+            }
+            Err(kind) => {
+                let error = DecodeError::new(kind, *field_start, Some(*items), *items).of_watch();
+                *end = Some(Err(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// The body has ended: says whether between two frames. May be called again.
+    ///
+    /// A body without any bytes is a watch without any events. In JSON a frame ends with its line.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeErrorKind::CutFrame`] when the body ended inside a frame or behind its length, or the error that
+    /// [`decode`](Self::decode) returned before.
+    pub fn finish(&mut self) -> Result<(), DecodeError> {
+        let end = self.end.get_or_insert_with(|| {
+            let is_between = match &self.state {
+                State::Start => true,
+                State::Length { bytes, .. } => *bytes == 0,
+                State::Frame { .. } | State::Other(_) => false,
+                #[cfg(feature = "json")]
+                State::Opening(_) => false,
+                #[cfg(feature = "json")]
+                State::Line { begun } => !begun,
+            };
+            let Progress { position, items, .. } = self.watch;
+            let cut = || DecodeError::new(DecodeErrorKind::CutFrame, position, Some(items), items).of_watch();
+            if is_between { Ok(()) } else { Err(cut()) }
+        });
+        end.clone()
+    }
+
+    /// Bytes of the body taken so far.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.watch.position
+    }
+
+    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        if let Some(Err(error)) = &self.end {
+            return Err(error.clone());
+        }
+        let found = match (input.is_empty(), &self.end) {
+            (true, _) => return Ok(None),
+            (false, Some(_)) => Err(DecodeErrorKind::Finished),
+            (false, None) => self.step(input),
+        };
+        found.map_err(|kind| self.fail(kind))
+    }
+
+    fn fail(&mut self, kind: DecodeErrorKind) -> DecodeError {
+        let Progress { field_start, position, items, .. } = self.watch;
+        let (offset, index) = match (&kind, &self.state) {
+            (DecodeErrorKind::Finished, _) => (position, None),
+            (_, State::Length { .. } | State::Frame { .. }) => (field_start, Some(items)),
+            #[cfg(feature = "json")]
+            (_, State::Line { .. }) => (field_start, Some(items)),
+            _ => (field_start, None),
+        };
+        let error = DecodeError::new(kind, offset, index, items).of_watch();
+        self.watch.scratch = Vec::new();
+        self.end = Some(Err(error.clone()));
+        error
+    }
+
+    /// Goes on to the end of a frame, or of the input.
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeErrorKind> {
+        while let Some(&byte) = input.first() {
+            let found = match &mut self.state {
+                &mut State::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
+                &mut State::Frame { left } => self.frame(left, input),
+                #[cfg(feature = "json")]
+                &mut State::Line { begun } => self.line(begun, input)?,
+                #[cfg(feature = "json")]
+                State::Start if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
+                    self.watch.take(1, input);
+                    None
+                }
+                State::Start => {
+                    self.start(byte);
+                    None
+                }
+                #[cfg(feature = "json")]
+                State::Opening(_) => {
+                    self.open(input)?;
+                    None
+                }
+                State::Other(list) => {
+                    let before = input.len();
+                    let result = other(list, input);
+                    self.watch.position += (before - input.len()) as u64;
+                    result?;
+                    None
+                }
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// By the first byte, but for spaces before JSON.
+    fn start(&mut self, byte: u8) {
+        self.watch.field_start = self.watch.position;
+        // Whose items and bytes nobody counts.
+        let list = || Box::new(ListDecoder::with_limits(self.watch.limits.items(u64::MAX).bytes(u64::MAX)));
+        match byte {
+            // No other encoding begins so, nor does a frame of 150 MB or more.
+            0x00..=0x08 => self.state = State::Length { so_far: 0, bytes: 0 },
+            #[cfg(feature = "json")]
+            b'{' => self.state = State::Opening(list()),
+            _ => self.state = State::Other(list()),
+        }
+    }
+
+    /// `so_far` is what so many bytes of the length say.
+    fn length<'i>(
+        &mut self,
+        mut so_far: u32,
+        mut bytes: u8,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Found<'i>>, DecodeErrorKind> {
+        if bytes == 0 {
+            self.begin_frame();
+        }
+        match input.first_chunk() {
+            Some(length) if bytes == 0 => {
+                self.watch.take(4, input);
+                so_far = u32::from_be_bytes(*length);
+            }
+            _ => {
+                let taken = self.watch.take(4 - u64::from(bytes), input);
+                so_far = taken.iter().fold(so_far, |so_far, byte| so_far << 8 | u32::from(*byte));
+                bytes += u8::try_from(taken.len()).unwrap_or(4);
+                if bytes < 4 {
+                    self.state = State::Length { so_far, bytes };
+                    return Ok(None);
+                }
+            }
+        }
+        let (len, max) = (u64::from(so_far), self.watch.limits.item_size);
+        if len == 0 {
+            return Err(malformed(("the frame", Fault::Empty)));
+        }
+        if len > max {
+            return Err(DecodeErrorKind::Limit { limit: Limit::ItemSize, size: len, max });
+        }
+        Ok(self.frame(len, input))
+    }
+
+    fn frame<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<Found<'i>> {
+        let piece = self.watch.take(left, input);
+        let left = left - piece.len() as u64;
+        if left > 0 {
+            self.watch.keep(piece, left);
+            self.state = State::Frame { left };
+            return None;
+        }
+        self.state = State::Length { so_far: 0, bytes: 0 };
+        Some(self.found(piece))
+    }
+
+    fn begin_frame(&mut self) {
+        self.watch.field_start = self.watch.position;
+        let scratch = &mut self.watch.scratch;
+        if scratch.capacity() > KEPT_SCRATCH && scratch.len() < scratch.capacity() / 4 {
+            *scratch = Vec::new();
+        }
+        scratch.clear();
+    }
+
+    /// The last piece of a frame.
+    fn found<'i>(&mut self, piece: &'i [u8]) -> Found<'i> {
+        if self.watch.scratch.is_empty() {
+            return Found::Whole(piece);
+        }
+        self.watch.keep(piece, 0);
+        Found::Split
+    }
+
+    /// Finds out whether the first document is an event.
+    #[cfg(feature = "json")]
+    fn open(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
+        let State::Opening(list) = &mut self.state else { return Ok(()) };
+        let mut decided = if list.position() == 0 { line::is_event(input) } else { None };
+        while decided.is_none() && !input.is_empty() {
+            let mut byte = self.watch.take(1, input);
+            if self.watch.scratch != b"{" || !matches!(byte, b" " | b"\t" | b"\r") {
+                self.watch.scratch.extend_from_slice(byte);
+            }
+            other(list, &mut byte)?;
+            decided = line::is_event(&self.watch.scratch);
+        }
+        match (decided, mem::replace(&mut self.state, State::Line { begun: true })) {
+            (None, opening) => self.state = opening,
+            (Some(false), State::Opening(list)) => self.state = State::Other(list),
+            (Some(_), _) => {}
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "json")]
+    fn line<'i>(&mut self, begun: bool, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeErrorKind> {
+        if !begun {
+            let spaces = input.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+            self.watch.take(spaces as u64, input);
+            if input.is_empty() {
+                return Ok(None);
+            }
+            self.begin_frame();
+        }
+        let max = self.watch.limits.item_size;
+        let left = max.saturating_sub(self.watch.position - self.watch.field_start);
+        let window = usize::try_from(left).ok().and_then(|left| input.get(..=left)).unwrap_or(input);
+        let end = memchr(b'\n', window);
+        let piece = self.watch.take(end.unwrap_or(window.len()) as u64, input);
+        if self.watch.position - self.watch.field_start > max {
+            return Err(DecodeErrorKind::Limit { limit: Limit::ItemSize, size: max + 1, max });
+        }
+        self.state = State::Line { begun: end.is_none() };
+        if end.is_none() {
+            self.watch.keep(piece, left - piece.len() as u64);
+            return Ok(None);
+        }
+        self.watch.take(1, input);
+        Ok(Some(self.found(piece)))
+    }
+}
+
+impl Default for WatchDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Says where it is; what is in a half-received object is nobody's business.
+impl fmt::Debug for WatchDecoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchDecoder")
+            .field("position", &self.position())
+            .field("events", &self.watch.items)
+            .finish_non_exhaustive()
+    }
+}
+
+fn malformed((field, fault): Unread) -> DecodeErrorKind {
+    DecodeErrorKind::Malformed { field, fault }
+}
+
+fn at(field: &'static str) -> impl Fn(Fault) -> Unread {
+    move |fault| (field, fault)
+}
+
+/// Goes on with a body that is no watch: the error says what it is.
+fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
+    let type_meta = loop {
+        match list.decode(input) {
+            Ok(None) => return Ok(()),
+            Ok(Some(Event::ListMeta(_))) => {}
+            Ok(Some(Event::TypeMeta(type_meta))) => break type_meta,
+            Ok(Some(Event::Item(item))) => break item.type_meta(),
+            Err(error) => {
+                return Err(match error.kind().clone() {
+                    DecodeErrorKind::NotAList { api_version, kind } => DecodeErrorKind::NotAWatch { api_version, kind },
+                    // Its events are not on a line each.
+                    DecodeErrorKind::UnexpectedEncoding(Sniffed::WatchStream) => {
+                        malformed(("the frame", Fault::Syntax))
+                    }
+                    DecodeErrorKind::UnexpectedEncoding(found) => DecodeErrorKind::UnexpectedWatchEncoding(found),
+                    kind => kind,
+                });
+            }
+        }
+    };
+    let TypeMeta { api_version, kind } = type_meta.clone();
+    let kind = if kind.is_empty() { "List".to_owned() } else { kind };
+    Err(DecodeErrorKind::NotAWatch { api_version, kind })
+}
+
+/// Where an event is, and the type meta to set.
+struct Place<'s> {
+    encoding: Encoding,
+    type_meta: &'s mut TypeMeta,
+    index: u64,
+    offset: u64,
+}
+
+impl<'f> Frame<'f> {
+    /// Reads a protobuf frame.
+    fn read(frame: &'f [u8]) -> Result<Self, Unread> {
+        let (mut read, mut raw) = (Self::default(), None);
+        for field in Fields::new(frame) {
+            let Field { number, value, .. } = field.map_err(at("the frame"))?;
+            match number {
+                1 => read.event = Some(EventType::of(value.bytes().map_err(at("type"))?)),
+                2 => raw = last(value, 1).map_err(at("object"))?.or(raw),
+                _ => {}
+            }
+        }
+        let raw = raw.ok_or(("object", Fault::Missing))?;
+        let envelope = raw.strip_prefix(&MAGIC).ok_or(("object", Fault::Magic))?;
+        let mut object = &b""[..];
+        for field in Fields::new(envelope) {
+            let Field { number, value, .. } = field.map_err(at("object"))?;
+            match number {
+                1 => read.merge_type_meta(value)?,
+                2 => object = value.bytes().map_err(at("raw"))?,
+                3 => expect_empty(value).map_err(at("contentEncoding"))?,
+                4 => expect_empty(value).map_err(at("contentType"))?,
+                _ => {}
+            }
+        }
+        read.object = Some(object);
+        // The first field of a Status is another kind of metadata.
+        if read.event != Some(EventType::Error) {
+            for field in Fields::new(object) {
+                let Field { number, value, .. } = field.map_err(at("the object"))?;
+                if number == 1 {
+                    read.merge_metadata(value)?;
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    fn merge_type_meta(&mut self, type_meta: Value<'f>) -> Result<(), Unread> {
+        for field in Fields::new(type_meta.bytes().map_err(at("typeMeta"))?) {
+            let Field { number, value, .. } = field.map_err(at("typeMeta"))?;
+            match number {
+                1 => self.api_version = Cow::Borrowed(value.str().map_err(at("apiVersion"))?),
+                2 => self.kind = Cow::Borrowed(value.str().map_err(at("kind"))?),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_metadata(&mut self, metadata: Value<'f>) -> Result<(), Unread> {
+        for field in Fields::new(metadata.bytes().map_err(at("metadata"))?) {
+            let Field { number, value, .. } = field.map_err(at("metadata"))?;
+            match number {
+                6 => self.resource_version = Cow::Borrowed(value.str().map_err(at("metadata.resourceVersion"))?),
+                12 if self.event == Some(EventType::Bookmark) => {
+                    let (key, value) = entry(value).map_err(at("metadata.annotations"))?;
+                    if key == INITIAL_EVENTS_END {
+                        self.ends_initial_events = value == "true";
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges what was read.
+    fn lend(
+        self,
+        place: Place<'f>,
+        limits: &Limits,
+        status: &'f mut Status,
+        version: &'f mut String,
+    ) -> Result<WatchEvent<'f>, DecodeErrorKind> {
+        let missing = |field| malformed((field, Fault::Missing));
+        let event = self.event.ok_or_else(|| missing("type"))?;
+        let bytes = self.object.ok_or_else(|| missing("object"))?;
+        if event == EventType::Error {
+            let is_status = self.kind == "Status";
+            let (size, max) = (bytes.len() as u64, limits.metadata_size);
+            if is_status && size > max {
+                return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
+            }
+            let read = match place.encoding {
+                Encoding::Protobuf => Status::decode(bytes).ok(),
+                #[cfg(feature = "json")]
+                Encoding::Json => json::status(bytes),
+                #[cfg(not(feature = "json"))]
+                Encoding::Json => None,
+            };
+            *status = read.filter(|_| is_status).ok_or_else(|| malformed(("object", Fault::Status)))?;
+            return Ok(WatchEvent::Error(status));
+        }
+        let resource_version = match self.resource_version {
+            Cow::Borrowed(version) => version,
+            Cow::Owned(escaped) => {
+                *version = escaped;
+                version
+            }
+        };
+        if resource_version.is_empty() {
+            return Err(missing("metadata.resourceVersion"));
+        }
+        let Place { encoding, type_meta, index, offset } = place;
+        set(&mut type_meta.api_version, &self.api_version);
+        set(&mut type_meta.kind, &self.kind);
+        let object = ItemRef { bytes, encoding, type_meta, index, offset };
+        let changed = Changed { object, resource_version };
+        Ok(match event {
+            EventType::Added => WatchEvent::Added(changed),
+            EventType::Modified => WatchEvent::Modified(changed),
+            EventType::Deleted => WatchEvent::Deleted(changed),
+            EventType::Bookmark => {
+                WatchEvent::Bookmark { resource_version, ends_initial_events: self.ends_initial_events }
+            }
+            EventType::Error | EventType::Unknown => return Err(malformed(("type", Fault::Unknown))),
+        })
+    }
+}
+
+impl EventType {
+    pub(super) fn of(name: &[u8]) -> Self {
+        match name {
+            b"ADDED" => Self::Added,
+            b"MODIFIED" => Self::Modified,
+            b"DELETED" => Self::Deleted,
+            b"BOOKMARK" => Self::Bookmark,
+            b"ERROR" => Self::Error,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The bytes of the last field of this number.
+fn last(message: Value<'_>, number: u32) -> Result<Option<&[u8]>, Fault> {
+    let mut last = None;
+    for field in Fields::new(message.bytes()?) {
+        let field = field?;
+        if field.number == number {
+            last = Some(field.value.bytes()?);
+        }
+    }
+    Ok(last)
+}
+
+fn expect_empty(value: Value<'_>) -> Result<(), Fault> {
+    if value.bytes()?.is_empty() { Ok(()) } else { Err(Fault::NotEmpty) }
+}
+
+/// The same as for the last event, most of the time.
+fn set(place: &mut String, text: &str) {
+    if place != text {
+        text.clone_into(place);
+    }
+}

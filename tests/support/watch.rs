@@ -1,0 +1,254 @@
+//! An independent decode of the full body of a watch: prost with the messages of k8s-pb, `serde_json`.
+
+use std::fmt;
+
+use k8s_pb::apimachinery::pkg::apis::meta::v1::WatchEvent as PbWatchEvent;
+use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchDecoder, WatchEvent};
+use prost::Message as _;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::support::{RuntimeTypeMeta, Unknown};
+
+/// An event, decoded one way or the other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    Changed { event: &'static str, encoding: Encoding, type_meta: TypeMeta, object: Vec<u8>, version: String },
+    Bookmark { version: String, ends_initial_events: bool },
+    Error(Status),
+}
+
+/// What the decoder makes of it: the events, and how it ended.
+pub fn watch<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, Result<(), DecodeError>) {
+    let mut decoder = WatchDecoder::with_limits(limits);
+    let (mut seen, mut received) = (Vec::new(), 0);
+    for mut chunk in chunks {
+        received += chunk.len() as u64;
+        loop {
+            match decoder.decode(&mut chunk) {
+                Ok(Some(event)) => seen.push(see(event, seen.len() as u64)),
+                Ok(None) => break,
+                Err(error) => {
+                    assert_eq!(decoder.finish().unwrap_err().to_string(), error.to_string(), "an error stays");
+                    return (seen, Err(error));
+                }
+            }
+        }
+        assert!(chunk.is_empty());
+        assert_eq!(decoder.position(), received);
+    }
+    let end = decoder.finish();
+    (seen, end)
+}
+
+pub fn see(event: WatchEvent<'_>, index: u64) -> Seen {
+    let (event, changed) = match event {
+        WatchEvent::Added(changed) => ("ADDED", changed),
+        WatchEvent::Modified(changed) => ("MODIFIED", changed),
+        WatchEvent::Deleted(changed) => ("DELETED", changed),
+        WatchEvent::Bookmark { resource_version, ends_initial_events } => {
+            return Seen::Bookmark { version: resource_version.to_owned(), ends_initial_events };
+        }
+        WatchEvent::Error(status) => return Seen::Error(status.clone()),
+    };
+    assert_eq!(changed.object.index(), index);
+    Seen::Changed {
+        event,
+        encoding: changed.object.encoding(),
+        type_meta: changed.object.type_meta().clone(),
+        object: changed.object.bytes().to_vec(),
+        version: changed.resource_version.to_owned(),
+    }
+}
+
+/// The events of the full body up to its first fault, and whether it ended without any.
+pub fn reference(body: &[u8]) -> (Vec<Seen>, bool) {
+    let is_json = is_json(body);
+    let (mut seen, mut rest) = (Vec::new(), body);
+    while !rest.is_empty() {
+        let Some((frame, behind)) = (if is_json { line(rest) } else { frame(rest) }) else { return (seen, false) };
+        rest = behind;
+        if is_json && is_blank(frame) {
+            continue;
+        }
+        let Some(event) = (if is_json { by_serde(frame) } else { by_prost(frame) }) else { return (seen, false) };
+        seen.push(event);
+    }
+    (seen, true)
+}
+
+/// Whether it begins as JSON; spaces alone do, too.
+pub fn is_json(body: &[u8]) -> bool {
+    matches!(body.iter().find(|byte| !is_blank(&[**byte])), Some(b'{') | None)
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+}
+
+fn frame(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = body.split_first_chunk()?;
+    rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
+}
+
+fn line(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = body.iter().position(|byte| *byte == b'\n');
+    // Spaces behind the last line are none.
+    let end = end.or(is_blank(body).then_some(body.len() - 1))?;
+    Some(body.split_at(end + 1))
+}
+
+/// Of an object, what an event needs.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Object {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ObjectMeta>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ObjectMeta {
+    #[prost(string, tag = "6")]
+    resource_version: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Bookmark {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<BookmarkMeta>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct BookmarkMeta {
+    #[prost(btree_map = "string, string", tag = "12")]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+fn by_prost(frame: &[u8]) -> Option<Seen> {
+    let PbWatchEvent { r#type, object } = PbWatchEvent::decode(frame).ok()?;
+    let raw = object?.raw?;
+    let Unknown { type_meta, raw, content_encoding, content_type } =
+        Unknown::decode(raw.strip_prefix(b"k8s\0")?).ok()?;
+    if !content_encoding.is_empty() || !content_type.is_empty() {
+        return None;
+    }
+    let RuntimeTypeMeta { api_version, kind } = type_meta.unwrap_or_default();
+    if r#type.as_deref() == Some("ERROR") {
+        return (kind == "Status").then(|| Status::decode(&raw[..]).ok().map(Seen::Error))?;
+    }
+    let version = Object::decode(&raw[..]).ok()?.metadata?.resource_version;
+    let ends = || {
+        let annotations = Bookmark::decode(&raw[..]).ok()?.metadata?.annotations;
+        Some(annotations.get(END).is_some_and(|value| value == "true"))
+    };
+    change(&r#type?, ends, Encoding::Protobuf, [api_version, kind], raw.clone(), version)
+}
+
+const END: &str = "k8s.io/initial-events-end";
+
+fn change(
+    event: &str,
+    ends: impl FnOnce() -> Option<bool>,
+    encoding: Encoding,
+    [api_version, kind]: [String; 2],
+    object: Vec<u8>,
+    version: String,
+) -> Option<Seen> {
+    if version.is_empty() {
+        return None;
+    }
+    if event == "BOOKMARK" {
+        return Some(Seen::Bookmark { version, ends_initial_events: ends()? });
+    }
+    let event = ["ADDED", "MODIFIED", "DELETED"].into_iter().find(|known| *known == event)?;
+    let mut type_meta = TypeMeta::default();
+    (type_meta.api_version, type_meta.kind) = (api_version, kind);
+    Some(Seen::Changed { event, encoding, type_meta, object, version })
+}
+
+/// As Go reads it: the last member of a name counts, `null` sets nothing, a second `metadata` is merged into the first.
+fn by_serde(line: &[u8]) -> Option<Seen> {
+    let (mut event, mut object) = (None, None);
+    for (name, value) in &serde_json::from_slice::<Members<'_>>(line).ok()?.0 {
+        match name.as_str() {
+            "type" => set(&mut event, value)?,
+            "object" => object = Some(value.get()),
+            _ => {}
+        }
+    }
+    let (event, object) = (event?, object?);
+    let (mut api_version, mut kind, mut version, mut ends) = (None, None, None, false);
+    for (name, value) in &serde_json::from_str::<Members<'_>>(object).ok()?.0 {
+        match name.as_str() {
+            "apiVersion" => set(&mut api_version, value)?,
+            "kind" => set(&mut kind, value)?,
+            "metadata" if value.get().starts_with('{') => {
+                for (name, value) in &serde_json::from_str::<Members<'_>>(value.get()).ok()?.0 {
+                    match name.as_str() {
+                        "resourceVersion" => set(&mut version, value)?,
+                        "annotations" if value.get().starts_with('{') => {
+                            let annotations = serde_json::from_str::<Members<'_>>(value.get()).ok()?.0;
+                            let end = annotations.iter().rfind(|(name, _)| name == END);
+                            ends = end.is_some_and(|(_, value)| value.get() == r#""true""#);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let kind = kind.unwrap_or_default();
+    if event == "ERROR" {
+        return (kind == "Status").then(|| status(object).map(Seen::Error))?;
+    }
+    let type_meta = [api_version.unwrap_or_default(), kind];
+    change(&event, || Some(ends), Encoding::Json, type_meta, object.into(), version.unwrap_or_default())
+}
+
+/// Of a Status, what the recorded ones have.
+fn status(json: &str) -> Option<Status> {
+    let value: serde_json::Value = serde_json::from_str(json).ok()?;
+    let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    Some(Status {
+        metadata: value.get("metadata").map(|_| listwatch::ListMeta::default()),
+        status: text("status"),
+        message: text("message"),
+        reason: text("reason"),
+        details: None,
+        code: i32::try_from(value["code"].as_i64().unwrap_or_default()).ok()?,
+    })
+}
+
+fn set(place: &mut Option<String>, value: &RawValue) -> Option<()> {
+    if value.get() != "null" {
+        *place = Some(serde_json::from_str(value.get()).ok()?);
+    }
+    Some(())
+}
+
+/// The members of an object, in their order.
+pub struct Members<'a>(pub Vec<(String, &'a RawValue)>);
+
+impl<'a> Deserialize<'a> for Members<'a> {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+
+        impl<'de> Visitor<'de> for All {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(All)
+    }
+}
