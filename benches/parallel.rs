@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use futures::{Stream, TryStreamExt};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::client::{Client, Error, HttpTransport, List, ListOptions, Order, Resource};
+use listwatch::client::{Client, Error, HttpTransport, ListOptions, Order, Resource};
 use listwatch::{ItemError, ItemRef};
 use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 use support::median;
@@ -27,8 +27,7 @@ const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
 /// What is done with each Pod.
 const WORKS: [&str; 2] = ["decode and drop", "box and hand over"];
-/// How: by each of two processes, or by one.
-const HALF: &str = "half of it, by one of two processes";
+/// How two threads do it.
 const ORDERS: [(&str, Order); 2] = [("in order", Order::Listed), ("as done", Order::Done)];
 
 fn main() {
@@ -64,7 +63,7 @@ fn parallel(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group(GROUP);
     group.throughput(Throughput::Bytes(bytes)).sample_size(20);
     for work in WORKS {
-        let mut halves = [(); 2].map(|()| Lister::start(&half.url(), work, HALF));
+        let mut halves = [(); 2].map(|()| Lister::start(&half.url(), work, "half"));
         group.bench_function(format!("{work}, two processes"), |bencher| {
             bencher.iter_custom(|times| measure(times, &mut halves));
         });
@@ -127,11 +126,16 @@ fn serve(url: &str, work: &str, how: &str) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = Client::new(HttpTransport::builder(url).build().expect("a transport"));
     let list = || client.list::<Pod>(&Resource::PODS, &ListOptions::default());
+    let order = ORDERS.iter().find(|(name, _)| *name == how).map(|(_, order)| *order);
     for line in stdin().lines() {
         line.expect("a line");
-        let pods = match work {
-            "decode and drop" => runtime.block_on(run(list().map_item(decode_and_drop), how)),
-            _ => runtime.block_on(run(list(), how)),
+        let pods = match (work, order) {
+            ("decode and drop", None) => runtime.block_on(count(list().map_item(decode_and_drop).stream())),
+            ("decode and drop", Some(order)) => {
+                runtime.block_on(count(list().parallel(order).map_item(decode_and_drop).threads(TWO).stream()))
+            }
+            (_, None) => runtime.block_on(count(list().stream())),
+            (_, Some(order)) => runtime.block_on(count(list().parallel(order).threads(TWO).stream())),
         };
         println!("{pods}");
     }
@@ -139,17 +143,6 @@ fn serve(url: &str, work: &str, how: &str) {
 
 fn decode_and_drop(item: ItemRef<'_>) -> Result<(), ItemError> {
     item.decode::<Pod>().map(|pod| drop(black_box(pod)))
-}
-
-async fn run<F, O>(list: List<Pod, F>, how: &str) -> u32
-where
-    F: Fn(ItemRef<'_>) -> Result<O, ItemError> + Send + Sync + 'static,
-    O: Send + 'static,
-{
-    match ORDERS.iter().find(|(name, _)| *name == how) {
-        Some((_, order)) => count(list.parallel(*order).threads(TWO)).await,
-        None => count(list.stream()).await,
-    }
 }
 
 async fn count<O>(items: impl Stream<Item = Result<O, Error>>) -> u32 {

@@ -47,7 +47,7 @@ async fn the_items_are_those_of_one_thread() {
         let server = serve(body).await;
         let (expected, summary) = pods(&server).map_item(place).into_vec().await.unwrap();
         for (order, count) in [(Order::Listed, 1), (Order::Listed, 3), (Order::Done, 1), (Order::Done, 3)] {
-            let mut items = pods(&server).map_item(place).parallel(order).threads(threads(count));
+            let mut items = pods(&server).parallel(order).map_item(place).threads(threads(count)).stream();
             let mut found: Vec<_> = items.by_ref().try_collect().await.unwrap();
             if order == Order::Done {
                 found.sort();
@@ -66,7 +66,7 @@ async fn an_item_that_fails_keeps_its_place() {
     let server = serve(Body::amplify(body())).await;
     let expected = pods(&server).map_item(but([321])).into_vec().await.unwrap_err();
     for order in ORDERS {
-        let mut items = pods(&server).map_item(but([321, 322, 499])).parallel(order).threads(threads(2));
+        let mut items = pods(&server).parallel(order).map_item(but([321, 322, 499])).threads(threads(2)).stream();
         let (mut found, mut error) = (Vec::new(), None);
         while let Some(item) = items.next().await {
             assert!(error.is_none(), "{item:?} behind {error:?}");
@@ -95,8 +95,8 @@ async fn an_item_that_fails_keeps_its_place() {
 async fn items_that_fail_may_be_left_out() {
     let server = serve(Body::amplify(body())).await;
     for order in ORDERS {
-        let list = pods(&server).on_item_error(OnItemError::Skip).map_item(but([0, 77, 499]));
-        let mut items = list.parallel(order).threads(threads(2));
+        let list = pods(&server).on_item_error(OnItemError::Skip).parallel(order);
+        let mut items = list.map_item(but([0, 77, 499])).threads(threads(2)).stream();
         let mut found: Vec<_> = items.by_ref().try_collect().await.unwrap();
         found.sort_unstable();
         assert_eq!(found, (1..77).chain(78..499).collect::<Vec<_>>());
@@ -124,7 +124,7 @@ async fn an_error_comes_behind_the_items_before_it() {
         let server = serve(body).await;
         let (expected, expected_error) = until_error(pods(&server).map_item(but([])).stream()).await;
         for order in ORDERS {
-            let items = pods(&server).map_item(but([])).parallel(order).threads(threads(2));
+            let items = pods(&server).parallel(order).map_item(but([])).threads(threads(2)).stream();
             let (mut found, error) = until_error(items).await;
             found.sort_unstable();
             assert_eq!(found, expected, "{name}");
@@ -135,8 +135,8 @@ async fn an_error_comes_behind_the_items_before_it() {
             );
         }
         // The error counts what was delivered.
-        let skipping = pods(&server).on_item_error(OnItemError::Skip).map_item(but([1]));
-        let (found, error) = until_error(skipping.parallel(Order::Listed)).await;
+        let skipping = pods(&server).on_item_error(OnItemError::Skip).parallel(Order::Listed);
+        let (found, error) = until_error(skipping.map_item(but([1])).stream()).await;
         assert_eq!(error.items(), found.len() as u64, "{name}");
         if let ErrorKind::Decode(error) = error.kind() {
             assert_eq!(error.items(), found.len() as u64, "{name}");
@@ -147,20 +147,20 @@ async fn an_error_comes_behind_the_items_before_it() {
 #[tokio::test]
 async fn pages_and_namespaces() {
     let server = serve(Body::replay(std::fs::read("fixtures/pods-page-3.pb").unwrap())).await;
-    let list = || pods(&server).pages(50).namespaces(["a", "b", "c"]).map_item(place);
+    let list = || pods(&server).pages(50).namespaces(["a", "b", "c"]);
     let (expected, summary) = list().into_vec().await.unwrap();
-    let mut items = list().parallel(Order::Listed);
+    let mut items = list().parallel(Order::Listed).stream();
     assert!(items.by_ref().try_collect::<Vec<_>>().await.unwrap() == expected);
     assert_eq!(items.summary().unwrap().namespaces, summary.namespaces);
 
-    let error = list().start_over(|_| unreachable!()).parallel(Order::Listed).try_next().await.unwrap_err();
+    let error = list().start_over(|_| unreachable!()).parallel(Order::Listed).stream().try_next().await.unwrap_err();
     assert!(error.to_string().starts_with("options: a list that starts over"), "{error}");
 }
 
 #[tokio::test]
 async fn what_came_is_decoded_though_no_more_comes() {
     let server = serve(Body::amplify(body()).stall_at(20_000)).await;
-    let mut items = pods(&server).map_item(but([])).parallel(Order::Listed).threads(threads(2));
+    let mut items = pods(&server).parallel(Order::Listed).map_item(but([])).threads(threads(2)).stream();
     assert_eq!(items.next().await.unwrap().unwrap(), 0);
 }
 
@@ -173,7 +173,7 @@ async fn only_a_window_waits_for_the_consumer() {
         decoded.store(0, Ordering::Relaxed);
         let counter = Arc::clone(&decoded);
         let count = move |_: ItemRef<'_>| Ok::<_, ItemError>(counter.fetch_add(1, Ordering::Relaxed));
-        let mut items = pods(&server).map_item(count).parallel(order).threads(threads(2));
+        let mut items = pods(&server).parallel(order).map_item(count).threads(threads(2)).stream();
         let (mut delivered, mut ahead) = (0, 0);
         while items.try_next().await.unwrap().is_some() {
             delivered += 1;
@@ -193,7 +193,7 @@ async fn dropping_ends_the_threads_and_the_connection() {
         let _held = &held;
         Ok::<_, ItemError>(())
     };
-    let mut items = pods(&server).map_item(own).parallel(Order::Listed);
+    let mut items = pods(&server).parallel(Order::Listed).map_item(own).stream();
     items.try_next().await.unwrap().unwrap();
     drop(items);
     // Each thread has the closure.
@@ -211,7 +211,7 @@ async fn a_panic_goes_on_in_the_consumer() {
             assert_ne!(item.index(), 100, "on purpose");
             Ok::<_, ItemError>(())
         };
-        let mut items = pods(&server).map_item(own).parallel(order).threads(threads(2));
+        let mut items = pods(&server).parallel(order).map_item(own).threads(threads(2)).stream();
         let mut delivered = 0;
         let panic = loop {
             match AssertUnwindSafe(items.next()).catch_unwind().await {

@@ -49,11 +49,14 @@ fn compare(body: &[u8], seen: &[Seen], end: &Result<(), DecodeErrorKind>) {
         // What is malformed in what the decoder does not read of JSON is found by who decodes it.
         _ if is_json && seen.len() > expected.len() => {}
         Ok(()) => assert!(is_json || is_whole && seen.len() == expected.len(), "{seen:?}, but {expected:?}"),
-        // prost takes the last of several values, and no limits are set for it.
-        Err(DecodeErrorKind::Malformed { fault: Fault::NotEmpty, .. } | DecodeErrorKind::Limit { .. }) => {}
-        // prost does not look at the wire type of a map.
-        Err(DecodeErrorKind::Malformed { field: "metadata.annotations", fault: Fault::WireType }) => {}
-        // Whose first document does not begin with the name of a member of events, or is a Status that is not read to its end here.
+        // prost takes the last of several values, has no limits, and does not look at the wire type of a map.
+        Err(
+            DecodeErrorKind::Malformed { fault: Fault::NotEmpty, .. }
+            | DecodeErrorKind::Limit { .. }
+            | DecodeErrorKind::Malformed { field: "metadata.annotations", fault: Fault::WireType },
+        ) => {}
+        // Its first document does not begin with the name of a member of events, or is a Status that is not read to its
+        // end here.
         Err(_) if is_json && seen.is_empty() => {}
         Err(DecodeErrorKind::Malformed { fault: Fault::Status, .. }) if is_json => {}
         Err(kind) => assert!(!is_whole && expected.len() == seen.len(), "{kind:?}, but {expected:?}"),

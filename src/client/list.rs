@@ -22,7 +22,7 @@ use http::HeaderValue;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
-pub use self::parallel::{Order, ParallelItems};
+pub use self::parallel::{Order, ParallelItems, ParallelList};
 use super::body;
 use super::error::{Error, ErrorKind, Incomplete};
 use super::options::{DEFAULT_REQUEST_TIMEOUT, ListOptions, OptionWarning, Shard};

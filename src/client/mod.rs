@@ -62,7 +62,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 pub use self::error::{ApiError, Error, ErrorKind, Incomplete, UnexpectedBody};
 #[cfg(feature = "kube")]
 pub use self::kube::KubeTransport;
-pub use self::list::{Items, List, ListSummary, Order, ParallelItems, Restart};
+pub use self::list::{Items, List, ListSummary, Order, ParallelItems, ParallelList, Restart};
 pub use self::options::{ListOptions, ResourceVersion, Shard};
 use self::progress::Counters;
 pub use self::progress::Progress;

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::hint::black_box;
+use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
@@ -12,7 +13,7 @@ use k8s_pb::apimachinery::pkg::runtime::Unknown;
 use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::client::{HttpTransport, ListOptions, Resource};
+use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
 use listwatch::{ItemError, Json};
 use prost::Message;
 
@@ -43,6 +44,7 @@ pub async fn main() -> anyhow::Result<()> {
 async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Any>> {
     Ok(match way {
         "drop" => decode_and_drop(url, seen).await?,
+        "parallel" => decode_on_two_threads(url, seen).await?,
         "box" => Box::new(keep_decoded(url, seen).await?),
         "json" => Box::new(keep_json(url, seen).await?),
         "bytes" => Box::new(keep_bytes(url, seen).await?),
@@ -107,6 +109,22 @@ async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn A
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
         drop(black_box(pod));
+    }
+    Ok(Box::new(()))
+}
+
+async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Any>> {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default());
+    let keys = pods.parallel(Order::Done).map_item(|item| {
+        let pod = black_box(item.decode::<pb::Pod>()?);
+        let metadata = pod.metadata.unwrap_or_default();
+        Ok::<_, ItemError>([metadata.namespace, metadata.name, metadata.resource_version].map(Option::unwrap_or_default))
+    });
+    let mut keys = keys.threads(NonZeroUsize::new(2).context("two")?).stream();
+    while let Some([namespace, name, version]) = keys.try_next().await? {
+        seen.item(&namespace, &name, &version);
     }
     Ok(Box::new(()))
 }

@@ -74,9 +74,9 @@ pub struct Group {
 pub const GROUPS: &[Group] = &[
     Group {
         title: "Decode every Pod, keep none",
-        ways: &["drop", "go-paged", "go-paged-json"],
+        ways: &["drop", "parallel", "prost", "go-paged", "go-paged-json"],
         keeps: false,
-        remark: "client-go has a page of Pods in memory at a time.",
+        remark: "client-go has a page of Pods in memory at a time, the full buffer all of them.",
     },
     Group {
         title: "Keep every Pod decoded",
@@ -130,6 +130,7 @@ const PURPLE: (u8, u8, u8) = (204, 121, 167);
 
 pub const WAYS: &[Way] = &[
     drawn(SKY, false, way("drop", "listwatch, decode and drop", Program::Rust, "drop")),
+    way("parallel", "listwatch, decode and drop on two threads", Program::Rust, "parallel"),
     drawn(BLUE, false, way("box", "listwatch, `Box<Pod>`", Program::Rust, "box")),
     way("json", "listwatch, `Json<Pod>`, JSON", Program::Rust, "json"),
     drawn(BLUE, true, way("bytes", "listwatch, `Box<[u8]>`", Program::Rust, "bytes")),

@@ -16,7 +16,7 @@ use std::{fmt, io, mem, thread, vec};
 use futures_core::Stream;
 use tokio::sync::oneshot;
 
-use super::{Items, List, ListSummary, OnExpired, State};
+use super::{Items, List, ListSummary, OnExpired, Plan, State};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::options::InvalidOptions;
 use crate::client::progress::Progress;
@@ -42,26 +42,82 @@ pub enum Order {
     Done,
 }
 
-impl<T, F, O, E> List<T, F>
-where
-    T: Item + ?Sized,
-    F: Fn(ItemRef<'_>) -> Result<O, E> + Send + Sync + 'static,
-    O: Send + 'static,
-    E: Into<ItemError>,
-{
-    /// The items as a stream, decoded by as many threads as there are cores, if [`ParallelItems::threads`] says no other
-    /// number. Nothing is sent, and no thread started, before it is polled.
+impl<T: Item + ?Sized> List<T> {
+    /// The same list, its items decoded by several threads.
     ///
-    /// It pays where items are work: Pods that are decoded, or a closure of [`map_item`](Self::map_item) that compresses
-    /// them. For their bytes alone [`stream`](Self::stream) is faster.
+    /// It pays where items are work: Pods that are decoded, or a closure that compresses them. For their bytes alone
+    /// [`stream`](Self::stream) is faster.
     ///
-    /// With [`start_over`](Self::start_over) it ends in an error at once: items of the snapshot that is given up would
-    /// still be on their way.
-    pub fn parallel(self, order: Order) -> ParallelItems<O> {
+    /// With [`start_over`](Self::start_over) it ends in an error before anything is sent: items of the snapshot that is given
+    /// up would still be on their way.
+    ///
+    /// ```no_run
+    /// use futures::TryStreamExt;
+    /// use k8s_pb::api::core::v1::Pod;
+    /// use listwatch::client::{Client, ListOptions, Order, Resource};
+    /// use listwatch::ItemError;
+    ///
+    /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
+    /// let pods = client.list::<Pod>(&Resource::PODS, &ListOptions::default());
+    /// let mut containers = pods
+    ///     .parallel(Order::Done)
+    ///     .map_item(|item| {
+    ///         let pod = item.decode::<Pod>()?;
+    ///         Ok::<_, ItemError>(pod.spec.unwrap_or_default().containers.len())
+    ///     })
+    ///     .stream();
+    /// let mut sum = 0;
+    /// while let Some(containers) = containers.try_next().await? {
+    ///     sum += containers;
+    /// }
+    /// println!("{sum} containers");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn parallel(self, order: Order) -> ParallelList<T::Owned> {
         let Self { plan, on_expired, own, item: _ } = self;
-        let refused = matches!(on_expired, OnExpired::StartOver(_))
+        let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        ParallelList { decode: decode_with(own, plan.on_item_error), plan, on_expired, order, threads }
+    }
+}
+
+/// What to list, and how to decode it on several threads; see [`List::parallel`].
+#[must_use = "nothing is sent until stream is polled"]
+pub struct ParallelList<O> {
+    plan: Plan,
+    on_expired: OnExpired,
+    order: Order,
+    threads: NonZeroUsize,
+    decode: Arc<Decode<O>>,
+}
+
+impl<O: Send + 'static> ParallelList<O> {
+    /// So many threads: as many as there are cores unless set.
+    pub fn threads(mut self, threads: NonZeroUsize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Gives each item to a closure in place of [`Item::own`]. It is called by several threads at once.
+    ///
+    /// What it makes and drops itself stays with the thread; of what it returns, the memory goes back to the allocator from
+    /// another thread, for which the system's one takes longer: to the price of having no threads, where Pods are decoded
+    /// and dropped behind the stream.
+    pub fn map_item<P, E, G>(self, own: G) -> ParallelList<P>
+    where
+        G: Fn(ItemRef<'_>) -> Result<P, E> + Send + Sync + 'static,
+        P: Send + 'static,
+        E: Into<ItemError> + 'static,
+    {
+        let Self { plan, on_expired, order, threads, decode: _ } = self;
+        ParallelList { decode: decode_with(own, plan.on_item_error), plan, on_expired, order, threads }
+    }
+
+    /// The items as a stream. Nothing is sent, and no thread started, before it is polled.
+    pub fn stream(self) -> ParallelItems<O> {
+        let Self { plan, on_expired, order, threads, decode } = self;
+        let read = matches!(on_expired, OnExpired::StartOver(_))
             .then(|| Err(ErrorKind::from(InvalidOptions::StartOverInParallel).into()));
-        let on_item_error = plan.on_item_error;
         let batch = Arc::<Mutex<Batch>>::default();
         let gathered = Arc::clone(&batch);
         let gather: Gather = Box::new(move |item| {
@@ -72,12 +128,8 @@ where
             items: List { plan, on_expired, own: gather, item: PhantomData }.stream(),
             batch,
             spare: Vec::new(),
-            read: refused,
-            pool: Pool {
-                threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
-                jobs: None,
-                decode: Arc::new(move |batch, is_wanted| batch.decode(&own, on_item_error, is_wanted)),
-            },
+            read,
+            pool: Pool { threads: threads.get(), jobs: None, decode },
             order,
             window: VecDeque::new(),
             ready: Vec::new().into_iter(),
@@ -86,6 +138,13 @@ where
             skipped: 0,
         }
     }
+}
+
+fn decode_with<O, E: Into<ItemError>>(
+    own: impl Fn(ItemRef<'_>) -> Result<O, E> + Send + Sync + 'static,
+    on_item_error: OnItemError,
+) -> Arc<Decode<O>> {
+    Arc::new(move |batch: Batch, is_wanted: &dyn Fn() -> bool| batch.decode(&own, on_item_error, is_wanted))
 }
 
 /// The items of a list that several threads decode, as a stream that ends after the last one or after an error.
@@ -121,12 +180,6 @@ pub struct ParallelItems<O> {
 type Gather = Box<dyn FnMut(ItemRef<'_>) -> Result<(), ItemError> + Send>;
 
 impl<O: Send + 'static> ParallelItems<O> {
-    /// Decodes with so many threads. It counts before the first poll.
-    pub fn threads(mut self, threads: NonZeroUsize) -> Self {
-        self.pool.threads = threads.get();
-        self
-    }
-
     /// How the list ended; `None` until the last item is out, and for ever after an error.
     #[must_use]
     pub fn summary(&self) -> Option<ListSummary> {
@@ -232,6 +285,12 @@ impl<O: Send + 'static> Stream for ParallelItems<O> {
 
 /// Nothing in it is pinned by itself.
 impl<O> Unpin for ParallelItems<O> {}
+
+impl<O> fmt::Debug for ParallelList<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParallelList").field("resource", &self.plan.resource).finish_non_exhaustive()
+    }
+}
 
 impl<O> fmt::Debug for ParallelItems<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
