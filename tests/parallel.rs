@@ -145,6 +145,16 @@ async fn an_error_comes_behind_the_items_before_it() {
 }
 
 #[tokio::test]
+async fn errors_name_the_request() {
+    let refusal = Body::replay(std::fs::read("fixtures/error-403.pb").unwrap());
+    for (answer, code) in [(Answer::ok(refusal).status(403), 403), (Answer::ok(Body::amplify(body())), 0)] {
+        let server = Server::start(answer.header("audit-id", "a1").always()).await.unwrap();
+        let (_, error) = until_error(pods(&server).parallel(Order::Listed).map_item(but([7])).stream()).await;
+        assert_eq!((error.code(), error.audit_id()), (code, Some("a1")));
+    }
+}
+
+#[tokio::test]
 async fn pages_and_namespaces() {
     let server = serve(Body::replay(std::fs::read("fixtures/pods-page-3.pb").unwrap())).await;
     let list = || pods(&server).pages(50).namespaces(["a", "b", "c"]);

@@ -100,9 +100,8 @@ impl<O: Send + 'static> ParallelList<O> {
 
     /// Gives each item to a closure in place of [`Item::own`]. It is called by several threads at once.
     ///
-    /// What it makes and drops itself stays with the thread; of what it returns, the memory goes back to the allocator from
-    /// another thread, for which the system's one takes longer: to the price of having no threads, where Pods are decoded
-    /// and dropped behind the stream.
+    /// What it returns is freed by the consumer's thread, which glibc's allocator is slow at: Pods that are decoded only to
+    /// be dropped behind the stream come no sooner than without threads. So make of a Pod here what you want of it.
     pub fn map_item<P, E, G>(self, own: G) -> ParallelList<P>
     where
         G: Fn(ItemRef<'_>) -> Result<P, E> + Send + Sync + 'static,
@@ -197,7 +196,7 @@ impl<O: Send + 'static> ParallelItems<O> {
 
     /// Reads until the window is full, or nothing more is there.
     fn read(&mut self, cx: &mut Context<'_>) {
-        while self.read.is_none() && self.window.len() < self.pool.threads * BATCHES_PER_THREAD {
+        while self.read.is_none() && self.window.len() < self.pool.threads.saturating_mul(BATCHES_PER_THREAD) {
             let next = self.items.advance(cx);
             let mut batch = lock(&self.batch);
             let is_due = match next {
@@ -210,7 +209,10 @@ impl<O: Send + 'static> ParallelItems<O> {
                 let next = self.spare.pop().unwrap_or_default();
                 match self.pool.decode(mem::replace(&mut *batch, next)) {
                     Ok(owed) => self.window.push_back(owed),
-                    Err(error) => self.read = Some(Err(error)),
+                    Err(error) => {
+                        drop(batch);
+                        return self.fail(error);
+                    }
                 }
             }
             match next {
@@ -264,7 +266,8 @@ impl<O: Send + 'static> Stream for ParallelItems<O> {
                 return Poll::Ready(Some(Ok(item)));
             }
             if let Some(failed) = this.failed.take() {
-                this.fail(ErrorKind::Decode(failed).into());
+                let audit_id = this.items.run.summary.audit_id.clone();
+                this.fail(Error::from(ErrorKind::Decode(failed)).with_audit_id(audit_id));
             }
             if let Some(Decoded { mut batch, items, skipped, failed }) = ready!(this.next_batch(cx)) {
                 batch.clear();
@@ -277,8 +280,7 @@ impl<O: Send + 'static> Stream for ParallelItems<O> {
             let Some(read) = &mut this.read else { return Poll::Pending };
             this.pool.jobs = None;
             let Err(error) = mem::replace(read, Ok(())) else { return Poll::Ready(None) };
-            let audit_id = this.items.run.summary.audit_id.clone();
-            return Poll::Ready(Some(Err(error.with_delivered(this.delivered).with_audit_id(audit_id))));
+            return Poll::Ready(Some(Err(error.with_delivered(this.delivered))));
         }
     }
 }
