@@ -2,9 +2,9 @@
 
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvError, channel};
+use std::sync::{Arc, Mutex};
 
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use listwatch::client::{Client, Error, ErrorKind, HttpTransport, List, ListOptions, Order, Resource, Retry};
@@ -58,6 +58,33 @@ async fn the_items_are_those_of_one_thread() {
             assert_eq!(ended.list_meta, summary.list_meta);
             assert!(items.next().await.is_none());
         }
+    }
+}
+
+#[tokio::test]
+async fn the_order_is_that_of_the_list_or_of_the_threads() {
+    let server = serve(Body::amplify(body())).await;
+    for order in ORDERS {
+        // The first item takes until the batch behind its own is decoded, or even out.
+        let (release, released) = channel();
+        let (decoded, released) = (release.clone(), Mutex::new(released));
+        let own = move |item: ItemRef<'_>| {
+            match (item.index(), order) {
+                (0, _) => released.lock().unwrap().recv().unwrap(),
+                (100, Order::Listed) => decoded.send(()).unwrap(),
+                _ => {}
+            }
+            Ok::<_, ItemError>(item.index())
+        };
+        let mut items = pods(&server).parallel(order).map_item(own).threads(threads(2)).stream();
+        let first = items.try_next().await.unwrap().unwrap();
+        match order {
+            Order::Listed => assert_eq!(first, 0),
+            Order::Done => assert_ne!(first, 0),
+        }
+        release.send(()).unwrap();
+        let rest: Vec<_> = items.try_collect().await.unwrap();
+        assert_eq!((rest.len() + 1, rest.is_sorted()), (PODS as usize, order == Order::Listed));
     }
 }
 
