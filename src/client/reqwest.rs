@@ -405,6 +405,52 @@ mod tests {
         fs::remove_dir_all(&account).unwrap();
     }
 
+    /// As behind a firewall that forgot a connection: neither side hears of it.
+    #[tokio::test]
+    async fn a_connection_that_fell_silent_is_replaced() {
+        use std::sync::Arc;
+
+        use listwatch_testserver::{Answer, Body, Server, recorded_pods};
+        use tokio::io::copy_bidirectional;
+        use tokio::net::TcpStream;
+        use tokio::sync::Notify;
+
+        use crate::client::{Client, ErrorKind, ListOptions, Resource, Retry};
+
+        let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let silence = Arc::new(Notify::new());
+        let (upstream, falls_silent) = (server.addr(), Arc::clone(&silence));
+        tokio::spawn(async move {
+            while let Ok((mut from, _)) = listener.accept().await {
+                let mut to = TcpStream::connect(upstream).await.unwrap();
+                let falls_silent = Arc::clone(&falls_silent);
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut from, &mut to) => {}
+                        () = falls_silent.notified() => std::future::pending().await,
+                    }
+                });
+            }
+        });
+        let mut transport = HttpTransport::builder(&url).http2().build().unwrap();
+        // Where time can be paused.
+        transport.io = None;
+        let client = Client::new(transport).retry(Retry::default().delay(Duration::from_nanos(1)));
+        let pods = |client: &Client| client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
+        silence.notify_waiters();
+        tokio::time::pause();
+        let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
+        let ErrorKind::Transport(broken) = error.kind() else { panic!("{error}") };
+        assert_eq!(broken.kind(), TransportErrorKind::Broken, "{error}");
+        assert!(error.is_retryable());
+        tokio::time::resume();
+        assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
+        assert_eq!(server.accepted(), 2);
+    }
+
     #[test]
     fn no_secret_shows() {
         let transport = HttpTransport::builder("https://host").bearer_token("s3cret").build().unwrap();
