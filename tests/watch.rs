@@ -1,5 +1,7 @@
 //! Watches: recorded, made up and broken ones give, cut in every way, what an independent decode of the full body gives.
 
+#[path = "support/members.rs"]
+mod members;
 mod support;
 #[path = "support/watch.rs"]
 mod watch_support;

@@ -25,6 +25,8 @@ use super::transport::{
 /// A [`Transport`] over a [`kube::Client`], through which kubeconfig, exec plugins and impersonation come.
 ///
 /// [`from_config`](Self::from_config) builds the client as lists need it. It speaks HTTP/1.1, and follows no redirects.
+/// Connections that it opens are read on a thread of this transport, as by [`HttpTransport`](super::HttpTransport), and end
+/// with it.
 ///
 /// OIDC, OAuth and proxies want cargo features of `kube`, which the caller's own dependency on it turns on. Two more
 /// things are the caller's: `k8s-openapi`, which kube needs, has to be told a version of Kubernetes by a feature of its

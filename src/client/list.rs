@@ -290,7 +290,8 @@ where
 
 /// The items of a list, as a stream that ends after the last one or after an error.
 ///
-/// Nothing is read ahead of its consumer but one chunk. Dropping it closes the connection, or resets the stream.
+/// Of a body, what the transport has read ahead waits for the consumer: up to three pieces of about 256 KiB by those of this crate.
+/// Dropping it closes the connection, or resets the stream.
 #[must_use = "nothing is sent until it is polled"]
 pub struct Items<T: Item + ?Sized, F = Own<T>> {
     run: Run,

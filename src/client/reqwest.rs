@@ -41,6 +41,10 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// or a company's authority is trusted as by every other program on the host, and nothing is frozen at build time. Where
 /// one is given, as clusters do, only that one counts.
 ///
+/// Connections are read on a thread of this transport, which the first request starts and which ends with the transport and
+/// its last response. It hands bodies over in pieces of about 256 KiB, so that a runtime's threads need not wake each other for
+/// every chunk of a few kilobytes.
+///
 /// It follows no redirects. A token goes out with every request, in a header that is marked sensitive, and stands in no
 /// error, log or `Debug` output. Proxies are taken from the environment, except for loopback.
 pub struct HttpTransport {
@@ -220,7 +224,7 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Uses this client. TLS, HTTP version and timeouts are then as it has them, and setting them here too is an error of
+    /// Uses this client, on the caller's runtime: its connections may be shared, and outlive the transport. TLS, HTTP version and timeouts are then as it has them, and setting them here too is an error of
     /// [`build`](Self::build).
     ///
     /// Build it with `redirect(Policy::none())`: one that follows a redirect to another origin is found out only after it

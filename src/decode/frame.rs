@@ -45,7 +45,8 @@ pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 ///
 /// A frame that lies whole in a chunk is lent from there; one that is split is put together in a buffer that is used
 /// again, grows by bytes received to the longest frame (at worst to twice of it in JSON, which does not say lengths), and
-/// shrinks when frames are small again. Events allocate nothing else, but for those that carry a Status. A frame over [`Limits::item_size`] is refused when its length is declared.
+/// shrinks when frames are small again. Events allocate nothing else, but for those that carry a Status. A frame over
+/// [`Limits::item_size`] is refused when its length is declared.
 ///
 /// Of an object it reads the type meta and the resourceVersion, without which an event is an error. In JSON it reads the
 /// members of the event, of the object and of its metadata, of which the last of a name counts, as for Go; whether the

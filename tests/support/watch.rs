@@ -1,13 +1,11 @@
 //! An independent decode of the full body of a watch: prost with the messages of k8s-pb, `serde_json`.
 
-use std::fmt;
-
 use k8s_pb::apimachinery::pkg::apis::meta::v1::WatchEvent as PbWatchEvent;
 use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchDecoder, WatchEvent};
 use prost::Message as _;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::members::Members;
 use super::support::{RuntimeTypeMeta, Unknown};
 
 /// An event, decoded one way or the other.
@@ -224,31 +222,4 @@ fn set(place: &mut Option<String>, value: &RawValue) -> Option<()> {
         *place = Some(serde_json::from_str(value.get()).ok()?);
     }
     Some(())
-}
-
-/// The members of an object, in their order.
-pub struct Members<'a>(pub Vec<(String, &'a RawValue)>);
-
-impl<'a> Deserialize<'a> for Members<'a> {
-    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
-        struct All;
-
-        impl<'de> Visitor<'de> for All {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(All)
-    }
 }
