@@ -120,7 +120,9 @@ async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<Box
     let keys = pods.parallel(Order::Done).map_item(|item| {
         let pod = black_box(item.decode::<pb::Pod>()?);
         let metadata = pod.metadata.unwrap_or_default();
-        Ok::<_, ItemError>([metadata.namespace, metadata.name, metadata.resource_version].map(Option::unwrap_or_default))
+        Ok::<_, ItemError>(
+            [metadata.namespace, metadata.name, metadata.resource_version].map(Option::unwrap_or_default),
+        )
     });
     let mut keys = keys.threads(NonZeroUsize::new(2).context("two")?).stream();
     while let Some([namespace, name, version]) = keys.try_next().await? {

@@ -34,7 +34,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
 
-    /// Other numbers of Pods, for the plots of time and memory against N
+    /// Other numbers of Pods, for the plots of time and memory against N; listed once, by the ways that are drawn
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     sweep: Vec<u32>,
 
@@ -122,8 +122,10 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
     }
     let numbers: BTreeSet<_> = args.sweep.iter().copied().chain([args.pods]).collect();
     for pods in numbers {
+        let of_tables = pods == args.pods;
+        let runs = if of_tables { args.runs } else { 1 };
         let mut turns = Vec::new();
-        for (variant, fewer, peak) in &mut fewer {
+        for (variant, fewer, peak) in fewer.iter_mut().filter(|(variant, ..)| of_tables || variant.is_drawn()) {
             let needed = *peak * u64::from(pods) / u64::from(*fewer) / 10 * 11;
             let available = available_memory()?;
             if needed > available {
@@ -133,12 +135,12 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
                 turns.push((*variant, fewer, peak, Vec::new()));
             }
         }
-        for run in 1..=args.runs {
-            for (variant, fewer, peak, runs) in &mut turns {
-                eprintln!("{pods} Pods, run {run} of {}: {}", args.runs, variant.name());
+        for number in 1..=runs {
+            for (variant, fewer, peak, done) in &mut turns {
+                eprintln!("{pods} Pods, run {number} of {runs}: {}", variant.name());
                 let run = programs.run(*variant, pods)?;
                 (**fewer, **peak) = (pods, run.peak);
-                runs.push(run);
+                done.push(run);
             }
         }
         results.points.extend(turns.into_iter().map(|(variant, _, _, runs)| Point { way: variant.id(), pods, runs }));

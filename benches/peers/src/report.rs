@@ -91,7 +91,6 @@ fn table(group: &Group, results: &Results, out: &mut String) {
         }
         *out += "\n";
     }
-    *out += &format!("\n{}", group.remark);
     let peers: Vec<_> = columns
         .iter()
         .enumerate()
@@ -99,10 +98,12 @@ fn table(group: &Group, results: &Results, out: &mut String) {
         .filter(|(_, best)| !best.is_ours())
         .map(|(title, best)| format!("{title} ({})", best.name()))
         .collect();
-    if !peers.is_empty() {
-        *out += &format!(" A peer is best in: {}.", peers.join("; "));
+    let best = (!peers.is_empty()).then(|| format!("A peer is best in: {}.", peers.join("; ")));
+    let remarks: Vec<_> =
+        Some(group.remark.to_owned()).filter(|remark| !remark.is_empty()).into_iter().chain(best).collect();
+    if !remarks.is_empty() {
+        *out += &format!("\n{}\n", remarks.join(" "));
     }
-    *out += "\n";
 }
 
 /// Of an even number of runs, the mean of the two in the middle.

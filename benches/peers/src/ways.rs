@@ -49,6 +49,11 @@ impl Variant {
         self.way.name.starts_with("listwatch")
     }
 
+    /// Whether the plots have it; they show the system's allocator.
+    pub fn is_drawn(self) -> bool {
+        self.way.drawn.is_some() && !self.mimalloc
+    }
+
     pub fn id(self) -> String {
         let allocator = if self.mimalloc { "+mimalloc" } else { "" };
         format!("{}{allocator}", self.way.id)
