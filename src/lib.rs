@@ -9,7 +9,7 @@
 //! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`], `Json` |
 //! | [`fields`] | names and types of the fields of every built-in kind, and the JSON form of protobuf objects |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
-//! | `client` | lists from an API server: requests, pages, retries, and exactly how a list ended |
+//! | `client` | lists and watches of an API server: requests, pages, retries, and exactly how a list ended |
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
@@ -34,5 +34,7 @@ pub use decode::{Changed, Encoding, Event, ItemRef, ListDecoder, ListEnd, WatchD
 pub use error::{DecodeError, DecodeErrorKind, ItemError};
 #[cfg(feature = "json")]
 pub use item::Json;
-pub use item::{FieldPath, Item, ListMeta, MetaView, Prefilter, Projection, Status, TypeMeta};
+pub use item::{
+    FieldPath, Item, ListMeta, MetaView, Prefilter, Projection, Status, TypeMeta, compare_resource_versions,
+};
 pub use limits::{Limits, OnItemError};

@@ -17,7 +17,7 @@ use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig};
 use listwatch::client::{
     Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, KubeTransport, LabelSelector, List,
-    ListOptions, ListSummary, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
+    ListOptions, ListSummary, Order, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
 };
 use listwatch::{ItemError, Json};
 
@@ -110,6 +110,15 @@ async fn all(server: &Server) -> Result<BTreeSet<String>> {
 async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Result<()> {
     let (paged, summary) = names(pods(client, &defaults()).pages(3000)).await?;
     assert_eq!((&paged == all, summary.pages), (true, 7));
+
+    for order in [Order::Listed, Order::Done] {
+        let list = pods(client, &defaults()).parallel(order).map_item(|item| {
+            let meta = item.meta()?;
+            Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))
+        });
+        let names: Vec<_> = list.stream().try_collect().await?;
+        assert_eq!((names.len(), &names.into_iter().collect::<BTreeSet<_>>() == all), (PODS, true), "{order:?}");
+    }
 
     let (some, summary) = names(pods(client, &defaults()).namespaces(["team-01", "team-02"])).await?;
     let mut expected = server.names(&["pods", "-n", "team-01"])?;

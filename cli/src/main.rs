@@ -14,6 +14,7 @@ mod record;
 mod resource;
 mod rows;
 mod stats;
+mod watch;
 
 use std::env;
 use std::path::Path;
@@ -25,7 +26,7 @@ use crate::failure::Failure;
 /// Streams huge Kubernetes collections over protobuf, in constant memory.
 ///
 /// Results go to stdout, everything else to stderr. Exit codes: 0 the list is complete, 1 it ended in an error, 2 wrong
-/// usage, 130 interrupted.
+/// usage, 130 interrupted; a watch is meant to be interrupted: 0.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 struct Cli {
@@ -36,6 +37,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     List(list::Args),
+    Watch(watch::Args),
     Record(record::Args),
     Stats(stats::Args),
     Decode(decode::Args),
@@ -52,6 +54,7 @@ async fn main() {
     notices::show();
     let done = match parse().command {
         Command::List(args) => list::run(args).await,
+        Command::Watch(args) => watch::run(args).await,
         Command::Record(args) => record::run(args).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Decode(args) => decode::run(args).await,

@@ -32,7 +32,8 @@ pub fn warn(text: &str) {
     tell("warning:", text);
 }
 
-fn tell(word: &str, text: &str) {
+/// The same, under another word.
+pub fn tell(word: &str, text: &str) {
     let print = || eprintln!("{} {}", style(word).for_stderr().yellow().bold(), printable(text));
     match BAR.get() {
         Some(bar) => bar.suspend(print),

@@ -1,4 +1,4 @@
-//! What is printed of a list, in the formats that all commands share.
+//! What is printed of a list or a watch, in the formats that all commands share.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -54,11 +54,11 @@ pub struct Shown {
 
     /// In a table, the labels too
     #[arg(long)]
-    show_labels: bool,
+    pub show_labels: bool,
 
     /// With -o json, without this field, as in `status` or `metadata.annotations["KEY"]`; again for more
     #[arg(long, value_name = "PATH")]
-    drop: Vec<String>,
+    pub drop: Vec<String>,
 }
 
 impl Shown {
@@ -113,12 +113,14 @@ impl Rows<'_> {
             String::new()
         };
         Ok(Row::Table([
+            String::new(),
             namespace.into_owned(),
             name.into_owned(),
             printable(meta.resource_version()).into_owned(),
             meta.creation_timestamp().map_or_else(|| "<unknown>".to_owned(), |created| age(created.seconds)),
             item.bytes().len().to_string(),
             labels,
+            String::new(),
         ]))
     }
 
@@ -171,6 +173,11 @@ impl Output {
         }
     }
 
+    /// What is no row.
+    pub fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        self.out.write_all(line)
+    }
+
     pub fn flush(&mut self) -> io::Result<()> {
         self.table.flush(&mut self.out)?;
         self.out.flush()
@@ -190,10 +197,13 @@ impl Output {
     }
 }
 
-/// The last one is empty where labels are not shown.
-type Cells = [String; 6];
+/// Those of a column that is not shown are empty: the first and the last are for watches.
+pub type Cells = [String; 8];
 
-const HEADER: [&str; 6] = ["NAMESPACE", "NAME", "VERSION", "AGE", "SIZE", "LABELS"];
+const HEADER: [&str; 8] = ["EVENT", "NAMESPACE", "NAME", "VERSION", "AGE", "SIZE", "LABELS", "CHANGED"];
+
+/// The column of numbers.
+const SIZE: usize = 5;
 
 /// Aligns columns by the first rows, so that memory stays constant; a later cell that is longer shifts its row.
 #[derive(Default)]
@@ -204,9 +214,8 @@ struct Table {
 
 #[derive(Clone, Copy)]
 struct Layout {
-    namespaced: bool,
-    labels: bool,
-    widths: [usize; 6],
+    /// `None` where the column is not shown.
+    widths: [Option<usize>; 8],
 }
 
 impl Table {
@@ -241,22 +250,26 @@ impl Table {
 impl Layout {
     fn of(rows: &[Cells]) -> Self {
         let width = |column: usize| rows.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
-        Self {
-            namespaced: rows.iter().any(|[namespace, ..]| !namespace.is_empty()),
-            labels: rows.iter().any(|[.., labels]| !labels.is_empty()),
-            widths: std::array::from_fn(|column| width(column).max(HEADER[column].len())),
-        }
+        let is_shown = |column: usize, width: usize| width > 0 || (2..=SIZE).contains(&column);
+        let widths = std::array::from_fn(|column| {
+            let width = width(column);
+            is_shown(column, width).then(|| width.max(HEADER[column].len()))
+        });
+        Self { widths }
     }
 
-    fn write(&self, out: &mut impl Write, cells: &[impl AsRef<str>; 6]) -> io::Result<()> {
-        let [namespace, name, version, age, size, labels] = cells.each_ref().map(AsRef::as_ref);
-        let [w_namespace, w_name, w_version, w_age, w_size, _] = self.widths;
-        if self.namespaced {
-            write!(out, "{namespace:w_namespace$}   ")?;
-        }
-        write!(out, "{name:w_name$}   {version:w_version$}   {age:w_age$}   {size:>w_size$}")?;
-        if self.labels {
-            write!(out, "   {labels}")?;
+    fn write(&self, out: &mut impl Write, cells: &[impl AsRef<str>; 8]) -> io::Result<()> {
+        let last = self.widths.iter().rposition(Option::is_some);
+        let mut gap = "";
+        for (column, (width, cell)) in self.widths.iter().zip(cells).enumerate() {
+            let (Some(width), cell) = (width, cell.as_ref()) else { continue };
+            match column {
+                SIZE => write!(out, "{gap}{cell:>width$}")?,
+                // No spaces at the end of a line.
+                _ if Some(column) == last => write!(out, "{gap}{cell}")?,
+                _ => write!(out, "{gap}{cell:width$}")?,
+            }
+            gap = "   ";
         }
         writeln!(out)
     }

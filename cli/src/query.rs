@@ -1,7 +1,9 @@
-//! What of a resource to list: the options that `list`, `record` and `stats` share.
+//! What of a resource to list or watch: the options that commands share.
 
 use listwatch::client::options::OptionWarning;
-use listwatch::client::{Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, ResourceVersion, Shard};
+use listwatch::client::{
+    Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, Resource, ResourceVersion, Shard,
+};
 
 use crate::failure::Failure;
 use crate::notices;
@@ -9,7 +11,21 @@ use crate::resource;
 
 #[derive(clap::Args)]
 pub struct Query {
-    /// What to list, as kubectl takes it: pods, po, deployments.apps, widgets.v1.example.com
+    #[command(flatten)]
+    selection: Selection,
+
+    /// How new the list must be: 0 for whatever the server has cached, or at least a version
+    #[arg(long, value_name = "VERSION")]
+    resource_version: Option<String>,
+
+    /// What --resource-version means
+    #[arg(long, value_enum, value_name = "MATCH", requires = "resource_version")]
+    resource_version_match: Option<VersionMatch>,
+}
+
+#[derive(clap::Args)]
+pub struct Selection {
+    /// Of what, as kubectl takes it: pods, po, deployments.apps, widgets.v1.example.com
     resource: String,
 
     /// The namespace [default: that of the context, else `default`]
@@ -27,14 +43,6 @@ pub struct Query {
     /// Only objects with these fields, as in `spec.nodeName=node-1`
     #[arg(long, value_name = "FIELDS")]
     field_selector: Option<FieldSelector>,
-
-    /// How new the list must be: 0 for whatever the server has cached, or at least a version
-    #[arg(long, value_name = "VERSION")]
-    resource_version: Option<String>,
-
-    /// What --resource-version means
-    #[arg(long, value_enum, value_name = "MATCH", requires = "resource_version")]
-    resource_version_match: Option<VersionMatch>,
 
     /// Only the metadata of each object
     #[arg(long)]
@@ -57,19 +65,7 @@ enum VersionMatch {
 
 impl Query {
     pub fn options(&self) -> Result<ListOptions, Failure> {
-        let mut options = ListOptions::default().resource_version(self.version());
-        if let Some(selector) = &self.selector {
-            options = options.labels(selector.clone());
-        }
-        if let Some(selector) = &self.field_selector {
-            options = options.fields(selector.clone());
-        }
-        if self.metadata_only {
-            options = options.metadata_only();
-        }
-        if let Some(shard) = self.shard {
-            options = options.shard(shard);
-        }
+        let options = self.selection.options().resource_version(self.version());
         options.validate().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(options)
     }
@@ -92,11 +88,10 @@ impl Query {
         page: Option<u32>,
         default_namespace: String,
     ) -> Result<List<[u8]>, Failure> {
-        let resource = resource::find(client, &self.resource).await?;
+        let (resource, namespace) = self.selection.find(client, default_namespace).await?;
         let mut list = client.list::<[u8]>(&resource, options);
-        // As with kubectl, a namespace is no fault where there are none.
-        if !self.all_namespaces && resource.is_namespaced() {
-            list = list.namespace(self.namespace.unwrap_or(default_namespace));
+        if let Some(namespace) = namespace {
+            list = list.namespace(namespace);
         }
         if let Some(items) = page {
             list = list.pages(items);
@@ -106,6 +101,32 @@ impl Query {
             notices::warn(&warning.to_string());
         }
         Ok(list)
+    }
+}
+
+impl Selection {
+    pub fn options(&self) -> ListOptions {
+        let mut options = ListOptions::default();
+        if let Some(selector) = &self.selector {
+            options = options.labels(selector.clone());
+        }
+        if let Some(selector) = &self.field_selector {
+            options = options.fields(selector.clone());
+        }
+        if self.metadata_only {
+            options = options.metadata_only();
+        }
+        if let Some(shard) = self.shard {
+            options = options.shard(shard);
+        }
+        options
+    }
+
+    /// The resource, and the namespace if it is only one. As with kubectl, a namespace is no fault where there are none.
+    pub async fn find(self, client: &Client, default_namespace: String) -> Result<(Resource, Option<String>), Failure> {
+        let resource = resource::find(client, &self.resource).await?;
+        let is_one = !self.all_namespaces && resource.is_namespaced();
+        Ok((resource, is_one.then(|| self.namespace.unwrap_or(default_namespace))))
     }
 }
 

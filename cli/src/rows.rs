@@ -14,7 +14,7 @@ use crate::notices;
 use crate::output::{Format, Output, Row};
 
 /// What is printed waits no longer than this while the input is slow.
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
+pub const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// How far a list is.
 pub struct Reached {

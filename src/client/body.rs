@@ -34,7 +34,7 @@ const DECOMPRESSED_CHUNK: usize = 64 << 10;
 pub(super) fn body(
     wire: Chunks,
     headers: &HeaderMap,
-    idle: Duration,
+    idle: Option<Duration>,
     deadline: Option<Instant>,
     counters: Arc<Counters>,
 ) -> Result<Chunks, TransportError> {
@@ -62,7 +62,7 @@ pub(super) fn body(
 /// The bytes on the wire: counted, and not waited for too long.
 struct Guarded {
     chunks: Chunks,
-    idle: Duration,
+    idle: Option<Duration>,
     /// Whether `timer` runs: since the last poll that found nothing. A consumer that does not poll is not timed.
     waiting: bool,
     timer: Pin<Box<Sleep>>,
@@ -86,12 +86,13 @@ impl Stream for Guarded {
             }
             return Poll::Ready(next);
         }
+        let Some(idle) = this.idle else { return Poll::Pending };
         if !this.waiting {
             this.waiting = true;
-            this.timer.as_mut().reset(Instant::now() + this.idle);
+            this.timer.as_mut().reset(Instant::now() + idle);
         }
         ready!(this.timer.as_mut().poll(cx));
-        Poll::Ready(Some(Err(idle_error(this.idle))))
+        Poll::Ready(Some(Err(idle_error(idle))))
     }
 }
 

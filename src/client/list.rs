@@ -233,7 +233,12 @@ impl<T: Item + ?Sized, F> List<T, F> {
     /// The items as a stream. Nothing is sent before it is polled.
     pub fn stream(self) -> Items<T, F> {
         let Self { plan, on_expired, own, item } = self;
-        Items { run: Run::new(plan, on_expired), state: State::Start, own, item }
+        Items { pages: Pages::new(plan, on_expired), own, item }
+    }
+
+    /// The same without what becomes of the items.
+    pub(super) fn into_pages(self) -> Pages {
+        Pages::new(self.plan, self.on_expired)
     }
 }
 
@@ -254,7 +259,7 @@ where
     ) -> Result<ControlFlow<B, ListSummary>, Error> {
         let mut items = self.stream();
         let flow = for_each(|cx| items.advance(cx), on_item).await?;
-        Ok(flow.map_continue(|()| items.run.summary))
+        Ok(flow.map_continue(|()| items.pages.run.summary))
     }
 
     /// Calls `on_item` for each item until it fails.
@@ -265,7 +270,7 @@ where
     pub async fn try_for_each<X: From<Error>>(self, on_item: impl FnMut(O) -> Result<(), X>) -> Result<ListSummary, X> {
         let mut items = self.stream();
         try_for_each(|cx| items.advance(cx), on_item).await?;
-        Ok(items.run.summary)
+        Ok(items.pages.run.summary)
     }
 
     /// All items, and how the list ended.
@@ -278,11 +283,11 @@ where
         let mut all = Vec::new();
         loop {
             let item = poll_fn(|cx| items.advance(cx)).await?;
-            let abandoned = usize::try_from(mem::take(&mut items.run.abandoned)).unwrap_or(usize::MAX);
+            let abandoned = usize::try_from(mem::take(&mut items.pages.run.abandoned)).unwrap_or(usize::MAX);
             all.truncate(all.len().saturating_sub(abandoned));
             match item {
                 Some(item) => all.push(item),
-                None => return Ok((all, items.run.summary)),
+                None => return Ok((all, items.pages.run.summary)),
             }
         }
     }
@@ -294,14 +299,19 @@ where
 /// Dropping it closes the connection, or resets the stream.
 #[must_use = "nothing is sent until it is polled"]
 pub struct Items<T: Item + ?Sized, F = Own<T>> {
-    run: Run,
-    state: State,
+    pages: Pages,
     own: F,
     item: PhantomData<fn() -> T::Owned>,
 }
 
 /// Nothing in it is pinned by itself.
 impl<T: Item + ?Sized, F> Unpin for Items<T, F> {}
+
+/// The pages of a list, whatever becomes of its items.
+pub(super) struct Pages {
+    run: Run,
+    state: State,
+}
 
 enum State {
     Start,
@@ -315,13 +325,13 @@ impl<T: Item + ?Sized, F> Items<T, F> {
     /// How the list ended; `None` until the last item is out, and for ever after an error.
     #[must_use]
     pub fn summary(&self) -> Option<&ListSummary> {
-        matches!(self.state, State::Complete).then_some(&self.run.summary)
+        self.pages.summary()
     }
 
     /// How far the list is.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress(Arc::clone(&self.run.plan.counters))
+        Progress(Arc::clone(&self.pages.run.plan.counters))
     }
 }
 
@@ -332,6 +342,26 @@ where
     E: Into<ItemError>,
 {
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<O>, Error>> {
+        self.pages.advance(cx, &mut self.own)
+    }
+}
+
+impl Pages {
+    fn new(plan: Plan, on_expired: OnExpired) -> Self {
+        Self { run: Run::new(plan, on_expired), state: State::Start }
+    }
+
+    /// How the list ended, once it is complete.
+    pub(super) fn summary(&self) -> Option<&ListSummary> {
+        matches!(self.state, State::Complete).then_some(&self.run.summary)
+    }
+
+    /// The next item, made by `own`.
+    pub(super) fn advance<O, E: Into<ItemError>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        own: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
+    ) -> Poll<Result<Option<O>, Error>> {
         loop {
             let next = match &mut self.state {
                 State::Start => self.run.start(),
@@ -339,7 +369,7 @@ where
                     Ok(answer) => Ok(State::Reading(Box::new(self.run.page(answer)))),
                     Err(error) => self.run.after(error, None),
                 },
-                State::Reading(page) => match page.next(&mut self.own, &mut self.run) {
+                State::Reading(page) => match page.next(own, &mut self.run) {
                     Ok(Some(item)) => return Poll::Ready(Ok(Some(item))),
                     Ok(None) => match ready!(page.answer.chunks.as_mut().poll_next(cx)) {
                         Some(Ok(chunk)) => {
@@ -394,7 +424,7 @@ impl<T: Item + ?Sized, F> fmt::Debug for List<T, F> {
 
 impl<T: Item + ?Sized, F> fmt::Debug for Items<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Run { plan, summary, .. } = &self.run;
+        let Run { plan, summary, .. } = &self.pages.run;
         f.debug_struct("Items").field("resource", &plan.resource).field("items", &summary.items).finish_non_exhaustive()
     }
 }

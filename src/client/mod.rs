@@ -1,4 +1,4 @@
-//! Lists anything from a real API server, while it arrives, and says exactly how it ended.
+//! Lists and watches anything of a real API server, while it arrives, and says exactly how it ended.
 //!
 //! ```no_run
 //! use std::ops::ControlFlow;
@@ -27,8 +27,9 @@
 //! |---|---|
 //! | [`transport`] | [`Transport`]: a request in, status, headers and chunks out; [`HttpTransport`] is the one over reqwest |
 //! | [`list`] | [`List`], what to list and how; [`Items`], its items; [`ListSummary`], how it ended |
+//! | [`watch`] | [`Watch`], what to watch; [`WatchEvents`], of one connection; [`ResumedWatch`], which outlives connections |
 //! | [`error`] | [`Error`], for everything that this module does |
-//! | [`options`], [`selector`] | what to ask of a list |
+//! | [`options`], [`selector`] | what to ask of a list or a watch |
 //! | [`resource`], [`discovery`] | which collection |
 //! | [`served_from`] | who answers |
 
@@ -49,10 +50,12 @@ mod retry;
 pub mod selector;
 pub mod served_from;
 pub mod transport;
+pub mod watch;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -74,6 +77,7 @@ pub use self::selector::{FieldSelector, LabelSelector};
 use self::served_from::ServerVersion;
 use self::transport::{Chunks, Request};
 pub use self::transport::{Transport, TransportError, TransportErrorKind};
+pub use self::watch::{OwnedEvent, ResumedWatch, Watch, WatchEvents};
 use crate::decode::{Encoding, ItemRef, Sniffed};
 use crate::error::{DecodeError, DecodeErrorKind, Fault};
 use crate::item::{Item, json};
@@ -90,6 +94,8 @@ pub struct Client {
     read_idle_timeout: Duration,
     /// Once it was asked for.
     server_version: Arc<OnceLock<ServerVersion>>,
+    /// Paths of collections whose initial events the server does not send as it should.
+    without_initial_events: Arc<Mutex<HashSet<String>>>,
 }
 
 /// Whether the server may compress.
@@ -119,6 +125,7 @@ impl Client {
             compression: Compression::default(),
             read_idle_timeout: Self::DEFAULT_READ_IDLE_TIMEOUT,
             server_version: Arc::default(),
+            without_initial_events: Arc::default(),
         }
     }
 
@@ -151,6 +158,17 @@ impl Client {
     /// `T` says what each item becomes: see [`Item`]. Nothing is sent yet.
     pub fn list<T: Item + ?Sized>(&self, resource: &Resource, options: &ListOptions) -> List<T> {
         List::new(self.clone(), resource.clone(), options.clone())
+    }
+
+    /// A watch of this resource, of all namespaces unless the [`Watch`] is told otherwise.
+    ///
+    /// `T` says what each object becomes: see [`Item`]. Nothing is sent yet.
+    ///
+    /// Where it begins is what the options say: right behind [`ResourceVersion::Exact`]; with
+    /// [`ResourceVersion::MostRecent`] and [`ResourceVersion::Any`] the server sends each object that there is as added, and
+    /// then what happens.
+    pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, options: &ListOptions) -> Watch<T> {
+        Watch::new(self.clone(), resource.clone(), options.clone())
     }
 
     /// One object. Of a custom resource `[u8]` is JSON, of any other protobuf.
@@ -200,11 +218,27 @@ impl Client {
         T::own(ItemRef::single(object, encoding, &found)).map_err(|error| decode(DecodeErrorKind::Item(error)))
     }
 
-    /// Sends a request once. An answer other than 2xx is an error, and so is a redirect.
+    /// Sends a request once, and waits for the first bytes of its body. An answer other than 2xx is an error, and so is a
+    /// redirect.
     async fn send(
         &self,
         path_and_query: String,
         accept: HeaderValue,
+        deadline: Option<Instant>,
+        counters: &Arc<Counters>,
+    ) -> Result<Answer, Error> {
+        let idle = Some(self.read_idle_timeout);
+        let mut answer = self.head(path_and_query, accept, idle, deadline, counters).await?;
+        answer.first = body::next_chunk(&mut answer.chunks).await?.unwrap_or_default();
+        Ok(answer)
+    }
+
+    /// The same without a byte of the body, for each of which `body_idle` is to be waited at most.
+    async fn head(
+        &self,
+        path_and_query: String,
+        accept: HeaderValue,
+        body_idle: Option<Duration>,
         deadline: Option<Instant>,
         counters: &Arc<Counters>,
     ) -> Result<Answer, Error> {
@@ -229,20 +263,19 @@ impl Client {
             let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(origin);
             return Err(Error::new(ErrorKind::Redirect { status, to }).with_audit_id(audit_id));
         }
-        let chunks = body::body(response.body, &headers, idle, deadline, Arc::clone(counters));
+        let counters = Arc::clone(counters);
         if !status.is_success() {
-            let body = match chunks {
+            let body = match body::body(response.body, &headers, Some(idle), deadline, counters) {
                 Ok(mut chunks) => body::beginning(Bytes::new(), &mut chunks).await,
                 Err(_) => Vec::new(),
             };
             let error = body::api_error(status.as_u16(), &headers, &body, &*self.transport);
             return Err(Error::new(error).with_audit_id(audit_id));
         }
-        let mut chunks = chunks?;
-        let first = body::next_chunk(&mut chunks).await?.unwrap_or_default();
+        let chunks = body::body(response.body, &headers, body_idle, deadline, counters)?;
         let warnings = headers.get_all(http::header::WARNING).iter().filter_map(|text| text.to_str().ok());
         let warnings = warnings.map(|header| body::redact(&*self.transport, warning(header))).collect();
-        Ok(Answer { headers, first, chunks, audit_id, warnings, started })
+        Ok(Answer { headers, first: Bytes::new(), chunks, audit_id, warnings, started })
     }
 
     /// The error for a body that is neither protobuf nor JSON, or not the JSON that was asked for.

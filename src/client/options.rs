@@ -1,4 +1,4 @@
-//! What to ask of a list, checked before it is sent.
+//! What to ask of a list or a watch, checked before it is sent.
 
 use std::fmt::{self, Write};
 use std::ops::Range;
@@ -8,7 +8,10 @@ use std::time::Duration;
 use super::resource::encode;
 use super::selector::{FieldSelector, LabelSelector};
 
-/// The parameters of a list request.
+/// The parameters of a list or a watch, which are one type in Kubernetes too (`metav1.ListOptions`).
+///
+/// Of a watch, [`timeout`](Self::timeout) is how long the server keeps it open, and the version is where it begins: see
+/// [`Client::watch`](super::Client::watch). There is no limit and no continue token.
 ///
 /// The default asks for everything, whole, at the most recent version. Nothing set here is left out of the request
 /// silently: [`ListOptions::validate`] refuses what the server would refuse, [`ListOptions::warnings`] names what
@@ -174,42 +177,72 @@ impl ListOptions {
     /// refuse the query.
     #[must_use]
     pub fn query(&self) -> String {
-        let mut query = String::new();
-        let mut add = |key: &str, value: &str| {
-            let and = if query.is_empty() { "" } else { "&" };
-            // Writing to a String cannot fail.
-            let _ = write!(query, "{and}{key}={}", encode(value));
-        };
-        if !self.label_selector.is_empty() {
-            add("labelSelector", &self.label_selector.to_string());
-        }
-        if !self.field_selector.is_empty() {
-            add("fieldSelector", &self.field_selector.to_string());
-        }
+        let mut query = self.selectors();
         if let Some(limit) = self.limit {
-            add("limit", &limit.to_string());
+            query.add("limit", &limit.to_string());
         }
         match (&self.continue_token, &self.resource_version) {
-            (Some(token), _) => add("continue", token),
+            (Some(token), _) => query.add("continue", token),
             (None, ResourceVersion::MostRecent) => {}
-            (None, ResourceVersion::Any) => add("resourceVersion", "0"),
+            (None, ResourceVersion::Any) => query.add("resourceVersion", "0"),
             (None, ResourceVersion::AtLeast(version)) => {
-                add("resourceVersion", version);
-                add("resourceVersionMatch", "NotOlderThan");
+                query.add("resourceVersion", version);
+                query.add("resourceVersionMatch", "NotOlderThan");
             }
             (None, ResourceVersion::Exact(version)) => {
-                add("resourceVersion", version);
-                add("resourceVersionMatch", "Exact");
+                query.add("resourceVersion", version);
+                query.add("resourceVersionMatch", "Exact");
             }
         }
         if let Some(timeout) = self.timeout {
-            add("timeout", &format!("{}s", timeout.as_secs()));
-            add("timeoutSeconds", &timeout.as_secs().to_string());
+            query.add("timeout", &format!("{}s", timeout.as_secs()));
+            query.add("timeoutSeconds", &timeout.as_secs().to_string());
+        }
+        query.0
+    }
+
+    /// The query string of a watch, with bookmarks.
+    pub(super) fn watch_query(&self, initial_events: bool, timeout: Duration) -> String {
+        let mut query = self.selectors();
+        query.add("watch", "1");
+        query.add("allowWatchBookmarks", "true");
+        let version = match &self.resource_version {
+            ResourceVersion::MostRecent => "",
+            ResourceVersion::Any => "0",
+            ResourceVersion::AtLeast(version) | ResourceVersion::Exact(version) => version,
+        };
+        if initial_events {
+            query.add("sendInitialEvents", "true");
+            query.add("resourceVersionMatch", "NotOlderThan");
+        }
+        query.add("resourceVersion", version);
+        query.add("timeoutSeconds", &timeout.as_secs().to_string());
+        query.0
+    }
+
+    fn selectors(&self) -> Query {
+        let mut query = Query::default();
+        if !self.label_selector.is_empty() {
+            query.add("labelSelector", &self.label_selector.to_string());
+        }
+        if !self.field_selector.is_empty() {
+            query.add("fieldSelector", &self.field_selector.to_string());
         }
         if let Some(shard) = self.shard {
-            add("shardSelector", &shard.selector());
+            query.add("shardSelector", &shard.selector());
         }
         query
+    }
+
+    /// Refuses what makes no sense in a watch, and what [`validate`](Self::validate) refuses.
+    pub(super) fn validate_watch(&self, initial_events: bool) -> Result<(), InvalidOptions> {
+        self.validate()?;
+        match &self.resource_version {
+            _ if self.limit.is_some() || self.continue_token.is_some() => Err(InvalidOptions::PageOfWatch),
+            ResourceVersion::AtLeast(_) if !initial_events => Err(InvalidOptions::WatchAtLeast),
+            ResourceVersion::Exact(_) if initial_events => Err(InvalidOptions::ExactInitialEvents),
+            _ => Ok(()),
+        }
     }
 
     /// The `Accept` header: protobuf if the server can, which it cannot for whole custom resources, else JSON.
@@ -217,7 +250,16 @@ impl ListOptions {
     /// Metadata only is never widened to whole objects: a server that cannot answers 406.
     #[must_use]
     pub fn accept(&self) -> String {
-        let form = if self.metadata_only { ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1" } else { "" };
+        self.accept_as("PartialObjectMetadataList")
+    }
+
+    /// The `Accept` header of a watch, whose objects come one by one.
+    pub(super) fn watch_accept(&self) -> String {
+        self.accept_as("PartialObjectMetadata")
+    }
+
+    fn accept_as(&self, metadata_kind: &str) -> String {
+        let form = if self.metadata_only { format!(";as={metadata_kind};g=meta.k8s.io;v=v1") } else { String::new() };
         let drop = if self.drop_managed_fields { ";drop=metadata.managedFields" } else { "" };
         let json = format!("application/json{form}{drop}");
         if self.json { json } else { format!("application/vnd.kubernetes.protobuf{form}{drop},{json}") }
@@ -230,6 +272,18 @@ impl ListOptions {
             ResourceVersion::AtLeast(version) => version == "0",
             ResourceVersion::MostRecent | ResourceVersion::Exact(_) => false,
         }
+    }
+}
+
+/// A query string in the making.
+#[derive(Default)]
+struct Query(String);
+
+impl Query {
+    fn add(&mut self, key: &str, value: &str) {
+        let and = if self.0.is_empty() { "" } else { "&" };
+        // Writing to a String cannot fail.
+        let _ = write!(self.0, "{and}{key}={}", encode(value));
     }
 }
 
@@ -280,6 +334,15 @@ pub enum InvalidOptions {
     /// See [`List::parallel`](super::List::parallel).
     #[error("a list that starts over, in parallel: items of the snapshot that is given up would still come")]
     StartOverInParallel,
+    /// A watch has no pages.
+    #[error("a limit or a continue token in a watch: only lists have pages")]
+    PageOfWatch,
+    /// The server would take it for an exact version.
+    #[error("a watch from at least a version: without initial events it begins right behind an exact one")]
+    WatchAtLeast,
+    /// The server answers 422.
+    #[error("initial events at an exact version: the server has them of a version that is not older than that, or any")]
+    ExactInitialEvents,
     /// The server answers 422.
     #[error("exact version 0: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")]
     ExactZero,

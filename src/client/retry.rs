@@ -54,6 +54,12 @@ impl Retry {
         self.delay = delay;
         self
     }
+
+    /// The times between tries without end, each of which grows to this, with up to as much again at random.
+    pub(super) fn backoff(self, max: Duration) -> ExponentialBackoff {
+        let builder = ExponentialBuilder::new().with_min_delay(self.delay).with_max_delay(max);
+        builder.without_max_times().with_jitter().build()
+    }
 }
 
 impl Default for Retry {
@@ -74,12 +80,7 @@ pub(super) struct Tries {
 
 impl Tries {
     pub(super) fn new(retry: Retry) -> Self {
-        let backoff = ExponentialBuilder::new()
-            .with_min_delay(retry.delay)
-            .with_max_delay(retry.total)
-            .without_max_times()
-            .with_jitter()
-            .build();
+        let backoff = retry.backoff(retry.total);
         Self { retry, started: Instant::now(), sent: 1, backoff, renewed: false }
     }
 

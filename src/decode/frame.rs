@@ -11,7 +11,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-#[cfg(feature = "json")]
 use std::mem;
 
 #[cfg(feature = "json")]
@@ -82,6 +81,8 @@ pub struct WatchDecoder {
     /// Its items are the events; its `field_start` is where the current frame begins.
     watch: Progress,
     state: State,
+    /// What `type_meta` is of, still encoded, in protobuf: it is the same for nearly all events.
+    known: Vec<u8>,
     /// What the last error event held.
     status: Status,
     /// The last version that had escapes in its JSON.
@@ -156,6 +157,8 @@ enum Found<'i> {
 pub(super) struct Frame<'f> {
     pub(super) event: Option<EventType>,
     pub(super) object: Option<&'f [u8]>,
+    /// What of the type meta is not read yet, in protobuf.
+    pub(super) type_meta: &'f [u8],
     pub(super) api_version: Cow<'f, str>,
     pub(super) kind: Cow<'f, str>,
     pub(super) resource_version: Cow<'f, str>,
@@ -188,6 +191,7 @@ impl WatchDecoder {
         Self {
             watch: Progress { limits, ..Progress::default() },
             state: State::Start,
+            known: Vec::new(),
             status: Status::default(),
             version: String::new(),
             end: None,
@@ -204,7 +208,7 @@ impl WatchDecoder {
     /// of a watch is it [`DecodeErrorKind::Api`].
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
-        let Self { watch, state, status, version, end } = self;
+        let Self { watch, state, known, status, version, end } = self;
         let Progress { limits, field_start, scratch, type_meta, items, .. } = watch;
         let frame = match found {
             Found::Whole(frame) => frame,
@@ -215,7 +219,7 @@ impl WatchDecoder {
             State::Line { .. } => (Encoding::Json, line::read(frame)),
             _ => (Encoding::Protobuf, Frame::read(frame)),
         };
-        let place = Place { encoding, type_meta, index: *items, offset: *field_start };
+        let place = Place { encoding, known, type_meta, index: *items, offset: *field_start };
         match read.map_err(malformed).and_then(|frame| frame.lend(place, limits, status, version)) {
             Ok(event) => {
                 *items += 1;
@@ -506,6 +510,7 @@ fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKin
 /// Where an event is, and the type meta to set.
 struct Place<'s> {
     encoding: Encoding,
+    known: &'s mut Vec<u8>,
     type_meta: &'s mut TypeMeta,
     index: u64,
     offset: u64,
@@ -529,7 +534,11 @@ impl<'f> Frame<'f> {
         for field in Fields::new(envelope) {
             let Field { number, value, .. } = field.map_err(at("object"))?;
             match number {
-                1 => read.merge_type_meta(value)?,
+                1 => {
+                    let encoded = value.bytes().map_err(at("typeMeta"))?;
+                    let before = mem::replace(&mut read.type_meta, encoded);
+                    read.merge_type_meta(before)?;
+                }
                 2 => object = value.bytes().map_err(at("raw"))?,
                 3 => expect_empty(value).map_err(at("contentEncoding"))?,
                 4 => expect_empty(value).map_err(at("contentType"))?,
@@ -549,8 +558,8 @@ impl<'f> Frame<'f> {
         Ok(read)
     }
 
-    fn merge_type_meta(&mut self, type_meta: Value<'f>) -> Result<(), Unread> {
-        for field in Fields::new(type_meta.bytes().map_err(at("typeMeta"))?) {
+    fn merge_type_meta(&mut self, encoded: &'f [u8]) -> Result<(), Unread> {
+        for field in Fields::new(encoded) {
             let Field { number, value, .. } = field.map_err(at("typeMeta"))?;
             match number {
                 1 => self.api_version = Cow::Borrowed(value.str().map_err(at("apiVersion"))?),
@@ -580,7 +589,7 @@ impl<'f> Frame<'f> {
 
     /// Judges what was read.
     fn lend(
-        self,
+        mut self,
         place: Place<'f>,
         limits: &Limits,
         status: &'f mut Status,
@@ -589,6 +598,12 @@ impl<'f> Frame<'f> {
         let missing = |field| malformed((field, Fault::Missing));
         let event = self.event.ok_or_else(|| missing("type"))?;
         let bytes = self.object.ok_or_else(|| missing("object"))?;
+        // One that was merged with another is none that is known.
+        let is_plain = self.api_version.is_empty() && self.kind.is_empty() && !self.type_meta.is_empty();
+        let is_known = is_plain && self.type_meta == &**place.known;
+        if !is_known || event == EventType::Error {
+            self.merge_type_meta(self.type_meta).map_err(malformed)?;
+        }
         if event == EventType::Error {
             let is_status = self.kind == "Status";
             let (size, max) = (bytes.len() as u64, limits.metadata_size);
@@ -615,9 +630,15 @@ impl<'f> Frame<'f> {
         if resource_version.is_empty() {
             return Err(missing("metadata.resourceVersion"));
         }
-        let Place { encoding, type_meta, index, offset } = place;
-        set(&mut type_meta.api_version, &self.api_version);
-        set(&mut type_meta.kind, &self.kind);
+        let Place { encoding, known, type_meta, index, offset } = place;
+        if !is_known {
+            set(&mut type_meta.api_version, &self.api_version);
+            set(&mut type_meta.kind, &self.kind);
+            known.clear();
+            if is_plain {
+                known.extend_from_slice(self.type_meta);
+            }
+        }
         let object = ItemRef { bytes, encoding, type_meta, index, offset };
         let changed = Changed { object, resource_version };
         Ok(match event {

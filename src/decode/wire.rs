@@ -168,14 +168,21 @@ impl<'a> Fields<'a> {
             }
             _ => return self.any(),
         };
-        // Field 0 is none.
-        if tag & 7 != 2 || tag < 8 {
-            return self.any();
+        let number = u32::from(tag >> 3);
+        match tag & 7 {
+            2 if number > 0 => {
+                let Some((value, rest)) = rest.split_at_checked(len) else { return Err(Fault::PastParent) };
+                self.rest = rest;
+                Ok(Field { number, value: Value::Len(value), bytes: start.get(..head + len).unwrap_or_default() })
+            }
+            // What would be the length is the value.
+            0 if number > 0 => {
+                self.rest = rest;
+                let bytes = start.get(..head).unwrap_or_default();
+                Ok(Field { number, value: Value::Varint(len as u64), bytes })
+            }
+            _ => self.any(),
         }
-        let Some((value, rest)) = rest.split_at_checked(len) else { return Err(Fault::PastParent) };
-        self.rest = rest;
-        let bytes = start.get(..head + len).unwrap_or_default();
-        Ok(Field { number: u32::from(tag >> 3), value: Value::Len(value), bytes })
     }
 
     #[inline(never)]

@@ -8,6 +8,7 @@ mod meta;
 pub mod path;
 mod prefilter;
 mod project;
+mod version;
 pub(crate) mod view;
 
 use std::any::TypeId;
@@ -20,6 +21,7 @@ pub use self::meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, Ty
 pub use self::path::{FieldPath, InvalidPath};
 pub use self::prefilter::Prefilter;
 pub use self::project::Projection;
+pub use self::version::compare_resource_versions;
 pub use self::view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
 use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;

@@ -41,7 +41,7 @@ pub struct Args {
     query: Option<Query>,
 
     /// A saved body in place of a resource, gzipped or not; `-` for stdin
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["Query", "limit", "Connection"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["Query", "Selection", "limit", "Connection"])]
     file: Option<PathBuf>,
 
     /// In pages of so many items, which all are counted

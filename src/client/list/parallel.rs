@@ -247,7 +247,7 @@ impl<O: Send + 'static> ParallelItems<O> {
 
     /// Nothing comes any more but this.
     fn fail(&mut self, error: Error) {
-        self.items.state = State::Failed;
+        self.items.pages.state = State::Failed;
         self.window.clear();
         self.read = Some(Err(error));
     }
@@ -266,7 +266,7 @@ impl<O: Send + 'static> Stream for ParallelItems<O> {
                 return Poll::Ready(Some(Ok(item)));
             }
             if let Some(failed) = this.failed.take() {
-                let audit_id = this.items.run.summary.audit_id.clone();
+                let audit_id = this.items.pages.run.summary.audit_id.clone();
                 this.fail(Error::from(ErrorKind::Decode(failed)).with_audit_id(audit_id));
             }
             if let Some(Decoded { mut batch, items, skipped, failed }) = ready!(this.next_batch(cx)) {

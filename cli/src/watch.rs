@@ -1,0 +1,346 @@
+//! `listwatch watch`: what happens in a collection.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::pin::pin;
+
+use clap::ValueEnum;
+use console::{Color, style};
+use futures::StreamExt;
+use indicatif::HumanCount;
+use listwatch::client::watch::Disconnect;
+use listwatch::client::{Client, Error, ListOptions, OwnedEvent, Resource, ResourceVersion};
+use listwatch::{ItemError, ItemRef};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
+
+use crate::connect::Connection;
+use crate::failure::Failure;
+use crate::notices;
+use crate::output::{self, Output, Row, Rows, Shown};
+use crate::query::Selection;
+use crate::rows::FLUSH_EVERY;
+
+/// Watches a collection of an API server: a line for each object that is added (+), modified (~) or deleted (-).
+///
+/// It goes on whatever happens to connections and servers, loses nothing, shows nothing twice, and says on stderr what it
+/// does about each disconnect. Ctrl-C ends it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  listwatch watch pods -A                         what happens from now on
+  listwatch watch pods -A --initial               first the Pods that there are
+  listwatch watch deploy -n web --diff            and which fields it happens to
+  listwatch watch nodes -o json                   a JSON object a line, with type and object
+  listwatch watch cm -A --resource-version 71532  what happened since a list of that version, if the server still knows
+  listwatch watch secrets -A --metadata-only      without what is in them")]
+pub struct Args {
+    #[command(flatten)]
+    selection: Selection,
+
+    /// First the objects that there are, as added
+    #[arg(long)]
+    initial: bool,
+
+    /// Begin right behind this version, as a list has it [default: now]
+    #[arg(long, value_name = "VERSION", conflicts_with = "initial")]
+    resource_version: Option<String>,
+
+    /// Name the fields at the top of an object that changed since it was last seen. Of metadata, resourceVersion,
+    /// generation and managedFields do not count. Keeps a hash of each field
+    #[arg(long)]
+    diff: bool,
+
+    /// What to print
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
+    format: Format,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A sign, namespace/name and version
+    Name,
+    /// The same, age and size in bytes, in columns
+    Table,
+    /// One JSON object a line, with type and object, as servers send them
+    Json,
+}
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let Args { selection, initial, resource_version, diff, format, connection } = args;
+    let mut options = selection.options();
+    if format == Format::Json {
+        options = options.json();
+    }
+    let (transport, namespace) = connection.open().await?;
+    let client = Client::new(transport);
+    let (resource, namespace) = selection.find(&client, namespace).await?;
+    let output = Output::new(match format {
+        Format::Name => output::Format::Name,
+        Format::Table => output::Format::Table,
+        Format::Json => output::Format::Json,
+    });
+    let fields = diff.then(HashMap::new);
+    let mut watcher = Watcher { client, resource, namespace, options, output, fields, counts: Counts::default() };
+
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut version = resource_version;
+    loop {
+        let from = match version.take() {
+            _ if initial => ResourceVersion::MostRecent,
+            Some(version) => ResourceVersion::Exact(version),
+            None => ResourceVersion::Exact(tokio::select! {
+                _ = &mut interrupted => return Ok(()),
+                version = watcher.now() => version?,
+            }),
+        };
+        let ended = tokio::select! {
+            _ = &mut interrupted => None,
+            ended = watcher.watch(from) => Some(ended?),
+        };
+        watcher.output.flush()?;
+        match ended {
+            None => {
+                eprintln!("{}", watcher.counts.text());
+                return Ok(());
+            }
+            Some(error) if error.is_expired() => {
+                let gap = if initial { "" } else { "; what happened since is lost" };
+                notices::warn(&format!("{error}: watching from the most recent version{gap}"));
+            }
+            Some(error) => return Err(Failure::Error(error.to_string())),
+        }
+    }
+}
+
+struct Watcher {
+    client: Client,
+    resource: Resource,
+    /// `None` is all.
+    namespace: Option<String>,
+    options: ListOptions,
+    output: Output,
+    /// With --diff, by uid: a hash of each field at the top.
+    fields: Option<HashMap<String, Vec<(String, u64)>>>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    added: u64,
+    modified: u64,
+    deleted: u64,
+    /// Up to which all is printed.
+    version: Option<String>,
+}
+
+/// What is printed of an object.
+struct Seen {
+    row: Row,
+    uid: String,
+    version: String,
+    /// With --diff.
+    fields: Option<Vec<(String, u64)>>,
+}
+
+impl Watcher {
+    /// The version of the collection, by a list of one object at most.
+    async fn now(&self) -> Result<String, Failure> {
+        let options = self.options.clone().metadata_only().limit(1);
+        let mut list = self.client.list::<[u8]>(&self.resource, &options);
+        if let Some(namespace) = &self.namespace {
+            list = list.namespace(namespace);
+        }
+        let listed = list.map_item(|_| Ok::<_, ItemError>(())).into_vec().await;
+        let (_, summary) = listed.map_err(|error| Failure::Error(error.to_string()))?;
+        Ok(summary.list_meta.resource_version)
+    }
+
+    /// Prints what happens, until nothing can happen any more.
+    async fn watch(&mut self, from: ResourceVersion) -> Result<Error, Failure> {
+        let shown = Shown { format: self.output.format(), show_labels: false, drop: Vec::new() };
+        let mut rows = shown.rows()?;
+        let diff = self.fields.is_some();
+        let options = self.options.clone().resource_version(from);
+        let mut watch = self.client.watch::<[u8]>(&self.resource, &options);
+        if let Some(namespace) = &self.namespace {
+            watch = watch.namespace(namespace);
+        }
+        let watch = watch.map_item(|item| Seen::new(&item, &mut rows, diff));
+        let mut events = pin!(watch.resume().on_disconnect(say));
+        let mut flush_at = Instant::now() + FLUSH_EVERY;
+        loop {
+            let next = timeout_at(flush_at, events.next()).await;
+            self.counts.version = events.resource_version().map(str::to_owned).or(self.counts.version.take());
+            match next {
+                Ok(Some(Ok(event))) => self.print(event)?,
+                Ok(Some(Err(error))) => return Ok(error),
+                Ok(None) => unreachable!("it ends in an error"),
+                Err(_) => {
+                    self.output.flush()?;
+                    flush_at = Instant::now() + FLUSH_EVERY;
+                }
+            }
+        }
+    }
+
+    fn print(&mut self, event: OwnedEvent<Seen>) -> Result<(), Failure> {
+        let counts = &mut self.counts;
+        match event {
+            OwnedEvent::Added(seen) => {
+                counts.added += 1;
+                self.row(&Sign { sign: "+", color: Color::Green, name: "ADDED" }, seen)
+            }
+            OwnedEvent::Modified(seen) => {
+                counts.modified += 1;
+                self.row(&Sign { sign: "~", color: Color::Yellow, name: "MODIFIED" }, seen)
+            }
+            OwnedEvent::Deleted(seen) => {
+                counts.deleted += 1;
+                self.row(&Sign { sign: "-", color: Color::Red, name: "DELETED" }, seen)
+            }
+            OwnedEvent::Synced { resource_version } => {
+                let added = HumanCount(counts.added);
+                self.output.flush()?;
+                notices::tell("synced:", &format!("{added} objects at version {resource_version}"));
+                Ok(())
+            }
+            OwnedEvent::Restarted => {
+                (counts.added, counts.modified, counts.deleted) = (0, 0, 0);
+                self.output.flush()?;
+                notices::warn("the objects that there are broke off, and come again from the first");
+                Ok(())
+            }
+            OwnedEvent::Bookmark { .. } => Ok(()),
+        }
+    }
+
+    fn row(&mut self, sign: &Sign, seen: Seen) -> Result<(), Failure> {
+        let Seen { row, uid, version, fields } = seen;
+        let changed = match (&mut self.fields, fields) {
+            (Some(last), Some(fields)) => {
+                let before = if sign.name == "DELETED" { last.remove(&uid) } else { last.insert(uid, fields.clone()) };
+                before.filter(|_| sign.name == "MODIFIED").map(|before| changed(&before, &fields))
+            }
+            _ => None,
+        };
+        Ok(self.write(sign, row, &version, changed)?)
+    }
+
+    fn write(&mut self, sign: &Sign, row: Row, version: &str, changed: Option<Vec<String>>) -> io::Result<()> {
+        let is_diff = self.fields.is_some();
+        match row {
+            Row::Line(line) if self.output.format() == output::Format::Json => {
+                let mut event = format!("{{\"type\":\"{}\",", sign.name).into_bytes();
+                if let Some(changed) = changed {
+                    event.extend_from_slice(format!("\"changed\":{},", Value::from(changed)).as_bytes());
+                }
+                event.extend_from_slice(b"\"object\":");
+                event.extend_from_slice(line.trim_ascii_end());
+                event.extend_from_slice(b"}\n");
+                self.output.line(&event)
+            }
+            Row::Line(line) => {
+                let name = String::from_utf8_lossy(line.trim_ascii_end());
+                let changed = changed.map(|changed| format!(" {}", changed.join(","))).unwrap_or_default();
+                let (sign, version) = (style(sign.sign).fg(sign.color), output::printable(version));
+                self.output.line(format!("{sign} {name} {version}{changed}\n").as_bytes())
+            }
+            Row::Table(mut cells) => {
+                // No colours: the columns count characters.
+                sign.sign.clone_into(&mut cells[0]);
+                if is_diff {
+                    cells[7] = changed.map_or_else(|| "-".to_owned(), |changed| changed.join(","));
+                }
+                self.output.row(Row::Table(cells))
+            }
+            Row::Nothing => Ok(()),
+        }
+    }
+}
+
+struct Sign {
+    sign: &'static str,
+    color: Color,
+    name: &'static str,
+}
+
+impl Seen {
+    fn new(item: &ItemRef<'_>, rows: &mut Rows<'_>, diff: bool) -> Result<Self, ItemError> {
+        let meta = item.meta()?;
+        Ok(Self {
+            row: rows.row(item)?,
+            uid: meta.uid().to_owned(),
+            version: meta.resource_version().to_owned(),
+            fields: diff.then(|| fields(item)).transpose()?,
+        })
+    }
+}
+
+/// A hash of each field at the top of an object.
+fn fields(item: &ItemRef<'_>) -> Result<Vec<(String, u64)>, ItemError> {
+    let mut json = Vec::new();
+    item.to_json(&mut json)?;
+    let mut object: Map<String, Value> = serde_json::from_slice(&json).map_err(ItemError::other)?;
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        for bookkeeping in ["resourceVersion", "generation", "managedFields"] {
+            metadata.remove(bookkeeping);
+        }
+    }
+    let hash = |value: &Value| {
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        hasher.finish()
+    };
+    Ok(object.iter().map(|(name, value)| (name.clone(), hash(value))).collect())
+}
+
+/// The names of the fields that differ, those that are gone among them.
+fn changed(before: &[(String, u64)], now: &[(String, u64)]) -> Vec<String> {
+    let differs = now.iter().filter(|field| !before.contains(field));
+    let gone = before.iter().filter(|(name, _)| !now.iter().any(|(other, _)| other == name));
+    differs.chain(gone).map(|(name, _)| name.clone()).collect()
+}
+
+/// What happens after a disconnect.
+fn say(disconnect: &Disconnect) {
+    let Disconnect { error, resource_version, lists, wait, .. } = disconnect;
+    let why = error.as_ref().map_or_else(|| "the server ended the watch".to_owned(), ToString::to_string);
+    let from = match resource_version {
+        Some(version) => format!("from version {version}"),
+        None if *lists => "by a list".to_owned(),
+        None => "from the start".to_owned(),
+    };
+    notices::tell("retry:", &format!("{why}, again {from} in {:.1} s", wait.as_secs_f64()));
+}
+
+impl Counts {
+    fn text(&self) -> String {
+        let Self { added, modified, deleted, version } = self;
+        let [added, modified, deleted] = [*added, *modified, *deleted].map(HumanCount);
+        let version = version.as_ref().map(|version| format!(", up to version {version}")).unwrap_or_default();
+        format!("{added} added, {modified} modified, {deleted} deleted{version}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn fields_that_changed() {
+        let fields =
+            |fields: &[(&str, u64)]| fields.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect::<Vec<_>>();
+        let before = fields(&[("kind", 1), ("spec", 2), ("status", 3)]);
+        for (now, expected) in [
+            (vec![("kind", 1), ("spec", 2), ("status", 3)], vec![]),
+            (vec![("kind", 1), ("spec", 2), ("status", 4)], vec!["status"]),
+            (vec![("kind", 1), ("status", 4)], vec!["status", "spec"]),
+            (vec![("data", 1), ("kind", 1), ("spec", 2), ("status", 3)], vec!["data"]),
+        ] {
+            assert_eq!(super::changed(&before, &fields(&now)), expected, "{now:?}");
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! One watch: [`WatchEvents`] are those of a single connection, and [`ResumedWatch`] goes on where one ended.
+
+mod idle;
+mod resume;
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures_core::Stream;
+use http::HeaderValue;
+
+use self::idle::Idle;
+pub use self::resume::{Disconnect, ResumedWatch};
+use super::body;
+use super::error::{Error, ErrorKind};
+use super::options::{ListOptions, Shard};
+use super::resource::Resource;
+use super::transport::{TransportError, TransportErrorKind};
+use super::{Answer, Client};
+use crate::adapt::Own;
+use crate::decode::{Changed, Encoding, ItemRef, WatchDecoder, WatchEvent};
+use crate::error::{DecodeError, DecodeErrorKind, ItemError};
+use crate::item::{Item, Status, TypeMeta};
+use crate::limits::Limits;
+
+/// The shortest time for which a server is asked to keep a watch open, unless the options say; the longest is twice that.
+/// The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
+const MIN_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// What to watch, and how; see [`Client::watch`].
+///
+/// It is of one connection ([`stream`](Self::stream)), which the server ends after some minutes, or goes on for ever
+/// ([`resume`](Self::resume)).
+#[must_use = "nothing is sent until a poll of stream or resume"]
+pub struct Watch<T: Item + ?Sized, F = Own<T>> {
+    plan: Plan,
+    initial_events: bool,
+    own: F,
+    item: PhantomData<fn() -> T::Owned>,
+}
+
+/// What is the same for all connections of a watch.
+struct Plan {
+    client: Client,
+    resource: Resource,
+    options: ListOptions,
+    namespace: Option<String>,
+    limits: Limits,
+    idle_timeout: Option<Duration>,
+}
+
+/// What happened in a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedEvent<O> {
+    /// An object was created; among the initial events, it is there.
+    Added(O),
+    /// An object was changed.
+    Modified(O),
+    /// An object was deleted, or does not match the watch's selectors any more. It is as it was before.
+    Deleted(O),
+    /// All initial events are out: they are the collection at this version.
+    Synced {
+        /// The version.
+        resource_version: String,
+    },
+    /// Nothing happened, up to this version. Only a single connection tells.
+    Bookmark {
+        /// The version.
+        resource_version: String,
+    },
+    /// The initial events broke off and begin again: forget those that came. Only [`ResumedWatch`] does that.
+    Restarted,
+}
+
+impl<T: Item + ?Sized> Watch<T> {
+    pub(super) fn new(client: Client, resource: Resource, options: ListOptions) -> Self {
+        let options = if T::ENCODING == Some(Encoding::Json) { options.json() } else { options };
+        let limits = Limits::default();
+        let plan = Plan { client, resource, options, namespace: None, limits, idle_timeout: None };
+        Self { plan, initial_events: false, own: T::own, item: PhantomData }
+    }
+}
+
+impl<T: Item + ?Sized, F> Watch<T, F> {
+    /// Only this namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.plan.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Asks for the objects that there are, as added, and for a bookmark behind them, which becomes
+    /// [`OwnedEvent::Synced`] (KEP-3157, on by default from 1.34). Servers without it refuse or, worse, never send that
+    /// bookmark: [`resume`](Self::resume) takes care of both, and needs not be told.
+    pub fn initial_events(mut self) -> Self {
+        self.initial_events = true;
+        self
+    }
+
+    /// The caps on what the server may claim: [`Limits::item_size`] is that of a frame.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.plan.limits = limits;
+        self
+    }
+
+    /// How long no byte may come before the connection is given up as dead, with [`TransportErrorKind::ReadIdle`].
+    ///
+    /// Unless set, it is as long as the bookmarks of the server allow: 2.5 times the longest time between two, at least
+    /// 90 s. Before a second one came, and at the latest, it is when the server should have ended the watch itself, 30 s
+    /// after its timeout: some resources, like events, have no bookmarks. The time that the consumer takes does not count,
+    /// but may make the time between two bookmarks look longer.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.plan.idle_timeout = Some(timeout);
+        self
+    }
+
+    /// Gives each object to a closure in place of [`Item::own`]: for projections, filters and tuples.
+    pub fn map_item<O, E, G>(self, own: G) -> Watch<T, G>
+    where
+        G: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        let Self { plan, initial_events, own: _, item } = self;
+        Watch { plan, initial_events, own, item }
+    }
+
+    /// The events of one connection. Nothing is sent before it is polled.
+    pub fn stream(self) -> WatchEvents<T, F> {
+        let Self { plan, initial_events, own, item } = self;
+        WatchEvents { plan, initial_events, own, state: State::Start, delivered: 0, item }
+    }
+
+    /// The events of as many connections as it takes: see [`ResumedWatch`]. Nothing is sent before it is polled.
+    pub fn resume(self) -> ResumedWatch<T, F> {
+        let Self { plan, initial_events: _, own, item } = self;
+        ResumedWatch::new(plan, own, item)
+    }
+}
+
+/// The events of one connection, as a stream. It ends when the server ends the watch, which it does after
+/// [`timeout`](ListOptions::timeout), 5 to 10 minutes at random unless set; or after an error.
+///
+/// A request that is refused is not sent again, and what the server says in mid-watch is an error too: of a version that it
+/// does not know any more, one that [is expired](Error::is_expired).
+///
+/// A consumer that does not poll makes the server wait, once the transport's buffers are full: by those of this crate up to
+/// three pieces of about 256 KiB. Servers give up on watches that wait too long. Dropping it closes the connection, or
+/// resets the stream.
+#[must_use = "nothing is sent until it is polled"]
+pub struct WatchEvents<T: Item + ?Sized, F = Own<T>> {
+    plan: Plan,
+    initial_events: bool,
+    own: F,
+    state: State,
+    delivered: u64,
+    item: PhantomData<fn() -> T::Owned>,
+}
+
+/// Nothing in it is pinned by itself.
+impl<T: Item + ?Sized, F> Unpin for WatchEvents<T, F> {}
+
+enum State {
+    Start,
+    Opening(Opening),
+    Reading(Box<Connection>),
+    Ended,
+}
+
+impl<T, F, O, E> WatchEvents<T, F>
+where
+    T: Item + ?Sized,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        loop {
+            match &mut self.state {
+                State::Start => {
+                    self.plan.options.validate_watch(self.initial_events)?;
+                    self.state = State::Opening(self.plan.open(&self.plan.options, self.initial_events, None)?);
+                }
+                State::Opening(opening) => self.state = State::Reading(Box::new(ready!(opening.as_mut().poll(cx))?)),
+                State::Reading(connection) => {
+                    let own = &mut self.own;
+                    let next = connection.next(cx, &mut |event| {
+                        let mut own = |changed: Changed<'_>| own(changed.object).map_err(Into::into);
+                        Ok(Some(match event {
+                            WatchEvent::Added(changed) => OwnedEvent::Added(own(changed)?),
+                            WatchEvent::Modified(changed) => OwnedEvent::Modified(own(changed)?),
+                            WatchEvent::Deleted(changed) => OwnedEvent::Deleted(own(changed)?),
+                            WatchEvent::Bookmark { resource_version, ends_initial_events } => {
+                                OwnedEvent::bookmark(resource_version.to_owned(), ends_initial_events)
+                            }
+                            WatchEvent::Error(_) => return Ok(None),
+                        }))
+                    });
+                    let next = ready!(next).map_err(|error| error.with_items(self.delivered));
+                    self.delivered += u64::from(matches!(next, Ok(Some(ref event)) if event.has_object()));
+                    return Poll::Ready(next);
+                }
+                State::Ended => return Poll::Ready(Ok(None)),
+            }
+        }
+    }
+}
+
+impl<T, F, O, E> Stream for WatchEvents<T, F>
+where
+    T: Item + ?Sized,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    type Item = Result<OwnedEvent<O>, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.advance(cx));
+        if !matches!(next, Ok(Some(_))) {
+            self.state = State::Ended;
+        }
+        Poll::Ready(next.transpose())
+    }
+}
+
+impl<O> OwnedEvent<O> {
+    fn bookmark(resource_version: String, ends_initial_events: bool) -> Self {
+        if ends_initial_events { Self::Synced { resource_version } } else { Self::Bookmark { resource_version } }
+    }
+
+    fn has_object(&self) -> bool {
+        matches!(self, Self::Added(_) | Self::Modified(_) | Self::Deleted(_))
+    }
+}
+
+impl<T: Item + ?Sized, F> fmt::Debug for Watch<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("resource", &self.plan.resource).finish_non_exhaustive()
+    }
+}
+
+impl<T: Item + ?Sized, F> fmt::Debug for WatchEvents<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchEvents")
+            .field("resource", &self.plan.resource)
+            .field("delivered", &self.delivered)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A watch that is asked for.
+type Opening = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
+
+impl Plan {
+    /// Asks for a watch, whose server may have shown before how far its bookmarks are apart.
+    fn open(&self, options: &ListOptions, initial_events: bool, gap: Option<Duration>) -> Result<Opening, Error> {
+        let Self { client, resource, limits, idle_timeout, .. } = self;
+        let timeout = options.timeout.unwrap_or_else(|| MIN_TIMEOUT + Duration::from_secs(fastrand::u64(0..=300)));
+        let query = options.watch_query(initial_events, timeout);
+        let path = format!("{}?{query}", resource.list_path(self.namespace.as_deref())?);
+        let accept = HeaderValue::try_from(options.watch_accept())
+            .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))?;
+        let (api_version, kind) = if options.metadata_only {
+            ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata")
+        } else {
+            (resource.api_version(), resource.kind())
+        };
+        let (client, limits, shard, idle_timeout) = (client.clone(), *limits, options.shard, *idle_timeout);
+        let expected = TypeMeta { api_version, kind: kind.to_owned() };
+        Ok(Box::pin(async move {
+            tracing::debug!(path, "watching");
+            let answer = client.head(path, accept, None, None, &Arc::default()).await;
+            let mut answer = answer.map_err(|error| error.redacted(&*client.transport))?;
+            for warning in mem::take(&mut answer.warnings) {
+                tracing::warn!(warning, "the server warns");
+            }
+            let idle = Idle::new(idle_timeout, timeout, gap);
+            let decoder = WatchDecoder::with_limits(limits);
+            Ok(Connection { client, answer, decoder, chunk: Bytes::new(), expected, shard, idle })
+        }))
+    }
+}
+
+/// One response that is being watched.
+struct Connection {
+    client: Client,
+    answer: Answer,
+    decoder: WatchDecoder,
+    /// What of the last chunk is not decoded yet.
+    chunk: Bytes,
+    expected: TypeMeta,
+    /// What to restrict the watch to here, since no watch says that the server did.
+    shard: Option<Shard>,
+    idle: Idle,
+}
+
+impl Connection {
+    /// The next event of which `on_event` makes something; `None` at the end of the watch. Errors do not get to it.
+    fn next<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        on_event: &mut impl FnMut(WatchEvent<'_>) -> Result<Option<R>, ItemError>,
+    ) -> Poll<Result<Option<R>, Error>> {
+        loop {
+            match self.decode(on_event) {
+                Ok(None) => {}
+                done => return Poll::Ready(done.map_err(|kind| self.error(kind))),
+            }
+            // First the bytes, then the clock: bytes that waited for a slow consumer are not late.
+            match self.answer.chunks.as_mut().poll_next(cx) {
+                Poll::Ready(Some(Ok(chunk))) => {
+                    self.chunk = chunk;
+                    self.idle.byte();
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(self.error(error))),
+                Poll::Ready(None) => {
+                    let end = self.decoder.finish().map_err(|error| self.error(ErrorKind::Decode(error)));
+                    return Poll::Ready(end.map(|()| None));
+                }
+                Poll::Pending => {
+                    let idle = ready!(self.idle.poll(cx));
+                    return Poll::Ready(Err(self.error(body::idle_error(idle))));
+                }
+            }
+        }
+    }
+
+    /// The next in the chunk; `None` when all of it is decoded.
+    fn decode<R>(
+        &mut self,
+        on_event: &mut impl FnMut(WatchEvent<'_>) -> Result<Option<R>, ItemError>,
+    ) -> Result<Option<R>, ErrorKind> {
+        let Self { client, answer, decoder, chunk, expected, shard, idle } = self;
+        let api_error = |status: &Status| ErrorKind::from(body::of_status(status.clone(), 500, &answer.headers));
+        loop {
+            let is_first = decoder.position() == 0;
+            let mut rest = &chunk[..];
+            let made = match decoder.decode(&mut rest) {
+                Ok(None) => {
+                    // A waiting watch keeps no chunk alive.
+                    *chunk = Bytes::new();
+                    return Ok(None);
+                }
+                Ok(Some(WatchEvent::Error(status))) => return Err(api_error(status)),
+                Ok(Some(event)) => {
+                    idle.event(&event);
+                    judge(event, expected, *shard, on_event)?
+                }
+                Err(error) => {
+                    return Err(match error.kind() {
+                        DecodeErrorKind::UnexpectedWatchEncoding(_) if is_first => {
+                            client.unexpected(chunk, &answer.headers)
+                        }
+                        DecodeErrorKind::Api(status) => api_error(status),
+                        _ => ErrorKind::Decode(error),
+                    });
+                }
+            };
+            let taken = chunk.len() - rest.len();
+            chunk.advance(taken);
+            if made.is_some() {
+                return Ok(made);
+            }
+        }
+    }
+
+    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
+        Error::new(kind).with_audit_id(self.answer.audit_id.clone()).redacted(&*self.client.transport)
+    }
+}
+
+/// What becomes of an event, whose object is of the kind that was asked for, and of the shard.
+fn judge<R>(
+    event: WatchEvent<'_>,
+    expected: &TypeMeta,
+    shard: Option<Shard>,
+    on_event: &mut impl FnMut(WatchEvent<'_>) -> Result<Option<R>, ItemError>,
+) -> Result<Option<R>, ErrorKind> {
+    let (made, offset, index) = match event {
+        WatchEvent::Added(Changed { object, .. })
+        | WatchEvent::Modified(Changed { object, .. })
+        | WatchEvent::Deleted(Changed { object, .. }) => {
+            if object.type_meta() != expected {
+                return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
+            }
+            let made = match shard.map(|shard| object.meta().map(|meta| shard.contains(meta.uid()))) {
+                None | Some(Ok(true)) => on_event(event),
+                Some(Ok(false)) => Ok(None),
+                Some(Err(error)) => Err(error),
+            };
+            (made, object.offset(), object.index())
+        }
+        WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => (on_event(event), 0, 0),
+    };
+    made.map_err(|error| {
+        let kind = DecodeErrorKind::Item(error);
+        ErrorKind::Decode(DecodeError::new(kind, offset, Some(index), index).of_watch())
+    })
+}

@@ -1,0 +1,510 @@
+//! A watch that goes on where its connections end.
+
+use std::cmp::Ordering;
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::marker::PhantomData;
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use backon::ExponentialBackoff;
+use futures_core::Stream;
+use tokio::time::{Sleep, sleep};
+use tracing::{Span, field};
+
+use super::{Connection, Opening, OwnedEvent, Plan};
+use crate::adapt::Own;
+use crate::client::error::{Error, ErrorKind};
+use crate::client::list::{ListSummary, Pages};
+use crate::client::options::ResourceVersion;
+use crate::client::retry::Retry;
+use crate::client::transport::TransportErrorKind;
+use crate::decode::{Changed, ItemRef, WatchEvent};
+use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
+use crate::item::{Item, compare_resource_versions};
+
+/// The longest wait before a connection, but for what a server asks for.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+
+/// A connection that lived so long was a good one, even if nothing happened.
+const HEALTHY: Duration = Duration::from_secs(10);
+
+/// Of a list that a server did not have the time to write whole: client-go's page (`tools/pager`).
+const PAGE: u32 = 500;
+
+/// Deletions that are remembered at least.
+const DELETIONS: usize = 1024;
+
+/// A watch over as many connections as it takes, as a stream.
+///
+/// From [`ResourceVersion::Exact`] it begins with what happened after that version. Otherwise it begins with the collection:
+/// each object as [`OwnedEvent::Added`], then [`OwnedEvent::Synced`], then what happens. The collection comes as initial
+/// events of the watch; as a list where the server refuses those, breaks them off twice, or does not end them
+/// ([`initial_events_timeout`](Self::initial_events_timeout)), which the [`Client`](crate::client::Client) and its clones
+/// then remember for this resource. When it breaks off it begins again, with [`OwnedEvent::Restarted`]; in pages of 500, if
+/// that was for the server's request timeout.
+///
+/// After that nothing is lost, and nothing comes twice or in another order, whatever happens to connections: it goes on from
+/// the version of the last event, or of a later bookmark, when the server ends the watch, when the connection breaks or
+/// [has gone quiet](super::Watch::idle_timeout), on 429 and 5xx. Before each connection is a random time that grows from the
+/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (of which up to twice comes), or what the server asks for if
+/// that is longer; after one that was good it is short again. The number of tries is not limited.
+///
+/// It ends in an error that [is expired](Error::is_expired) when the server does not know the version any more: watch from
+/// the start then. Other errors that end it are those that asking again does not mend: 401 twice in a row, 403, 404, a
+/// malformed or oversized frame, an object that cannot become what was asked for. What such an error is about was not
+/// delivered, and [`resource_version`](Self::resource_version) is not past it.
+///
+/// Events whose versions do not [compare](compare_resource_versions) are all delivered. A deletion may have an older version
+/// than what came before it: those are remembered, 8 bytes and some each, to be told from repetitions, until the version
+/// moves on.
+///
+/// ```no_run
+/// use futures::TryStreamExt;
+/// use k8s_pb::api::core::v1::Pod;
+/// use listwatch::client::{Client, ListOptions, OwnedEvent, Resource};
+///
+/// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
+/// let mut pods = client.watch::<Pod>(&Resource::PODS, &ListOptions::default()).resume();
+/// while let Some(event) = pods.try_next().await? {
+///     match event {
+///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} is there", pod.metadata),
+///         OwnedEvent::Deleted(pod) => println!("{:?} is gone", pod.metadata),
+///         OwnedEvent::Synced { resource_version } => println!("that is all at {resource_version}"),
+///         OwnedEvent::Restarted => println!("from the start"),
+///         OwnedEvent::Bookmark { .. } => {}
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is sent until it is polled"]
+pub struct ResumedWatch<T: Item + ?Sized, F = Own<T>> {
+    run: Run,
+    state: State,
+    own: F,
+    item: PhantomData<fn() -> T::Owned>,
+}
+
+/// Nothing in it is pinned by itself.
+impl<T: Item + ?Sized, F> Unpin for ResumedWatch<T, F> {}
+
+/// A connection that ended, and what comes next.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Disconnect {
+    /// Why; `None` when the server ended the watch in good order.
+    pub error: Option<Error>,
+    /// The version that the watch goes on from; `None` when it begins again with the collection.
+    pub resource_version: Option<String>,
+    /// Whether the collection comes as a list, and not as initial events, from now on.
+    pub lists: bool,
+    /// The time until then.
+    pub wait: Duration,
+}
+
+enum State {
+    Start,
+    Waiting(Pin<Box<Sleep>>),
+    Opening(Opening),
+    Watching(Box<Connection>),
+    Listing(Box<Pages>),
+    Ended,
+}
+
+impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
+    /// The default of [`initial_events_timeout`](Self::initial_events_timeout): 30 s.
+    pub const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
+
+    pub(super) fn new(plan: Plan, own: F, item: PhantomData<fn() -> T::Owned>) -> Self {
+        Self { run: Run::new(plan), state: State::Start, own, item }
+    }
+
+    /// How long the next initial event, or the bookmark behind them, may take before the collection is listed instead:
+    /// [`DEFAULT_INITIAL_EVENTS_TIMEOUT`](Self::DEFAULT_INITIAL_EVENTS_TIMEOUT) unless set. Some servers and proxies never send
+    /// that bookmark. The time that the consumer takes does not count.
+    pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
+        self.run.initial_events_timeout = timeout;
+        self
+    }
+
+    /// Calls this when a connection ended, or could not be made, and another follows.
+    pub fn on_disconnect(mut self, on_disconnect: impl FnMut(&Disconnect) + Send + 'static) -> Self {
+        self.run.on_disconnect = Some(Box::new(on_disconnect));
+        self
+    }
+
+    /// The version up to which all events were delivered, from which another watch can go on; `None` before the first
+    /// [`OwnedEvent::Synced`].
+    #[must_use]
+    pub fn resource_version(&self) -> Option<&str> {
+        Some(&*self.run.delivered.version).filter(|_| self.run.is_synced)
+    }
+}
+
+impl<T, F, O, E> ResumedWatch<T, F>
+where
+    T: Item + ?Sized,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        let Self { run, state, own, item: _ } = self;
+        loop {
+            let ended = match state {
+                State::Start => {
+                    run.plan.options.validate_watch(!run.is_synced)?;
+                    *state = run.ask()?;
+                    continue;
+                }
+                State::Waiting(sleep) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    *state = run.ask()?;
+                    continue;
+                }
+                State::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
+                    Ok(connection) => {
+                        *state = State::Watching(Box::new(run.opened(connection)));
+                        continue;
+                    }
+                    Err(error) => Some(error),
+                },
+                State::Watching(connection) => {
+                    let next = connection.next(cx, &mut |event| run.event(event, own));
+                    match ready!(next) {
+                        Ok(Some(event)) => {
+                            if let OwnedEvent::Synced { .. } = event {
+                                connection.idle.expect_initial_events(None);
+                            }
+                            return Poll::Ready(Ok(Some(event)));
+                        }
+                        Ok(None) => None,
+                        Err(error) => Some(error),
+                    }
+                }
+                State::Listing(pages) => match ready!(pages.advance(cx, own)) {
+                    Ok(Some(item)) => {
+                        run.delivered.events += 1;
+                        run.has_begun = true;
+                        return Poll::Ready(Ok(Some(OwnedEvent::Added(item))));
+                    }
+                    Ok(None) => {
+                        let resource_version = run.listed(pages.summary())?;
+                        *state = run.ask()?;
+                        return Poll::Ready(Ok(Some(OwnedEvent::Synced { resource_version })));
+                    }
+                    Err(error) => Some(error),
+                },
+                State::Ended => return Poll::Ready(Ok(None)),
+            };
+            let wait = run.after(state, ended)?;
+            *state = State::Waiting(Box::pin(sleep(wait)));
+            if mem::take(&mut run.has_begun) {
+                return Poll::Ready(Ok(Some(OwnedEvent::Restarted)));
+            }
+        }
+    }
+}
+
+impl<T, F, O, E> Stream for ResumedWatch<T, F>
+where
+    T: Item + ?Sized,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    type Item = Result<OwnedEvent<O>, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.advance(cx));
+        if next.is_err() {
+            self.state = State::Ended;
+        }
+        Poll::Ready(next.transpose())
+    }
+}
+
+impl<T: Item + ?Sized, F> fmt::Debug for ResumedWatch<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResumedWatch")
+            .field("resource", &self.run.plan.resource)
+            .field("resource_version", &self.resource_version())
+            .field("delivered", &self.run.delivered.events)
+            .finish_non_exhaustive()
+    }
+}
+
+type OnDisconnect = Box<dyn FnMut(&Disconnect) + Send>;
+
+/// Where a watch is, and what comes next.
+#[expect(clippy::struct_excessive_bools, reason = "they are of different things, and any may be with any")]
+struct Run {
+    plan: Plan,
+    initial_events_timeout: Duration,
+    on_disconnect: Option<OnDisconnect>,
+    delivered: Delivered,
+    /// Whether the collection is out: from now on, order is kept.
+    is_synced: bool,
+    /// Whether a part of it is out.
+    has_begun: bool,
+    /// Whether it comes as a list.
+    lists: bool,
+    /// Whether that is in pages.
+    pages: bool,
+    /// How often in a row the initial events broke off.
+    broken_off: u32,
+    /// Whether the last answer was 401, whatever happened to requests since.
+    was_unauthorized: bool,
+    /// Whether the connection was of use.
+    is_good: bool,
+    /// Between two bookmarks of any connection, the longest.
+    gap: Option<Duration>,
+    backoff: ExponentialBackoff,
+    span: Span,
+}
+
+impl Run {
+    fn new(plan: Plan) -> Self {
+        let version = match &plan.options.resource_version {
+            ResourceVersion::Exact(version) => version.clone(),
+            _ => String::new(),
+        };
+        Self {
+            initial_events_timeout: ResumedWatch::<[u8]>::DEFAULT_INITIAL_EVENTS_TIMEOUT,
+            on_disconnect: None,
+            is_synced: !version.is_empty(),
+            delivered: Delivered { version, ..Delivered::default() },
+            has_begun: false,
+            lists: false,
+            pages: false,
+            broken_off: 0,
+            was_unauthorized: false,
+            is_good: false,
+            gap: None,
+            backoff: plan.client.retry.backoff(MAX_DELAY),
+            span: tracing::info_span!("watch", resource = %plan.resource),
+            plan,
+        }
+    }
+
+    fn ask(&mut self) -> Result<State, Error> {
+        let Plan { client, resource, options, namespace, limits, .. } = &self.plan;
+        if self.is_synced {
+            let options = options.clone().resource_version(ResourceVersion::Exact(self.delivered.version.clone()));
+            return Ok(State::Opening(self.plan.open(&options, false, self.gap)?));
+        }
+        self.lists |= lock(&client.without_initial_events).contains(&resource.list_path(None)?);
+        if !self.lists {
+            return Ok(State::Opening(self.plan.open(options, true, self.gap)?));
+        }
+        let mut options = options.clone();
+        // Of a list, it would be the time that its body may take.
+        options.timeout = None;
+        let list = client.clone().retry(Retry::never()).list::<[u8]>(resource, &options).limits(*limits);
+        let list = if self.pages { list.pages(PAGE) } else { list };
+        let list = match namespace {
+            Some(namespace) => list.namespace(namespace),
+            None => list,
+        };
+        Ok(State::Listing(Box::new(list.into_pages())))
+    }
+
+    fn opened(&self, mut connection: Connection) -> Connection {
+        if !self.is_synced {
+            connection.idle.expect_initial_events(Some(self.initial_events_timeout));
+        }
+        connection
+    }
+
+    /// What the consumer gets of an event: of bookmarks and of what it had, nothing.
+    fn event<O, E: Into<ItemError>>(
+        &mut self,
+        event: WatchEvent<'_>,
+        own: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
+    ) -> Result<Option<OwnedEvent<O>>, ItemError> {
+        self.is_good = true;
+        let (changed, made): (_, fn(O) -> OwnedEvent<O>) = match event {
+            WatchEvent::Added(changed) => (changed, OwnedEvent::Added),
+            WatchEvent::Modified(changed) => (changed, OwnedEvent::Modified),
+            WatchEvent::Deleted(changed) => (changed, OwnedEvent::Deleted),
+            WatchEvent::Bookmark { resource_version, ends_initial_events } => {
+                if self.is_synced {
+                    self.delivered.advance(resource_version);
+                } else if ends_initial_events {
+                    let resource_version = self.synced(resource_version);
+                    return Ok(Some(OwnedEvent::Synced { resource_version }));
+                }
+                return Ok(None);
+            }
+            WatchEvent::Error(_) => return Ok(None),
+        };
+        let is_initial = !self.is_synced && matches!(event, WatchEvent::Added(_));
+        let deletion =
+            matches!(event, WatchEvent::Deleted(_)).then(|| self.delivered.deletion(&changed)).transpose()?;
+        if !is_initial && self.delivered.has(changed.resource_version, deletion) {
+            return Ok(None);
+        }
+        let object = own(changed.object).map_err(Into::into)?;
+        // Initial events come in no order, and a deletion may have any version.
+        if self.is_synced || matches!(event, WatchEvent::Modified(_)) {
+            self.delivered.advance(changed.resource_version);
+        }
+        if let Some(deletion) = deletion {
+            self.delivered.remember(deletion);
+        }
+        self.delivered.events += 1;
+        self.has_begun = !self.is_synced;
+        Ok(Some(made(object)))
+    }
+
+    /// The collection is out, at this version.
+    fn synced(&mut self, version: &str) -> String {
+        self.is_synced = true;
+        self.is_good = true;
+        self.was_unauthorized = false;
+        self.has_begun = false;
+        self.broken_off = 0;
+        self.delivered.advance(version);
+        self.delivered.version.clone()
+    }
+
+    /// A list is complete, which begins a watch only with a version.
+    fn listed(&mut self, summary: Option<&ListSummary>) -> Result<String, Error> {
+        let version = summary.map_or("", |summary| &*summary.list_meta.resource_version);
+        if version.is_empty() {
+            let kind = DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing };
+            let (bytes, items) = summary.map_or((0, 0), |summary| (summary.bytes, summary.items));
+            return Err(ErrorKind::Decode(DecodeError::new(kind, bytes, None, items)).into());
+        }
+        Ok(self.synced(version))
+    }
+
+    /// After the end of a connection, for this reason if any: how long to wait for the next.
+    fn after(&mut self, ended: &State, error: Option<Error>) -> Result<Duration, Error> {
+        let error = error.map(|error| error.with_items(self.delivered.events));
+        let connection = match ended {
+            State::Watching(connection) => Some(connection),
+            _ => None,
+        };
+        let is_idle = connection.is_some() && error.as_ref().is_some_and(is_idle);
+        if let Some(connection) = connection {
+            // A server may have stopped to send bookmarks.
+            self.gap = if is_idle { None } else { connection.idle.gap() };
+            self.is_good |= connection.answer.started.elapsed() >= HEALTHY;
+        }
+        if mem::take(&mut self.is_good) {
+            self.backoff = self.plan.client.retry.backoff(MAX_DELAY);
+        }
+        let is_answer = |error: &Error| !matches!(error.kind(), ErrorKind::Transport(_)) && !error.is_unauthorized();
+        self.was_unauthorized &= connection.is_none() && !error.as_ref().is_none_or(is_answer);
+        let asks_initial_events = !self.is_synced && !self.lists;
+        let is_refused = error.as_ref().is_some_and(|error| matches!(error.code(), 400 | 422));
+        let mut wait = None;
+        if asks_initial_events && (is_refused || is_idle) {
+            lock(&self.plan.client.without_initial_events).insert(self.plan.resource.list_path(None)?);
+            self.lists = true;
+            wait = Some(Duration::ZERO);
+        } else if let Some(error) = &error
+            && !self.passes(error)
+        {
+            return Err(error.clone());
+        } else if asks_initial_events && connection.is_some() {
+            self.broken_off += 1;
+            self.lists = self.broken_off >= 2;
+        }
+        let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default();
+        let wait = wait.unwrap_or_else(|| self.backoff.next().unwrap_or(MAX_DELAY).max(asked));
+        if !self.is_synced {
+            self.delivered = Delivered { events: self.delivered.events, ..Delivered::default() };
+        }
+        let disconnect = Disconnect {
+            resource_version: self.is_synced.then(|| self.delivered.version.clone()),
+            lists: self.lists && !self.is_synced,
+            wait,
+            error,
+        };
+        let Disconnect { error, resource_version, .. } = &disconnect;
+        let error = error.as_ref().map(field::display);
+        self.span.in_scope(|| tracing::debug!(error, ?resource_version, ?wait, "watching again"));
+        if let Some(on_disconnect) = &mut self.on_disconnect {
+            on_disconnect(&disconnect);
+        }
+        Ok(wait)
+    }
+
+    /// Whether asking again may help.
+    fn passes(&mut self, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::Api(error) if error.code == 401 => !mem::replace(&mut self.was_unauthorized, true),
+            ErrorKind::Api(error) => matches!(error.code, 429 | 500..=599),
+            ErrorKind::Transport(error) => error.kind().is_break(),
+            ErrorKind::Incomplete(incomplete) => {
+                self.pages |= incomplete.request_timeout.is_some();
+                true
+            }
+            ErrorKind::Decode(error) => matches!(error.kind(), DecodeErrorKind::CutFrame),
+            _ => false,
+        }
+    }
+}
+
+/// What the consumer has.
+#[derive(Default)]
+struct Delivered {
+    events: u64,
+    /// Everything up to it; empty before the first that counts.
+    version: String,
+    /// Hashes of the last deletions, in order and to be found.
+    deletions: VecDeque<u64>,
+    found: HashSet<u64>,
+    /// How many of them came since the version moved on.
+    since: usize,
+    hasher: RandomState,
+}
+
+impl Delivered {
+    /// Which object was deleted, and as which version.
+    fn deletion(&self, changed: &Changed<'_>) -> Result<u64, ItemError> {
+        let meta = changed.object.meta()?;
+        Ok(self.hasher.hash_one((meta.namespace(), meta.name(), meta.uid(), changed.resource_version)))
+    }
+
+    /// Whether the consumer has an event of this version, or this deletion.
+    fn has(&self, version: &str, deletion: Option<u64>) -> bool {
+        let is_newer = !matches!(self.order(version), Some(Ordering::Less | Ordering::Equal));
+        !is_newer && deletion.is_none_or(|deletion| self.found.contains(&deletion))
+    }
+
+    fn advance(&mut self, version: &str) {
+        if !matches!(self.order(version), Some(Ordering::Less | Ordering::Equal)) {
+            version.clone_into(&mut self.version);
+            self.since = 0;
+        }
+    }
+
+    fn order(&self, version: &str) -> Option<Ordering> {
+        if self.version.is_empty() { None } else { compare_resource_versions(version, &self.version) }
+    }
+
+    fn remember(&mut self, deletion: u64) {
+        self.since += 1;
+        if self.found.insert(deletion) {
+            self.deletions.push_back(deletion);
+        }
+        while self.deletions.len() > self.since.max(DELETIONS) {
+            let Some(oldest) = self.deletions.pop_front() else { break };
+            self.found.remove(&oldest);
+        }
+    }
+}
+
+fn is_idle(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Transport(error) if error.kind() == TransportErrorKind::ReadIdle)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

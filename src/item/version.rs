@@ -1,0 +1,55 @@
+//! Which of two resource versions is newer.
+
+use std::cmp::Ordering;
+
+/// How two resourceVersions of one resource compare, as far as they do (KEP-5504, apimachinery
+/// `util/resourceversion.CompareResourceVersion`).
+///
+/// A version is comparable when it is digits without a leading zero; it may exceed `u64`. If one of two is not of that
+/// form, they are opaque: equal or `None`.
+///
+/// ```
+/// use std::cmp::Ordering;
+///
+/// use listwatch::compare_resource_versions;
+///
+/// assert_eq!(compare_resource_versions("9", "10"), Some(Ordering::Less));
+/// assert_eq!(compare_resource_versions("9", "a"), None);
+/// ```
+#[must_use]
+pub fn compare_resource_versions(a: &str, b: &str) -> Option<Ordering> {
+    let is_comparable = |version: &str| {
+        !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if a == b {
+        Some(Ordering::Equal)
+    } else if is_comparable(a) && is_comparable(b) {
+        Some(a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_by_length_and_then_by_digits() {
+        for (a, b, expected) in [
+            ("1", "2", Some(Ordering::Less)),
+            ("2", "1", Some(Ordering::Greater)),
+            ("9", "10", Some(Ordering::Less)),
+            ("99999999999999999999", "100000000000000000000", Some(Ordering::Less)),
+            ("7", "7", Some(Ordering::Equal)),
+            ("x", "x", Some(Ordering::Equal)),
+            ("0", "1", None),
+            ("01", "2", None),
+            ("", "2", None),
+            ("1", "b", None),
+            ("1", "-2", None),
+        ] {
+            assert_eq!(compare_resource_versions(a, b), expected, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,677 @@
+//! Watches over a scripted transport, in paused time: what is asked, what each kind of end leads to, and when.
+
+mod support;
+
+use std::collections::VecDeque;
+use std::io::Read as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::{StreamExt, stream};
+use http::{HeaderMap, StatusCode};
+use listwatch::client::transport::{Request, Response, ResponseFuture};
+use listwatch::client::{
+    Client, Error, ErrorKind, HttpTransport, ListOptions, OwnedEvent, Resource, ResourceVersion, ResumedWatch, Shard,
+    Transport, TransportError, TransportErrorKind, Watch,
+};
+use listwatch::{ItemError, ItemRef, Limits};
+use listwatch_testserver::{Answer as ServerAnswer, Body, Server, TOKEN};
+use prost::Message as _;
+use support::{body_of, fixture, len_field};
+use tokio::time::{Instant, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a request meets.
+#[derive(Default)]
+struct Answer {
+    /// 0 is 200.
+    status: u16,
+    headers: HeaderMap,
+    /// Each after a time.
+    pieces: Vec<(Duration, Result<Bytes, TransportError>)>,
+    stalls: bool,
+}
+
+impl Answer {
+    fn watch(frames: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self { pieces: frames.into_iter().map(|frame| (Duration::ZERO, Ok(frame.into()))).collect(), ..Self::default() }
+    }
+
+    fn status(code: u16) -> Self {
+        Self { status: code, ..Self::watch([body_of("v1", "Status", &status(code))]) }
+    }
+
+    fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.insert(name, value.parse().unwrap());
+        self
+    }
+
+    fn then(mut self, after: Duration, frame: Vec<u8>) -> Self {
+        self.pieces.push((after, Ok(frame.into())));
+        self
+    }
+
+    fn then_reset(mut self) -> Self {
+        self.pieces.push((Duration::ZERO, Err(TransportError::new(TransportErrorKind::Broken, "reset"))));
+        self
+    }
+
+    fn then_stalls(mut self) -> Self {
+        self.stalls = true;
+        self
+    }
+}
+
+/// Answers in turn; behind the last one the server is not there.
+#[derive(Clone, Default)]
+struct Scripted {
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    /// What was asked, and when.
+    asked: Arc<Mutex<Vec<(String, Instant)>>>,
+}
+
+impl Scripted {
+    fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self { answers: Arc::new(Mutex::new(answers.into_iter().collect())), asked: Arc::default() }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.clone())
+    }
+
+    fn paths(&self) -> Vec<String> {
+        self.asked.lock().unwrap().iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The times between requests.
+    fn waits(&self) -> Vec<Duration> {
+        let asked = self.asked.lock().unwrap();
+        asked.windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
+    }
+}
+
+impl Transport for Scripted {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        self.asked.lock().unwrap().push((request.path_and_query, Instant::now()));
+        let answer = self.answers.lock().unwrap().pop_front();
+        Box::pin(async move {
+            let Answer { status, headers, pieces, stalls } =
+                answer.ok_or_else(|| TransportError::new(TransportErrorKind::Setup, "the script has ended"))?;
+            let status = StatusCode::from_u16(if status == 0 { 200 } else { status }).unwrap();
+            let pieces = stream::iter(pieces).then(|(after, piece)| async move {
+                tokio::time::sleep(after).await;
+                piece
+            });
+            let body = if stalls { pieces.chain(stream::pending()).boxed() } else { pieces.boxed() };
+            Ok(Response { status, headers, body })
+        })
+    }
+}
+
+fn status(code: u16) -> Vec<u8> {
+    let mut status = listwatch::Status::default();
+    (status.status, status.code) = ("Failure".into(), i32::from(code));
+    status.encode_to_vec()
+}
+
+fn frame(event: &str, object: &[u8]) -> Vec<u8> {
+    let event = [len_field(1, event.as_bytes()), len_field(2, &len_field(1, object))].concat();
+    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+}
+
+fn config_map(name: &str, version: &str) -> Vec<u8> {
+    let fields = [(1, name), (3, "default"), (5, name), (6, version)];
+    len_field(1, &fields.map(|(number, text)| len_field(number, text.as_bytes())).concat())
+}
+
+fn event(event: &str, name: &str, version: u64) -> Vec<u8> {
+    frame(event, &body_of("v1", "ConfigMap", &config_map(name, &version.to_string())))
+}
+
+fn added(name: &str, version: u64) -> Vec<u8> {
+    event("ADDED", name, version)
+}
+
+fn bookmark(version: u64) -> Vec<u8> {
+    event("BOOKMARK", "", version)
+}
+
+fn initial_end(version: u64) -> Vec<u8> {
+    let entry = [len_field(1, b"k8s.io/initial-events-end"), len_field(2, b"true")].concat();
+    let metadata = [len_field(6, version.to_string().as_bytes()), len_field(12, &entry)].concat();
+    frame("BOOKMARK", &body_of("v1", "ConfigMap", &len_field(1, &metadata)))
+}
+
+fn error(code: u16) -> Vec<u8> {
+    frame("ERROR", &body_of("v1", "Status", &status(code)))
+}
+
+fn list(names: &[&str], version: &str) -> Answer {
+    let items = names.iter().map(|name| len_field(2, &config_map(name, "5")));
+    let raw = std::iter::once(len_field(1, &len_field(2, version.as_bytes()))).chain(items).collect::<Vec<_>>();
+    Answer::watch([body_of("v1", "ConfigMapList", &raw.concat())])
+}
+
+fn name(item: ItemRef<'_>) -> Result<String, ItemError> {
+    Ok(item.meta()?.name().to_owned())
+}
+
+fn options(version: ResourceVersion) -> ListOptions {
+    ListOptions::default().resource_version(version)
+}
+
+fn exact(version: u64) -> ListOptions {
+    options(ResourceVersion::Exact(version.to_string()))
+}
+
+type Name = fn(ItemRef<'_>) -> Result<String, ItemError>;
+
+fn watch(client: &Client, options: &ListOptions) -> Watch<[u8], Name> {
+    client.watch::<[u8]>(&Resource::CONFIG_MAPS, options).map_item(name as Name)
+}
+
+/// Events as they are written below, up to the error that ends them.
+async fn resumed(mut watch: ResumedWatch<[u8], Name>) -> (Vec<String>, Error, Option<String>) {
+    let mut events = Vec::new();
+    loop {
+        match watch.next().await.expect("an error comes first") {
+            Ok(event) => events.push(written(event)),
+            Err(error) => {
+                assert!(watch.next().await.is_none(), "an error ends it");
+                return (events, error, watch.resource_version().map(str::to_owned));
+            }
+        }
+    }
+}
+
+fn written(event: OwnedEvent<String>) -> String {
+    match event {
+        OwnedEvent::Added(name) => format!("+{name}"),
+        OwnedEvent::Modified(name) => format!("~{name}"),
+        OwnedEvent::Deleted(name) => format!("-{name}"),
+        OwnedEvent::Synced { resource_version } => format!("synced {resource_version}"),
+        OwnedEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
+        OwnedEvent::Restarted => "restarted".to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked() {
+    let every = "/api/v1/configmaps?";
+    let seconds = ListOptions::default().timeout(SECOND * 40);
+    for (options, initial, expected) in [
+        (seconds.clone(), false, "watch=1&allowWatchBookmarks=true&resourceVersion=&timeoutSeconds=40"),
+        (
+            seconds.clone().resource_version(ResourceVersion::Any),
+            false,
+            "watch=1&allowWatchBookmarks=true&resourceVersion=0&timeoutSeconds=40",
+        ),
+        (
+            seconds.clone().resource_version(ResourceVersion::Exact("7".into())).labels("a=b".parse().unwrap()),
+            false,
+            "labelSelector=a%3Db&watch=1&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=40",
+        ),
+        (
+            seconds.clone(),
+            true,
+            "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=\
+             &timeoutSeconds=40",
+        ),
+        (
+            seconds.clone().resource_version(ResourceVersion::AtLeast("7".into())),
+            true,
+            "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=7\
+             &timeoutSeconds=40",
+        ),
+    ] {
+        let server = Scripted::new([Answer::default()]);
+        let watch = watch(&server.client(), &options);
+        let watch = if initial { watch.initial_events() } else { watch };
+        assert!(watch.stream().next().await.is_none());
+        assert_eq!(server.paths(), [format!("{every}{expected}")]);
+    }
+    // Nothing is sent.
+    let at_least = options(ResourceVersion::AtLeast("7".into()));
+    for (options, initial) in
+        [(ListOptions::default().limit(1), false), (at_least, false), (exact(7), true), (exact(0), false)]
+    {
+        let server = Scripted::new([]);
+        let watch = watch(&server.client(), &options);
+        let watch = if initial { watch.initial_events() } else { watch };
+        let error = watch.stream().next().await.unwrap().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Options(_)), "{error}");
+        assert_eq!(server.paths(), [""; 0]);
+    }
+    // 5 to 10 minutes, and not always the same.
+    let mut timeouts = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let server = Scripted::new([Answer::default()]);
+        assert!(watch(&server.client(), &exact(7)).namespace("web").stream().next().await.is_none());
+        let path = server.paths().remove(0);
+        let (path, seconds) = path.rsplit_once('=').unwrap();
+        assert_eq!(
+            path,
+            "/api/v1/namespaces/web/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds"
+        );
+        timeouts.insert(seconds.parse::<u64>().unwrap());
+    }
+    assert!(timeouts.len() > 1 && timeouts.iter().all(|seconds| (300..=600).contains(seconds)), "{timeouts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_connection() {
+    for (answer, expected) in [
+        (
+            Answer::watch([added("a", 8), event("MODIFIED", "a", 9), event("DELETED", "a", 9), bookmark(12)]),
+            "+a ~a -a bookmark 12",
+        ),
+        (Answer::watch([added("a", 8), initial_end(9)]), "+a synced 9"),
+        (Answer::watch([added("a", 8), error(410)]), "+a API error: 410, 1 item delivered"),
+        (Answer::watch([added("a", 8)]).then_reset(), "+a transport: broken off: reset, 1 item delivered"),
+        (Answer::watch([added("a", 8)[..20].to_vec()]), "the body ended inside a frame"),
+        (Answer::status(403), "API error: 403"),
+        // What a proxy says instead.
+        (Answer::watch([b"<html>hello".to_vec()]), "unexpected encoding: the body looks like HTML"),
+        (Answer::watch([body_of("v1", "Status", &status(500))]), "API error: 500"),
+        (list(&["a"], "7"), "ConfigMapList"),
+        (
+            Answer::watch([frame("ADDED", &body_of("v1", "Pod", &config_map("a", "8")))]),
+            "another kind: asked for ConfigMap",
+        ),
+        (Answer::watch([frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x02\x32\x00"))]), "metadata.resourceVersion"),
+        (Answer::watch([added("a", 8)]).header("content-encoding", "br"), "neither plain nor gzip"),
+        (Answer { status: 302, ..Answer::default() }.header("location", "https://other.example/x"), "redirect: 302"),
+    ] {
+        let server = Scripted::new([answer]);
+        let mut watch = watch(&server.client(), &exact(7)).stream();
+        let mut events = Vec::new();
+        while let Some(event) = watch.next().await {
+            events.push(event.map_or_else(|error| error.to_string(), written));
+        }
+        assert!(watch.next().await.is_none());
+        assert!(events.join(" ").contains(expected), "{events:?}, and not {expected}");
+        assert_eq!(server.paths().len(), 1, "it is not asked for again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_watched() {
+    // Recorded ones, in both encodings.
+    for (body, expected) in [("watch-configmaps.pb", 1), ("watch-configmaps.json", 1)] {
+        let server = Scripted::new([Answer::watch([fixture(body)])]);
+        let events: Vec<_> = watch(&server.client(), &exact(7)).stream().collect().await;
+        assert!(events.len() > expected && events.iter().all(Result::is_ok), "{body}: {events:?}");
+    }
+    // A gzip member for each flush, as servers from 1.37 send; an event is there when its member is.
+    let member = |frame: Vec<u8>| {
+        let mut member = GzEncoder::new(Vec::new(), Compression::default());
+        std::io::Write::write_all(&mut member, &frame).unwrap();
+        member.finish().unwrap()
+    };
+    let answer = Answer::watch([member(added("a", 8))]).then(SECOND, member(added("b", 9))).then_stalls();
+    let server = Scripted::new([answer.header("content-encoding", "gzip")]);
+    let mut events = watch(&server.client(), &exact(7)).stream();
+    let started = Instant::now();
+    assert_eq!(written(events.next().await.unwrap().unwrap()), "+a");
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    assert_eq!(written(events.next().await.unwrap().unwrap()), "+b");
+    assert_eq!(started.elapsed().as_secs(), 1);
+
+    // A shard, whatever the server sends: the uid is the name.
+    let shard = Shard::new(0, 2).unwrap();
+    let names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
+    let server = Scripted::new([Answer::watch(names.map(|name| added(name, 8)))]);
+    let events: Vec<_> = watch(&server.client(), &exact(7).shard(shard)).stream().collect().await;
+    let events: Vec<_> = events.into_iter().map(|event| written(event.unwrap())).collect();
+    let expected: Vec<_> = names.iter().filter(|name| shard.contains(name)).map(|name| format!("+{name}")).collect();
+    assert!(!events.is_empty() && events.len() < 6);
+    assert_eq!(events, expected);
+    assert!(server.paths()[0].contains("shardSelector="));
+
+    // A frame over the limit.
+    let big = frame("ADDED", &body_of("v1", "ConfigMap", &config_map(&"x".repeat(2000), "8")));
+    let server = Scripted::new([Answer::watch([added("a", 8), big])]);
+    let limits = Limits::default().item_size(1000);
+    let events: Vec<_> = watch(&server.client(), &exact(7)).limits(limits).stream().collect().await;
+    let error = events[1].as_ref().unwrap_err().to_string();
+    assert!(error.contains("item_size"), "{error}");
+}
+
+/// Each answer, what comes of all of them, and which versions are asked for. The script's end is fatal.
+#[tokio::test(start_paused = true)]
+async fn it_goes_on_where_it_was() {
+    let end = "setup: the script has ended";
+    let expired = "API error: 410";
+    for (answers, expected, versions, ends) in [
+        // However a connection ends.
+        (vec![Answer::watch([added("a", 8)]), Answer::watch([added("b", 9)])], "+a +b", "7 8 9", end),
+        (vec![Answer::watch([added("a", 8)]).then_reset(), Answer::watch([added("b", 9)])], "+a +b", "7 8 9", end),
+        (vec![Answer::watch([[added("a", 8), added("b", 9)[..30].to_vec()].concat()])], "+a", "7 8", end),
+        (vec![Answer::watch([added("a", 8), error(500)]), Answer::watch([error(504)])], "+a", "7 8 8", end),
+        (vec![Answer::status(429), Answer::status(503), Answer::watch([added("a", 8)])], "+a", "7 7 7 8", end),
+        // Bookmarks move the version, and only forwards.
+        (vec![Answer::watch([bookmark(20), bookmark(15)]), Answer::watch([added("a", 21)])], "+a", "7 20 21", end),
+        // Repeated and late events.
+        (
+            vec![Answer::watch([added("a", 8), added("a", 8), event("MODIFIED", "a", 10), added("b", 9)])],
+            "+a ~a",
+            "7 10",
+            end,
+        ),
+        // A deletion with an old version, which comes again as often as it is not behind us.
+        (
+            vec![
+                Answer::watch([added("a", 8), added("b", 9), event("DELETED", "a", 8)]),
+                Answer::watch([event("DELETED", "a", 8), added("a", 12), event("DELETED", "a", 12)]),
+                Answer::watch([event("DELETED", "a", 12), event("DELETED", "a", 8)]),
+            ],
+            "+a +b -a +a -a",
+            "7 9 12 12",
+            end,
+        ),
+        // What ends it.
+        (vec![Answer::watch([added("a", 8), error(410)])], "+a", "7", expired),
+        (vec![Answer::watch([added("a", 8)]), Answer::status(410)], "+a", "7 8", expired),
+        (vec![Answer::status(403)], "", "7", "API error: 403"),
+        (vec![Answer::status(404)], "", "7", "API error: 404"),
+        (vec![Answer::status(401), Answer::status(401)], "", "7 7", "API error: 401"),
+        (
+            vec![Answer::status(401), Answer::watch([added("a", 8)]), Answer::status(401), Answer::watch([error(410)])],
+            "+a",
+            "7 7 8 8",
+            expired,
+        ),
+        (vec![Answer::watch([added("a", 8), b"\0\0\0\0".to_vec()])], "+a", "7", "frame"),
+        (vec![Answer::watch([b"<html>".to_vec()])], "", "7", "HTML"),
+        // What did not become an item was not delivered.
+        (
+            vec![Answer::watch([
+                added("a", 8),
+                frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x08\x32\x0210\x0a\x02\xff\xff")),
+            ])],
+            "+a",
+            "7",
+            "UTF-8",
+        ),
+    ] {
+        let server = Scripted::new(answers);
+        let (events, error, version) = resumed(watch(&server.client(), &exact(7)).resume()).await;
+        assert_eq!(events.join(" "), expected, "{error}");
+        assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+        let paths = server.paths();
+        let asked: Vec<_> = paths.iter().map(|path| between(path, "resourceVersion=", "&")).collect();
+        assert_eq!(asked.join(" "), versions, "{events:?}");
+        if ends == end {
+            assert_eq!(version.as_deref(), asked.last().copied());
+        }
+        assert!(paths.iter().all(|path| !path.contains("sendInitialEvents")));
+    }
+}
+
+fn between<'a>(text: &'a str, before: &str, behind: &str) -> &'a str {
+    text.split_once(before).unwrap().1.split(behind).next().unwrap()
+}
+
+/// The first requests of each are for initial events or lists.
+#[tokio::test(start_paused = true)]
+async fn it_begins_with_the_collection() {
+    let whole = || Answer::watch([added("a", 5), added("b", 3), initial_end(8)]);
+    let half = || Answer::watch([added("a", 5)]);
+    let fatal = "the script has ended";
+    for (answers, expected, asked, ends) in [
+        (vec![whole(), Answer::watch([added("c", 9)])], "+a +b synced 8 +c", "initial 8 9", fatal),
+        // What happens meanwhile: all that is new comes, and the bookmark is of a time before it.
+        (
+            vec![Answer::watch([added("a", 5), event("MODIFIED", "a", 9), event("DELETED", "b", 10), initial_end(9)])],
+            "+a ~a -b synced 9",
+            "initial 9",
+            fatal,
+        ),
+        // The versions of initial events are no version of the collection.
+        (vec![half(), whole()], "+a restarted +a +b synced 8", "initial initial 8", fatal),
+        (vec![Answer::default(), whole()], "+a +b synced 8", "initial initial 8", fatal),
+        // Twice is once too often.
+        (
+            vec![half(), half(), list(&["a", "b"], "8")],
+            "+a restarted +a restarted +a +b synced 8",
+            "initial initial list 8",
+            fatal,
+        ),
+        // Old servers, and servers that never end them.
+        (vec![Answer::status(422), list(&["a"], "8")], "+a synced 8", "initial list 8", fatal),
+        (vec![Answer::status(400), list(&["a"], "8")], "+a synced 8", "initial list 8", fatal),
+        (vec![half().then_stalls(), list(&["a"], "8")], "+a restarted +a synced 8", "initial list 8", fatal),
+        // A list that breaks off begins again too.
+        (
+            vec![Answer::status(422), cut(list(&["a", "b"], "8"), 3), Answer::status(503), list(&["a"], "9")],
+            "+a +b restarted +a synced 9",
+            "initial list list list 9",
+            fatal,
+        ),
+        (vec![Answer::status(422), list(&["a"], "")], "+a", "initial list", "metadata.resourceVersion"),
+        (vec![Answer::status(422), Answer::status(403)], "", "initial list", "API error: 403"),
+        (vec![Answer::status(500), Answer::status(403)], "", "initial initial", "API error: 403"),
+        (vec![Answer::watch([added("a", 5), error(410)])], "+a", "initial", "API error: 410"),
+        (vec![Answer::watch([added("a", 5), b"\0\0\0\0".to_vec()])], "+a", "initial", "frame"),
+    ] {
+        let server = Scripted::new(answers);
+        let (events, error, _) = resumed(watch(&server.client(), &ListOptions::default()).resume()).await;
+        assert_eq!(events.join(" "), expected, "{error}");
+        assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+        assert_eq!(kinds(&server), asked, "{events:?}");
+    }
+}
+
+/// Without the last bytes.
+fn cut(mut list: Answer, bytes: usize) -> Answer {
+    for (_, piece) in &mut list.pieces {
+        let whole = piece.as_ref().unwrap();
+        *piece = Ok(whole.slice(..whole.len() - bytes));
+    }
+    list
+}
+
+fn kinds(server: &Scripted) -> String {
+    let kind = |path: &String| match path {
+        path if path.contains("sendInitialEvents") => "initial".to_owned(),
+        path if path.contains("watch=1") => between(path, "resourceVersion=", "&").to_owned(),
+        _ => "list".to_owned(),
+    };
+    server.paths().iter().map(kind).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_remembers_who_does_not_end_initial_events() {
+    for (first, remembers) in [
+        (Answer::status(422), true),
+        (Answer::watch([added("a", 5)]).then_stalls(), true),
+        (Answer::status(500), false),
+    ] {
+        let server = Scripted::new([first]);
+        let client = server.client();
+        let _ = resumed(watch(&client, &ListOptions::default()).resume()).await;
+        server.asked.lock().unwrap().clear();
+        let _ = resumed(watch(&client.clone(), &ListOptions::default()).resume()).await;
+        assert_eq!(kinds(&server), if remembers { "list" } else { "initial" });
+        // Of other resources it knows nothing.
+        server.asked.lock().unwrap().clear();
+        let secrets = client.watch::<[u8]>(&Resource::SECRETS, &ListOptions::default()).map_item(name as Name);
+        let _ = resumed(secrets.resume()).await;
+        assert_eq!(kinds(&server), "initial");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_it_waits() {
+    let again = |answer: fn() -> Answer, times: usize| {
+        let answers = (0..times).map(|_| answer());
+        let server = Scripted::new(answers);
+        async move {
+            let _ = resumed(watch(&server.client(), &exact(7)).resume()).await;
+            server.waits()
+        }
+    };
+    let seconds = |range: std::ops::Range<f64>, wait: &Duration| range.contains(&wait.as_secs_f64());
+    // It grows to 30 s, with up to as much again at random.
+    let waits = again(|| Answer::status(503), 12).await;
+    assert!(seconds(0.2..0.41, &waits[0]) && seconds(0.8..1.61, &waits[2]), "{waits:?}");
+    assert!(waits[9..].iter().all(|wait| seconds(30.0..60.1, wait)), "{waits:?}");
+    // After a good connection it is short again.
+    let waits = again(|| Answer::watch([bookmark(8)]), 12).await;
+    assert!(waits.iter().all(|wait| seconds(0.2..0.41, wait)), "{waits:?}");
+    // A server's word counts, where it is more.
+    let waits = again(|| Answer::status(429).header("retry-after", "100"), 3).await;
+    assert!(waits.iter().all(|wait| seconds(100.0..100.1, wait)), "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_connections_are_given_up() {
+    let minute = SECOND * 60;
+    let bookmarks = |gap: Duration| {
+        let answer = Answer::watch([bookmark(8)]).then(gap, bookmark(9)).then(gap / 2, bookmark(10));
+        answer.then_stalls()
+    };
+    for (answer, timeout_seconds, idle, expected) in [
+        // The server's own timeout, and half a minute.
+        (Answer::default().then_stalls(), 400, None, 400 + 30),
+        (Answer::watch([bookmark(8)]).then_stalls(), 400, None, 400 + 30),
+        (Answer::default().then(SECOND * 420, added("a", 8)).then_stalls(), 400, None, 420 + 30),
+        // 2.5 times the longest gap, at least 90 s, and no longer than without bookmarks.
+        (bookmarks(minute), 3000, None, 90 + 150),
+        (bookmarks(SECOND * 10), 3000, None, 15 + 90),
+        (bookmarks(minute * 4), 400, None, 400 + 30),
+        // As the caller says.
+        (bookmarks(minute), 3000, Some(SECOND * 70), 90 + 70),
+    ] {
+        for resumes in [false, true] {
+            let server = Scripted::new([copy(&answer)]);
+            let options = exact(7).timeout(SECOND * timeout_seconds);
+            let mut watch = watch(&server.client(), &options);
+            if let Some(idle) = idle {
+                watch = watch.idle_timeout(idle);
+            }
+            let started = Instant::now();
+            if resumes {
+                let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
+                let _ = resumed(watch.resume().on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
+                let disconnect = disconnected.recv().await.unwrap();
+                assert!(disconnect.error.unwrap().to_string().contains("stalled"));
+                let lived = started.elapsed().saturating_sub(disconnect.wait);
+                assert_eq!(lived.as_secs(), expected);
+            } else {
+                let events: Vec<_> = watch.stream().collect().await;
+                let error = events.last().unwrap().as_ref().unwrap_err();
+                assert!(error.to_string().contains("stalled: no byte for"), "{error}");
+                assert_eq!(started.elapsed().as_secs(), expected);
+            }
+        }
+    }
+    // What one connection taught counts for the next, unless bookmarks stopped.
+    let server = Scripted::new([
+        Answer::watch([bookmark(8)]).then(minute, bookmark(9)),
+        Answer::default().then_stalls(),
+        Answer::default().then_stalls(),
+    ]);
+    let _ = resumed(watch(&server.client(), &exact(7).timeout(SECOND * 3000)).resume()).await;
+    let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
+    assert_eq!(waits, [60, 150, 3030]);
+    // Time that the consumer takes is none that the server takes.
+    let server = Scripted::new([bookmarks(minute)]);
+    let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).stream();
+    for _ in 0..3 {
+        events.next().await.unwrap().unwrap();
+        tokio::time::sleep(minute * 10).await;
+    }
+    assert!(timeout(SECOND * 20, events.next()).await.is_err());
+}
+
+fn copy(answer: &Answer) -> Answer {
+    let Answer { status, headers, pieces, stalls } = answer;
+    Answer { status: *status, headers: headers.clone(), pieces: pieces.clone(), stalls: *stalls }
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_have_a_deadline_that_progress_resets() {
+    // Objects every 20 s are progress; bookmarks and changes are none.
+    let slow = || (0..5).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, added("a", 5 + at)));
+    let busy = || (0..9).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, event("MODIFIED", "a", 9 + at)));
+    for (answer, timeout, synced, seconds) in [
+        (slow().then(SECOND * 20, initial_end(20)).then_stalls(), None, true, 120),
+        (slow().then_stalls(), None, false, 100 + 30),
+        (busy().then_stalls(), None, false, 30),
+        (
+            Answer::default().then(SECOND * 20, bookmark(9)).then(SECOND * 20, bookmark(10)).then_stalls(),
+            None,
+            false,
+            30,
+        ),
+        (slow().then_stalls(), Some(SECOND * 10), false, 10),
+    ] {
+        let server = Scripted::new([answer, list(&["b"], "9")]);
+        let started = Instant::now();
+        let mut watch = watch(&server.client(), &ListOptions::default()).resume();
+        if let Some(timeout) = timeout {
+            watch = watch.initial_events_timeout(timeout);
+        }
+        while !written(watch.next().await.unwrap().unwrap()).starts_with("synced") {}
+        assert_eq!(started.elapsed().as_secs(), seconds);
+        assert_eq!(kinds(&server).contains("list"), !synced);
+    }
+}
+
+/// Over TCP: while the consumer takes nothing, the server can send no more than buffers hold. Then all comes, and the 410
+/// that a server has for those who are too slow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_stalls_makes_the_server_wait() {
+    const BYTES: u64 = 40 << 20;
+    /// What sockets and the transport hold.
+    const AHEAD: u64 = 20 << 20;
+
+    let frame = added(&"x".repeat(4000), 8);
+    let frames = BYTES / frame.len() as u64;
+    let repeated = frame.clone();
+    let length = frames * frame.len() as u64;
+    let open = move || RepeatFrame { frame: repeated.clone(), at: 0 }.take(length);
+    let body = Body::read(length, open).chunk_size(64 << 10).append(error(410));
+    let server = Server::start(ServerAnswer::ok(body).always()).await.unwrap();
+    let client = Client::new(HttpTransport::builder(server.url()).bearer_token(TOKEN).build().unwrap());
+    let before = support::memory("VmRSS");
+    let mut events = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).stream();
+    events.next().await.unwrap().unwrap();
+    let mut sent = 0;
+    // Until nothing was sent for a while.
+    while server.bytes_sent() > sent {
+        sent = server.bytes_sent();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!(sent < AHEAD, "{sent} bytes were sent to a consumer that took one event");
+    let (mut seen, mut end) = (1, None);
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(_) => seen += 1,
+            Err(error) => end = Some(error),
+        }
+    }
+    assert_eq!(seen, frames);
+    assert!(end.unwrap().is_expired());
+    let held = support::memory("VmHWM").saturating_sub(before);
+    assert!(held < 2 * AHEAD, "{held} bytes");
+}
+
+/// A frame, over and over.
+struct RepeatFrame {
+    frame: Vec<u8>,
+    at: usize,
+}
+
+impl std::io::Read for RepeatFrame {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = (&self.frame[self.at..]).read(buffer)?;
+        self.at = (self.at + read) % self.frame.len();
+        Ok(read)
+    }
+}

@@ -1,0 +1,502 @@
+//! A model of an API server that holds ConfigMaps, and a transport to it that breaks in every way that a network does.
+//!
+//! All that happens follows from a seed, in paused time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fastrand::Rng;
+use futures::stream;
+use http::{HeaderMap, StatusCode};
+use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
+use listwatch::client::{Transport, TransportError, TransportErrorKind};
+use prost::Message as _;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::support::{body_of, len_field};
+
+/// An object as the consumer is to see it: its uid, which tells it from others of its name, and its version.
+pub type Object = (u64, String);
+pub type Objects = BTreeMap<String, Object>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// What happened, in the order of versions.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub kind: Kind,
+    pub name: String,
+    pub uid: u64,
+    /// When it happened.
+    at: u64,
+    /// What the object says, which for a deletion may be an older version.
+    pub version: String,
+}
+
+/// What this server is like.
+#[derive(Clone, Debug)]
+pub struct Habits {
+    /// Whether it knows sendInitialEvents, refuses them, or never ends them.
+    pub initial_events: InitialEvents,
+    /// Whether versions are numbers.
+    pub opaque: bool,
+    /// Whether it sends bookmarks once a minute.
+    pub bookmarks: bool,
+    /// Of a hundred frames, those that are sent twice.
+    pub repeats: u32,
+    /// Of a hundred connections, those that something happens to.
+    pub faults: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitialEvents {
+    Known,
+    Refused,
+    Endless,
+}
+
+#[derive(Clone)]
+pub struct World(Arc<Mutex<State>>, watch::Sender<u64>);
+
+struct State {
+    rng: Rng,
+    habits: Habits,
+    history: Vec<Change>,
+    /// The last version.
+    now: u64,
+    /// What happened up to it is forgotten.
+    forgotten: u64,
+    objects: BTreeMap<String, (u64, u64)>,
+    uids: u64,
+    /// Whether the last answer was 401: two in a row would be meant.
+    unauthorized: bool,
+    /// No more faults.
+    calm: bool,
+    requests: u32,
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let opaque = rng.u8(..10) == 0;
+        let habits = Habits {
+            initial_events: match rng.u8(..4) {
+                0 => InitialEvents::Refused,
+                1 => InitialEvents::Endless,
+                _ => InitialEvents::Known,
+            },
+            opaque,
+            bookmarks: rng.u8(..4) > 0,
+            // Of opaque versions nobody can tell a repetition.
+            repeats: if opaque { 0 } else { [0, 10, 50][rng.usize(..3)] },
+            faults: [0, 30, 90][rng.usize(..3)],
+        };
+        let state = State {
+            rng,
+            habits,
+            history: Vec::new(),
+            now: 90,
+            forgotten: 0,
+            objects: BTreeMap::new(),
+            uids: 0,
+            unauthorized: false,
+            calm: false,
+            requests: 0,
+        };
+        let world = Self(Arc::new(Mutex::new(state)), watch::Sender::new(0));
+        let changes = world.lock().rng.u32(..8);
+        (0..changes).for_each(|_| world.change());
+        world
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// What happened behind this version.
+    pub fn history_behind(&self, version: &str) -> VecDeque<Change> {
+        let state = self.lock();
+        let at = at(version);
+        state.history.iter().filter(|change| change.at > at).cloned().collect()
+    }
+
+    /// What there was at this version.
+    pub fn objects_at(&self, version: &str) -> Objects {
+        let state = self.lock();
+        let at = at(version);
+        let mut objects = Objects::new();
+        for change in state.history.iter().take_while(|change| change.at <= at) {
+            change.apply(&mut objects);
+        }
+        objects
+    }
+
+    pub fn version(&self) -> String {
+        let state = self.lock();
+        state.version(state.now)
+    }
+
+    pub fn habits(&self) -> Habits {
+        self.lock().habits.clone()
+    }
+
+    pub fn sends_bookmarks(&self) -> bool {
+        self.lock().habits.bookmarks
+    }
+
+    /// Whether all is quiet, and stays so.
+    pub fn is_calm(&self) -> bool {
+        self.lock().calm
+    }
+
+    pub fn requests(&self) -> u32 {
+        self.lock().requests
+    }
+
+    /// Lives for a while, and then nothing happens any more, to objects or to connections.
+    pub async fn live(self) {
+        let changes = self.lock().rng.u32(..40);
+        for _ in 0..changes {
+            let pause = {
+                let rng = &mut self.lock().rng;
+                match rng.u8(..10) {
+                    0 => rng.u64(..400_000),
+                    1..=3 => rng.u64(..5000),
+                    _ => 0,
+                }
+            };
+            sleep(Duration::from_millis(pause)).await;
+            self.change();
+            if self.lock().rng.u8(..15) == 0 {
+                let mut state = self.lock();
+                let some = state.forgotten..=state.now;
+                state.forgotten = state.rng.u64(some);
+            }
+        }
+        self.lock().calm = true;
+        self.1.send_modify(|changes| *changes += 1);
+    }
+
+    fn change(&self) {
+        self.lock().change();
+        self.1.send_modify(|changes| *changes += 1);
+    }
+}
+
+impl Change {
+    /// As a consumer sees it.
+    pub fn seen(kind: Kind, name: String, uid: u64, version: String) -> Self {
+        Self { kind, name, uid, at: 0, version }
+    }
+
+    /// Whether a consumer sees it like the other.
+    pub fn is(&self, other: &Self) -> bool {
+        (self.kind, &self.name, self.uid, &self.version) == (other.kind, &other.name, other.uid, &other.version)
+    }
+
+    pub fn happened_at(&self, world: &World) -> String {
+        world.lock().version(self.at)
+    }
+
+    pub fn apply(&self, objects: &mut Objects) {
+        match self.kind {
+            Kind::Added | Kind::Modified => objects.insert(self.name.clone(), (self.uid, self.version.clone())),
+            Kind::Deleted => objects.remove(&self.name),
+        };
+    }
+
+    fn frame(&self) -> Vec<u8> {
+        let event = match self.kind {
+            Kind::Added => "ADDED",
+            Kind::Modified => "MODIFIED",
+            Kind::Deleted => "DELETED",
+        };
+        frame(event, &object(&self.name, self.uid, &self.version))
+    }
+}
+
+impl State {
+    fn change(&mut self) {
+        // Other resources have the versions between.
+        self.now += self.rng.u64(1..4);
+        let name = format!("cm-{}", self.rng.u8(..6));
+        let (kind, uid, version) = match self.objects.get(&name).copied() {
+            None => {
+                self.uids += 1;
+                (Kind::Added, self.uids, self.now)
+            }
+            Some((uid, _)) if self.rng.bool() => (Kind::Modified, uid, self.now),
+            Some((uid, version)) => {
+                (Kind::Deleted, uid, if self.habits.opaque || self.rng.bool() { self.now } else { version })
+            }
+        };
+        match kind {
+            Kind::Deleted => self.objects.remove(&name),
+            _ => self.objects.insert(name.clone(), (uid, version)),
+        };
+        let version = self.version(version);
+        self.history.push(Change { kind, name, uid, at: self.now, version });
+    }
+
+    fn version(&self, at: u64) -> String {
+        if self.habits.opaque { format!("v{at}") } else { at.to_string() }
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        !self.calm && self.rng.u32(..100) < percent
+    }
+}
+
+impl Transport for World {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        Box::pin(async move {
+            let (world, query) = (self.clone(), Query::of(&request.path_and_query));
+            let delay = {
+                let mut state = self.lock();
+                state.requests += 1;
+                if state.chance(20) { state.rng.u64(..20_000) } else { 0 }
+            };
+            sleep(Duration::from_millis(delay)).await;
+            self.answer(world, &query)
+        })
+    }
+}
+
+struct Query(BTreeMap<String, String>);
+
+impl Query {
+    fn of(path: &str) -> Self {
+        let query = path.split_once('?').map_or("", |(_, query)| query);
+        Self(query.split('&').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect())
+    }
+
+    fn get(&self, key: &str) -> &str {
+        self.0.get(key).map_or("", |value| value)
+    }
+}
+
+impl World {
+    fn answer(&self, world: Self, query: &Query) -> Result<Response, TransportError> {
+        let mut state = self.lock();
+        let faults = state.habits.faults;
+        if state.chance(faults / 3) {
+            let kinds = [TransportErrorKind::Connect, TransportErrorKind::Broken, TransportErrorKind::ReadIdle];
+            return Err(TransportError::new(kinds[state.rng.usize(..3)], ""));
+        }
+        if state.chance(faults / 3) {
+            let codes = [429, 500, 502, 503, 504, 401];
+            let kinds = if state.unauthorized { 5 } else { 6 };
+            let code = codes[state.rng.usize(..kinds)];
+            state.unauthorized = code == 401;
+            let mut answer = error(code);
+            if state.rng.bool() {
+                answer.headers.insert("retry-after", "7".parse().unwrap());
+            }
+            return Ok(answer);
+        }
+        state.unauthorized = false;
+        if query.get("watch") != "1" {
+            return Ok(state.list());
+        }
+        let initial = query.get("sendInitialEvents") == "true";
+        if initial && state.habits.initial_events == InitialEvents::Refused {
+            return Ok(error(422));
+        }
+        let at = if initial { state.now } else { at(query.get("resourceVersion")) };
+        if at < state.forgotten {
+            if state.rng.bool() {
+                return Ok(error(410));
+            }
+            let body = frame("ERROR", &body_of("v1", "Status", &status(410)));
+            return Ok(ok(Box::pin(stream::iter([Ok(Bytes::from(body))]))));
+        }
+        let mut pending = Vec::new();
+        if initial {
+            for (name, (uid, version)) in &state.objects {
+                pending.extend(frame("ADDED", &object(name, *uid, &state.version(*version))));
+            }
+        }
+        let ends_after = state.rng.usize(1..3000);
+        let end = state.chance(faults).then(|| [End::Close, End::Reset, End::Stall][state.rng.usize(..3)]);
+        let timeout = Duration::from_secs(query.get("timeoutSeconds").parse().unwrap());
+        drop(state);
+        let connection = Connection {
+            changes: self.1.subscribe(),
+            world,
+            from: at,
+            at,
+            pending,
+            initial,
+            ends: end.map(|end| (ends_after, end)),
+            deadline: tokio::time::Instant::now() + timeout,
+        };
+        Ok(ok(Box::pin(stream::unfold(connection, Connection::next))))
+    }
+}
+
+impl State {
+    fn list(&mut self) -> Response {
+        let version = self.version(self.now);
+        let mut raw = len_field(1, &len_field(2, version.as_bytes()));
+        for (name, (uid, version)) in &self.objects {
+            raw.extend(len_field(2, &config_map(name, *uid, &self.version(*version))));
+        }
+        let mut body = body_of("v1", "ConfigMapList", &raw);
+        let faults = self.habits.faults;
+        if self.chance(faults / 2) {
+            body.truncate(self.rng.usize(..body.len()));
+        }
+        let pieces: Vec<_> =
+            body.chunks(self.rng.usize(1..200)).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        ok(Box::pin(stream::iter(pieces)))
+    }
+}
+
+fn at(version: &str) -> u64 {
+    version.trim_start_matches('v').parse().unwrap()
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Close,
+    Reset,
+    Stall,
+}
+
+/// A watch that is open.
+struct Connection {
+    world: World,
+    changes: watch::Receiver<u64>,
+    /// Where it began.
+    from: u64,
+    /// Up to which all is in `pending` or sent.
+    at: u64,
+    pending: Vec<u8>,
+    /// The end of the initial events is still to come.
+    initial: bool,
+    /// After how many bytes, and how; else by its timeout.
+    ends: Option<(usize, End)>,
+    deadline: tokio::time::Instant,
+}
+
+impl Connection {
+    async fn next(mut self) -> Option<(Result<Bytes, TransportError>, Self)> {
+        loop {
+            if let Some((0, end)) = self.ends {
+                match end {
+                    End::Close => return None,
+                    End::Reset => {
+                        self.ends = Some((0, End::Close));
+                        return Some((Err(TransportError::new(TransportErrorKind::Broken, "reset")), self));
+                    }
+                    End::Stall => std::future::pending::<()>().await,
+                }
+            }
+            if !self.pending.is_empty() {
+                let most = self.ends.map_or(usize::MAX, |(after, _)| after).min(self.pending.len());
+                let piece = self.world.lock().rng.usize(1..=most.min(300));
+                if let Some((after, _)) = &mut self.ends {
+                    *after -= piece;
+                }
+                let piece = self.pending.drain(..piece).collect::<Vec<_>>();
+                return Some((Ok(piece.into()), self));
+            }
+            self.changes.mark_unchanged();
+            if self.gather() {
+                continue;
+            }
+            let bookmark = if self.world.lock().habits.bookmarks { 60 } else { 1_000_000 };
+            let minute = sleep(Duration::from_secs(bookmark));
+            tokio::select! {
+                _ = self.changes.changed() => {}
+                () = minute => self.bookmark(false),
+                () = tokio::time::sleep_until(self.deadline) => return None,
+            }
+        }
+    }
+
+    /// What happened meanwhile.
+    fn gather(&mut self) -> bool {
+        let mut state = self.world.lock();
+        let new: Vec<_> = state.history.iter().filter(|change| change.at > self.at).cloned().collect();
+        for change in &new {
+            self.at = change.at;
+            self.pending.extend(change.frame());
+            let repeats = state.habits.repeats;
+            // What is repeated before the end of the initial events may be one of those, which come in no order.
+            if !self.initial && state.chance(repeats) {
+                // One of the last, or a run of them.
+                let sent = |change: &&Change| (self.from + 1..=self.at).contains(&change.at);
+                let last: Vec<_> = state.history.iter().filter(sent).cloned().collect();
+                let from = last.len() - state.rng.usize(1..=last.len().min(4));
+                last[from..].iter().for_each(|change| self.pending.extend(change.frame()));
+            }
+        }
+        let ends_initial = self.initial && state.habits.initial_events == InitialEvents::Known && state.rng.bool();
+        drop(state);
+        if ends_initial || (self.initial && new.is_empty() && self.ends_initial_events()) {
+            self.initial = false;
+            self.bookmark(true);
+        }
+        !self.pending.is_empty()
+    }
+
+    fn ends_initial_events(&self) -> bool {
+        self.world.lock().habits.initial_events == InitialEvents::Known
+    }
+
+    fn bookmark(&mut self, ends_initial_events: bool) {
+        let state = self.world.lock();
+        // All up to now is sent, or will be before it.
+        let at = if self.initial || ends_initial_events { self.at } else { state.now.max(self.at) };
+        if state.history.iter().any(|change| change.at > self.at) {
+            return;
+        }
+        self.at = at;
+        let mut metadata = len_field(6, state.version(at).as_bytes());
+        if ends_initial_events {
+            let entry = [len_field(1, b"k8s.io/initial-events-end"), len_field(2, b"true")].concat();
+            metadata.extend(len_field(12, &entry));
+        }
+        self.pending.extend(frame("BOOKMARK", &body_of("v1", "ConfigMap", &len_field(1, &metadata))));
+    }
+}
+
+fn ok(body: Chunks) -> Response {
+    Response { status: StatusCode::OK, headers: HeaderMap::new(), body }
+}
+
+fn error(code: u16) -> Response {
+    let body = Bytes::from(body_of("v1", "Status", &status(code)));
+    let body = Box::pin(stream::iter([Ok(body)]));
+    Response { status: StatusCode::from_u16(code).unwrap(), headers: HeaderMap::new(), body }
+}
+
+fn status(code: u16) -> Vec<u8> {
+    let mut status = listwatch::Status::default();
+    (status.status, status.code) = ("Failure".into(), i32::from(code));
+    status.encode_to_vec()
+}
+
+fn config_map(name: &str, uid: u64, version: &str) -> Vec<u8> {
+    let uid = uid.to_string();
+    let fields = [(1, name), (3, "default"), (5, &uid), (6, version)];
+    len_field(1, &fields.map(|(number, text)| len_field(number, text.as_bytes())).concat())
+}
+
+fn object(name: &str, uid: u64, version: &str) -> Vec<u8> {
+    body_of("v1", "ConfigMap", &config_map(name, uid, version))
+}
+
+fn frame(event: &str, object: &[u8]) -> Vec<u8> {
+    let event = [len_field(1, event.as_bytes()), len_field(2, &len_field(1, object))].concat();
+    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+}

@@ -1,0 +1,146 @@
+//! A watch against a model: whatever happens to connections, the consumer sees what the server saw, each change once and in
+//! order. 10,000 schedules, in paused time; that of a failure is run alone by `SEED=N cargo test --test watch_model`.
+
+mod support;
+#[path = "support/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use listwatch::ItemRef;
+use listwatch::client::{Client, ListOptions, OwnedEvent, Resource};
+use tokio::time::{sleep, timeout};
+use world::{Change, Kind, Objects, World};
+
+const SCHEDULES: u64 = 10_000;
+
+/// What the schedules had in them.
+#[derive(Debug, Default)]
+struct Met {
+    changes: u64,
+    restarted: u64,
+    expired: u64,
+    disconnects: u64,
+    lists: u64,
+}
+
+#[test]
+fn a_view_converges_with_nothing_lost_twice_or_out_of_order() {
+    let seeds = match std::env::var("SEED") {
+        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).unwrap(),
+        Err(_) => 0..SCHEDULES,
+    };
+    let mut met = Met::default();
+    for seed in seeds.clone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let run = std::panic::AssertUnwindSafe(|| runtime.block_on(run(seed, &mut met)));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("seed {seed}: {:?}", World::new(seed).habits());
+            std::panic::resume_unwind(panic);
+        }
+    }
+    println!("{met:?}");
+    // Or the schedules would be no test of it.
+    let Met { changes, restarted, expired, disconnects, lists } = met;
+    let least = [changes, restarted, expired, disconnects, lists].into_iter().min();
+    assert!(least >= Some(100) || seeds.count() == 1, "{least:?}");
+}
+
+async fn run(seed: u64, met: &mut Met) {
+    let world = World::new(seed);
+    let client = Client::new(world.clone());
+    let mut rng = fastrand::Rng::with_seed(seed);
+    // Of the library's own waits.
+    fastrand::seed(seed);
+    tokio::spawn(world.clone().live());
+    let whole_run = async {
+        loop {
+            if converge(&world, &client, &mut rng, met).await {
+                return;
+            }
+            met.expired += 1;
+        }
+    };
+    // There is time for everything.
+    assert!(timeout(Duration::from_secs(1_000_000), whole_run).await.is_ok(), "it does not converge");
+    assert!(world.requests() < 3000, "{} requests", world.requests());
+}
+
+/// Whether the consumer saw all there was to see; else the version had expired.
+async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: &mut Met) -> bool {
+    let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
+    let watch = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).map_item(see);
+    let mut watch = watch.resume().on_disconnect(move |disconnect| {
+        let _ = disconnects.send(disconnect.lists);
+    });
+    let mut view = Objects::new();
+    // What is to come next, once the collection is there.
+    let mut version = None;
+    loop {
+        // Nothing happens for an hour once all is quiet.
+        let is_calm = world.is_calm();
+        let Ok(next) = timeout(Duration::from_secs(3600), watch.next()).await else {
+            if !is_calm {
+                continue;
+            }
+            assert_eq!(view, world.objects_at(&world.version()));
+            assert!(version.is_some(), "never synced");
+            if world.sends_bookmarks() {
+                assert_eq!(watch.resource_version(), Some(&*world.version()), "bookmarks move the version");
+            }
+            while let Ok(lists) = disconnected.try_recv() {
+                met.disconnects += 1;
+                met.lists += u64::from(lists);
+            }
+            return true;
+        };
+        let event = match next.expect("it ends in an error only") {
+            Ok(event) => event,
+            Err(error) => {
+                assert!(error.is_expired(), "{error}");
+                return false;
+            }
+        };
+        let seen = match event {
+            OwnedEvent::Added(object) => change(Kind::Added, object),
+            OwnedEvent::Modified(object) => change(Kind::Modified, object),
+            OwnedEvent::Deleted(object) => change(Kind::Deleted, object),
+            OwnedEvent::Synced { resource_version } => {
+                assert_eq!(version, None, "synced twice");
+                assert_eq!(view, world.objects_at(&resource_version), "at version {resource_version}");
+                version = Some(resource_version);
+                continue;
+            }
+            OwnedEvent::Restarted => {
+                assert_eq!(version, None, "restarted when it was synced");
+                view.clear();
+                met.restarted += 1;
+                continue;
+            }
+            OwnedEvent::Bookmark { .. } => panic!("a bookmark"),
+        };
+        if let Some(version) = &mut version {
+            met.changes += 1;
+            let next = world.history_behind(version).pop_front().expect("what did not happen came");
+            assert!(seen.is(&next), "{seen:?} came, and not {next:?}");
+            *version = next.happened_at(world);
+        }
+        seen.apply(&mut view);
+        // A consumer has other things to do.
+        if rng.u8(..20) == 0 {
+            sleep(Duration::from_secs(rng.u64(..300))).await;
+        }
+    }
+}
+
+type Seen = (String, u64, String);
+
+fn see(item: ItemRef<'_>) -> Result<Seen, listwatch::ItemError> {
+    let meta = item.meta()?;
+    Ok((meta.name().to_owned(), meta.uid().parse().unwrap(), meta.resource_version().to_owned()))
+}
+
+fn change(kind: Kind, (name, uid, version): Seen) -> Change {
+    Change::seen(kind, name, uid, version)
+}
