@@ -12,8 +12,14 @@ use crate::resource;
 #[derive(clap::Args)]
 pub struct Query {
     #[command(flatten)]
-    selection: Selection,
+    pub selection: Selection,
 
+    #[command(flatten)]
+    pub version: Version,
+}
+
+#[derive(clap::Args)]
+pub struct Version {
     /// How new the list must be: 0 for whatever the server has cached, or at least a version
     #[arg(long, value_name = "VERSION")]
     resource_version: Option<String>,
@@ -65,18 +71,9 @@ enum VersionMatch {
 
 impl Query {
     pub fn options(&self) -> Result<ListOptions, Failure> {
-        let options = self.selection.options().resource_version(self.version());
+        let options = self.selection.options().resource_version(self.version.asked());
         options.validate().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(options)
-    }
-
-    fn version(&self) -> ResourceVersion {
-        match (&self.resource_version, self.resource_version_match) {
-            (None, _) => ResourceVersion::MostRecent,
-            (Some(version), None) if version == "0" => ResourceVersion::Any,
-            (Some(version), None | Some(VersionMatch::NotOlderThan)) => ResourceVersion::AtLeast(version.clone()),
-            (Some(version), Some(VersionMatch::Exact)) => ResourceVersion::Exact(version.clone()),
-        }
     }
 
     /// The list, of which nothing is sent yet but what it takes to find the resource. Warns of options that the server
@@ -101,6 +98,17 @@ impl Query {
             notices::warn(&warning.to_string());
         }
         Ok(list)
+    }
+}
+
+impl Version {
+    fn asked(&self) -> ResourceVersion {
+        match (&self.resource_version, self.resource_version_match) {
+            (None, _) => ResourceVersion::MostRecent,
+            (Some(version), None) if version == "0" => ResourceVersion::Any,
+            (Some(version), None | Some(VersionMatch::NotOlderThan)) => ResourceVersion::AtLeast(version.clone()),
+            (Some(version), Some(VersionMatch::Exact)) => ResourceVersion::Exact(version.clone()),
+        }
     }
 }
 

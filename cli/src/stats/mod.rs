@@ -21,7 +21,7 @@ use crate::decode;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Format, Output, Row, temporary_beside};
-use crate::query::{self, Query};
+use crate::query::{self, Query, Selection, Version};
 use crate::rows::{self, Reached};
 
 /// Shows where the bytes of a collection are: per field, per namespace, per object.
@@ -38,10 +38,13 @@ Examples:
   listwatch stats secrets -A -o json | jq .sizes.p99         for scripts")]
 pub struct Args {
     #[command(flatten)]
-    query: Option<Query>,
+    selection: Option<Selection>,
+
+    #[command(flatten)]
+    version: Version,
 
     /// A saved body in place of a resource, gzipped or not; `-` for stdin
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["Query", "Selection", "limit", "Connection"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["Selection", "Version", "limit", "Connection"])]
     file: Option<PathBuf>,
 
     /// In pages of so many items, which all are counted
@@ -86,8 +89,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let report = if let Some(file) = args.file {
         of_saved(stats, &file).await?
     } else {
-        let query = args.query.expect("clap wants a resource where there is no file");
-        of_resource(stats, query, args.limit, args.connection).await?
+        let selection = args.selection.expect("clap wants a resource where there is no file");
+        of_resource(stats, Query { selection, version: args.version }, args.limit, args.connection).await?
     };
     if let Some(page) = page {
         page.write(&report)?;
