@@ -3,64 +3,17 @@
 mod support;
 
 use std::io::Read;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use k8s_pb::api::core::v1::PodList;
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
-use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, TOKEN, recorded_pods};
+use listwatch_testserver::{Amplifier, Answer, Body, TOKEN, recorded_pods};
 use prost::Message;
+use support::api::{Api, listwatch, status};
 use support::{FIXTURES, fixture, stderr, stdout};
-use tokio::runtime::Runtime;
 
 fn ok(fixture_name: &str) -> Answer {
     Answer::ok(Body::replay(fixture(fixture_name)))
-}
-
-fn status(code: u16, reason: &str, message: &str) -> Answer {
-    let status = format!(
-        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"{message}","reason":"{reason}","code":{code}}}"#
-    );
-    Answer::ok(Body::replay(status)).status(code).content_type("application/json")
-}
-
-/// A server, on a runtime that lives as long.
-struct Api {
-    server: Server,
-    _runtime: Runtime,
-}
-
-impl Api {
-    fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
-        Self::by(Answer::in_turn(answers))
-    }
-
-    fn by(handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let server = runtime.block_on(Server::start(handler)).unwrap();
-        Self { server, _runtime: runtime }
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = listwatch(args);
-        command.args(["--server", &self.server.url()]);
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    fn paths(&self) -> Vec<String> {
-        self.server.requests().into_iter().map(|request| request.path).collect()
-    }
-}
-
-fn listwatch(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch"));
-    let nowhere = concat!(env!("CARGO_MANIFEST_DIR"), "/no/kubeconfig");
-    command.args(args).env("KUBECONFIG", nowhere).env_remove("KUBERNETES_SERVICE_HOST");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
 }
 
 /// What `-o name` prints of a body, decoded by other means.

@@ -1,6 +1,8 @@
 //! The command and what it prints.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod api;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output};

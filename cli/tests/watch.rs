@@ -1,0 +1,158 @@
+//! `listwatch watch` against a server: what it asks for and prints, how it ends.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Command;
+
+use listwatch_testserver::{Answer, Body};
+use support::api::{Api, status};
+use support::{stderr, stdout};
+
+/// A ConfigMap in namespace `web`, as JSON.
+fn object(name: &str, version: u32, rest: &str) -> String {
+    format!(
+        r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"web","uid":"{name}","resourceVersion":"{version}"}}{rest}}}"#
+    )
+}
+
+fn event(kind: &str, name: &str, version: u32, rest: &str) -> String {
+    format!(r#"{{"type":"{kind}","object":{}}}"#, object(name, version, rest)) + "\n"
+}
+
+fn watch(events: &[String]) -> Answer {
+    Answer::ok(Body::replay(events.concat()))
+}
+
+/// What tells the version of now.
+fn now(version: &str) -> Answer {
+    let meta = format!(r#""metadata":{{"resourceVersion":"{version}"}},"items":[]"#);
+    let list = format!(r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",{meta}}}"#);
+    Answer::ok(Body::replay(list))
+}
+
+fn initial_end(version: u32) -> String {
+    let metadata = format!(r#"{{"resourceVersion":"{version}","annotations":{{"k8s.io/initial-events-end":"true"}}}}"#);
+    format!(r#"{{"type":"BOOKMARK","object":{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}}}"#) + "\n"
+}
+
+fn expired() -> String {
+    let status =
+        r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old","code":410}"#;
+    format!(r#"{{"type":"ERROR","object":{status}}}"#) + "\n"
+}
+
+fn changes() -> Vec<String> {
+    vec![
+        event("ADDED", "a", 8, r#","data":{"k":"1"}"#),
+        event("MODIFIED", "a", 9, r#","data":{"k":"2"}"#),
+        event("DELETED", "a", 10, r#","data":{"k":"2"}"#),
+    ]
+}
+
+/// A 403 ends it.
+#[test]
+fn events_are_lines() {
+    let forbidden = || status(403, "Forbidden", "no");
+    let table = "EVENT   NAMESPACE   NAME   VERSION   AGE         SIZE   CHANGED\n";
+    for (args, answers, expected, said, asked) in [
+        (
+            vec!["--diff"],
+            vec![now("7"), watch(&changes()), forbidden()],
+            "+ web/a 8\n~ web/a 9 data\n- web/a 10\n",
+            vec!["retry: the server ended the watch, again from version 10 in 0.", "error: API error: 403"],
+            vec!["limit=1", "resourceVersion=7", "resourceVersion=10"],
+        ),
+        (
+            vec!["--resource-version", "5"],
+            vec![watch(&changes()[..1]), forbidden()],
+            "+ web/a 8\n",
+            vec!["again from version 8"],
+            vec!["resourceVersion=5", "resourceVersion=8"],
+        ),
+        (
+            vec!["--initial"],
+            vec![watch(&[changes()[0].clone(), initial_end(8)]), forbidden()],
+            "+ web/a 8\n",
+            vec!["synced: 1 objects at version 8"],
+            vec!["sendInitialEvents=true", "resourceVersion=8"],
+        ),
+        (
+            vec!["--initial"],
+            vec![watch(&changes()[..1]), watch(&[changes()[0].clone(), initial_end(8)]), forbidden()],
+            "+ web/a 8\n+ web/a 8\n",
+            vec!["again from the start in 0.", "come again from the first", "synced: 1 objects"],
+            vec!["sendInitialEvents=true", "sendInitialEvents=true", "resourceVersion=8"],
+        ),
+        (
+            vec![],
+            vec![now("7"), watch(&[expired()]), now("27"), forbidden()],
+            "",
+            vec!["too old: watching from the most recent version; what happened since is lost"],
+            vec!["limit=1", "resourceVersion=7", "limit=1", "resourceVersion=27"],
+        ),
+        (
+            vec!["-o", "json", "--diff"],
+            vec![now("7"), watch(&changes()[..2]), forbidden()],
+            &format!(
+                "{{\"type\":\"ADDED\",\"object\":{}}}\n{{\"type\":\"MODIFIED\",\"changed\":[\"data\"],\"object\":{}}}\n",
+                object("a", 8, r#","data":{"k":"1"}"#),
+                object("a", 9, r#","data":{"k":"2"}"#)
+            ),
+            vec![],
+            vec!["limit=1", "resourceVersion=7", "resourceVersion=9"],
+        ),
+        (
+            vec!["-o", "table", "--diff"],
+            vec![now("7"), watch(&changes()[..2]), forbidden()],
+            &format!(
+                "{table}+       web         a      8         <unknown>    129   -\n~       web         a      9         <unknown>    129   \
+                 data\n"
+            ),
+            vec![],
+            vec!["limit=1", "resourceVersion=7", "resourceVersion=9"],
+        ),
+    ] {
+        let api = Api::new(answers);
+        let output = api.run(&[&["watch", "cm", "-n", "web"], &args[..]].concat());
+        assert_eq!(stdout(&output), expected, "{args:?}: {}", stderr(&output));
+        for said in said {
+            assert!(stderr(&output).contains(said), "{args:?}: {}, and not {said}", stderr(&output));
+        }
+        assert_eq!(output.status.code(), Some(1));
+        let paths = api.paths();
+        assert_eq!(paths.len(), asked.len(), "{paths:?}");
+        for (path, asked) in paths.iter().zip(asked) {
+            assert!(path.starts_with("/api/v1/namespaces/web/configmaps?") && path.contains(asked), "{path}: {asked}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_ends_it_with_counts() {
+    let stalled = Answer::ok(Body::replay(changes().concat()).stall_at(changes().concat().len() as u64));
+    let api = Api::new([now("7"), stalled]);
+    let mut child = api.command(&["watch", "cm", "-n", "web"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for expected in ["+ web/a 8", "~ web/a 9", "- web/a 10"] {
+        assert_eq!(lines.next().unwrap().unwrap(), expected);
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((&*said, child.wait().unwrap().code()), ("1 added, 1 modified, 1 deleted, up to version 10\n", Some(0)));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (args, expected) in [
+        (vec!["watch", "cm", "--initial", "--resource-version", "7"], "cannot be used with"),
+        (vec!["watch", "cm", "--limit", "7"], "unexpected argument"),
+        (vec!["watch", "cm", "-o", "summary"], "invalid value"),
+        (vec!["watch"], "<RESOURCE>"),
+    ] {
+        let output = support::api::listwatch(&args).output().unwrap();
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
