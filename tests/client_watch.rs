@@ -19,8 +19,7 @@ use listwatch::client::{
 };
 use listwatch::{ItemError, ItemRef, Limits};
 use listwatch_testserver::{Answer as ServerAnswer, Body, Server, TOKEN};
-use prost::Message as _;
-use support::{body_of, fixture, len_field};
+use support::{body_of, event_frame, fixture, len_field, status};
 use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -112,24 +111,13 @@ impl Transport for Scripted {
     }
 }
 
-fn status(code: u16) -> Vec<u8> {
-    let mut status = listwatch::Status::default();
-    (status.status, status.code) = ("Failure".into(), i32::from(code));
-    status.encode_to_vec()
-}
-
-fn frame(event: &str, object: &[u8]) -> Vec<u8> {
-    let event = [len_field(1, event.as_bytes()), len_field(2, &len_field(1, object))].concat();
-    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
-}
-
+/// Its uid is its name.
 fn config_map(name: &str, version: &str) -> Vec<u8> {
-    let fields = [(1, name), (3, "default"), (5, name), (6, version)];
-    len_field(1, &fields.map(|(number, text)| len_field(number, text.as_bytes())).concat())
+    support::config_map(name, name, version)
 }
 
 fn event(event: &str, name: &str, version: u64) -> Vec<u8> {
-    frame(event, &body_of("v1", "ConfigMap", &config_map(name, &version.to_string())))
+    event_frame(event, &body_of("v1", "ConfigMap", &config_map(name, &version.to_string())))
 }
 
 fn added(name: &str, version: u64) -> Vec<u8> {
@@ -143,11 +131,11 @@ fn bookmark(version: u64) -> Vec<u8> {
 fn initial_end(version: u64) -> Vec<u8> {
     let entry = [len_field(1, b"k8s.io/initial-events-end"), len_field(2, b"true")].concat();
     let metadata = [len_field(6, version.to_string().as_bytes()), len_field(12, &entry)].concat();
-    frame("BOOKMARK", &body_of("v1", "ConfigMap", &len_field(1, &metadata)))
+    event_frame("BOOKMARK", &body_of("v1", "ConfigMap", &len_field(1, &metadata)))
 }
 
 fn error(code: u16) -> Vec<u8> {
-    frame("ERROR", &body_of("v1", "Status", &status(code)))
+    event_frame("ERROR", &body_of("v1", "Status", &status(code)))
 }
 
 fn list(names: &[&str], version: &str) -> Answer {
@@ -279,10 +267,13 @@ async fn one_connection() {
         (Answer::watch([body_of("v1", "Status", &status(500))]), "API error: 500"),
         (list(&["a"], "7"), "ConfigMapList"),
         (
-            Answer::watch([frame("ADDED", &body_of("v1", "Pod", &config_map("a", "8")))]),
+            Answer::watch([event_frame("ADDED", &body_of("v1", "Pod", &config_map("a", "8")))]),
             "another kind: asked for ConfigMap",
         ),
-        (Answer::watch([frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x02\x32\x00"))]), "metadata.resourceVersion"),
+        (
+            Answer::watch([event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x02\x32\x00"))]),
+            "metadata.resourceVersion",
+        ),
         (Answer::watch([added("a", 8)]).header("content-encoding", "br"), "neither plain nor gzip"),
         (Answer { status: 302, ..Answer::default() }.header("location", "https://other.example/x"), "redirect: 302"),
     ] {
@@ -333,7 +324,7 @@ async fn what_is_watched() {
     assert!(server.paths()[0].contains("shardSelector="));
 
     // A frame over the limit.
-    let big = frame("ADDED", &body_of("v1", "ConfigMap", &config_map(&"x".repeat(2000), "8")));
+    let big = event_frame("ADDED", &body_of("v1", "ConfigMap", &config_map(&"x".repeat(2000), "8")));
     let server = Scripted::new([Answer::watch([added("a", 8), big])]);
     let limits = Limits::default().item_size(1000);
     let events: Vec<_> = watch(&server.client(), &exact(7)).limits(limits).stream().collect().await;
@@ -391,7 +382,7 @@ async fn it_goes_on_where_it_was() {
         (
             vec![Answer::watch([
                 added("a", 8),
-                frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x08\x32\x0210\x0a\x02\xff\xff")),
+                event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x08\x32\x0210\x0a\x02\xff\xff")),
             ])],
             "+a",
             "7",

@@ -11,7 +11,7 @@ use listwatch::error::Fault;
 use listwatch::{DecodeErrorKind, Limits, WatchDecoder, WatchEvent};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::{body_of, cut, fixture, len_field, tag, varint};
+use support::{body_of, cut, fixture, framed, len_field, tag, varint};
 use watch_support::{Seen, reference, see, watch};
 
 const PROTOBUF: &[&str] = &[
@@ -54,10 +54,6 @@ fn protobuf(event: &str, api_version: &str, kind: &str, object: &[u8]) -> Vec<u8
 }
 
 /// The frame with its length before it.
-fn framed(frame: &[u8]) -> Vec<u8> {
-    [&u32::try_from(frame.len()).unwrap().to_be_bytes()[..], frame].concat()
-}
-
 #[test]
 fn recorded_watches_are_what_was_recorded() {
     let changes = |seen: &[Seen], wanted| {

@@ -173,11 +173,6 @@ impl Output {
         }
     }
 
-    /// What is no row.
-    pub fn line(&mut self, line: &[u8]) -> io::Result<()> {
-        self.out.write_all(line)
-    }
-
     pub fn flush(&mut self) -> io::Result<()> {
         self.table.flush(&mut self.out)?;
         self.out.flush()
@@ -198,7 +193,7 @@ impl Output {
 }
 
 /// Those of a column that is not shown are empty: the first and the last are for watches.
-pub type Cells = [String; 8];
+type Cells = [String; 8];
 
 const HEADER: [&str; 8] = ["EVENT", "NAMESPACE", "NAME", "VERSION", "AGE", "SIZE", "LABELS", "CHANGED"];
 

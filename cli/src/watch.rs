@@ -134,8 +134,8 @@ struct Counts {
     added: u64,
     modified: u64,
     deleted: u64,
-    /// Up to which all is printed.
-    version: Option<String>,
+    /// Up to which all is printed; empty before there is one.
+    version: String,
 }
 
 /// What is printed of an object.
@@ -175,7 +175,9 @@ impl Watcher {
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             let next = timeout_at(flush_at, events.next()).await;
-            self.counts.version = events.resource_version().map(str::to_owned).or(self.counts.version.take());
+            if let Some(version) = events.resource_version() {
+                version.clone_into(&mut self.counts.version);
+            }
             match next {
                 Ok(Some(Ok(event))) => self.print(event)?,
                 Ok(Some(Err(error))) => return Ok(error),
@@ -242,13 +244,13 @@ impl Watcher {
                 event.extend_from_slice(b"\"object\":");
                 event.extend_from_slice(line.trim_ascii_end());
                 event.extend_from_slice(b"}\n");
-                self.output.line(&event)
+                self.output.row(Row::Line(event))
             }
             Row::Line(line) => {
                 let name = String::from_utf8_lossy(line.trim_ascii_end());
                 let changed = changed.map(|changed| format!(" {}", changed.join(","))).unwrap_or_default();
                 let (sign, version) = (style(sign.sign).fg(sign.color), output::printable(version));
-                self.output.line(format!("{sign} {name} {version}{changed}\n").as_bytes())
+                self.output.row(Row::Line(format!("{sign} {name} {version}{changed}\n").into_bytes()))
             }
             Row::Table(mut cells) => {
                 // No colours: the columns count characters.
@@ -322,7 +324,7 @@ impl Counts {
     fn text(&self) -> String {
         let Self { added, modified, deleted, version } = self;
         let [added, modified, deleted] = [*added, *modified, *deleted].map(HumanCount);
-        let version = version.as_ref().map(|version| format!(", up to version {version}")).unwrap_or_default();
+        let version = if version.is_empty() { String::new() } else { format!(", up to version {version}") };
         format!("{added} added, {modified} modified, {deleted} deleted{version}")
     }
 }

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
-use http::HeaderValue;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
@@ -31,7 +30,7 @@ use super::resource::Resource;
 use super::retry::Tries;
 use super::served_from::served_from;
 use super::transport::{TransportError, TransportErrorKind};
-use super::{Answer, Client, within};
+use super::{Answer, Client, accept_header, within};
 use crate::adapt::{Own, for_each, try_for_each};
 use crate::decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
@@ -526,8 +525,7 @@ impl Run {
             path.push('?');
             path.push_str(&query);
         }
-        let accept = HeaderValue::try_from(self.options.accept())
-            .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))?;
+        let accept = accept_header(self.options.accept())?;
         let (client, counters, deadline) = (client.clone(), Arc::clone(counters), self.deadline);
         self.summary.attempts += 1;
         let attempt = self.summary.attempts;

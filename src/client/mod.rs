@@ -55,7 +55,7 @@ pub mod watch;
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -358,6 +358,17 @@ async fn within<T>(
             .await
             .unwrap_or_else(|_| Err(TransportError::new(TransportErrorKind::Deadline, "before the body"))),
     }
+}
+
+/// The `Accept` header that options say.
+fn accept_header(accept: String) -> Result<HeaderValue, TransportError> {
+    HeaderValue::try_from(accept)
+        .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))
+}
+
+/// Locks it, whatever panicked while it was locked before.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
-use http::HeaderValue;
 
 use self::idle::Idle;
 pub use self::resume::{Disconnect, ResumedWatch};
@@ -22,8 +21,7 @@ use super::body;
 use super::error::{Error, ErrorKind};
 use super::options::{ListOptions, Shard};
 use super::resource::Resource;
-use super::transport::{TransportError, TransportErrorKind};
-use super::{Answer, Client};
+use super::{Answer, Client, accept_header};
 use crate::adapt::Own;
 use crate::decode::{Changed, Encoding, ItemRef, WatchDecoder, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
@@ -109,7 +107,7 @@ impl<T: Item + ?Sized, F> Watch<T, F> {
         self
     }
 
-    /// How long no byte may come before the connection is given up as dead, with [`TransportErrorKind::ReadIdle`].
+    /// How long no byte may come before the connection is given up as dead, with [`ReadIdle`](super::TransportErrorKind::ReadIdle).
     ///
     /// Unless set, it is as long as the bookmarks of the server allow: 2.5 times the longest time between two, at least
     /// 90 s. Before a second one came, and at the latest, it is when the server should have ended the watch itself, 30 s
@@ -262,8 +260,7 @@ impl Plan {
         let timeout = options.timeout.unwrap_or_else(|| MIN_TIMEOUT + Duration::from_secs(fastrand::u64(0..=300)));
         let query = options.watch_query(initial_events, timeout);
         let path = format!("{}?{query}", resource.list_path(self.namespace.as_deref())?);
-        let accept = HeaderValue::try_from(options.watch_accept())
-            .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))?;
+        let accept = accept_header(options.watch_accept())?;
         let (api_version, kind) = if options.metadata_only {
             ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata")
         } else {

@@ -537,13 +537,12 @@ impl<'f> Frame<'f> {
 
     /// What [`Self::in_any_order`] makes of a frame that has each field once, in order, and nothing else: the same, sooner.
     fn as_servers_write(frame: &'f [u8]) -> Option<Self> {
-        let (event, rest) = next(0x0a, frame)?;
-        let extension = only(0x12, rest)?;
-        let envelope = only(0x0a, extension)?.strip_prefix(&MAGIC)?;
-        let (type_meta, rest) = next(0x0a, envelope)?;
-        let (object, rest) = next(0x12, rest)?;
-        let event = Some(EventType::of(event));
-        (rest == b"\x1a\0\x22\0").then(|| Self { event, object: Some(object), type_meta, ..Self::default() })
+        let mut frame = Fields::new(frame);
+        let event = Some(EventType::of(frame.tagged(0x0a)?));
+        let mut envelope = Fields::new(Fields::new(frame.sole(0x12)?).sole(0x0a)?.strip_prefix(&MAGIC)?);
+        let (type_meta, object) = (envelope.tagged(0x0a)?, envelope.tagged(0x12)?);
+        let is_all = envelope.tagged(0x1a)?.is_empty() && envelope.sole(0x22)?.is_empty();
+        is_all.then(|| Self { event, object: Some(object), type_meta, ..Self::default() })
     }
 
     fn in_any_order(frame: &'f [u8]) -> Result<Self, Unread> {
@@ -683,26 +682,6 @@ impl EventType {
             _ => Self::Unknown,
         }
     }
-}
-
-/// The bytes of the next field, if its tag is this one, and what is behind them.
-#[inline]
-fn next(tag: u8, message: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (len, rest) = match *message.strip_prefix(&[tag])? {
-        [len @ ..0x80, ref rest @ ..] => (usize::from(len), rest),
-        [low, high @ ..0x80, ref rest @ ..] => (usize::from(low & 0x7f) | usize::from(high) << 7, rest),
-        [low, middle, high @ ..0x80, ref rest @ ..] => {
-            (usize::from(low & 0x7f) | usize::from(middle & 0x7f) << 7 | usize::from(high) << 14, rest)
-        }
-        _ => return None,
-    };
-    rest.split_at_checked(len)
-}
-
-/// The same, of a field with nothing behind it.
-#[inline]
-fn only(tag: u8, message: &[u8]) -> Option<&[u8]> {
-    next(tag, message).filter(|(_, rest)| rest.is_empty()).map(|(bytes, _)| bytes)
 }
 
 /// The bytes of the last field of this number.

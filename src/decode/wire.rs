@@ -185,6 +185,20 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The bytes of the next field, if this is its tag and it has bytes.
+    #[inline]
+    pub(crate) fn tagged(&mut self, tag: u8) -> Option<&'a [u8]> {
+        self.rest = self.rest.strip_prefix(&[tag])?;
+        let len = self.varint().ok()?;
+        self.take(len).ok()
+    }
+
+    /// The same, of the last field.
+    #[inline]
+    pub(crate) fn sole(mut self, tag: u8) -> Option<&'a [u8]> {
+        self.tagged(tag).filter(|_| self.rest.is_empty())
+    }
+
     #[inline(never)]
     fn any(&mut self) -> Result<Field<'a>, Fault> {
         let start = self.rest;

@@ -177,3 +177,26 @@ pub fn body_of(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = [len_field(1, api_version.as_bytes()), len_field(2, kind.as_bytes())].concat();
     [b"k8s\0", &len_field(1, &type_meta)[..], &len_field(2, raw), b"\x1a\0\x22\0"].concat()
 }
+
+/// Led by its length, as a watch has it.
+pub fn framed(frame: &[u8]) -> Vec<u8> {
+    [&u32::try_from(frame.len()).unwrap().to_be_bytes()[..], frame].concat()
+}
+
+/// An event of a watch, with an object in its envelope.
+pub fn event_frame(event: &str, object: &[u8]) -> Vec<u8> {
+    framed(&[len_field(1, event.as_bytes()), len_field(2, &len_field(1, object))].concat())
+}
+
+/// A ConfigMap of namespace `default`, without its envelope.
+pub fn config_map(name: &str, uid: &str, version: &str) -> Vec<u8> {
+    let fields = [(1, name), (3, "default"), (5, uid), (6, version)];
+    len_field(1, &fields.map(|(number, text)| len_field(number, text.as_bytes())).concat())
+}
+
+/// The Status of a failure, without its envelope.
+pub fn status(code: u16) -> Vec<u8> {
+    let mut status = listwatch::Status::default();
+    (status.status, status.code) = ("Failure".into(), i32::from(code));
+    status.encode_to_vec()
+}

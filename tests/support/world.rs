@@ -12,11 +12,10 @@ use futures::stream;
 use http::{HeaderMap, StatusCode};
 use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
 use listwatch::client::{Transport, TransportError, TransportErrorKind};
-use prost::Message as _;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::support::{body_of, len_field};
+use super::support::{body_of, config_map, event_frame, len_field, status};
 
 /// An object as the consumer is to see it: its uid, which tells it from others of its name, and its version.
 pub type Object = (u64, String);
@@ -219,7 +218,7 @@ impl Change {
             Kind::Modified => "MODIFIED",
             Kind::Deleted => "DELETED",
         };
-        frame(event, &object(&self.name, self.uid, &self.version))
+        event_frame(event, &object(&self.name, self.uid, &self.version))
     }
 }
 
@@ -315,13 +314,13 @@ impl World {
             if state.rng.bool() {
                 return Ok(error(410));
             }
-            let body = frame("ERROR", &body_of("v1", "Status", &status(410)));
+            let body = event_frame("ERROR", &body_of("v1", "Status", &status(410)));
             return Ok(ok(Box::pin(stream::iter([Ok(Bytes::from(body))]))));
         }
         let mut pending = Vec::new();
         if initial {
             for (name, (uid, version)) in &state.objects {
-                pending.extend(frame("ADDED", &object(name, *uid, &state.version(*version))));
+                pending.extend(event_frame("ADDED", &object(name, *uid, &state.version(*version))));
             }
         }
         let ends_after = state.rng.usize(1..3000);
@@ -347,7 +346,7 @@ impl State {
         let version = self.version(self.now);
         let mut raw = len_field(1, &len_field(2, version.as_bytes()));
         for (name, (uid, version)) in &self.objects {
-            raw.extend(len_field(2, &config_map(name, *uid, &self.version(*version))));
+            raw.extend(len_field(2, &config_map(name, &uid.to_string(), &self.version(*version))));
         }
         let mut body = body_of("v1", "ConfigMapList", &raw);
         let faults = self.habits.faults;
@@ -466,7 +465,7 @@ impl Connection {
             let entry = [len_field(1, b"k8s.io/initial-events-end"), len_field(2, b"true")].concat();
             metadata.extend(len_field(12, &entry));
         }
-        self.pending.extend(frame("BOOKMARK", &body_of("v1", "ConfigMap", &len_field(1, &metadata))));
+        self.pending.extend(event_frame("BOOKMARK", &body_of("v1", "ConfigMap", &len_field(1, &metadata))));
     }
 }
 
@@ -480,23 +479,6 @@ fn error(code: u16) -> Response {
     Response { status: StatusCode::from_u16(code).unwrap(), headers: HeaderMap::new(), body }
 }
 
-fn status(code: u16) -> Vec<u8> {
-    let mut status = listwatch::Status::default();
-    (status.status, status.code) = ("Failure".into(), i32::from(code));
-    status.encode_to_vec()
-}
-
-fn config_map(name: &str, uid: u64, version: &str) -> Vec<u8> {
-    let uid = uid.to_string();
-    let fields = [(1, name), (3, "default"), (5, &uid), (6, version)];
-    len_field(1, &fields.map(|(number, text)| len_field(number, text.as_bytes())).concat())
-}
-
 fn object(name: &str, uid: u64, version: &str) -> Vec<u8> {
-    body_of("v1", "ConfigMap", &config_map(name, uid, version))
-}
-
-fn frame(event: &str, object: &[u8]) -> Vec<u8> {
-    let event = [len_field(1, event.as_bytes()), len_field(2, &len_field(1, object))].concat();
-    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+    body_of("v1", "ConfigMap", &config_map(name, &uid.to_string(), version))
 }

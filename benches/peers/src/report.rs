@@ -98,11 +98,10 @@ fn table(group: &Group, results: &Results, out: &mut String) {
         .filter(|(_, best)| !best.is_ours())
         .map(|(title, best)| format!("{title} ({})", best.name()))
         .collect();
-    let best = (!peers.is_empty()).then(|| format!("A peer is best in: {}.", peers.join("; ")));
-    let remarks: Vec<_> =
-        Some(group.remark.to_owned()).filter(|remark| !remark.is_empty()).into_iter().chain(best).collect();
-    if !remarks.is_empty() {
-        *out += &format!("\n{}\n", remarks.join(" "));
+    let best = if peers.is_empty() { String::new() } else { format!("A peer is best in: {}.", peers.join("; ")) };
+    let remarks = format!("{} {best}", group.remark);
+    if !remarks.trim().is_empty() {
+        *out += &format!("\n{}\n", remarks.trim());
     }
 }
 

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, ready};
 use std::{fmt, io, mem, thread, vec};
 
@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{Items, List, ListSummary, OnExpired, Plan, State};
 use crate::client::error::{Error, ErrorKind};
+use crate::client::lock;
 use crate::client::options::InvalidOptions;
 use crate::client::progress::Progress;
 use crate::client::transport::{TransportError, TransportErrorKind};
@@ -433,8 +434,4 @@ fn work<O>(jobs: &Mutex<mpsc::Receiver<Job<O>>>, decode: &Decode<O>) {
         // Nobody may want it any more.
         drop(reply.send(decoded));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

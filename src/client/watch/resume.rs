@@ -7,7 +7,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use super::{Connection, Opening, OwnedEvent, Plan};
 use crate::adapt::Own;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::{ListSummary, Pages};
+use crate::client::lock;
 use crate::client::options::ResourceVersion;
 use crate::client::retry::Retry;
 use crate::client::transport::TransportErrorKind;
@@ -50,9 +50,10 @@ const DELETIONS: usize = 1024;
 ///
 /// After that nothing is lost, and nothing comes twice or in another order, whatever happens to connections: it goes on from
 /// the version of the last event, or of a later bookmark, when the server ends the watch, when the connection breaks or
-/// [has gone quiet](super::Watch::idle_timeout), on 429 and 5xx. Before each connection is a random time that grows from the
+/// [has gone quiet](super::Watch::idle_timeout), on 429 and 5xx. Between two requests is a random time that grows from the
 /// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (of which up to twice comes), or what the server asks for if
-/// that is longer; after one that was good it is short again. The number of tries is not limited.
+/// that is longer; after a connection that was good it is short again. A list in place of initial events is asked for at once.
+/// The number of tries is not limited.
 ///
 /// It ends in an error that [is expired](Error::is_expired) when the server does not know the version any more: watch from
 /// the start then. Other errors that end it are those that asking again does not mend: 401 twice in a row, 403, 404, a
@@ -474,19 +475,19 @@ impl Delivered {
 
     /// Whether the consumer has an event of this version, or this deletion.
     fn has(&self, version: &str, deletion: Option<u64>) -> bool {
-        let is_newer = !matches!(self.order(version), Some(Ordering::Less | Ordering::Equal));
-        !is_newer && deletion.is_none_or(|deletion| self.found.contains(&deletion))
+        !self.is_behind(version) && deletion.is_none_or(|deletion| self.found.contains(&deletion))
     }
 
     fn advance(&mut self, version: &str) {
-        if !matches!(self.order(version), Some(Ordering::Less | Ordering::Equal)) {
+        if self.is_behind(version) {
             version.clone_into(&mut self.version);
             self.since = 0;
         }
     }
 
-    fn order(&self, version: &str) -> Option<Ordering> {
-        if self.version.is_empty() { None } else { compare_resource_versions(version, &self.version) }
+    /// Whether this version is newer, or may be. The empty one is opaque.
+    fn is_behind(&self, version: &str) -> bool {
+        !matches!(compare_resource_versions(version, &self.version), Some(Ordering::Less | Ordering::Equal))
     }
 
     fn remember(&mut self, deletion: u64) {
@@ -503,8 +504,4 @@ impl Delivered {
 
 fn is_idle(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Transport(error) if error.kind() == TransportErrorKind::ReadIdle)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
