@@ -10,15 +10,18 @@
 //! | [`fields`] | names and types of the fields of every built-in kind, and the JSON form of protobuf objects |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and exactly how a list ended |
+//! | `cache` | whole collections in memory, by key and by index |
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
 //! Cargo features, each only adding API: `client` (default) for the client over reqwest and rustls; `kube` for the same
-//! client over a `kube::Client`; `json` (part of both) for lists in JSON and the JSON form of protobuf; `async` (part of
+//! client over a `kube::Client`; `cache` for `Store`, and `zstd` for its compressed objects; `json` (part of both) for lists in JSON and the JSON form of protobuf; `async` (part of
 //! both) for `ListStream` and `ListCodec`. Without them the crate is the sans-IO core and the adapter over
 //! [`std::io::Read`].
 
 pub mod adapt;
+#[cfg(feature = "cache")]
+pub mod cache;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod decode;
@@ -26,6 +29,8 @@ pub mod error;
 pub mod fields;
 pub mod item;
 pub mod limits;
+#[cfg(any(feature = "cache", feature = "client"))]
+mod sync;
 
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};

@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::{env, fs};
 
@@ -21,6 +20,7 @@ use super::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, kind_of,
     without,
 };
+use crate::sync::{Mutex, lock};
 
 /// A [`Transport`] over a [`kube::Client`], through which kubeconfig, exec plugins and impersonation come.
 ///
@@ -107,7 +107,7 @@ impl KubeTransport {
             }
             _ => None,
         };
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut client = lock(&self.client);
         if let Some(fresh) = fresh {
             *client = fresh;
         }

@@ -55,7 +55,7 @@ pub mod watch;
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -81,6 +81,7 @@ pub use self::watch::{OwnedEvent, ResumedWatch, Watch, WatchEvents};
 use crate::decode::{Encoding, ItemRef, Sniffed};
 use crate::error::{DecodeError, DecodeErrorKind, Fault};
 use crate::item::{Item, json};
+use crate::sync::Mutex;
 
 /// The largest body that is read whole: of one object, or a discovery document.
 const DOCUMENT_SIZE: usize = 64 << 20;
@@ -364,11 +365,6 @@ async fn within<T>(
 fn accept_header(accept: String) -> Result<HeaderValue, TransportError> {
     HeaderValue::try_from(accept)
         .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))
-}
-
-/// Locks it, whatever panicked while it was locked before.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {

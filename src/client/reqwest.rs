@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{env, fs};
@@ -18,6 +17,7 @@ use super::io_thread::IoThread;
 use super::transport::{
     self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };
+use crate::sync::{Mutex, lock};
 
 /// What of one HTTP/2 stream waits for a slow consumer, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -107,7 +107,7 @@ impl HttpTransport {
                 })?;
                 let token = SecretString::from(token.trim());
                 let value = header(&token)?;
-                *last.lock().unwrap_or_else(PoisonError::into_inner) = token;
+                *lock(last) = token;
                 Ok(Some(value))
             }
         }
@@ -155,9 +155,7 @@ impl Transport for HttpTransport {
         match &self.credentials {
             Credentials::None => text,
             Credentials::Token(token) => transport::without(text, token.expose_secret()),
-            Credentials::File(_, last) => {
-                transport::without(text, last.lock().unwrap_or_else(PoisonError::into_inner).expose_secret())
-            }
+            Credentials::File(_, last) => transport::without(text, lock(last).expose_secret()),
         }
     }
 }

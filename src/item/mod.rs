@@ -70,12 +70,17 @@ impl Item for [u8] {
 }
 
 pub(crate) fn decode<M: prost::Message + Default + 'static>(bytes: &[u8]) -> Result<Box<M>, ItemError> {
+    let mut message = Box::<M>::default();
+    merge(&mut *message, bytes)?;
+    Ok(message)
+}
+
+/// Decodes into it.
+pub(crate) fn merge<M: prost::Message + 'static>(message: &mut M, bytes: &[u8]) -> Result<(), ItemError> {
     if is_wrapper::<M>() {
         return Err(ItemError::WrapperType(std::any::type_name::<M>()));
     }
-    let mut message = Box::<M>::default();
-    message.merge(bytes)?;
-    Ok(message)
+    Ok(message.merge(bytes)?)
 }
 
 /// Known to the compiler for each `M`, so that nothing is left of it at run time.

@@ -93,6 +93,12 @@ impl<'a> MetaView<'a> {
         })
     }
 
+    #[cfg(feature = "cache")]
+    pub(crate) fn into_identity(self) -> crate::cache::Identity<'a> {
+        let Self { namespace, name, uid, resource_version, .. } = self;
+        crate::cache::Identity { namespace, name, uid, resource_version }
+    }
+
     fn merge(&mut self, metadata: &'a [u8]) -> Result<(), ItemError> {
         for field in Fields::new(metadata) {
             let field = field.map_err(at("metadata"))?;

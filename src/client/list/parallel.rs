@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, ready};
 use std::{fmt, io, mem, thread, vec};
 
@@ -18,7 +18,6 @@ use tokio::sync::oneshot;
 
 use super::{Items, List, ListSummary, OnExpired, Plan, State};
 use crate::client::error::{Error, ErrorKind};
-use crate::client::lock;
 use crate::client::options::InvalidOptions;
 use crate::client::progress::Progress;
 use crate::client::transport::{TransportError, TransportErrorKind};
@@ -26,6 +25,7 @@ use crate::decode::{Encoding, ItemRef};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::item::{Item, TypeMeta};
 use crate::limits::OnItemError;
+use crate::sync::{Mutex, lock};
 
 /// From how many bytes on a batch goes to a thread.
 const BATCH: usize = 256 << 10;

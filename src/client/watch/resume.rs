@@ -19,13 +19,13 @@ use super::{Connection, Opening, OwnedEvent, Plan};
 use crate::adapt::Own;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::{ListSummary, Pages};
-use crate::client::lock;
 use crate::client::options::ResourceVersion;
 use crate::client::retry::Retry;
 use crate::client::transport::TransportErrorKind;
 use crate::decode::{Changed, ItemRef, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
 use crate::item::{Item, compare_resource_versions};
+use crate::sync::lock;
 
 /// The longest wait before a connection, but for what a server asks for.
 const MAX_DELAY: Duration = Duration::from_secs(30);

@@ -1,0 +1,191 @@
+//! zstd with a dictionary that is trained on the collection itself.
+
+use std::mem;
+use std::sync::{Arc, Weak};
+
+use zstd_safe::{CCtx, CDict, DCtx, DDict};
+
+use crate::sync::{Mutex, lock};
+
+/// zstd's default. Higher ones cost several times the time for a few percent of the length.
+const LEVEL: i32 = 3;
+/// zstd's default for the length of a dictionary.
+const DICTIONARY_LEN: usize = 112_640;
+/// Of a longer object the dictionary is trained on the beginning.
+const SAMPLE_LEN: usize = 128 << 10;
+/// It is trained when so many objects were written, or so many bytes.
+const SAMPLES: usize = 512;
+const SAMPLES_LEN: usize = 8 << 20;
+/// A list that ends before has to have so many objects.
+const FEW_SAMPLES: usize = 64;
+/// How many compressed objects the ratio is taken over.
+const WINDOW: u32 = 4096;
+/// The ratio has drifted when objects become this much longer than after the training: 5 / 4.
+const DRIFT: (u64, u64) = (5, 4);
+
+/// What objects are decompressed with. They keep it alive.
+pub(super) struct Dictionary(DDict<'static>);
+
+/// Compresses, one object after the other.
+pub(super) struct Compressor {
+    context: CCtx<'static>,
+    current: Option<(CDict<'static>, Arc<Dictionary>)>,
+    /// All that objects may still need.
+    dictionaries: Vec<Weak<Dictionary>>,
+    out: Vec<u8>,
+    /// The slots that were written last, in a ring.
+    recent: Vec<u32>,
+    next: usize,
+    /// Bytes that came before the first training, until it was.
+    waiting: Option<usize>,
+    window: Window,
+    /// The first window after the training.
+    baseline: Option<Window>,
+}
+
+/// Bytes before and after.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    objects: u32,
+    wire: u64,
+    compressed: u64,
+}
+
+impl Compressor {
+    pub(super) fn new() -> Self {
+        Self {
+            context: CCtx::create(),
+            current: None,
+            dictionaries: Vec::new(),
+            out: Vec::new(),
+            recent: Vec::new(),
+            next: 0,
+            waiting: Some(0),
+            window: Window::default(),
+            baseline: None,
+        }
+    }
+
+    /// Notes where an object of this length was written. Whether it is time to train.
+    pub(super) fn is_due(&mut self, slot: u32, len: usize) -> bool {
+        match self.recent.get_mut(self.next) {
+            Some(oldest) => *oldest = slot,
+            None => self.recent.push(slot),
+        }
+        self.next = (self.next + 1) % SAMPLES;
+        match &mut self.waiting {
+            Some(waiting) => {
+                *waiting += len;
+                self.recent.len() == SAMPLES || *waiting >= SAMPLES_LEN
+            }
+            None => self.has_drifted(),
+        }
+    }
+
+    /// Whether it waits for more objects, but could do with those that came.
+    pub(super) fn can_train(&self) -> bool {
+        self.waiting.is_some() && self.recent.len() >= FEW_SAMPLES
+    }
+
+    /// The slots that were written last.
+    pub(super) fn recent(&self) -> &[u32] {
+        &self.recent
+    }
+
+    /// Trains a dictionary for what is compressed from now on. Samples that are too few or have nothing in common leave
+    /// it as it was.
+    pub(super) fn train<'a>(&mut self, samples: impl Iterator<Item = &'a [u8]>) {
+        let (mut all, mut lens) = (Vec::new(), Vec::new());
+        for sample in samples {
+            if all.len() >= SAMPLES_LEN {
+                break;
+            }
+            let sample = sample.get(..SAMPLE_LEN).unwrap_or(sample);
+            all.extend_from_slice(sample);
+            lens.push(sample.len());
+        }
+        let mut dictionary = Vec::with_capacity(DICTIONARY_LEN);
+        if zstd_safe::train_from_buffer(&mut dictionary, &all, &lens).is_ok() {
+            let decompress = Arc::new(Dictionary(DDict::create(&dictionary)));
+            self.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
+            self.dictionaries.push(Arc::downgrade(&decompress));
+            self.current = Some((CDict::create(&dictionary, LEVEL), decompress));
+        }
+        self.waiting = None;
+        self.window = Window::default();
+        self.baseline = None;
+    }
+
+    /// The compressed bytes, lent, and what decompresses them. `None` before the first training, and when they would not be
+    /// shorter.
+    pub(super) fn compress(&mut self, bytes: &[u8]) -> Option<(&[u8], Option<Arc<Dictionary>>)> {
+        if self.waiting.is_some() {
+            return None;
+        }
+        self.out.clear();
+        self.out.reserve(zstd_safe::compress_bound(bytes.len()));
+        let done = match &self.current {
+            Some((dictionary, _)) => self.context.compress_using_cdict(&mut self.out, bytes, dictionary),
+            None => self.context.compress(&mut self.out, bytes, LEVEL),
+        };
+        self.window.objects += 1;
+        self.window.wire += bytes.len() as u64;
+        self.window.compressed += self.out.len() as u64;
+        let is_shorter = done.is_ok() && self.out.len() < bytes.len();
+        is_shorter.then(|| (&self.out[..], self.current.as_ref().map(|(_, dictionary)| Arc::clone(dictionary))))
+    }
+
+    /// Whether objects have become so much longer than they were after the training that another one is due.
+    fn has_drifted(&mut self) -> bool {
+        if self.window.objects < WINDOW {
+            return false;
+        }
+        let window = mem::take(&mut self.window);
+        let Window { wire, compressed, .. } = *self.baseline.get_or_insert(window);
+        // compressed / wire of this window over that of the first.
+        let (drifted, allowed) = DRIFT;
+        window.compressed * wire * allowed > compressed * window.wire * drifted
+    }
+
+    /// Bytes that zstd has allocated, none of them by Rust's allocator.
+    pub(super) fn zstd_bytes(&self) -> usize {
+        let current = self.current.as_ref().map_or(0, |(dictionary, _)| dictionary.sizeof());
+        let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.0.sizeof());
+        self.context.sizeof() + current + dictionaries.sum::<usize>()
+    }
+
+    /// Bytes of Rust's allocator.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.out.capacity()
+            + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
+            + self.recent.capacity() * size_of::<u32>()
+    }
+}
+
+/// Decompresses for any number of threads: each takes a context, or makes one where all are taken.
+#[derive(Default)]
+pub(super) struct Decompressor(Mutex<Vec<DCtx<'static>>>);
+
+impl Decompressor {
+    /// The object's bytes; `None` when it is not what this crate compressed.
+    pub(super) fn decompress(
+        &self,
+        compressed: &[u8],
+        wire_len: u32,
+        dictionary: Option<&Dictionary>,
+    ) -> Option<Vec<u8>> {
+        let mut context = lock(&self.0).pop().unwrap_or_else(DCtx::create);
+        let mut bytes = Vec::with_capacity(wire_len as usize);
+        let done = match dictionary {
+            Some(dictionary) => context.decompress_using_ddict(&mut bytes, compressed, &dictionary.0),
+            None => context.decompress(&mut bytes, compressed),
+        };
+        lock(&self.0).push(context);
+        done.is_ok().then_some(bytes)
+    }
+
+    /// Bytes that zstd has allocated.
+    pub(super) fn zstd_bytes(&self) -> usize {
+        lock(&self.0).iter().map(DCtx::sizeof).sum()
+    }
+}

@@ -1,0 +1,142 @@
+//! A list takes the place of what a store has, object by object.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use fixedbitset::FixedBitSet;
+
+use super::entry::Entry;
+use super::object::Stored;
+use super::store::{Store, StoreError, Tombstone, Written, identity, is_older};
+use crate::decode::Encoding;
+use crate::item::compare_resource_versions;
+
+/// A list on its way into a [`Store`], by mark and sweep: see [`Store::begin_replace`].
+///
+/// An object that the store has in the same state is marked and nothing else: it costs neither time to decode nor memory.
+/// A newer state takes its place at once. An older one, as a server has it that was restored from a backup, is put aside
+/// until the list is complete.
+///
+/// Dropped before [`commit`](Self::commit), because the list failed half way, it deletes nothing and brings nothing older.
+#[derive(Debug)]
+pub struct Replace<T: Stored + ?Sized> {
+    store: Store<T>,
+    id: u64,
+}
+
+/// What a committed [`Replace`] changed at its end.
+#[derive(Debug)]
+pub struct Committed<T: Stored + ?Sized> {
+    /// Objects that were not in the list.
+    pub deleted: Vec<Tombstone<T>>,
+    /// Objects of which the list had an older state, which is there now.
+    pub restored: Vec<Written<T>>,
+}
+
+/// Another replace of the same store was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another replace of the store was begun since")]
+pub struct Superseded;
+
+impl<T: Stored + ?Sized> Replace<T> {
+    pub(super) fn new(store: Store<T>, id: u64) -> Self {
+        Self { store, id }
+    }
+
+    /// Writes an object of the list. Of a replace that is [`Superseded`] it is written as by [`Store::observe`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when it cannot be held. Nothing has changed then, but for the sweep it is missing in the list.
+    pub fn observe(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        let identity = identity(encoding, bytes)?;
+        let mut writer = self.store.writer();
+        let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
+        self.store.write(&mut writer, encoding, bytes, &identity, listed)
+    }
+
+    /// The list is complete, and the collection at its version: what was not in the list is deleted.
+    ///
+    /// What was written by others since the replace was begun stays if it is newer than the list, or if its version does not
+    /// compare.
+    ///
+    /// # Errors
+    ///
+    /// [`Superseded`] when another replace was begun since. Nothing is deleted then.
+    pub fn commit(self, version: &str) -> Result<Committed<T>, Superseded> {
+        self.store.commit(self.id, version)
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for Replace<T> {
+    fn drop(&mut self) {
+        self.store.writer().open.take_if(|open| open.id == self.id);
+    }
+}
+
+/// What is known of a replace, by slot. Bits are those of the object that is there.
+pub(super) struct Open<D> {
+    pub(super) id: u64,
+    /// In the list.
+    listed: FixedBitSet,
+    /// Written by others since it was begun.
+    written: FixedBitSet,
+    /// States that are older than what is there.
+    pub(super) staged: HashMap<u32, Entry<D>>,
+}
+
+impl<D> Open<D> {
+    pub(super) fn new(id: u64) -> Self {
+        Self { id, listed: FixedBitSet::new(), written: FixedBitSet::new(), staged: HashMap::new() }
+    }
+
+    pub(super) fn mark(&mut self, slot: u32, listed: bool) {
+        let bits = if listed { &mut self.listed } else { &mut self.written };
+        bits.grow_and_insert(slot as usize);
+        self.staged.remove(&slot);
+    }
+
+    /// Whether a state that is older than what is there is to be put aside: the first of the list, or what others wrote
+    /// over that.
+    pub(super) fn wants(&mut self, slot: u32, version: &str, listed: bool) -> bool {
+        if listed {
+            self.listed.grow_and_insert(slot as usize);
+            return !self.written.contains(slot as usize);
+        }
+        self.staged.get(&slot).is_some_and(|staged| !is_older(version, &staged.identity().resource_version))
+    }
+
+    /// A state was deleted that is older than what is there.
+    pub(super) fn deleted(&mut self, slot: u32, version: &str) {
+        if self.wants(slot, version, false) {
+            self.forget(slot);
+        }
+    }
+
+    /// Nothing is known of the slot any more.
+    pub(super) fn forget(&mut self, slot: u32) {
+        for bits in [&mut self.listed, &mut self.written] {
+            if (slot as usize) < bits.len() {
+                bits.remove(slot as usize);
+            }
+        }
+        self.staged.remove(&slot);
+    }
+
+    /// The older state that the list brought back.
+    pub(super) fn restored(&mut self, slot: u32) -> Option<Entry<D>> {
+        self.staged.remove(&slot)
+    }
+
+    pub(super) fn stays(&self, slot: u32, version: &str, list: &str) -> bool {
+        let slot = slot as usize;
+        let in_list = compare_resource_versions(version, list).is_some_and(Ordering::is_le);
+        self.listed.contains(slot) || self.written.contains(slot) && !in_list
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let bits = self.listed.len().max(self.written.len()) / 4;
+        let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry<D>)>() + 1);
+        bits + staged + self.staged.values().map(Entry::allocated).sum::<usize>()
+    }
+}

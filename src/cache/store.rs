@@ -1,0 +1,889 @@
+//! Objects by key, and the rules by which they are replaced.
+
+use std::cmp::Ordering;
+#[cfg(feature = "zstd")]
+use std::collections::BTreeSet;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::{Arc, Weak};
+
+use hashbrown::HashTable;
+
+#[cfg(feature = "zstd")]
+use super::compress::Compressor;
+use super::entry::{Entry, Form, Identity, MAX_TEXT, wire_len};
+use super::index::{self, Index, IndexError, Maintained, OrderedIndex};
+use super::memory::Memory;
+use super::object::{Codec, DECODED_FACTOR, Object, ObjectRef, Stored};
+use super::replace::{Committed, Open, Replace, Superseded};
+use crate::decode::Encoding;
+use crate::error::ItemError;
+use crate::item::{MetaView, compare_resource_versions};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read, write};
+
+/// A collection in memory, by `namespace/name`. It is a handle: clones share it.
+///
+/// Any number of threads may read and write. Writes follow one another; who reads waits for none of them but while a
+/// single object is put in its place, not for a list and not for an index that is added.
+///
+/// # Which state of an object wins
+///
+/// The one with the newer version ([`compare_resource_versions`]). Among versions that do not compare the last write wins.
+/// So it does no harm to write what is known already: a controller can [`observe`](Self::observe) the result of its own
+/// write at once, and the event of a watch that comes later changes nothing.
+///
+/// A committed [`Replace`] is the exception: it wins over all that was there when it began, for a server that was restored
+/// from a backup has older versions.
+///
+/// # Memory
+///
+/// Held encoded, an object takes its bytes and about 110 more; see [`memory`](Self::memory). One that is replaced is gone
+/// with its last [`Object`], whatever else is held.
+pub struct Store<T: Stored + ?Sized> {
+    inner: Arc<Inner<T>>,
+}
+
+/// How an object is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Residency {
+    /// The bytes that came, decoded when somebody wants it.
+    #[default]
+    Encoded,
+    /// Compressed by zstd with a dictionary that is trained on the first few hundred objects, and again when what comes
+    /// compresses worse. Until then, and where it does not help, it is held encoded.
+    #[cfg(feature = "zstd")]
+    Compressed,
+    /// Decoded. The bytes are not kept.
+    Decoded,
+}
+
+/// Names an object of a collection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// The namespace; empty for an object without one.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    pub(super) fn of(identity: &Identity<'_>) -> Self {
+        Self { namespace: identity.namespace.clone().into_owned(), name: identity.name.clone().into_owned() }
+    }
+}
+
+/// `namespace/name`, or only the name.
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// What became of an object that was written.
+#[derive(Debug)]
+#[must_use]
+pub struct Written<T: Stored + ?Sized> {
+    /// What changed.
+    pub effect: Effect<T>,
+    /// Indexes that it is not in, because their function failed. It is in the store all the same.
+    pub index_errors: Vec<IndexError>,
+}
+
+/// What a write changed.
+#[derive(Debug)]
+pub enum Effect<T: Stored + ?Sized> {
+    /// There was no such object.
+    Added(Object<T>),
+    /// It took the place of another state.
+    Modified {
+        /// The state that was there.
+        old: Object<T>,
+        /// The state that is there now.
+        new: Object<T>,
+    },
+    /// This very state was there.
+    Unchanged,
+    /// A newer state was there, or the object was deleted since.
+    Stale,
+}
+
+/// An object that was deleted.
+#[derive(Debug)]
+pub struct Tombstone<T: Stored + ?Sized> {
+    /// Its last known state.
+    pub object: Object<T>,
+    /// Nobody said that it was deleted: it was missing in a complete list. Its last state may have been another one.
+    /// (`DeletedFinalStateUnknown` of client-go)
+    pub final_state_unknown: bool,
+}
+
+/// Why an object cannot be held.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Its metadata cannot be read; or it cannot be decoded, where it is to be held so.
+    #[error("{0}")]
+    Object(#[from] ItemError),
+    /// It has no name.
+    #[error("the object has no name")]
+    NoName,
+    /// Its namespace, name, uid or version is longer than 65,535 bytes, or all of it than 4 GiB.
+    #[error("{0} of the object is too long")]
+    TooLong(&'static str),
+}
+
+pub(super) struct Inner<T: Stored + ?Sized> {
+    hasher: RandomState,
+    codec: Arc<Codec<T>>,
+    /// Locked for as long as it takes to put one object in its place.
+    state: RwLock<State<T::Decoded>>,
+    /// Locked before `state`, by whoever writes.
+    writer: Mutex<Writer<T>>,
+}
+
+/// What readers see.
+pub(super) struct State<D> {
+    table: HashTable<Place>,
+    /// `CHUNK` slots each, copied on write while a snapshot has them.
+    chunks: Vec<Arc<Chunk<D>>>,
+    version: String,
+}
+
+const CHUNK: usize = 64;
+type Chunk<D> = [Option<Arc<Entry<D>>>; CHUNK];
+
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u32,
+    slot: u32,
+}
+
+impl Place {
+    /// Spreads the hash, for the table looks at its highest and lowest bits.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl<D> State<D> {
+    fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<(u32, &Arc<Entry<D>>)> {
+        let is =
+            |place: &Place| place.hash == hash && self.get(place.slot).is_some_and(|held| held.is(namespace, name));
+        let slot = self.table.find(Place::spread(hash), is)?.slot;
+        Some((slot, self.get(slot)?))
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<&Arc<Entry<D>>> {
+        self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)?.as_ref()
+    }
+
+    /// The slot, in a chunk that no snapshot has.
+    fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Arc<Entry<D>>>> {
+        let at = slot as usize / CHUNK;
+        while self.chunks.len() <= at {
+            self.chunks.push(Arc::new([const { None }; CHUNK]));
+        }
+        let chunk = self.chunks.get_mut(at)?;
+        if Arc::get_mut(chunk).is_none() {
+            *chunk = Arc::new(Chunk::clone(chunk));
+        }
+        Arc::get_mut(chunk)?.get_mut(slot as usize % CHUNK)
+    }
+
+    fn slots(&self) -> u32 {
+        // Each is of an object, of which there are fewer than 2^32.
+        u32::try_from(self.chunks.len() * CHUNK).unwrap_or(u32::MAX)
+    }
+}
+
+/// What only those who write see.
+pub(super) struct Writer<T: Stored + ?Sized> {
+    residency: Residency,
+    /// Slots below `slots` that are free.
+    free: Vec<u32>,
+    slots: u32,
+    namespaces: HashSet<Arc<str>>,
+    indexes: Vec<Weak<dyn Maintained<T>>>,
+    /// Versions of deletions that a list or a watch may not know of yet.
+    tombstones: HashMap<ObjectKey, String>,
+    pub(super) open: Option<Open<T::Decoded>>,
+    pub(super) replaces: u64,
+    held: Held,
+    #[cfg(feature = "zstd")]
+    compressor: Option<Compressor>,
+}
+
+/// Bytes by form.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    encoded: usize,
+    compressed: usize,
+    decoded: usize,
+}
+
+impl Held {
+    fn count<D>(&mut self, entry: &Entry<D>, count: impl Fn(usize, usize) -> usize) {
+        let (part, bytes) = match entry.form() {
+            Form::Encoded | Form::EncodedJson(_) => (&mut self.encoded, entry.allocated()),
+            #[cfg(feature = "zstd")]
+            Form::Compressed(..) => (&mut self.compressed, entry.allocated()),
+            Form::Decoded(..) => {
+                let decoded = u64::from(entry.wire_len()) * DECODED_FACTOR;
+                (&mut self.decoded, entry.allocated() + usize::try_from(decoded).unwrap_or(usize::MAX))
+            }
+        };
+        *part = count(*part, bytes);
+    }
+}
+
+impl<T: Stored + ?Sized> Store<T> {
+    /// An empty store.
+    #[must_use]
+    pub fn new(residency: Residency) -> Self {
+        Self::with_hot_objects(residency, 0)
+    }
+
+    /// An empty store that keeps the objects that are decoded most decoded, as many as fit into so many bytes, estimated
+    /// as [`Memory::decoded`] is.
+    #[must_use]
+    pub fn with_hot_objects(residency: Residency, bytes: u64) -> Self {
+        let writer = Writer {
+            residency,
+            free: Vec::new(),
+            slots: 0,
+            namespaces: HashSet::new(),
+            indexes: Vec::new(),
+            tombstones: HashMap::new(),
+            open: None,
+            replaces: 0,
+            held: Held::default(),
+            #[cfg(feature = "zstd")]
+            compressor: None,
+        };
+        let state = State { table: HashTable::new(), chunks: Vec::new(), version: String::new() };
+        let inner = Inner {
+            hasher: RandomState::new(),
+            codec: Arc::new(Codec::new(bytes)),
+            state: RwLock::new(state),
+            writer: Mutex::new(writer),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// How what is written from now on is held. What is there stays as it is.
+    pub fn set_residency(&self, residency: Residency) {
+        self.writer().residency = residency;
+    }
+
+    /// The object of this name; of no namespace, if that is empty.
+    #[must_use]
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Object<T>> {
+        let hash = self.hash(namespace, name);
+        let state = self.state();
+        let (_, entry) = state.find(hash, namespace, name)?;
+        Some(self.object(entry))
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.state().table.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The version of the collection, as [`Replace::commit`] and [`advance`](Self::advance) were told; empty before.
+    #[must_use]
+    pub fn version(&self) -> String {
+        self.state().version.clone()
+    }
+
+    /// All objects of this moment, to go through them while others write. It takes 8 bytes for 64 objects; a write copies
+    /// what it needs for the store and the snapshot to differ, 64 pointers at most.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<T> {
+        let state = self.state();
+        Snapshot {
+            chunks: state.chunks.clone(),
+            len: state.table.len(),
+            version: state.version.clone(),
+            codec: Arc::clone(&self.inner.codec),
+        }
+    }
+
+    /// Writes an object: one that a watch added or modified, or that the server answered with to a write.
+    ///
+    /// The bytes are those of the object itself, without an envelope. Nothing refers to them afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when it cannot be held. Nothing has changed then.
+    pub fn observe(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        let identity = identity(encoding, bytes)?;
+        self.write(&mut self.writer(), encoding, bytes, &identity, false)
+    }
+
+    /// Deletes an object, of which these bytes are the last state. `None`: it was not there, or a newer state is.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when it cannot be told which object it is. Nothing has changed then.
+    pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Tombstone<T>>, StoreError> {
+        let identity = identity(encoding, bytes)?;
+        let mut writer = self.writer();
+        let writer = &mut *writer;
+        let hash = self.hash(&identity.namespace, &identity.name);
+        let found = self.find(hash, &identity);
+        if let Some((slot, held)) = &found
+            && is_older(&identity.resource_version, &held.identity().resource_version)
+        {
+            if let Some(open) = &mut writer.open {
+                open.deleted(*slot, &identity.resource_version);
+            }
+            return Ok(None);
+        }
+        if writer.open.is_some() || is_older(&self.state().version, &identity.resource_version) {
+            writer.bury(&identity);
+        }
+        let Some((slot, held)) = found else { return Ok(None) };
+        self.remove(writer, hash, slot, &held);
+        let namespace = writer.intern(&identity.namespace);
+        let last = Arc::new(Entry::encoded(encoding, bytes, &identity, namespace));
+        Ok(Some(Tombstone { object: self.object(&last), final_state_unknown: false }))
+    }
+
+    /// Says that all changes up to this version have been written: that of each event of a watch, and of its bookmarks.
+    ///
+    /// Until then the store remembers what was [deleted](Self::delete) ahead of it, so that a late event does not bring it
+    /// back: key and version of each. A store that was never told a version remembers it only while a [`Replace`] is open.
+    pub fn advance(&self, version: &str) {
+        let mut writer = self.writer();
+        if is_older(version, &self.state().version) {
+            return;
+        }
+        writer.forget_deleted(version);
+        version.clone_into(&mut write(&self.inner.state).version);
+    }
+
+    /// Begins to replace all that is there by a list whose objects arrive one by one. One that was begun before is
+    /// [`Superseded`].
+    ///
+    /// Other writes go on meanwhile, and what they wrote is not undone by the list.
+    #[must_use = "it does nothing until it is committed"]
+    pub fn begin_replace(&self) -> Replace<T> {
+        let mut writer = self.writer();
+        writer.replaces += 1;
+        writer.open = Some(Open::new(writer.replaces));
+        Replace::new(self.clone(), writer.replaces)
+    }
+
+    /// Adds an index by values that `values` gives for each object: none, one or many. For the same object it must give
+    /// the same values.
+    ///
+    /// It goes through all objects that are there; those who read do not wait for it.
+    ///
+    /// ```
+    /// # use listwatch::{ItemError, cache::{Residency, Store}};
+    /// let store = Store::<[u8]>::new(Residency::Encoded);
+    /// let by_app = store.index("app", |object| {
+    ///     Ok::<_, ItemError>(object.meta()?.label("app")?.map(str::to_owned))
+    /// });
+    /// let by_owner = store.index("owner", |object| {
+    ///     let meta = object.meta()?;
+    ///     Ok::<Vec<_>, ItemError>(meta.owner_references()?.map(|owner| owner.uid.to_owned()).collect())
+    /// });
+    /// assert_eq!(by_app.count("web") + by_owner.values().len(), 0);
+    /// ```
+    #[must_use = "it goes with its last handle"]
+    pub fn index<I, E>(
+        &self,
+        name: &str,
+        values: impl Fn(&ObjectRef<'_, T>) -> Result<I, E> + Send + Sync + 'static,
+    ) -> Index<T, I::Item>
+    where
+        I: IntoIterator<Item: Hash + Eq + Clone + Send + Sync + 'static>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Index::new(self.clone(), name, index::function(values))
+    }
+
+    /// As [`index`](Self::index), with the values in order.
+    #[must_use = "it goes with its last handle"]
+    pub fn ordered_index<I, E>(
+        &self,
+        name: &str,
+        values: impl Fn(&ObjectRef<'_, T>) -> Result<I, E> + Send + Sync + 'static,
+    ) -> OrderedIndex<T, I::Item>
+    where
+        I: IntoIterator<Item: Ord + Clone + Send + Sync + 'static>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        OrderedIndex::new(self.clone(), name, index::function(values))
+    }
+
+    /// What it takes. It goes through the indexes, and all who write wait for it.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let writer = self.writer();
+        let state = self.state();
+        let codec = &self.inner.codec;
+        let Held { encoded, compressed, decoded } = writer.held;
+        let hot = usize::try_from(codec.hot_bytes()).unwrap_or(usize::MAX);
+        let chunks = state.chunks.len() * (2 * size_of::<usize>() + size_of::<Chunk<T::Decoded>>());
+        let namespaces = writer.namespaces.capacity() * 8 / 7 * (size_of::<Arc<str>>() + 1)
+            + writer.namespaces.iter().map(|namespace| 2 * size_of::<usize>() + namespace.len()).sum::<usize>();
+        let table = state.table.allocation_size()
+            + state.chunks.capacity() * size_of::<usize>()
+            + chunks
+            + writer.free.capacity() * size_of::<u32>()
+            + namespaces
+            + codec.shared_bytes();
+        let tombstones = writer.tombstones.iter().map(|(key, version)| {
+            size_of::<(ObjectKey, String)>() + key.namespace.len() + key.name.len() + version.len()
+        });
+        let indexes = writer.indexes.iter().filter_map(Weak::upgrade).map(|index| index.bytes());
+        #[cfg(feature = "zstd")]
+        let compressor = writer.compressor.as_ref();
+        Memory {
+            encoded,
+            compressed,
+            decoded: decoded + hot,
+            #[cfg(feature = "zstd")]
+            table: table + compressor.map_or(0, Compressor::buffer_bytes),
+            #[cfg(not(feature = "zstd"))]
+            table,
+            indexes: indexes.sum(),
+            replace: writer.open.as_ref().map_or(0, Open::bytes) + tombstones.sum::<usize>(),
+            #[cfg(feature = "zstd")]
+            zstd: compressor.map_or(0, Compressor::zstd_bytes) + codec.decompressor.zstd_bytes(),
+            #[cfg(not(feature = "zstd"))]
+            zstd: 0,
+        }
+    }
+}
+
+impl<T: Stored + ?Sized> Store<T> {
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State<T::Decoded>> {
+        read(&self.inner.state)
+    }
+
+    pub(super) fn writer(&self) -> MutexGuard<'_, Writer<T>> {
+        lock(&self.inner.writer)
+    }
+
+    pub(super) fn object(&self, entry: &Arc<Entry<T::Decoded>>) -> Object<T> {
+        Object::new(entry, &self.inner.codec)
+    }
+
+    /// Of the hash that the hasher gives, its higher half.
+    fn hash(&self, namespace: &str, name: &str) -> u32 {
+        u32::try_from(self.inner.hasher.hash_one((namespace, name)) >> 32).unwrap_or_default()
+    }
+
+    fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Arc<Entry<T::Decoded>>)> {
+        let state = self.state();
+        let (slot, entry) = state.find(hash, &identity.namespace, &identity.name)?;
+        Some((slot, Arc::clone(entry)))
+    }
+
+    /// Writes an object by the rules, `listed` when it comes from the list of the open replace.
+    pub(super) fn write(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        listed: bool,
+    ) -> Result<Written<T>, StoreError> {
+        let unwritten = |effect| Ok(Written { effect, index_errors: Vec::new() });
+        let hash = self.hash(&identity.namespace, &identity.name);
+        let found = self.find(hash, identity);
+        match &found {
+            Some((slot, held)) => {
+                let known = held.identity();
+                if !known.resource_version.is_empty() && known == *identity {
+                    writer.mark(*slot, listed);
+                    return unwritten(Effect::Unchanged);
+                }
+                if is_older(&identity.resource_version, &known.resource_version) {
+                    if writer.open.as_mut().is_some_and(|open| open.wants(*slot, &identity.resource_version, listed)) {
+                        let entry = writer.entry(encoding, bytes, identity)?;
+                        writer.stage(*slot, entry);
+                    }
+                    return unwritten(Effect::Stale);
+                }
+            }
+            None => {
+                if writer.is_deleted(identity) {
+                    return unwritten(Effect::Stale);
+                }
+            }
+        }
+        let entry = Arc::new(writer.entry(encoding, bytes, identity)?);
+        let object = ObjectRef::lent(identity, encoding, bytes);
+        let new = self.object(&entry);
+        let (slot, index_errors) = self.put(writer, hash, found.as_ref().map(|(slot, _)| *slot), entry, &object);
+        writer.mark(slot, listed);
+        #[cfg(feature = "zstd")]
+        self.train_if_due(writer, slot, bytes.len());
+        let effect = match found {
+            Some((_, held)) => Effect::Modified { old: self.object(&held), new },
+            None => Effect::Added(new),
+        };
+        Ok(Written { effect, index_errors })
+    }
+
+    /// Puts an object in its place, or a new one.
+    pub(super) fn put(
+        &self,
+        writer: &mut Writer<T>,
+        hash: u32,
+        slot: Option<u32>,
+        entry: Arc<Entry<T::Decoded>>,
+        object: &ObjectRef<'_, T>,
+    ) -> (u32, Vec<IndexError>) {
+        writer.indexes.retain(|index| index.strong_count() > 0);
+        let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
+        for index in &indexes {
+            index.prepare(object);
+        }
+        let is_new = slot.is_none();
+        if is_new {
+            self.reserve();
+        }
+        let slot = slot.unwrap_or_else(|| writer.take_slot());
+        writer.held.count(&entry, |sum, bytes| sum + bytes);
+
+        let mut state = write(&self.inner.state);
+        let old = state.slot_mut(slot).and_then(|held| held.replace(entry));
+        if is_new {
+            let place = Place { hash, slot };
+            state.table.insert_unique(Place::spread(hash), place, |place| Place::spread(place.hash));
+        }
+        let errors = indexes.iter().filter_map(|index| index.keep(slot)).collect();
+        drop(state);
+
+        if let Some(old) = old {
+            writer.held.count(&old, |sum, bytes| sum - bytes);
+        }
+        (slot, errors)
+    }
+
+    /// Makes room in the table, so that it need not grow while readers wait.
+    fn reserve(&self) {
+        let state = self.state();
+        if state.table.len() < state.table.capacity() {
+            return;
+        }
+        let larger = resized(&state.table, (2 * state.table.len()).max(4));
+        drop(state);
+        write(&self.inner.state).table = larger;
+    }
+
+    pub(super) fn remove(&self, writer: &mut Writer<T>, hash: u32, slot: u32, held: &Entry<T::Decoded>) {
+        let mut state = write(&self.inner.state);
+        if let Ok(found) = state.table.find_entry(Place::spread(hash), |place| place.slot == slot) {
+            found.remove();
+        }
+        let removed = state.slot_mut(slot).and_then(Option::take);
+        for index in writer.indexes.iter().filter_map(Weak::upgrade) {
+            index.remove(slot);
+        }
+        drop(state);
+        drop(removed);
+        writer.free.push(slot);
+        writer.held.count(held, |sum, bytes| sum - bytes);
+        if let Some(open) = &mut writer.open {
+            open.forget(slot);
+        }
+    }
+
+    /// Has an index go through all objects, and keep up from then on.
+    pub(super) fn maintain(&self, index: &Arc<dyn Maintained<T>>) {
+        let mut writer = self.writer();
+        for slot in 0..writer.slots {
+            let Some(object) = self.state().get(slot).map(|entry| self.object(entry)) else { continue };
+            index.prepare(&ObjectRef::kept(&object.identity(), &object));
+            index.keep(slot);
+        }
+        writer.indexes.push(Arc::downgrade(index));
+    }
+
+    /// What a complete list ends in: see [`Replace::commit`].
+    pub(super) fn commit(&self, replace: u64, version: &str) -> Result<Committed<T>, Superseded> {
+        let mut writer = self.writer();
+        let writer = &mut *writer;
+        let mut open = writer.open.take_if(|open| open.id == replace).ok_or(Superseded)?;
+        let mut committed = Committed { deleted: Vec::new(), restored: Vec::new() };
+        // From the end, where slots are given back.
+        for slot in (0..writer.slots).rev() {
+            let Some(held) = self.state().get(slot).map(Arc::clone) else { continue };
+            let identity = held.identity();
+            let hash = self.hash(&identity.namespace, &identity.name);
+            if let Some(staged) = open.restored(slot) {
+                let new = self.object(&Arc::new(staged));
+                let lent = ObjectRef::kept(&identity, &new);
+                let (_, index_errors) = self.put(writer, hash, Some(slot), new.entry(), &lent);
+                let effect = Effect::Modified { old: self.object(&held), new: new.clone() };
+                committed.restored.push(Written { effect, index_errors });
+            } else if !open.stays(slot, &identity.resource_version, version) {
+                self.remove(writer, hash, slot, &held);
+                committed.deleted.push(Tombstone { object: self.object(&held), final_state_unknown: true });
+            }
+        }
+        writer.forget_deleted(version);
+        self.shrink(writer, version);
+        #[cfg(feature = "zstd")]
+        self.train_if_waiting(writer);
+        Ok(committed)
+    }
+
+    /// Gives back what a smaller collection does not need.
+    fn shrink(&self, writer: &mut Writer<T>, version: &str) {
+        writer.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
+        self.inner.codec.forget_dropped();
+        let state = self.state();
+        let used = state.chunks.iter().rposition(|chunk| chunk.iter().any(Option::is_some)).map_or(0, |last| last + 1);
+        let smaller =
+            (state.table.len() < state.table.capacity() / 4).then(|| resized(&state.table, state.table.len()));
+        drop(state);
+        let mut state = write(&self.inner.state);
+        version.clone_into(&mut state.version);
+        state.chunks.truncate(used);
+        state.chunks.shrink_to_fit();
+        if let Some(smaller) = smaller {
+            state.table = smaller;
+        }
+        writer.slots = writer.slots.min(state.slots());
+        writer.free.retain(|slot| *slot < writer.slots);
+        writer.free.shrink_to_fit();
+    }
+
+    #[cfg(feature = "zstd")]
+    fn train_if_due(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
+        if writer.residency == Residency::Compressed
+            && writer.compressor.get_or_insert_with(Compressor::new).is_due(slot, len)
+        {
+            self.train(writer);
+        }
+    }
+
+    /// Trains with fewer objects than it waited for, because there are no more.
+    #[cfg(feature = "zstd")]
+    fn train_if_waiting(&self, writer: &mut Writer<T>) {
+        if writer.compressor.as_ref().is_some_and(Compressor::can_train) {
+            self.train(writer);
+        }
+    }
+
+    /// Trains with what was written last, and compresses of it what is not.
+    #[cfg(feature = "zstd")]
+    fn train(&self, writer: &mut Writer<T>) {
+        let Some(compressor) = &mut writer.compressor else { return };
+        let recent: Vec<(u32, Object<T>)> = {
+            let state = self.state();
+            let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
+            recent.into_iter().filter_map(|slot| Some((slot, self.object(state.get(slot)?)))).collect()
+        };
+        let samples: Vec<_> = recent.iter().filter_map(|(_, object)| object.encoded().ok()).collect();
+        compressor.train(samples.iter().map(AsRef::as_ref));
+        for (slot, object) in &recent {
+            let held = object.entry();
+            if let (Form::Encoded | Form::EncodedJson(_), Ok(bytes)) = (held.form(), object.encoded())
+                && let Ok(entry) = writer.entry(object.encoding(), &bytes, &object.identity())
+            {
+                writer.held.count(&held, |sum, bytes| sum - bytes);
+                writer.held.count(&entry, |sum, bytes| sum + bytes);
+                if let Some(place) = write(&self.inner.state).slot_mut(*slot) {
+                    *place = Some(Arc::new(entry));
+                }
+            }
+        }
+    }
+}
+
+fn resized(table: &HashTable<Place>, capacity: usize) -> HashTable<Place> {
+    let mut resized = HashTable::with_capacity(capacity);
+    for place in table {
+        resized.insert_unique(Place::spread(place.hash), *place, |place| Place::spread(place.hash));
+    }
+    resized
+}
+
+impl<T: Stored + ?Sized> Writer<T> {
+    fn intern(&mut self, namespace: &str) -> Arc<str> {
+        if let Some(known) = self.namespaces.get(namespace) {
+            return Arc::clone(known);
+        }
+        let namespace = Arc::<str>::from(namespace);
+        self.namespaces.insert(Arc::clone(&namespace));
+        namespace
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
+    }
+
+    fn entry(
+        &mut self,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+    ) -> Result<Entry<T::Decoded>, StoreError> {
+        // Off protobuf as it came, all of the identity is read.
+        let namespace = match (self.residency, encoding) {
+            (Residency::Encoded, Encoding::Protobuf) => Arc::default(),
+            _ => self.intern(&identity.namespace),
+        };
+        match self.residency {
+            Residency::Encoded => {}
+            #[cfg(feature = "zstd")]
+            Residency::Compressed => {
+                let compressor = self.compressor.get_or_insert_with(Compressor::new);
+                if let Some((body, dictionary)) = compressor.compress(bytes) {
+                    let form = Form::Compressed(namespace, dictionary);
+                    return Ok(Entry::beside(encoding, wire_len(bytes), identity, body, form));
+                }
+            }
+            Residency::Decoded => {
+                let decoded = Form::Decoded(namespace, Arc::new(T::decode(encoding, bytes)?));
+                return Ok(Entry::beside(encoding, wire_len(bytes), identity, &[], decoded));
+            }
+        }
+        Ok(Entry::encoded(encoding, bytes, identity, namespace))
+    }
+
+    /// Notes for the open replace that the object is there.
+    fn mark(&mut self, slot: u32, listed: bool) {
+        if let Some(open) = &mut self.open {
+            open.mark(slot, listed);
+        }
+    }
+
+    fn stage(&mut self, slot: u32, entry: Entry<T::Decoded>) {
+        if let Some(open) = &mut self.open {
+            open.staged.insert(slot, entry);
+        }
+    }
+
+    /// Remembers that it was deleted at its version.
+    fn bury(&mut self, identity: &Identity<'_>) {
+        let version = self.tombstones.entry(ObjectKey::of(identity)).or_default();
+        if !is_older(&identity.resource_version, version) {
+            *version = identity.resource_version.clone().into_owned();
+        }
+    }
+
+    fn is_deleted(&self, identity: &Identity<'_>) -> bool {
+        !self.tombstones.is_empty()
+            && self.tombstones.get(&ObjectKey::of(identity)).is_some_and(|deleted| {
+                compare_resource_versions(&identity.resource_version, deleted).is_some_and(Ordering::is_le)
+            })
+    }
+
+    /// Of deletions up to this version no late event comes any more; of versions that do not compare nobody knows.
+    fn forget_deleted(&mut self, version: &str) {
+        if self.open.is_none() {
+            self.tombstones.retain(|_, deleted| is_older(version, deleted));
+            self.tombstones.shrink_to_fit();
+        }
+    }
+}
+
+/// A collection as it was at one moment: see [`Store::snapshot`].
+pub struct Snapshot<T: Stored + ?Sized> {
+    chunks: Vec<Arc<Chunk<T::Decoded>>>,
+    len: usize,
+    version: String,
+    codec: Arc<Codec<T>>,
+}
+
+impl<T: Stored + ?Sized> Snapshot<T> {
+    /// Its objects, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = Object<T>> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter().flatten()).map(|entry| Object::new(entry, &self.codec))
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The version of the collection, as [`Store::version`] gave it then. Objects may be newer.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+}
+
+impl<T: Stored + ?Sized> Clone for Store<T> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for Store<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("Store")
+            .field("len", &state.table.len())
+            .field("version", &state.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for Snapshot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("len", &self.len).field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn is_older(version: &str, than: &str) -> bool {
+    compare_resource_versions(version, than) == Some(Ordering::Less)
+}
+
+/// Which object it is.
+pub(super) fn identity(encoding: Encoding, bytes: &[u8]) -> Result<Identity<'_>, StoreError> {
+    let meta = match encoding {
+        Encoding::Protobuf => MetaView::new(bytes)?,
+        #[cfg(feature = "json")]
+        Encoding::Json => MetaView::from_json(bytes)?,
+        #[cfg(not(feature = "json"))]
+        Encoding::Json => {
+            return Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf }.into());
+        }
+    };
+    let identity = meta.into_identity();
+    if identity.name.is_empty() {
+        return Err(StoreError::NoName);
+    }
+    let Identity { namespace, name, uid, resource_version } = &identity;
+    for (what, text) in [("namespace", namespace), ("name", name), ("uid", uid), ("version", resource_version)] {
+        if text.len() > MAX_TEXT {
+            return Err(StoreError::TooLong(what));
+        }
+    }
+    if u32::try_from(bytes.len()).is_err() {
+        return Err(StoreError::TooLong("all"));
+    }
+    Ok(identity)
+}

@@ -1,0 +1,458 @@
+//! What a store promises, one thing at a time. That all of it holds together is in `store_model`.
+
+#[path = "support/store.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::thread;
+
+use listwatch::cache::{Effect, ObjectKey, Residency, Store, StoreError};
+use listwatch::{Encoding, ItemError, Json};
+use support::{Object, object};
+
+const RESIDENCIES: [Residency; 3] = [Residency::Encoded, Residency::Compressed, Residency::Decoded];
+
+fn observe(store: &Store<Object>, object: &Object) -> &'static str {
+    name(store.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap().effect)
+}
+
+fn name<T: listwatch::cache::Stored + ?Sized>(effect: Effect<T>) -> &'static str {
+    match effect {
+        Effect::Added(_) => "added",
+        Effect::Modified { .. } => "modified",
+        Effect::Unchanged => "unchanged",
+        Effect::Stale => "stale",
+    }
+}
+
+fn delete(store: &Store<Object>, object: &Object) -> bool {
+    store.delete(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap().is_some()
+}
+
+/// As many objects as it takes to train a dictionary.
+fn fill(store: &Store<Object>, objects: usize) {
+    for i in 0..objects {
+        assert_eq!(observe(store, &sample(i)), "added");
+    }
+}
+
+fn sample(i: usize) -> Object {
+    object("default", &format!("web-{i}"), &(i + 1).to_string()).data(format!("{i} of a kind ").repeat(20))
+}
+
+#[test]
+fn the_newer_version_wins() {
+    for residency in RESIDENCIES {
+        for (held, new, expected) in [
+            ("9", "10", "modified"),
+            ("10", "9", "stale"),
+            ("10", "10", "unchanged"),
+            ("99999999999999999999", "100000000000000000000", "modified"),
+            // These do not compare: the last write wins.
+            ("10", "a", "modified"),
+            ("a", "10", "modified"),
+            ("b", "a", "modified"),
+            ("a", "a", "unchanged"),
+            // Nobody says that it is the same state.
+            ("", "", "modified"),
+        ] {
+            let store = Store::new(residency);
+            assert_eq!(observe(&store, &object("a", "x", held)), "added");
+            assert_eq!(observe(&store, &object("a", "x", new)), expected, "{held} {new} {residency:?}");
+            let version = store.get("a", "x").unwrap().identity().resource_version.into_owned();
+            assert_eq!(version, if expected == "stale" { held } else { new });
+        }
+    }
+}
+
+#[test]
+fn objects_are_told_apart_by_namespace_and_name() {
+    for residency in RESIDENCIES {
+        let store = Store::new(residency);
+        for (namespace, name) in [("", "a"), ("a", "a"), ("a", ""), ("aa", "a"), ("a", "aa"), ("", "aa")] {
+            let object = object(namespace, name, "1");
+            if name.is_empty() {
+                let error = store.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap_err();
+                assert!(matches!(error, StoreError::NoName), "{error}");
+            } else {
+                assert_eq!(observe(&store, &object), "added");
+                let key = store.get(namespace, name).unwrap().key();
+                assert_eq!(key, ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() });
+            }
+        }
+        assert_eq!(store.len(), 5);
+        assert!(store.get("b", "a").is_none());
+    }
+    assert_eq!(
+        ObjectKey { namespace: "kube-system".to_owned(), name: "dns".to_owned() }.to_string(),
+        "kube-system/dns"
+    );
+    assert_eq!(ObjectKey { namespace: String::new(), name: "node-1".to_owned() }.to_string(), "node-1");
+}
+
+#[test]
+fn what_cannot_be_held_is_an_error_and_changes_nothing() {
+    let long = "x".repeat(70_000);
+    for (bytes, expected) in [
+        (b"\xff".to_vec(), "past the end of its parent in the object"),
+        (b"\x0a\x03\x0a\x01\xff".to_vec(), "metadata.name"),
+        (Vec::new(), "the object has no name"),
+        (object("a", &long, "1").to_bytes(Encoding::Protobuf), "name of the object is too long"),
+        (object(&long, "a", "1").to_bytes(Encoding::Protobuf), "namespace of the object is too long"),
+        (object("a", "a", &long).to_bytes(Encoding::Protobuf), "version of the object is too long"),
+        (object("a", "a", "1").uid(&long).to_bytes(Encoding::Protobuf), "uid of the object is too long"),
+    ] {
+        let store = Store::<Object>::new(Residency::Encoded);
+        for error in [
+            store.observe(Encoding::Protobuf, &bytes).unwrap_err(),
+            store.delete(Encoding::Protobuf, &bytes).unwrap_err(),
+            store.begin_replace().observe(Encoding::Protobuf, &bytes).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        assert!(store.is_empty());
+    }
+    // What it is decoded to is a message of protobuf.
+    let store = Store::<Object>::new(Residency::Decoded);
+    let json = object("a", "x", "1").to_bytes(Encoding::Json);
+    let error = store.observe(Encoding::Json, &json).unwrap_err();
+    assert!(matches!(error, StoreError::Object(ItemError::WrongEncoding { .. })), "{error}");
+    assert!(store.is_empty());
+}
+
+#[test]
+fn a_late_event_changes_nothing() {
+    let store = Store::new(Residency::Encoded);
+    store.begin_replace().commit("10").unwrap();
+    assert_eq!(observe(&store, &object("a", "x", "11")), "added");
+    // The controller's own writes, before the watch tells of them.
+    assert_eq!(observe(&store, &object("a", "x", "13")), "modified");
+    assert_eq!(observe(&store, &object("a", "x", "12")), "stale");
+    assert!(delete(&store, &object("a", "x", "15")));
+    for late in ["12", "13", "14", "15"] {
+        assert_eq!(observe(&store, &object("a", "x", late)), "stale", "{late}");
+        assert!(!delete(&store, &object("a", "x", late)));
+        store.advance(late);
+    }
+    assert_eq!(observe(&store, &object("a", "x", "16")), "added");
+    assert!(!delete(&store, &object("a", "x", "15")), "deleted before it was made again");
+}
+
+#[test]
+fn a_deletion_is_remembered_for_as_long_as_a_late_event_may_come() {
+    let store = Store::new(Residency::Encoded);
+    let deletions = |store: &Store<Object>| {
+        for i in 0..100 {
+            observe(store, &sample(i));
+            assert!(delete(store, &sample(i)));
+        }
+        store.memory().replace
+    };
+    assert_eq!(deletions(&store), 0, "nothing is known to come late");
+    store.advance("50");
+    assert!(deletions(&store) > 0);
+    store.advance("100");
+    assert_eq!(store.memory().replace, 0);
+    let replace = store.begin_replace();
+    assert!(deletions(&store) > 0);
+    replace.commit("100").unwrap();
+    assert_eq!(store.memory().replace, 0);
+}
+
+#[test]
+fn a_list_that_failed_half_way_deletes_nothing() {
+    let store = Store::new(Residency::Encoded);
+    fill(&store, 10);
+    let mut replace = store.begin_replace();
+    for object in
+        [sample(3), object("default", "web-4", "100"), object("default", "new", "101"), object("default", "web-5", "2")]
+    {
+        replace.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).map(drop).unwrap();
+    }
+    drop(replace);
+    assert_eq!(store.len(), 11);
+    for (name, version) in [("web-0", "1"), ("web-3", "4"), ("web-4", "100"), ("new", "101"), ("web-5", "6")] {
+        assert_eq!(store.get("default", name).unwrap().identity().resource_version, version, "{name}");
+    }
+}
+
+#[test]
+fn a_server_that_was_restored_from_a_backup_wins() {
+    for residency in RESIDENCIES {
+        let store = Store::new(residency);
+        fill(&store, 600);
+        let by_data = store.index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]));
+        let mut replace = store.begin_replace();
+        let old = object("default", "web-7", "3").data("as it was");
+        let written = replace.observe(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap();
+        assert_eq!(name(written.effect), "stale");
+        // Nothing of it is seen before the list is complete.
+        assert_eq!(*store.get("default", "web-7").unwrap().decode().unwrap(), sample(7));
+        let committed = replace.commit("5").unwrap();
+        assert_eq!((committed.restored.len(), committed.deleted.len()), (1, 599));
+        assert_eq!(store.len(), 1);
+        assert_eq!(*store.get("default", "web-7").unwrap().decode().unwrap(), old);
+        assert_eq!((by_data.values(), by_data.count("as it was")), (vec!["as it was".to_owned()], 1));
+        assert_eq!(observe(&store, &object("default", "web-7", "4")), "modified");
+    }
+}
+
+#[test]
+fn the_bytes_are_those_that_came() {
+    for residency in [Residency::Encoded, Residency::Compressed] {
+        for encoding in [Encoding::Protobuf, Encoding::Json] {
+            let store = Store::<[u8]>::new(residency);
+            for i in 0..600 {
+                store.observe(encoding, &sample(i).to_bytes(encoding)).map(drop).unwrap();
+            }
+            for i in 0..600 {
+                let object = store.get("default", &format!("web-{i}")).unwrap();
+                assert_eq!(object.encoded().unwrap(), sample(i).to_bytes(encoding));
+                assert_eq!(object.encoding(), encoding);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_object_is_decoded_once_while_anybody_holds_it() {
+    for residency in RESIDENCIES {
+        let store = Store::<Object>::new(residency);
+        fill(&store, 600);
+        let (one, other) = (store.get("default", "web-1").unwrap(), store.get("default", "web-1").unwrap());
+        let held = one.decode().unwrap();
+        assert!(Arc::ptr_eq(&held, &other.decode().unwrap()));
+        let threads: Vec<_> = (0..4).map(|_| (other.clone(), Arc::clone(&held))).collect();
+        thread::scope(|scope| {
+            for (other, held) in &threads {
+                scope.spawn(|| assert!(Arc::ptr_eq(held, &other.decode().unwrap())));
+            }
+        });
+        let known = Arc::downgrade(&held);
+        drop((held, threads));
+        assert_eq!(known.strong_count(), usize::from(residency == Residency::Decoded), "{residency:?}");
+    }
+}
+
+#[test]
+fn hot_objects_stay_decoded_within_their_budget() {
+    let len = sample(100).to_bytes(Encoding::Protobuf).len() as u64;
+    let store = Store::<Object>::with_hot_objects(Residency::Encoded, 100 * 8 * len);
+    fill(&store, 600);
+    let decoded: Vec<_> = (0..600)
+        .map(|i| Arc::downgrade(&store.get("default", &format!("web-{i}")).unwrap().decode().unwrap()))
+        .collect();
+    let alive = decoded.iter().filter(|object| object.strong_count() > 0).count();
+    assert!((30..150).contains(&alive), "{alive}");
+    assert!(store.memory().decoded as u64 <= 100 * 8 * len);
+}
+
+#[test]
+fn a_change_is_copied_and_encoded_once() {
+    for residency in RESIDENCIES {
+        let store = Store::<Object>::new(residency);
+        fill(&store, 600);
+        let mut mine = store.get("default", "web-1").unwrap();
+        let had = mine.encoded().unwrap().into_owned();
+
+        let is_set =
+            mine.set_if_changed(sample(1).data, |object| Some(&object.data), |object, data| object.data = data);
+        assert!(!is_set.unwrap(), "it is that already");
+        assert_eq!(mine.encoded().unwrap(), had);
+
+        let set = mine.set_if_changed("new".to_owned(), |object| Some(&object.data), |object, data| object.data = data);
+        assert!(set.unwrap());
+        let other = mine.clone();
+        let (bytes, same) = (mine.encoded().unwrap(), other.encoded().unwrap());
+        assert_eq!(bytes, sample(1).data("new").to_bytes(Encoding::Protobuf));
+        assert_eq!(bytes.as_ptr(), same.as_ptr(), "encoded twice");
+
+        let mut third = mine.clone();
+        "third".clone_into(&mut third.make_mut().unwrap().data);
+        assert_eq!(mine.decode().unwrap().data, "new");
+        assert_eq!(third.encoded().unwrap(), sample(1).data("third").to_bytes(Encoding::Protobuf));
+        assert_eq!(store.get("default", "web-1").unwrap().encoded().unwrap(), had, "the store's is as it was");
+        assert_eq!(third.identity(), mine.identity());
+    }
+}
+
+#[test]
+fn json_objects_are_decoded_with_serde() {
+    let store = Store::<Json<serde_json::Value>>::new(Residency::Encoded);
+    let text = br#"{"metadata": {"name": "\u0061", "uid": "u", "resourceVersion": "7"}, "spec": {"size": 3}}"#;
+    assert_eq!(name(store.observe(Encoding::Json, text).unwrap().effect), "added");
+    let mut object = store.get("", "a").unwrap();
+    assert_eq!(object.encoded().unwrap(), &text[..]);
+    assert_eq!(object.decode().unwrap()["spec"]["size"], 3);
+    object.make_mut().unwrap()["spec"]["size"] = 4.into();
+    assert!(str::from_utf8(&object.encoded().unwrap()).unwrap().contains(r#""size":4"#));
+}
+
+#[test]
+fn an_index_that_fails_names_itself_and_the_object() {
+    let store = Store::<Object>::new(Residency::Encoded);
+    let by_label = store.index("team", |object| match object.meta()?.label("team")? {
+        Some("nobody") => Err("no such team".into()),
+        label => Ok::<_, Box<dyn std::error::Error + Send + Sync>>(label.map(str::to_owned)),
+    });
+    for (team, count, failed) in [("a", 1, 0), ("nobody", 0, 1), ("b", 0, 0)] {
+        let version = store.len() + team.len();
+        let object = object("default", "x", &(version * 10).to_string()).label("team", team);
+        let bytes = object.to_bytes(Encoding::Protobuf);
+        let written = store.observe(Encoding::Protobuf, &bytes).unwrap();
+        assert_eq!((written.index_errors.len(), by_label.errors().len()), (failed, failed), "{team}");
+        for error in written.index_errors.iter().chain(&by_label.errors()) {
+            assert_eq!(error.to_string(), "index team of default/x: no such team");
+        }
+        assert_eq!(by_label.count("a"), count);
+        assert!(store.get("default", "x").is_some());
+        assert!(delete(&store, &object) && store.is_empty() && by_label.values().is_empty());
+        assert!(by_label.errors().is_empty());
+    }
+}
+
+#[test]
+fn an_ordered_index_has_ranges_and_prefixes() {
+    let store = Store::<Object>::new(Residency::Encoded);
+    let by_data = store.ordered_index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]));
+    for (name, data) in [("a", "apple"), ("b", "banana"), ("c", "band"), ("d", "cherry"), ("e", "band")] {
+        observe(&store, &object("", name, "1").data(data));
+    }
+    let names = |found: &[(String, Vec<listwatch::cache::Object<Object>>)]| {
+        let names = found.iter().flat_map(|(_, objects)| objects.iter().map(|it| it.identity().name.into_owned()));
+        names.collect::<String>()
+    };
+    let text = str::to_owned;
+    for (found, expected) in [
+        (by_data.range(..).collect::<Vec<_>>(), "abced"),
+        (by_data.range(text("b")..text("c")).collect(), "bce"),
+        (by_data.range(text("banana")..=text("band")).collect(), "bce"),
+        (by_data.range(text("banana")..text("banana")).collect(), ""),
+        (by_data.range(text("c")..text("b")).collect(), ""),
+        (by_data.first(text("aq")..).into_iter().collect(), "b"),
+        (by_data.first(text("d")..).into_iter().collect(), ""),
+        (by_data.prefix("ban").collect(), "bce"),
+        (by_data.prefix("").collect(), "abced"),
+        (by_data.prefix("cherry").collect(), "d"),
+        (by_data.prefix("x").collect(), ""),
+    ] {
+        assert_eq!(names(&found), expected);
+    }
+    assert_eq!(by_data.keys("band").len(), 2);
+}
+
+#[test]
+fn an_index_goes_with_its_last_handle() {
+    let store = Store::<Object>::new(Residency::Encoded);
+    let alive = Arc::new(());
+    let seen = Arc::clone(&alive);
+    let index = store.index("none", move |_| {
+        let _ = &seen;
+        Ok::<_, ItemError>(None::<u32>)
+    });
+    let clone = index.clone();
+    drop(index);
+    assert_eq!(Arc::strong_count(&alive), 2);
+    drop(clone);
+    assert_eq!(Arc::strong_count(&alive), 1);
+    assert_eq!(observe(&store, &object("", "x", "1")), "added");
+}
+
+#[test]
+fn a_function_that_panics_harms_nobody() {
+    let store = Store::<Object>::new(Residency::Encoded);
+    let by_data = store.index("data", |object| {
+        let data = object.decode()?.data.clone();
+        assert_ne!(data, "bad", "as the test wants it");
+        Ok::<_, ItemError>([data])
+    });
+    let writer = store.clone();
+    let panicked = thread::spawn(move || observe(&writer, &object("", "x", "1").data("bad"))).join();
+    assert!(panicked.is_err());
+    assert!(store.is_empty());
+    assert_eq!(observe(&store, &object("", "x", "2").data("good")), "added");
+    assert_eq!(by_data.keys("good").len(), 1);
+}
+
+#[test]
+fn a_new_dictionary_is_trained_when_objects_have_become_others() {
+    let store = Store::<Object>::new(Residency::Compressed);
+    let of = |letters: &[u8], i: usize, version: usize| {
+        let mut random = fastrand::Rng::with_seed(letters[0].into());
+        let words: Vec<String> =
+            (0..200).map(|_| (0..8).map(|_| char::from(*random.choice(letters).unwrap())).collect()).collect();
+        let data: Vec<_> = (0..60).map(|k| words[(i * 7 + k * k * (1 + i % 5)) % 200].clone()).collect();
+        object("default", &format!("web-{i}"), &version.to_string()).data(data.concat())
+    };
+    let write = |letters: &[u8], version: usize| {
+        for i in 0..6000 {
+            observe(&store, &of(letters, i, version));
+        }
+        store.memory().compressed
+    };
+    let before = write(b"abcdefghijklm", 1);
+    let once_more = write(b"abcdefghijklm", 2);
+    assert!(once_more < before + before / 50, "{before} {once_more}");
+    let others = write(b"nopqrstuvwxyz", 3);
+    let trained = write(b"nopqrstuvwxyz", 4);
+    assert!(others > before * 3 / 2, "{before} {others}: these do not compress as well");
+    assert!(trained < before * 6 / 5, "{before} {trained}");
+    for i in 0..6000 {
+        let object = store.get("default", &format!("web-{i}")).unwrap();
+        assert_eq!(*object.decode().unwrap(), of(b"nopqrstuvwxyz", i, 4));
+    }
+}
+
+/// Each object is seen with an increasing version, by key, by index and in snapshots, which do not change.
+#[test]
+fn a_hundred_readers_and_a_writer() {
+    for residency in RESIDENCIES {
+        let store = Store::<Object>::new(residency);
+        let by_data =
+            store.index("data", |object| Ok::<_, ItemError>([object.identity().resource_version.to_string()]));
+        thread::scope(|scope| {
+            let writer = Arc::new(scope.spawn(|| (1..=20).for_each(|version| write_all(&store, version))));
+            for reader in 0..100 {
+                let (store, by_data, writer) = (&store, &by_data, Arc::clone(&writer));
+                scope.spawn(move || {
+                    let mut seen = 0;
+                    while !writer.is_finished() {
+                        let Some(object) = store.get("default", &format!("web-{}", reader % 20)) else { continue };
+                        let version: usize = object.identity().resource_version.parse().unwrap();
+                        assert!(version >= seen, "{version} after {seen}");
+                        assert_eq!(object.decode().unwrap().data, data(version));
+                        for object in by_data.get(&version.to_string()) {
+                            assert_eq!(object.identity().resource_version, version.to_string());
+                        }
+                        let snapshot = store.snapshot();
+                        assert!(snapshot.iter().count() == 20 && snapshot.len() == 20 || version == 1);
+                        seen = version;
+                        thread::yield_now();
+                    }
+                });
+            }
+        });
+        assert_eq!(by_data.count("20"), 20);
+    }
+}
+
+/// Every tenth time by a list.
+fn write_all(store: &Store<Object>, version: usize) {
+    let mut replace = version.is_multiple_of(10).then(|| store.begin_replace());
+    for i in 0..20 {
+        let object = object("default", &format!("web-{i}"), &version.to_string()).data(data(version));
+        let bytes = object.to_bytes(Encoding::Protobuf);
+        let written = match &mut replace {
+            Some(replace) => replace.observe(Encoding::Protobuf, &bytes),
+            None => store.observe(Encoding::Protobuf, &bytes),
+        };
+        assert_eq!(name(written.unwrap().effect), if version == 1 { "added" } else { "modified" });
+    }
+    if let Some(replace) = replace {
+        assert!(replace.commit(&version.to_string()).unwrap().deleted.is_empty());
+    }
+}
+
+fn data(version: usize) -> String {
+    format!("{version} ").repeat(30)
+}

@@ -1,0 +1,180 @@
+//! What a store takes, counted allocation by allocation. zstd's own memory is not of Rust's allocator.
+
+#[path = "support/store.rs"]
+mod objects;
+mod support;
+
+use std::sync::Arc;
+
+use allocation_counter::measure;
+use k8s_pb::api::core::v1::Pod;
+use listwatch::cache::{Effect, Object, Residency, Store, Stored};
+use listwatch::item::path::pod;
+use listwatch::{Encoding, Event, ItemError, ListDecoder};
+use listwatch_testserver::Amplifier;
+use support::fixture;
+
+const PODS: u32 = 2000;
+
+/// Writes the items of a list by `write`.
+fn each_item(body: &[u8], mut write: impl FnMut(Encoding, &[u8])) {
+    let mut decoder = ListDecoder::new();
+    let mut body = body;
+    while let Some(event) = decoder.decode(&mut body).unwrap() {
+        if let Event::Item(item) = event {
+            write(item.encoding(), item.bytes());
+        }
+    }
+    decoder.finish().unwrap();
+}
+
+fn fill<T: Stored + ?Sized>(store: &Store<T>, body: &[u8]) {
+    let mut replace = store.begin_replace();
+    each_item(body, |encoding, bytes| replace.observe(encoding, bytes).map(drop).unwrap());
+    assert!(replace.commit("1").unwrap().deleted.is_empty());
+}
+
+fn pods(items: u32) -> Vec<u8> {
+    Amplifier::new(&fixture("pods.pb"), items).unwrap().to_vec()
+}
+
+fn node<T: Stored + ?Sized>(object: &listwatch::cache::ObjectRef<'_, T>) -> Result<Option<Arc<str>>, ItemError> {
+    Ok(pod::NODE_NAME.str(object.encoded()?)?.map(Arc::from))
+}
+
+#[test]
+fn what_it_says_it_takes_is_what_it_takes() {
+    let pods = pods(PODS);
+    let config_maps = Amplifier::new(&fixture("configmaps.pb"), 20_000).unwrap().to_vec();
+    for (body, residency) in [
+        (&pods, Residency::Encoded),
+        (&pods, Residency::Compressed),
+        (&config_maps, Residency::Encoded),
+        (&config_maps, Residency::Compressed),
+    ] {
+        for with_index in [false, true] {
+            let mut held = None;
+            let counted = measure(|| {
+                let store = Store::<[u8]>::new(residency);
+                let index = with_index.then(|| {
+                    let by_node = store.index("node", node);
+                    let by_len = store.ordered_index("len", |object| Ok::<_, ItemError>([object.encoded()?.len()]));
+                    (by_node, by_len)
+                });
+                fill(&store, body);
+                held = Some((store, index));
+            });
+            let (store, _index) = held.unwrap();
+            let memory = store.memory();
+            let said = i64::try_from(memory.total() - memory.zstd).unwrap();
+            let ratio = said as f64 / counted.bytes_current as f64;
+            assert!((0.95..1.05).contains(&ratio), "{ratio}: {memory:?}, {counted:?}, {residency:?} {with_index}");
+        }
+    }
+}
+
+#[test]
+fn an_encoded_object_takes_little_more_than_its_bytes() {
+    for items in [1000, 20_000, 60_000] {
+        let body = Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec();
+        let mut wire = 0;
+        each_item(&body, |_, bytes| wire += bytes.len());
+        let mut store = None;
+        let counted = measure(|| {
+            let filled = Store::<[u8]>::new(Residency::Encoded);
+            fill(&filled, &body);
+            store = Some(filled);
+        });
+        let most = wire as f64 * 1.03 + 120.0 * f64::from(items);
+        assert!((counted.bytes_current as f64) < most, "{counted:?} for {wire} bytes of {items} objects");
+    }
+}
+
+#[test]
+fn a_relist_takes_no_second_copy() {
+    let body = pods(PODS);
+    // All of it anew: each version is another one.
+    let mut changed = Vec::new();
+    each_item(&body, |_, bytes| {
+        let mut pod = <Pod as prost::Message>::decode(bytes).unwrap();
+        pod.metadata.as_mut().unwrap().resource_version.replace("999999999999".to_owned());
+        changed.push(prost::Message::encode_to_vec(&pod));
+    });
+    for residency in [Residency::Encoded, Residency::Compressed] {
+        let mut store = None;
+        let steady = measure(|| {
+            let filled = Store::<[u8]>::new(residency);
+            fill(&filled, &body);
+            store = Some(filled);
+        });
+        let store = store.unwrap();
+        let most = steady.bytes_current as u64 / 20;
+        let same = measure(|| fill(&store, &body));
+        assert!(same.bytes_max < most / 10, "{same:?} {residency:?}");
+        let anew = measure(|| {
+            let mut replace = store.begin_replace();
+            for pod in &changed {
+                let written = replace.observe(Encoding::Protobuf, pod).unwrap();
+                assert!(matches!(written.effect, Effect::Modified { .. }));
+            }
+            replace.commit("999999999999").unwrap();
+        });
+        assert!(anew.bytes_max < most, "{anew:?} of {steady:?} {residency:?}");
+    }
+}
+
+#[test]
+fn one_object_that_is_held_keeps_nothing_else() {
+    fn held_after_the_others_went<T: Stored<Decoded: Sized> + ?Sized>(residency: Residency, body: &[u8]) -> (i64, i64) {
+        let (mut full, mut one, mut store) = (0, None, None);
+        let all = measure(|| {
+            let filled = Store::<T>::new(residency);
+            fill(&filled, body);
+            full = 1;
+            store = Some(filled);
+        });
+        let store = store.unwrap();
+        let after = measure(|| {
+            let mut others = Vec::new();
+            let mut replace = store.begin_replace();
+            each_item(body, |encoding, bytes| {
+                if others.is_empty() {
+                    replace.observe(encoding, bytes).map(drop).unwrap();
+                    others.push(());
+                }
+            });
+            let committed = replace.commit("2").unwrap();
+            assert_eq!(committed.deleted.len(), PODS as usize - 1);
+            one = Some(store.snapshot().iter().next().unwrap());
+        });
+        assert_eq!(store.len(), full);
+        let held: Option<Object<T>> = one;
+        assert!(held.unwrap().encoded().unwrap().len() > 1000);
+        (all.bytes_current, all.bytes_current + after.bytes_current)
+    }
+
+    let body = pods(PODS);
+    for (what, (all, left)) in [
+        ("decoded", held_after_the_others_went::<Pod>(Residency::Decoded, &body)),
+        ("encoded", held_after_the_others_went::<Pod>(Residency::Encoded, &body)),
+        ("raw", held_after_the_others_went::<[u8]>(Residency::Encoded, &body)),
+        ("compressed", held_after_the_others_went::<[u8]>(Residency::Compressed, &body)),
+    ] {
+        // A Pod, and places for others.
+        assert!(left < 120_000 && left < all / 10, "{what}: {left} of {all}");
+    }
+}
+
+#[test]
+fn to_go_through_decoded_objects_keeps_none_of_them() {
+    let store = Store::<Pod>::new(Residency::Encoded);
+    fill(&store, &pods(PODS));
+    let counted = measure(|| {
+        for pod in store.snapshot().iter() {
+            assert!(pod.decode().unwrap().metadata.is_some());
+        }
+    });
+    // Of some, a weak reference keeps the outermost part.
+    assert!(counted.bytes_current < 16 * 16 * 4000, "{counted:?}");
+    assert!(counted.bytes_total > u64::from(PODS) * 10_000, "they were decoded: {counted:?}");
+}

@@ -1,0 +1,407 @@
+//! A store and its indexes do what a naive model does, whatever is written to them in whatever order, and however objects
+//! are held.
+
+#[path = "support/store.rs"]
+mod support;
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, Residency, Snapshot, Store};
+use listwatch::{Encoding, compare_resource_versions};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use support::{Object, object};
+
+type Key = (String, String);
+
+#[derive(Clone, Debug)]
+enum Op {
+    Observe(Written),
+    Delete(Written),
+    Begin,
+    List(Written),
+    Commit(String),
+    Drop,
+    Advance(String),
+    AddIndex,
+    Snapshot,
+    SetResidency(Residency),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Written {
+    object: Object,
+    encoding: Encoding,
+}
+
+impl Written {
+    fn key(&self) -> Key {
+        let meta = self.object.metadata.as_ref().unwrap();
+        (meta.namespace.clone(), meta.name.clone())
+    }
+
+    fn version(&self) -> &str {
+        &self.object.metadata.as_ref().unwrap().resource_version
+    }
+
+    fn uid(&self) -> &str {
+        &self.object.metadata.as_ref().unwrap().uid
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.object.to_bytes(self.encoding)
+    }
+
+    /// The labels whose key begins with "team", or an error: what the indexes are of.
+    fn values(&self) -> Result<BTreeSet<String>, ()> {
+        let labels = &self.object.metadata.as_ref().unwrap().labels;
+        if labels.contains_key("bad") {
+            return Err(());
+        }
+        Ok(labels.iter().filter(|(key, _)| key.starts_with("team")).map(|(_, value)| value.clone()).collect())
+    }
+}
+
+/// The rules, over keys.
+#[derive(Default)]
+struct Model {
+    held: BTreeMap<Key, Written>,
+    deleted: BTreeMap<Key, String>,
+    version: String,
+    open: Option<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    listed: BTreeSet<Key>,
+    written: BTreeSet<Key>,
+    /// Older than what is held: comes back when the list is complete.
+    older: BTreeMap<Key, Written>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Expected {
+    Added,
+    Modified(Vec<u8>),
+    Unchanged,
+    Stale,
+}
+
+fn compares(a: &str, b: &str, expected: Ordering) -> bool {
+    compare_resource_versions(a, b) == Some(expected)
+}
+
+impl Model {
+    fn write(&mut self, new: &Written, from_list: bool) -> Expected {
+        let key = new.key();
+        let held = self.held.get(&key).cloned();
+        if let Some(deleted) = self.deleted.get(&key)
+            && held.is_none()
+            && compare_resource_versions(new.version(), deleted).is_some_and(Ordering::is_le)
+        {
+            return Expected::Stale;
+        }
+        let is_same = |held: &Written| held.version() == new.version() && held.uid() == new.uid();
+        let is_older = |held: &Written| compares(new.version(), held.version(), Ordering::Less);
+        let expected = match &held {
+            None => Expected::Added,
+            Some(held) if is_same(held) && !new.version().is_empty() => Expected::Unchanged,
+            Some(held) if is_older(held) => Expected::Stale,
+            Some(held) => Expected::Modified(held.bytes()),
+        };
+        if let Some(open) = &mut self.open {
+            if expected == Expected::Stale {
+                let is_newer_than_aside = |aside: &Written| !compares(new.version(), aside.version(), Ordering::Less);
+                if from_list {
+                    open.listed.insert(key.clone());
+                    if !open.written.contains(&key) {
+                        open.older.insert(key.clone(), new.clone());
+                    }
+                } else if open.older.get(&key).is_some_and(is_newer_than_aside) {
+                    open.older.insert(key.clone(), new.clone());
+                }
+            } else {
+                open.older.remove(&key);
+                if from_list { &mut open.listed } else { &mut open.written }.insert(key.clone());
+            }
+        }
+        if matches!(expected, Expected::Added | Expected::Modified(_)) {
+            self.held.insert(key, new.clone());
+        }
+        expected
+    }
+
+    fn delete(&mut self, last: &Written) -> bool {
+        let key = last.key();
+        if let Some(held) = self.held.get(&key)
+            && compares(last.version(), held.version(), Ordering::Less)
+        {
+            if let Some(open) = &mut self.open
+                && open.older.get(&key).is_some_and(|aside| !compares(last.version(), aside.version(), Ordering::Less))
+            {
+                open.listed.remove(&key);
+                open.written.remove(&key);
+                open.older.remove(&key);
+            }
+            return false;
+        }
+        let is_ahead = compares(&self.version, last.version(), Ordering::Less);
+        let is_known = |known: &String| compares(last.version(), known, Ordering::Less);
+        if (self.open.is_some() || is_ahead) && !self.deleted.get(&key).is_some_and(is_known) {
+            self.deleted.insert(key.clone(), last.version().to_owned());
+        }
+        if let Some(open) = &mut self.open {
+            open.listed.remove(&key);
+            open.written.remove(&key);
+            open.older.remove(&key);
+        }
+        self.held.remove(&key).is_some()
+    }
+
+    fn commit(&mut self, version: &str) -> (BTreeSet<Key>, BTreeSet<Key>) {
+        let open = self.open.take().unwrap();
+        let (mut deleted, mut restored) = (BTreeSet::new(), BTreeSet::new());
+        for (key, held) in self.held.clone() {
+            let is_in_list = compare_resource_versions(held.version(), version).is_some_and(Ordering::is_le);
+            if let Some(older) = open.older.get(&key) {
+                self.held.insert(key.clone(), older.clone());
+                restored.insert(key);
+            } else if !open.listed.contains(&key) && (!open.written.contains(&key) || is_in_list) {
+                self.held.remove(&key);
+                deleted.insert(key);
+            }
+        }
+        version.clone_into(&mut self.version);
+        self.forget();
+        (deleted, restored)
+    }
+
+    fn advance(&mut self, version: &str) {
+        if !compares(version, &self.version, Ordering::Less) {
+            version.clone_into(&mut self.version);
+            if self.open.is_none() {
+                self.forget();
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.deleted.retain(|_, deleted| compares(&self.version, deleted, Ordering::Less));
+    }
+
+    fn groups(&self) -> BTreeMap<String, BTreeSet<Key>> {
+        let mut groups = BTreeMap::<_, BTreeSet<_>>::new();
+        for (key, held) in &self.held {
+            for value in held.values().unwrap_or_default() {
+                groups.entry(value).or_default().insert(key.clone());
+            }
+        }
+        groups
+    }
+}
+
+fn teams(object: &ObjectRef<'_, [u8]>) -> Result<Vec<String>, String> {
+    let meta = object.meta().map_err(|error| error.to_string())?;
+    let labels: Vec<_> = meta.labels().map_err(|error| error.to_string())?.collect();
+    if labels.iter().any(|(key, _)| *key == "bad") {
+        return Err("bad".to_owned());
+    }
+    let teams = labels.iter().filter(|(key, _)| key.starts_with("team"));
+    Ok(teams.map(|(_, value)| (*value).to_owned()).collect())
+}
+
+fn key_of(object: &listwatch::cache::Object<[u8]>) -> Key {
+    let identity = object.identity();
+    (identity.namespace.into_owned(), identity.name.into_owned())
+}
+
+fn run(residency: Residency, ops: &[Op]) {
+    let store = Store::<[u8]>::new(residency);
+    train(&store);
+    let mut model = Model { version: "1".to_owned(), ..Model::default() };
+    let mut replace: Option<Replace<[u8]>> = None;
+    let mut indexes: Vec<(Index<[u8], String>, OrderedIndex<[u8], String>)> = Vec::new();
+    let mut snapshots: Vec<(Snapshot<[u8]>, BTreeMap<Key, Written>)> = Vec::new();
+    for op in ops {
+        match op {
+            Op::Observe(new) => {
+                let written = store.observe(new.encoding, &new.bytes()).unwrap();
+                check(written, &model.write(new, false), new, indexes.len());
+            }
+            Op::List(new) => {
+                let Some(replace) = &mut replace else { continue };
+                let written = replace.observe(new.encoding, &new.bytes()).unwrap();
+                check(written, &model.write(new, true), new, indexes.len());
+            }
+            Op::Delete(last) => {
+                let tombstone = store.delete(last.encoding, &last.bytes()).unwrap();
+                assert_eq!(tombstone.is_some(), model.delete(last));
+                if let Some(tombstone) = tombstone {
+                    assert!(!tombstone.final_state_unknown);
+                    assert_eq!(*tombstone.object.encoded().unwrap(), last.bytes());
+                }
+            }
+            Op::Begin => {
+                let superseded = replace.replace(store.begin_replace());
+                model.open = Some(Open::default());
+                assert!(superseded.is_none_or(|superseded| superseded.commit("1").is_err()));
+            }
+            Op::Commit(version) => {
+                let Some(replace) = replace.take() else { continue };
+                let before = model.held.clone();
+                let committed = replace.commit(version).unwrap();
+                let (deleted, restored) = model.commit(version);
+                assert_eq!(committed.deleted.iter().map(|it| key_of(&it.object)).collect::<BTreeSet<_>>(), deleted);
+                for tombstone in &committed.deleted {
+                    assert!(tombstone.final_state_unknown);
+                    assert_eq!(*tombstone.object.encoded().unwrap(), before[&key_of(&tombstone.object)].bytes());
+                }
+                let came_back = committed.restored.iter().map(|written| match &written.effect {
+                    Effect::Modified { old, new } => {
+                        assert_eq!(*old.encoded().unwrap(), before[&key_of(old)].bytes());
+                        key_of(new)
+                    }
+                    effect => panic!("{effect:?}"),
+                });
+                assert_eq!(came_back.collect::<BTreeSet<_>>(), restored);
+            }
+            Op::Drop => {
+                replace = None;
+                model.open = None;
+            }
+            Op::Advance(version) => {
+                store.advance(version);
+                model.advance(version);
+            }
+            Op::AddIndex => indexes.push((store.index("team", teams), store.ordered_index("team", teams))),
+            Op::Snapshot => snapshots.push((store.snapshot(), model.held.clone())),
+            Op::SetResidency(residency) => store.set_residency(*residency),
+        }
+        compare(&store, &model, &indexes);
+    }
+    for (snapshot, held) in &snapshots {
+        let objects = snapshot.iter().map(|object| (key_of(&object), object.encoded().unwrap().into_owned()));
+        let held: BTreeMap<_, _> = held.iter().map(|(key, held)| (key.clone(), held.bytes())).collect();
+        assert_eq!(objects.collect::<BTreeMap<_, _>>(), held);
+    }
+}
+
+/// Brings it so many objects that what is compressed from now on is, and takes them away again.
+fn train(store: &Store<[u8]>) {
+    for i in 0..520 {
+        let object = object("train", &i.to_string(), "1").data("ab".repeat(i)).label("team1", "r");
+        let written = store.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap();
+        assert!(matches!(written.effect, Effect::Added(_)));
+    }
+    assert_eq!(store.begin_replace().commit("1").unwrap().deleted.len(), 520);
+}
+
+fn check(written: listwatch::cache::Written<[u8]>, expected: &Expected, new: &Written, indexes: usize) {
+    let bytes = |object: &listwatch::cache::Object<[u8]>| object.encoded().unwrap().into_owned();
+    let effect = match &written.effect {
+        Effect::Added(object) => {
+            assert_eq!(bytes(object), new.bytes());
+            Expected::Added
+        }
+        Effect::Modified { old, new: object } => {
+            assert_eq!(bytes(object), new.bytes());
+            Expected::Modified(bytes(old))
+        }
+        Effect::Unchanged => Expected::Unchanged,
+        Effect::Stale => Expected::Stale,
+    };
+    assert_eq!(effect, *expected);
+    let is_stored = matches!(effect, Expected::Added | Expected::Modified(_));
+    let failed = if is_stored && new.values().is_err() { 2 * indexes } else { 0 };
+    assert_eq!(written.index_errors.len(), failed);
+}
+
+fn compare(store: &Store<[u8]>, model: &Model, indexes: &[(Index<[u8], String>, OrderedIndex<[u8], String>)]) {
+    assert_eq!(store.len(), model.held.len());
+    assert_eq!(store.version(), model.version);
+    for namespace in NAMESPACES {
+        for name in NAMES {
+            let held = model.held.get(&(namespace.to_owned(), name.to_owned()));
+            let object = store.get(namespace, name);
+            assert_eq!(object.as_ref().map(|object| object.encoded().unwrap().into_owned()), held.map(Written::bytes));
+            assert_eq!(object.as_ref().map(listwatch::cache::Object::encoding), held.map(|held| held.encoding));
+        }
+    }
+    let groups = model.groups();
+    let failed: BTreeSet<_> =
+        model.held.iter().filter(|(_, held)| held.values().is_err()).map(|(key, _)| key).collect();
+    for (index, ordered) in indexes {
+        assert_eq!(ordered.values(), groups.keys().cloned().collect::<Vec<_>>());
+        let mut values = index.values();
+        values.sort();
+        assert_eq!(values, ordered.values());
+        let all: Vec<_> =
+            ordered.range(..).map(|(value, objects)| (value, objects.iter().map(key_of).collect())).collect();
+        assert_eq!(all, groups.clone().into_iter().collect::<Vec<(String, BTreeSet<Key>)>>());
+        for (value, keys) in &groups {
+            assert_eq!(index.get(value.as_str()).iter().map(key_of).collect::<BTreeSet<_>>(), *keys);
+            assert_eq!((index.count(value.as_str()), ordered.count(value.as_str())), (keys.len(), keys.len()));
+        }
+        for errors in [index.errors(), ordered.errors()] {
+            let keys: BTreeSet<Key> = errors.into_iter().map(|it| (it.key.namespace, it.key.name)).collect();
+            assert_eq!(keys.iter().collect::<BTreeSet<_>>(), failed);
+        }
+    }
+}
+
+const NAMESPACES: [&str; 3] = ["", "a", "b"];
+const NAMES: [&str; 6] = ["u", "v", "w", "x", "y", "z"];
+
+fn versions() -> impl Strategy<Value = String> {
+    prop_oneof![20 => (1..40_u32).prop_map(|version| version.to_string()), 1 => "[pq]", 1 => Just(String::new())]
+}
+
+fn written() -> impl Strategy<Value = Written> {
+    let encoding = prop_oneof![Just(Encoding::Protobuf), Just(Encoding::Json)];
+    let labels = vec(prop_oneof![8 => ("team[12]", "[rst]"), 1 => ("bad", "x")], 0..3);
+    // So that there is something to compress, and not always.
+    let data = prop_oneof!["[a-z]{0,20}", "[ab]{40,60}".prop_map(|it| it.repeat(8))];
+    let key = (prop::sample::select(&NAMESPACES[..]), prop::sample::select(&NAMES[..]));
+    (key, versions(), 0..3_u8, encoding, labels, data).prop_map(
+        |((namespace, name), version, uid, encoding, labels, data)| {
+            let mut object = object(namespace, name, &version).data(data).uid(&format!("uid {uid}"));
+            object.meta().labels.extend(labels);
+            Written { object, encoding }
+        },
+    )
+}
+
+fn residencies() -> impl Strategy<Value = Residency> {
+    prop::sample::select(vec![
+        Residency::Encoded,
+        Residency::Decoded,
+        #[cfg(feature = "zstd")]
+        Residency::Compressed,
+    ])
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        30 => written().prop_map(Op::Observe),
+        8 => written().prop_map(Op::Delete),
+        3 => Just(Op::Begin),
+        25 => written().prop_map(Op::List),
+        3 => versions().prop_map(Op::Commit),
+        1 => Just(Op::Drop),
+        2 => versions().prop_map(Op::Advance),
+        1 => Just(Op::AddIndex),
+        1 => Just(Op::Snapshot),
+        2 => residencies().prop_map(Op::SetResidency),
+    ];
+    vec(op, 0..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_store_does_what_a_naive_model_does(residency in residencies(), ops in ops()) {
+        run(residency, &ops);
+    }
+}
