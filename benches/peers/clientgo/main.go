@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -94,6 +95,12 @@ func main() {
 	debug.FreeOSMemory()
 	tell("idle")
 	wait()
+	times, err := useStore(kept, seen)
+	if err != nil {
+		log.Fatal(err)
+	}
+	tell(times)
+	wait()
 	runtime.KeepAlive(kept)
 }
 
@@ -175,6 +182,106 @@ func runInformer(config *rest.Config, seen *seen) (any, error) {
 		seen.item(pod)
 	}
 	return informer, nil
+}
+
+// storeTimes is what the calls of a full store take, in seconds each: see StoreTimes in ../src/lib.rs.
+type storeTimes struct {
+	LookUp     float64 `json:"look_up"`
+	Iterate    float64 `json:"iterate"`
+	AddIndex   float64 `json:"add_index"`
+	LookUpNode float64 `json:"look_up_node"`
+}
+
+// How many keys and nodes are looked up: as many as in ../src/client.rs.
+const keyLookUps, nodeLookUps = 200_000, 10_000
+
+// useStore gives nil when what is kept is no store.
+func useStore(kept any, listed *seen) (*storeTimes, error) {
+	informer, ok := kept.(cache.SharedIndexInformer)
+	if !ok {
+		return nil, nil
+	}
+	indexer, times := informer.GetIndexer(), &storeTimes{}
+	start := time.Now()
+	for _, pod := range indexer.List() {
+		touch(pod)
+	}
+	times.Iterate = per(int(listed.Items), start)
+
+	start = time.Now()
+	nodeOf := func(pod any) ([]string, error) { return []string{pod.(*corev1.Pod).Spec.NodeName}, nil }
+	if err := informer.AddIndexers(cache.Indexers{"node": nodeOf}); err != nil {
+		return nil, err
+	}
+	times.AddIndex = per(int(listed.Items), start)
+
+	var err error
+	times.LookUp, err = lookUp(keyLookUps, indexer.ListKeys(), func(key string) error {
+		pod, exists, err := indexer.GetByKey(key)
+		if err != nil || !exists {
+			return fmt.Errorf("%s is in the store and not found: %v", key, err)
+		}
+		touch(pod)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	indexed := &seen{}
+	nodes := indexer.ListIndexFuncValues("node")
+	for _, node := range nodes {
+		pods, err := indexer.ByIndex("node", node)
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range pods {
+			indexed.item(pod.(*corev1.Pod))
+		}
+	}
+	if indexed.Items != listed.Items || indexed.Hash != listed.Hash {
+		return nil, errors.New("the Pods in the index are not those in the store")
+	}
+	times.LookUpNode, err = lookUp(nodeLookUps, nodes, func(node string) error {
+		pods, err := indexer.ByIndex("node", node)
+		for _, pod := range pods {
+			touch(pod)
+		}
+		return err
+	})
+	return times, err
+}
+
+// lookUp gives what looking up one of these takes: so many at random, made before.
+func lookUp(times int, of []string, get func(string) error) (float64, error) {
+	random := rand.New(rand.NewPCG(1, 1))
+	keys := make([]string, times)
+	for i := range keys {
+		keys[i] = strings.Clone(of[random.IntN(len(of))])
+	}
+	start := time.Now()
+	for _, key := range keys {
+		if err := get(key); err != nil {
+			return 0, err
+		}
+	}
+	return per(times, start), nil
+}
+
+// per gives the seconds since the start, for each of so many.
+func per(times int, start time.Time) float64 {
+	return time.Since(start).Seconds() / float64(times)
+}
+
+// touched is there so that nothing is optimized away.
+var touched uint64
+
+// touch reads something of namespace, name and version of a Pod.
+func touch(object any) {
+	pod := object.(*corev1.Pod)
+	for _, text := range [...]string{pod.Namespace, pod.Name, pod.ResourceVersion} {
+		touched += uint64(text[len(text)-1])
+	}
 }
 
 func tell(message any) {

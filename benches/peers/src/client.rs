@@ -1,6 +1,5 @@
 //! A process that lists Pods in one of the ways that Rust has.
 
-use std::any::Any;
 use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -10,14 +9,16 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_pb::api::core::v1 as pb;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, PartialObjectMetadata};
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
-use kube::api::ListParams;
-use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::api::{ListParams, ObjectList};
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
 use listwatch::{ItemError, Json};
 use prost::Message;
 
-use crate::{Done, add_key, tell, wait};
+use crate::{Done, StoreTimes, add_key, tell, wait};
 
 /// `WAY URL` are the arguments. What is kept stays until the runner has looked.
 ///
@@ -36,15 +37,28 @@ pub async fn main() -> anyhow::Result<()> {
     wait()?;
     tell(&"idle")?;
     wait()?;
-    drop(kept);
+    tell(&kept.use_store()?)?;
+    wait()?;
     Ok(())
 }
 
-/// Gives what is kept.
-async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Any>> {
+/// What is kept until the runner has looked.
+trait Kept {
+    /// What its calls take; `None` when it is no store.
+    fn use_store(&self) -> anyhow::Result<Option<StoreTimes>> {
+        Ok(None)
+    }
+}
+
+impl Kept for () {}
+impl<T> Kept for Vec<T> {}
+impl Kept for pb::PodList {}
+impl<T: Clone> Kept for ObjectList<T> {}
+
+async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Kept>> {
     Ok(match way {
-        "drop" => decode_and_drop(url, seen).await?,
-        "parallel" => decode_on_two_threads(url, seen).await?,
+        "drop" => Box::new(decode_and_drop(url, seen).await?),
+        "parallel" => Box::new(decode_on_two_threads(url, seen).await?),
         "box" => Box::new(keep_decoded(url, seen).await?),
         "json" => Box::new(keep_json(url, seen).await?),
         "bytes" => Box::new(keep_bytes(url, seen).await?),
@@ -102,7 +116,7 @@ fn listwatch_client(url: &str) -> anyhow::Result<listwatch::client::Client> {
     Ok(listwatch::client::Client::new(HttpTransport::builder(url).build()?))
 }
 
-async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Any>> {
+async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
     let client = listwatch_client(url)?;
     seen.begin()?;
     let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
@@ -110,10 +124,10 @@ async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn A
         seen.protobuf(pod.metadata.as_ref())?;
         drop(black_box(pod));
     }
-    Ok(Box::new(()))
+    Ok(())
 }
 
-async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Any>> {
+async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
     let client = listwatch_client(url)?;
     seen.begin()?;
     let pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default());
@@ -128,7 +142,7 @@ async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<Box
     while let Some([namespace, name, version]) = keys.try_next().await? {
         seen.item(&namespace, &name, &version);
     }
-    Ok(Box::new(()))
+    Ok(())
 }
 
 async fn keep_decoded(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<pb::Pod>>> {
@@ -200,7 +214,7 @@ fn kube_api(url: &str) -> anyhow::Result<Api<KubePod>> {
     Ok(Api::all(kube::Client::try_from(kube::Config::new(url.parse()?))?))
 }
 
-async fn kube_list(url: &str, seen: &mut Seen) -> anyhow::Result<kube::api::ObjectList<KubePod>> {
+async fn kube_list(url: &str, seen: &mut Seen) -> anyhow::Result<ObjectList<KubePod>> {
     let api = kube_api(url)?;
     seen.begin()?;
     let list = api.list(&ListParams::default()).await?;
@@ -208,7 +222,7 @@ async fn kube_list(url: &str, seen: &mut Seen) -> anyhow::Result<kube::api::Obje
     Ok(list)
 }
 
-async fn kube_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<impl Sized + 'static> {
+async fn kube_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<ObjectList<PartialObjectMeta<KubePod>>> {
     let api = kube_api(url)?;
     seen.begin()?;
     let list = api.list_metadata(&ListParams::default()).await?;
@@ -217,7 +231,7 @@ async fn kube_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<impl Sized 
 }
 
 /// The store, and the watch that would keep it in step.
-async fn kube_reflector(url: &str, config: watcher::Config, seen: &mut Seen) -> anyhow::Result<impl Sized + 'static> {
+async fn kube_reflector(url: &str, config: watcher::Config, seen: &mut Seen) -> anyhow::Result<impl Kept + 'static> {
     let api = kube_api(url)?;
     seen.begin()?;
     let (store, writer) = reflector::store::<KubePod>();
@@ -231,4 +245,49 @@ async fn kube_reflector(url: &str, config: watcher::Config, seen: &mut Seen) -> 
     }
     store.state().iter().for_each(|pod| seen.kube(&**pod));
     Ok((store, events))
+}
+
+impl<Watch> Kept for (reflector::Store<KubePod>, Watch) {
+    fn use_store(&self) -> anyhow::Result<Option<StoreTimes>> {
+        let (store, _) = self;
+        let read = |pod: &KubePod| {
+            let metadata = &pod.metadata;
+            let key = [&metadata.namespace, &metadata.name, &metadata.resource_version];
+            touch(key.map(|text| text.as_deref().unwrap_or_default()))
+        };
+        let start = Instant::now();
+        black_box(store.state().iter().map(|pod| read(pod)).sum::<usize>());
+        let iterate = per(store.len(), start);
+        let keys: Vec<_> = store.state().iter().map(|pod| ObjectRef::from_obj(&**pod)).collect();
+        let look_up = look_up(KEYS, &keys, |key| Some(read(&*store.get(key)?)))?;
+        Ok(Some(StoreTimes { look_up, iterate, add_index: None, look_up_node: None }))
+    }
+}
+
+/// How many keys are looked up.
+const KEYS: usize = 200_000;
+
+/// What looking up one of these takes: so many at random, made before.
+fn look_up<K: Clone>(times: usize, of: &[K], mut get: impl FnMut(&K) -> Option<usize>) -> anyhow::Result<f64> {
+    let mut random = fastrand::Rng::with_seed(1);
+    let keys: Vec<_> = (0..times).map(|_| of[random.usize(..of.len())].clone()).collect();
+    let start = Instant::now();
+    for key in &keys {
+        black_box(get(key).context("what is in the store is not found")?);
+    }
+    let time = per(times, start);
+    // The allocator would sort out what is freed in the next call that is measured.
+    std::mem::forget(keys);
+    Ok(time)
+}
+
+/// Seconds since the start, for each of so many.
+#[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^53")]
+fn per(times: usize, start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() / times as f64
+}
+
+/// Reads something of namespace, name and version of a Pod.
+fn touch(key: [&str; 3]) -> usize {
+    key.into_iter().filter_map(|text| text.bytes().last()).map(usize::from).sum()
 }

@@ -25,6 +25,19 @@ pub struct Done {
     pub first_item: u64,
 }
 
+/// What the calls of a full store take, in seconds each.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoreTimes {
+    /// To look up a Pod by its key.
+    pub look_up: f64,
+    /// To iterate over the whole store, per Pod.
+    pub iterate: f64,
+    /// To add an index by node, per Pod; `None` where there is no such thing.
+    pub add_index: Option<f64>,
+    /// To look up the Pods of a node, all of them.
+    pub look_up_node: Option<f64>,
+}
+
 /// Adds the FNV-1a hash of `namespace/name/resourceVersion`: the sum does not depend on the order.
 pub fn add_key(sum: &mut u64, namespace: &str, name: &str, version: &str) {
     let bytes = [namespace, "/", name, "/", version].into_iter().flat_map(str::bytes);

@@ -38,6 +38,10 @@ struct Args {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     sweep: Vec<u32>,
 
+    /// Other numbers of Pods, for tables of the ways of a store; listed once
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    stores: Vec<u32>,
+
     /// How often each way lists them; the tables have the medians
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -68,6 +72,8 @@ struct Args {
 struct Results {
     /// What the tables are of.
     pods: u32,
+    /// What the other tables of stores are of.
+    stores: Vec<u32>,
     cores: usize,
     /// The versions of what is compared.
     versions: String,
@@ -108,6 +114,7 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
         .filter(|variant| variant.way.program == Program::Rust || programs.go.is_some());
     let mut results = Results {
         pods: args.pods,
+        stores: args.stores.iter().copied().filter(|pods| *pods != args.pods).collect(),
         cores: std::thread::available_parallelism()?.get(),
         versions: programs.versions()?,
         points: Vec::new(),
@@ -120,12 +127,15 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
         eprintln!("{TRIAL} Pods, to try it: {}", variant.name());
         fewer.push((variant, TRIAL, programs.run(variant, TRIAL)?.peak));
     }
-    let numbers: BTreeSet<_> = args.sweep.iter().copied().chain([args.pods]).collect();
+    let numbers: BTreeSet<_> = args.sweep.iter().chain(&args.stores).copied().chain([args.pods]).collect();
     for pods in numbers {
         let of_tables = pods == args.pods;
         let runs = if of_tables { args.runs } else { 1 };
         let mut turns = Vec::new();
-        for (variant, fewer, peak) in fewer.iter_mut().filter(|(variant, ..)| of_tables || variant.is_drawn()) {
+        let (of_plots, of_stores) = (args.sweep.contains(&pods), args.stores.contains(&pods));
+        let is_listed =
+            |variant: Variant| of_tables || (of_plots && variant.is_drawn()) || (of_stores && variant.is_store());
+        for (variant, fewer, peak) in fewer.iter_mut().filter(|(variant, ..)| is_listed(*variant)) {
             let needed = *peak * u64::from(pods) / u64::from(*fewer) / 10 * 11;
             let available = available_memory()?;
             if needed > available {

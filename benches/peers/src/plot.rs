@@ -54,7 +54,8 @@ pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
     let caption = format!("Memory while {} Pods are listed", count(results.pods));
     let since = Axis { title: "time since the request", show: seconds };
     draw("memory.svg", Plot { caption, x: since, y: MEMORY, curves: memory(results) })?;
-    if results.points.iter().all(|point| point.pods == results.pods) {
+    let of_tables = |pods| pods == results.pods || results.stores.contains(&pods);
+    if results.points.iter().all(|point| of_tables(point.pods)) {
         return Ok(());
     }
     let curves = against_n(results, |run| run.wall, seconds);
@@ -70,7 +71,7 @@ fn memory(results: &Results) -> Vec<Curve> {
         .filter_map(|(way, line)| {
             let is_it = |point: &&Point| point.way == way.id && point.pods == results.pods;
             let runs = &results.points.iter().find(is_it)?.runs;
-            let wall = median(runs, |run| run.wall);
+            let wall = median(runs.iter().map(|run| run.wall).collect());
             let distance = |run: &Run| (run.wall - wall).abs();
             let run = runs.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
             let points = run.memory.iter().filter(|(at, _)| *at > FIRST_SAMPLE);
@@ -85,7 +86,8 @@ fn against_n(results: &Results, of: fn(&Run) -> f64, show: fn(f64) -> String) ->
     drawn()
         .filter_map(|(way, line)| {
             let points = results.points.iter().filter(|point| point.way == way.id);
-            let points: Vec<_> = points.map(|point| (f64::from(point.pods), median(&point.runs, of))).collect();
+            let points: Vec<_> =
+                points.map(|point| (f64::from(point.pods), median(point.runs.iter().map(of).collect()))).collect();
             let (most, value) = points.last()?;
             let remark = format!("{} at {}", show(*value), pods(*most));
             Some(Curve { name: way.name, line, remark, points })

@@ -1,7 +1,8 @@
 //! Processes and what the system says of them.
 //!
 //! They speak in lines of JSON, and go on when they are sent a line. A client says `"ready"`, is told to list, says
-//! [`Done`], is told to come to rest, says `"idle"`, and is told to end.
+//! [`Done`], is told to come to rest, says `"idle"`, is told to use its store, and says what that took: [`StoreTimes`], or
+//! `null` without one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use listwatch_peers::{Done, Serving};
+use listwatch_peers::{Done, Serving, StoreTimes};
 use procfs::process::Process as Proc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,8 @@ pub struct Run {
     pub held: u64,
     /// Resident bytes over time.
     pub memory: Vec<(f64, u64)>,
+    /// Of a store, used when all else was measured.
+    pub store: Option<StoreTimes>,
 }
 
 /// Runs a client against a server of its own.
@@ -67,6 +70,8 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     let _: String = client.message()?;
     thread::sleep(REST);
     let held = (proc.status()?.vmrss.context("no memory")? * 1024).saturating_sub(before);
+    client.go()?;
+    let store = client.message()?;
     let wall = wall.as_secs_f64();
     memory.retain(|(at, _)| *at < wall);
     memory.push((wall, status.vmrss.context("no memory")? * 1024));
@@ -78,6 +83,7 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
         peak,
         held,
         memory,
+        store,
     })
 }
 

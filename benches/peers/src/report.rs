@@ -1,32 +1,42 @@
 //! The tables, in Markdown.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, iter};
 
 use anyhow::Context;
 
 use crate::process::Run;
-use crate::ways::{GROUPS, Group, Variant};
+use crate::ways::{GROUPS, Group, Variant, Work};
 use crate::{Point, Results};
 
 const BEGIN: &str = "<!-- results: written by --publish -->";
 const END: &str = "<!-- end of results -->";
 
-/// A column: its title, what is in it, and how that is shown.
-type Column = (&'static str, fn(&Run) -> f64, fn(f64) -> String);
+/// A column: its title, what is in it of a run of so many Pods, if anything, and how that is shown.
+type Column = (&'static str, fn(&Run, u32) -> Option<f64>, fn(f64) -> String);
 
 const COLUMNS: [Column; 6] = [
-    ("wall time", |run| run.wall, seconds),
-    ("user time", |run| run.user, seconds),
-    ("system time", |run| run.system, seconds),
-    ("first item", |run| run.first_item, seconds),
-    ("peak memory", |run| float(run.peak), bytes),
-    ("held memory", |run| float(run.held), bytes),
+    ("wall time", |run, _| Some(run.wall), seconds),
+    ("user time", |run, _| Some(run.user), seconds),
+    ("system time", |run, _| Some(run.system), seconds),
+    ("first item", |run, _| Some(run.first_item), seconds),
+    ("peak memory", |run, _| Some(float(run.peak)), bytes),
+    ("held memory", |run, _| Some(float(run.held)), bytes),
+];
+
+const STORE_COLUMNS: [Column; 7] = [
+    ("fill", |run, _| Some(run.wall), seconds),
+    ("peak memory", |run, _| Some(float(run.peak)), bytes),
+    ("held per Pod", |run, pods| Some(float(run.held) / f64::from(pods)), bytes),
+    ("look up a key", |run, _| Some(run.store.as_ref()?.look_up), seconds),
+    ("iterate, per Pod", |run, _| Some(run.store.as_ref()?.iterate), seconds),
+    ("add an index, per Pod", |run, _| run.store.as_ref()?.add_index, seconds),
+    ("look up a node's Pods", |run, _| run.store.as_ref()?.look_up_node, seconds),
 ];
 
 /// All tables of the results.
 pub fn tables(results: &Results) -> String {
-    let Results { pods, cores, versions, points, skipped } = results;
+    let Results { pods, stores, cores, versions, points, skipped } = results;
     let runs = points.iter().filter(|point| point.pods == *pods).map(|point| point.runs.len()).max().unwrap_or(0);
     let mut out = format!(
         "{} Pods, medians of {runs} runs on {cores} cores. In brackets: times the first row. Bold: the best of its \
@@ -34,7 +44,10 @@ pub fn tables(results: &Results) -> String {
         count(*pods),
     );
     for group in GROUPS {
-        table(group, results, &mut out);
+        let others = stores.iter().filter(|_| group.work == Work::Store);
+        for pods in iter::once(pods).chain(others) {
+            table(group, results, *pods, &mut out);
+        }
     }
     if !skipped.is_empty() {
         out += "\nSkipped for want of memory:\n\n";
@@ -57,34 +70,49 @@ pub fn publish(tables: &str, readme: &Path) -> anyhow::Result<()> {
 struct Row {
     variant: Variant,
     /// In the order of the columns.
-    medians: Vec<f64>,
+    medians: Vec<Option<f64>>,
 }
 
-fn table(group: &Group, results: &Results, out: &mut String) {
-    // What is held where nothing is kept says nothing.
-    let columns = if group.keeps { &COLUMNS[..] } else { &COLUMNS[..COLUMNS.len() - 1] };
+fn table(group: &Group, results: &Results, pods: u32, out: &mut String) {
+    let columns = match group.work {
+        // What is held where nothing is kept says nothing.
+        Work::Drop => &COLUMNS[..COLUMNS.len() - 1],
+        Work::Keep => &COLUMNS[..],
+        Work::Store => &STORE_COLUMNS[..],
+    };
     let rows: Vec<_> = Variant::all(true)
         .filter(|variant| group.ways.contains(&variant.way.id))
         .filter_map(|variant| {
-            let is_it = |point: &&Point| point.pods == results.pods && point.way == variant.id();
+            let is_it = |point: &&Point| point.pods == pods && point.way == variant.id();
             let runs = &results.points.iter().find(is_it)?.runs;
-            Some(Row { variant, medians: columns.iter().map(|(_, of, _)| median(runs, of)).collect() })
+            let median = |of: fn(&Run, u32) -> Option<f64>| {
+                Some(median(runs.iter().map(|run| of(run, pods)).collect::<Option<_>>()?))
+            };
+            Some(Row { variant, medians: columns.iter().map(|(_, of, _)| median(*of)).collect() })
         })
         .collect();
     if rows.is_empty() {
         return;
     }
     let titles: Vec<_> = columns.iter().map(|(title, ..)| *title).collect();
-    *out += &format!("\n### {}\n\n| | {} |\n|---|{}\n", group.title, titles.join(" | "), "---:|".repeat(columns.len()));
-    let best = |column: usize| rows.iter().min_by(|a, b| a.medians[column].total_cmp(&b.medians[column]));
+    let of_pods = if pods == results.pods { String::new() } else { format!(": {} Pods, one run", count(pods)) };
+    let (title, line) = (group.title, "---:|".repeat(columns.len()));
+    *out += &format!("\n### {title}{of_pods}\n\n| | {} |\n|---|{line}\n", titles.join(" | "));
+    let best = |column: usize| {
+        let values = rows.iter().filter_map(|row| Some((row.variant, row.medians[column]?)));
+        values.min_by(|(_, a), (_, b)| a.total_cmp(b))
+    };
     for (index, row) in rows.iter().enumerate() {
         *out += &format!("| {} |", row.variant.name());
         for (column, (_, _, show)) in columns.iter().enumerate() {
-            let [value, first] = [row, &rows[0]].map(|row| row.medians[column]);
+            let Some(value) = row.medians[column] else {
+                *out += " — |";
+                continue;
+            };
             let shown = show(value);
-            let is_best = best(column).is_some_and(|best| show(best.medians[column]) == shown);
+            let is_best = best(column).is_some_and(|(_, best)| show(best) == shown);
             *out += &if is_best { format!(" **{shown}**") } else { format!(" {shown}") };
-            if index > 0 && first > 0.0 {
+            if let Some(first) = rows[0].medians[column].filter(|first| index > 0 && *first > 0.0) {
                 *out += &format!(" ({})", three_digits(value / first));
             }
             *out += " |";
@@ -94,7 +122,7 @@ fn table(group: &Group, results: &Results, out: &mut String) {
     let peers: Vec<_> = columns
         .iter()
         .enumerate()
-        .filter_map(|(column, (title, ..))| Some((title, best(column)?.variant)))
+        .filter_map(|(column, (title, ..))| Some((title, best(column)?.0)))
         .filter(|(_, best)| !best.is_ours())
         .map(|(title, best)| format!("{title} ({})", best.name()))
         .collect();
@@ -105,12 +133,11 @@ fn table(group: &Group, results: &Results, out: &mut String) {
     }
 }
 
-/// Of an even number of runs, the mean of the two in the middle.
-pub fn median(runs: &[Run], of: impl Fn(&Run) -> f64) -> f64 {
-    let mut values: Vec<_> = runs.iter().map(of).collect();
+/// Of an even number of values, the mean of the two in the middle.
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    if values.len() % 2 == 0 { f64::midpoint(values[middle - 1], values[middle]) } else { values[middle] }
+    if values.len().is_multiple_of(2) { f64::midpoint(values[middle - 1], values[middle]) } else { values[middle] }
 }
 
 pub fn size(number: u64) -> String {
@@ -124,7 +151,11 @@ pub fn bytes(number: f64) -> String {
 }
 
 pub fn seconds(time: f64) -> String {
-    if time < 1.0 { format!("{} ms", three_digits(time * 1e3)) } else { format!("{} s", three_digits(time)) }
+    let (unit, scale) = [("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)]
+        .into_iter()
+        .find(|(_, scale)| time >= *scale)
+        .unwrap_or(("ms", 1e-3));
+    format!("{} {unit}", three_digits(time / scale))
 }
 
 /// With commas.
@@ -152,10 +183,12 @@ pub fn float(number: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use listwatch_peers::StoreTimes;
+
     use super::*;
 
     fn run(wall: f64, peak: u64) -> Run {
-        Run { wall, user: wall, system: 0.01, first_item: wall, peak, held: peak, memory: Vec::new() }
+        Run { wall, user: wall, system: 0.01, first_item: wall, peak, held: peak, memory: Vec::new(), store: None }
     }
 
     fn results() -> Results {
@@ -164,6 +197,7 @@ mod tests {
         let theirs = vec![run(4.0, 1_000_000), run(6.0, 1_000_000)];
         Results {
             pods: 7,
+            stores: Vec::new(),
             cores: 2,
             versions: "kube 5".into(),
             points: vec![point("box", ours), point("prost", theirs)],
@@ -184,7 +218,41 @@ mod tests {
         }
         let best = "A peer is best in: peak memory (reqwest and prost, full buffer); held memory";
         assert!(tables.contains(best), "{tables}");
-        assert!(!tables.contains("Decode every Pod"), "{tables}");
+        assert!(!tables.contains("Keep the metadata"), "{tables}");
+    }
+
+    #[test]
+    fn stores_have_a_table_for_each_number_of_pods() {
+        let times = |add_index| StoreTimes { look_up: 1.5e-6, iterate: 2e-8, add_index, look_up_node: None };
+        let store = |wall, add_index| Run { store: Some(times(add_index)), ..run(wall, 7000) };
+        let point = |way: &str, pods, run| Point { way: way.into(), pods, runs: vec![run] };
+        let points = vec![
+            point("kube-reflector", 7, store(2.0, None)),
+            point("go-informer", 7, store(1.0, Some(3e-7))),
+            point("go-informer", 700, store(9.0, Some(3e-7))),
+        ];
+        let tables = tables(&Results { stores: vec![700], points, ..results() });
+        let (_, tables) = tables.split_once("### Keep every Pod in a store\n").unwrap();
+        let (table, other) = tables.split_once("### Keep every Pod in a store: 700 Pods, one run\n").unwrap();
+        for (table, line) in [
+            (
+                table,
+                "| kube, reflector, JSON | 2.00 s | **7.00 kB** | **1.00 kB** | **1.50 µs** | **20.0 ns** | — | — |",
+            ),
+            (
+                table,
+                "| client-go, informer | **1.00 s** (0.50) | **7.00 kB** (1.00) | **1.00 kB** (1.00) | **1.50 µs** (1.00) \
+                 | **20.0 ns** (1.00) | **300 ns** | — |",
+            ),
+            (
+                other,
+                "| client-go, informer | **9.00 s** | **7.00 kB** | **0.01 kB** | **1.50 µs** | **20.0 ns** | **300 ns** \
+                 | — |",
+            ),
+        ] {
+            assert!(table.lines().any(|of| of == line), "{line}\n{tables}");
+        }
+        assert!(!other.contains("kube, reflector"), "{other}");
     }
 
     #[test]
@@ -192,7 +260,11 @@ mod tests {
         for (number, shown) in [(0.0, "0.00"), (1.006, "1.01"), (9.996, "10.0"), (99.96, "100"), (1234.0, "1234")] {
             assert_eq!(three_digits(number), shown);
         }
-        assert_eq!((seconds(0.0123), seconds(12.0)), ("12.3 ms".into(), "12.0 s".into()));
+        for (time, shown) in
+            [(12.0, "12.0 s"), (0.0123, "12.3 ms"), (4.2e-6, "4.20 µs"), (99e-9, "99.0 ns"), (0.0, "0.00 ms")]
+        {
+            assert_eq!(seconds(time), shown);
+        }
         assert_eq!((bytes(900.0), bytes(2.5e9)), ("0.90 kB".into(), "2.50 GB".into()));
         assert_eq!([7, 1000, 1_234_567].map(count), ["7", "1,000", "1,234,567"]);
     }

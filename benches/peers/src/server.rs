@@ -1,6 +1,7 @@
 //! Pods as an API server sends them: a list, its pages, metadata alone or a watch, in protobuf and JSON.
 //!
-//! All are made from the same recorded Pods, each under names, uids and versions of its own, while they are sent.
+//! All are made from the same recorded Pods, while they are sent: each has a name, uid and version of its own, and a node
+//! of not too many Pods.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,6 +29,7 @@ const LIST_VERSION: &str = "5000000000";
 const VERSION_DIGITS: usize = 10;
 /// Names end in the index, and uids begin with a number made from it, in this many hexadecimal digits.
 const HEX_DIGITS: usize = 8;
+const PODS_PER_NODE: u32 = 30;
 
 /// Serves this many Pods; gives the hash of them all too.
 ///
@@ -55,6 +57,7 @@ enum Encoding {
 
 struct Collection {
     pods: u32,
+    nodes: u32,
     templates: HashMap<(Form, Encoding), Arc<[Template]>>,
 }
 
@@ -74,22 +77,27 @@ impl Collection {
 
         let (mut templates, mut hash) = (HashMap::<_, Vec<_>>::new(), 0);
         for (index, (protobuf, json)) in items.iter().enumerate() {
-            let meta = pb::Pod::decode(&protobuf[..])?.metadata.context("no metadata")?;
+            let pod = pb::Pod::decode(&protobuf[..])?;
+            let meta = pod.metadata.context("no metadata")?;
+            let node = pod.spec.context("no spec")?.node_name.context("no node")?;
             let name = &meta.name()[..meta.name().len() - HEX_DIGITS];
             for index in (index..pods as usize).step_by(items.len()) {
                 let version = FIRST_VERSION + index as u64;
                 add_key(&mut hash, meta.namespace(), &format!("{name}{index:08x}"), &version.to_string());
             }
             for form in [Form::List, Form::Metadata, Form::Events] {
+                let node = (form != Form::Metadata).then_some(&*node);
                 let encoded =
                     [(Encoding::Protobuf, protobuf_item(form, protobuf)?), (Encoding::Json, json_item(form, json)?)];
                 for (encoding, bytes) in encoded {
-                    templates.entry((form, encoding)).or_default().push(Template::new(bytes, &meta)?);
+                    templates.entry((form, encoding)).or_default().push(Template::new(bytes, &meta, node)?);
                 }
             }
         }
         let templates = templates.into_iter().map(|(key, templates)| (key, templates.into())).collect();
-        Ok((Self { pods, templates }, hash))
+        // Their names have four digits.
+        let nodes = pods.div_ceil(PODS_PER_NODE).min(0x1_0000);
+        Ok((Self { pods, nodes, templates }, hash))
     }
 
     fn answer(&self, request: &RecordedRequest) -> Answer {
@@ -186,7 +194,7 @@ impl Collection {
 
     fn made(&self, form: Form, encoding: Encoding, range: Range<u32>) -> Made {
         let templates = Arc::clone(&self.templates[&(form, encoding)]);
-        Made { head: Vec::new(), templates, range, tail: Vec::new() }
+        Made { head: Vec::new(), templates, nodes: self.nodes, range, tail: Vec::new() }
     }
 }
 
@@ -195,6 +203,7 @@ impl Collection {
 struct Made {
     head: Vec<u8>,
     templates: Arc<[Template]>,
+    nodes: u32,
     range: Range<u32>,
     tail: Vec<u8>,
 }
@@ -240,7 +249,8 @@ impl Read for Reader {
             if self.next == end {
                 self.piece.extend_from_slice(&self.made.tail);
             } else {
-                self.made.template(self.next).instantiate(self.next, &mut self.piece);
+                let node = self.next % self.made.nodes;
+                self.made.template(self.next).instantiate(self.next, node, &mut self.piece);
                 if self.next == start && self.piece[0] == b',' {
                     self.piece[0] = b' ';
                 }
@@ -260,10 +270,12 @@ struct Template {
     name_suffix: usize,
     uid: usize,
     version: usize,
+    /// Metadata alone has none.
+    node: Option<usize>,
 }
 
 impl Template {
-    fn new(bytes: Vec<u8>, meta: &ObjectMeta) -> anyhow::Result<Self> {
+    fn new(bytes: Vec<u8>, meta: &ObjectMeta, node: Option<&str>) -> anyhow::Result<Self> {
         let place = |text: &str| {
             let mut places = bytes.windows(text.len()).enumerate().filter(|(_, part)| *part == text.as_bytes());
             let (place, _) = places.next().with_context(|| format!("no {text} in an item"))?;
@@ -272,16 +284,21 @@ impl Template {
         };
         let name_suffix = place(meta.name())? + meta.name().len() - HEX_DIGITS;
         let (uid, version) = (place(meta.uid())?, place(meta.resource_version())?);
-        Ok(Self { bytes, name_suffix, uid, version })
+        let node = node.map(place).transpose()?;
+        Ok(Self { bytes, name_suffix, uid, version, node })
     }
 
-    fn instantiate(&self, index: u32, out: &mut Vec<u8>) {
+    fn instantiate(&self, index: u32, node: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes);
         let mut put = |place: usize, text: String| out[place..][..text.len()].copy_from_slice(text.as_bytes());
         put(self.name_suffix, format!("{index:0HEX_DIGITS$x}"));
         // An odd factor makes a permutation of the u32s: as unique as the index, and spread as uids are.
         put(self.uid, format!("{:0HEX_DIGITS$x}", index.wrapping_mul(0x9e37_79b1)));
         put(self.version, format!("{:0VERSION_DIGITS$}", FIRST_VERSION + u64::from(index)));
+        if let Some(place) = self.node {
+            // Those that were recorded are called so too.
+            put(place, format!("node-{node:04x}"));
+        }
     }
 }
 

@@ -49,6 +49,11 @@ impl Variant {
         self.way.name.starts_with("listwatch")
     }
 
+    /// Whether it keeps the Pods in a store that is used then.
+    pub fn is_store(self) -> bool {
+        GROUPS.iter().any(|group| group.work == Work::Store && group.ways.contains(&self.way.id))
+    }
+
     /// Whether the plots have it; they show the system's allocator.
     pub fn is_drawn(self) -> bool {
         self.way.drawn.is_some() && !self.mimalloc
@@ -70,17 +75,25 @@ pub struct Group {
     pub title: &'static str,
     /// What ratios are to comes first, where it was measured.
     pub ways: &'static [&'static str],
-    /// Whether anything is kept at all.
-    pub keeps: bool,
+    pub work: Work,
     /// In what the work is not quite the same.
     pub remark: &'static str,
+}
+
+/// What is done with the Pods.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    Drop,
+    Keep,
+    /// Keep them in a store, which is used then.
+    Store,
 }
 
 pub const GROUPS: &[Group] = &[
     Group {
         title: "Decode every Pod, keep none",
         ways: &["drop", "parallel", "prost", "go-paged", "go-paged-json"],
-        keeps: false,
+        work: Work::Drop,
         remark: "client-go has a page of Pods in memory at a time, the full buffer all of them.",
     },
     Group {
@@ -99,7 +112,7 @@ pub const GROUPS: &[Group] = &[
             "go-informer-list",
             "go-informer-list-json",
         ],
-        keeps: true,
+        work: Work::Keep,
         remark: "Reflectors and informers also have an index by key, which the others do not.",
     },
     Group {
@@ -113,15 +126,21 @@ pub const GROUPS: &[Group] = &[
             "go-informer",
             "go-informer-list",
         ],
-        keeps: true,
+        work: Work::Keep,
         remark: "listwatch keeps the bytes here and has read the key off them: a Pod is still to be decoded when it is \
                  wanted. The others are the rows of the table above.",
     },
     Group {
         title: "Keep the metadata of every Pod",
         ways: &["metadata", "kube-metadata", "go-metadata"],
-        keeps: true,
+        work: Work::Keep,
         remark: "",
+    },
+    Group {
+        title: "Keep every Pod in a store",
+        ways: &["kube-reflector", "kube-reflector-streaming", "go-informer", "go-informer-list"],
+        work: Work::Store,
+        remark: "kube's store has no index but that by key.",
     },
 ];
 
