@@ -13,10 +13,10 @@ use support::{Object, object};
 const RESIDENCIES: [Residency; 3] = [Residency::Encoded, Residency::Compressed, Residency::Decoded];
 
 fn observe(store: &Store<Object>, object: &Object) -> &'static str {
-    name(store.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap().effect)
+    name(&store.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap().effect)
 }
 
-fn name<T: listwatch::cache::Stored + ?Sized>(effect: Effect<T>) -> &'static str {
+fn name<T: listwatch::cache::Stored + ?Sized>(effect: &Effect<T>) -> &'static str {
     match effect {
         Effect::Added(_) => "added",
         Effect::Modified { .. } => "modified",
@@ -185,7 +185,7 @@ fn a_server_that_was_restored_from_a_backup_wins() {
         let mut replace = store.begin_replace();
         let old = object("default", "web-7", "3").data("as it was");
         let written = replace.observe(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap();
-        assert_eq!(name(written.effect), "stale");
+        assert_eq!(name(&written.effect), "stale");
         // Nothing of it is seen before the list is complete.
         assert_eq!(*store.get("default", "web-7").unwrap().decode().unwrap(), sample(7));
         let committed = replace.commit("5").unwrap();
@@ -280,7 +280,7 @@ fn a_change_is_copied_and_encoded_once() {
 fn json_objects_are_decoded_with_serde() {
     let store = Store::<Json<serde_json::Value>>::new(Residency::Encoded);
     let text = br#"{"metadata": {"name": "\u0061", "uid": "u", "resourceVersion": "7"}, "spec": {"size": 3}}"#;
-    assert_eq!(name(store.observe(Encoding::Json, text).unwrap().effect), "added");
+    assert_eq!(name(&store.observe(Encoding::Json, text).unwrap().effect), "added");
     let mut object = store.get("", "a").unwrap();
     assert_eq!(object.encoded().unwrap(), &text[..]);
     assert_eq!(object.decode().unwrap()["spec"]["size"], 3);
@@ -446,7 +446,7 @@ fn write_all(store: &Store<Object>, version: usize) {
             Some(replace) => replace.observe(Encoding::Protobuf, &bytes),
             None => store.observe(Encoding::Protobuf, &bytes),
         };
-        assert_eq!(name(written.unwrap().effect), if version == 1 { "added" } else { "modified" });
+        assert_eq!(name(&written.unwrap().effect), if version == 1 { "added" } else { "modified" });
     }
     if let Some(replace) = replace {
         assert!(replace.commit(&version.to_string()).unwrap().deleted.is_empty());

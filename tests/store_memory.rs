@@ -67,8 +67,8 @@ fn what_it_says_it_takes_is_what_it_takes() {
             let (store, _index) = held.unwrap();
             let memory = store.memory();
             let said = i64::try_from(memory.total() - memory.zstd).unwrap();
-            let ratio = said as f64 / counted.bytes_current as f64;
-            assert!((0.95..1.05).contains(&ratio), "{ratio}: {memory:?}, {counted:?}, {residency:?} {with_index}");
+            let off = (said - counted.bytes_current).abs();
+            assert!(off * 20 < counted.bytes_current, "{memory:?}, {counted:?}, {residency:?} {with_index}");
         }
     }
 }
@@ -78,15 +78,15 @@ fn an_encoded_object_takes_little_more_than_its_bytes() {
     for items in [1000, 20_000, 60_000] {
         let body = Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec();
         let mut wire = 0;
-        each_item(&body, |_, bytes| wire += bytes.len());
+        each_item(&body, |_, bytes| wire += i64::try_from(bytes.len()).unwrap());
         let mut store = None;
         let counted = measure(|| {
             let filled = Store::<[u8]>::new(Residency::Encoded);
             fill(&filled, &body);
             store = Some(filled);
         });
-        let most = wire as f64 * 1.03 + 120.0 * f64::from(items);
-        assert!((counted.bytes_current as f64) < most, "{counted:?} for {wire} bytes of {items} objects");
+        let most = wire * 103 / 100 + 120 * i64::from(items);
+        assert!(counted.bytes_current < most, "{counted:?} for {wire} bytes of {items} objects");
     }
 }
 
@@ -108,7 +108,7 @@ fn a_relist_takes_no_second_copy() {
             store = Some(filled);
         });
         let store = store.unwrap();
-        let most = steady.bytes_current as u64 / 20;
+        let most = steady.bytes_current.cast_unsigned() / 20;
         let same = measure(|| fill(&store, &body));
         assert!(same.bytes_max < most / 10, "{same:?} {residency:?}");
         let anew = measure(|| {

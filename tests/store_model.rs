@@ -7,13 +7,14 @@ mod support;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, Residency, Snapshot, Store};
+use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, Residency, Store};
 use listwatch::{Encoding, compare_resource_versions};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::{Object, object};
 
 type Key = (String, String);
+type Indexes = Vec<(Index<[u8], String>, OrderedIndex<[u8], String>)>;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -221,18 +222,18 @@ fn run(residency: Residency, ops: &[Op]) {
     train(&store);
     let mut model = Model { version: "1".to_owned(), ..Model::default() };
     let mut replace: Option<Replace<[u8]>> = None;
-    let mut indexes: Vec<(Index<[u8], String>, OrderedIndex<[u8], String>)> = Vec::new();
-    let mut snapshots: Vec<(Snapshot<[u8]>, BTreeMap<Key, Written>)> = Vec::new();
+    let mut indexes = Indexes::new();
+    let mut snapshots = Vec::new();
     for op in ops {
         match op {
             Op::Observe(new) => {
                 let written = store.observe(new.encoding, &new.bytes()).unwrap();
-                check(written, &model.write(new, false), new, indexes.len());
+                check(&written, &model.write(new, false), new, indexes.len());
             }
             Op::List(new) => {
                 let Some(replace) = &mut replace else { continue };
                 let written = replace.observe(new.encoding, &new.bytes()).unwrap();
-                check(written, &model.write(new, true), new, indexes.len());
+                check(&written, &model.write(new, true), new, indexes.len());
             }
             Op::Delete(last) => {
                 let tombstone = store.delete(last.encoding, &last.bytes()).unwrap();
@@ -297,7 +298,7 @@ fn train(store: &Store<[u8]>) {
     assert_eq!(store.begin_replace().commit("1").unwrap().deleted.len(), 520);
 }
 
-fn check(written: listwatch::cache::Written<[u8]>, expected: &Expected, new: &Written, indexes: usize) {
+fn check(written: &listwatch::cache::Written<[u8]>, expected: &Expected, new: &Written, indexes: usize) {
     let bytes = |object: &listwatch::cache::Object<[u8]>| object.encoded().unwrap().into_owned();
     let effect = match &written.effect {
         Effect::Added(object) => {
@@ -317,7 +318,7 @@ fn check(written: listwatch::cache::Written<[u8]>, expected: &Expected, new: &Wr
     assert_eq!(written.index_errors.len(), failed);
 }
 
-fn compare(store: &Store<[u8]>, model: &Model, indexes: &[(Index<[u8], String>, OrderedIndex<[u8], String>)]) {
+fn compare(store: &Store<[u8]>, model: &Model, indexes: &Indexes) {
     assert_eq!(store.len(), model.held.len());
     assert_eq!(store.version(), model.version);
     for namespace in NAMESPACES {

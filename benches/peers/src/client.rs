@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
@@ -14,8 +15,10 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
+use listwatch::cache::{Object, Residency, Store};
 use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
-use listwatch::{ItemError, Json};
+use listwatch::item::path::pod;
+use listwatch::{ItemError, Json, MetaView};
 use prost::Message;
 
 use crate::{Done, StoreTimes, add_key, tell, wait};
@@ -63,6 +66,9 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "json" => Box::new(keep_json(url, seen).await?),
         "bytes" => Box::new(keep_bytes(url, seen).await?),
         "metadata" => Box::new(keep_metadata(url, seen).await?),
+        "store-decoded" => Box::new(fill_store(url, Residency::Decoded, seen).await?),
+        "store-encoded" => Box::new(fill_store(url, Residency::Encoded, seen).await?),
+        "store-compressed" => Box::new(fill_store(url, Residency::Compressed, seen).await?),
         "prost" => Box::new(full_buffer(url, seen).await?),
         "kube-list" => Box::new(kube_list(url, seen).await?),
         "kube-metadata" => Box::new(kube_metadata(url, seen).await?),
@@ -193,6 +199,58 @@ async fn keep_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<Par
     Ok(kept)
 }
 
+async fn fill_store(url: &str, residency: Residency, seen: &mut Seen) -> anyhow::Result<(Residency, Store<pb::Pod>)> {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let store = Store::new(residency);
+    let mut replace = store.begin_replace();
+    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
+        let meta = item.meta()?;
+        seen.item(meta.namespace(), meta.name(), meta.resource_version());
+        drop(replace.observe(item.encoding(), item.bytes()).map_err(|error| ItemError::Other(error.into()))?);
+        Ok::<_, ItemError>(())
+    });
+    let (_, end) = pods.into_vec().await?;
+    drop(replace.commit(&end.list_meta.resource_version)?);
+    Ok((residency, store))
+}
+
+impl Kept for (Residency, Store<pb::Pod>) {
+    fn use_store(&self) -> anyhow::Result<Option<StoreTimes>> {
+        let (residency, ref store) = *self;
+        let read = |object: &Object<pb::Pod>| -> anyhow::Result<usize> {
+            if residency == Residency::Decoded {
+                let pod = object.decode()?;
+                let metadata = pod.metadata.as_ref().context("no metadata")?;
+                return Ok(touch([metadata.namespace(), metadata.name(), metadata.resource_version()]));
+            }
+            let pod = object.encoded()?;
+            let meta = MetaView::new(&pod)?;
+            Ok(touch([meta.namespace(), meta.name(), meta.resource_version()]))
+        };
+        let start = Instant::now();
+        for pod in store.snapshot().iter() {
+            black_box(read(&pod)?);
+        }
+        let iterate = per(store.len(), start);
+        let start = Instant::now();
+        let by_node = store.index("node", move |object| {
+            let node = match residency {
+                Residency::Decoded => object.decode()?.spec.as_ref().map(|spec| Arc::from(spec.node_name())),
+                _ => pod::NODE_NAME.str(object.encoded()?)?.map(Arc::<str>::from),
+            };
+            Ok::<_, ItemError>(node)
+        });
+        let add_index = Some(per(store.len(), start));
+        let keys: Vec<_> = store.snapshot().iter().map(|pod| pod.key()).collect();
+        let look_up_key = look_up(KEYS, &keys, |key| read(&store.get(&key.namespace, &key.name)?).ok())?;
+        let look_up_node = look_up(NODES, &by_node.values(), |node| {
+            by_node.get(node).iter().map(read).sum::<anyhow::Result<usize>>().ok()
+        })?;
+        Ok(Some(StoreTimes { look_up: look_up_key, iterate, add_index, look_up_node: Some(look_up_node) }))
+    }
+}
+
 /// As one does without a crate for it.
 async fn full_buffer(url: &str, seen: &mut Seen) -> anyhow::Result<pb::PodList> {
     let http = reqwest::Client::builder().no_proxy().build()?;
@@ -266,6 +324,8 @@ impl<Watch> Kept for (reflector::Store<KubePod>, Watch) {
 
 /// How many keys are looked up.
 const KEYS: usize = 200_000;
+/// How many nodes.
+const NODES: usize = 10_000;
 
 /// What looking up one of these takes: so many at random, made before.
 fn look_up<K: Clone>(times: usize, of: &[K], mut get: impl FnMut(&K) -> Option<usize>) -> anyhow::Result<f64> {

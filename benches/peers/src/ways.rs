@@ -138,9 +138,18 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         title: "Keep every Pod in a store",
-        ways: &["kube-reflector", "kube-reflector-streaming", "go-informer", "go-informer-list"],
+        ways: &[
+            "store-encoded",
+            "store-compressed",
+            "store-decoded",
+            "kube-reflector",
+            "kube-reflector-streaming",
+            "go-informer",
+            "go-informer-list",
+        ],
         work: Work::Store,
-        remark: "kube's store has no index but that by key.",
+        remark: "An encoded object gives its bytes, a compressed one has them decompressed; to decode them comes on top, \
+                 where it is wanted. kube's store has no index but that by key.",
     },
 ];
 
@@ -159,6 +168,9 @@ pub const WAYS: &[Way] = &[
     way("json", "listwatch, `Json<Pod>`, JSON", Program::Rust, "json"),
     drawn(BLUE, true, way("bytes", "listwatch, `Box<[u8]>`", Program::Rust, "bytes")),
     way("metadata", "listwatch, metadata only", Program::Rust, "metadata"),
+    way("store-decoded", "listwatch, store, decoded", Program::Rust, "store-decoded"),
+    way("store-encoded", "listwatch, store, encoded", Program::Rust, "store-encoded"),
+    way("store-compressed", "listwatch, store, compressed", Program::Rust, "store-compressed"),
     drawn(PURPLE, false, way("prost", "reqwest and prost, full buffer", Program::Rust, "prost")),
     drawn(GREEN, false, way("kube-list", "kube, `Api::list`, JSON", Program::Rust, "kube-list")),
     drawn(GREEN, true, way("kube-reflector", "kube, reflector, JSON", Program::Rust, "kube-reflector")),
