@@ -127,7 +127,8 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
 
     /// How long the next initial event, or the bookmark behind them, may take before the collection is listed instead:
     /// [`DEFAULT_INITIAL_EVENTS_TIMEOUT`](Self::DEFAULT_INITIAL_EVENTS_TIMEOUT) unless set. Some servers and proxies never send
-    /// that bookmark. The time that the consumer takes does not count.
+    /// that bookmark. The time that the consumer takes does not count. Behind the bookmark it is
+    /// [`idle_timeout`](super::Watch::idle_timeout) that counts.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.run.initial_events_timeout = timeout;
         self
@@ -367,7 +368,6 @@ impl Run {
         self.is_good = true;
         self.was_unauthorized = false;
         self.has_begun = false;
-        self.broken_off = 0;
         self.delivered.advance(version);
         self.delivered.version.clone()
     }
