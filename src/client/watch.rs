@@ -273,7 +273,7 @@ impl Plan {
             let answer = client.head(path, accept, None, None, &Arc::default()).await;
             let mut answer = answer.map_err(|error| error.redacted(&*client.transport))?;
             for warning in mem::take(&mut answer.warnings) {
-                tracing::warn!(warning, "the server warns");
+                tracing::warn!(server_warning = warning, "the server warns");
             }
             let idle = Idle::new(idle_timeout, timeout, gap);
             let decoder = WatchDecoder::with_limits(limits);
