@@ -1,12 +1,14 @@
-//! What a subscriber of `tracing` gets to see of a list, and what it never sees.
+//! What a subscriber of `tracing` gets to see of lists and watches, and what it never sees.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::StreamExt;
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource, ResourceVersion, Retry};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, TOKEN, leak, recorded_pods};
 use tracing::Level;
+use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 #[derive(Clone, Default)]
@@ -29,6 +31,25 @@ impl io::Write for Log {
     }
 }
 
+/// For as long as the guard lives.
+fn subscribe() -> (Log, DefaultGuard) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(Level::TRACE)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
+#[track_caller]
+fn find(log: &str, parts: &[&str]) {
+    let found = log.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(found, "{parts:?}: {log}");
+}
+
 /// Busy at the first list, and echoes what it should not.
 fn answer(request: &RecordedRequest, n: usize) -> Answer {
     match &*request.path {
@@ -41,15 +62,7 @@ fn answer(request: &RecordedRequest, n: usize) -> Answer {
 #[tokio::test]
 async fn spans_and_events() {
     for http2 in [false, true] {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(Level::TRACE)
-            .with_span_events(FmtSpan::CLOSE)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        let _guard = tracing::subscriber::set_default(subscriber);
+        let (log, _guard) = subscribe();
         let server = Server::start(answer).await.unwrap();
         let builder = HttpTransport::builder(server.url()).bearer_token(TOKEN);
         let builder = if http2 { builder.http2() } else { builder };
@@ -63,10 +76,6 @@ async fn spans_and_events() {
         list().await.unwrap();
         let second = log.take();
 
-        let find = |log: &str, parts: &[&str]| {
-            let found = log.lines().any(|line| parts.iter().all(|part| line.contains(part)));
-            assert!(found, "{parts:?}: {log}");
-        };
         let counts = format!("items=120 bytes={} first_item_ms=", summary.bytes);
         find(&first, &[" list{resource=pods version=Any paged=false ", &counts, "close"]);
         find(&first, &["WARN list{", "an option that the server ignores", "limit 7 is ignored"]);
@@ -84,5 +93,45 @@ async fn spans_and_events() {
         let client = Client::new(HttpTransport::builder(server.url()).build().unwrap()).retry(Retry::never());
         client.list::<[u8]>(&Resource::PODS, &options).into_vec().await.unwrap_err();
         find(&log.take(), &["DEBUG list{", "failed", "API error: 429"]);
+    }
+}
+
+/// Old: it refuses initial events. Behind the list come a watch that ends, and one that is not allowed.
+fn answer_watch(_: &RecordedRequest, n: usize) -> Answer {
+    match n {
+        0 => Answer::ok(Body::replay("busy")).status(429),
+        1 => Answer::ok(Body::replay("no initial events")).status(422),
+        2 => Answer::ok(Body::replay(recorded_pods())),
+        3 => Answer::ok(Body::replay("")).header("warning", &format!("299 - \"{TOKEN}\"")),
+        _ => Answer::ok(Body::replay(format!("no, Bearer {TOKEN}"))).status(403),
+    }
+}
+
+#[tokio::test]
+async fn a_watch_is_one_span() {
+    for resumes in [false, true] {
+        let (log, _guard) = subscribe();
+        let server = Server::start(answer_watch).await.unwrap();
+        let client = Client::new(HttpTransport::builder(server.url()).bearer_token(TOKEN).build().unwrap());
+        let client = client.retry(Retry::default().delay(Duration::from_nanos(1)));
+        let watch = client.watch::<[u8]>(&Resource::PODS, &ListOptions::default());
+        if resumes {
+            assert!(watch.resume().collect::<Vec<_>>().await.last().unwrap().as_ref().unwrap_err().is_forbidden());
+        } else {
+            assert!(watch.stream().next().await.unwrap().is_err());
+        }
+        let log = log.take();
+
+        find(&log, &["DEBUG watch{resource=pods}: ", "watching", "/api/v1/pods?watch=1&"]);
+        find(&log, &[" watch{resource=pods}: ", "close"]);
+        if resumes {
+            find(&log, &["DEBUG watch{resource=pods}: ", "watching again", "error=API error: 429: busy", "wait="]);
+            find(&log, &["DEBUG watch{resource=pods}:list{", "asking", "attempt=1", "/api/v1/pods"]);
+            find(&log, &[" watch{resource=pods}:list{resource=pods ", "close"]);
+            find(&log, &["WARN watch{resource=pods}: ", "the server warns", "[redacted]"]);
+        }
+        let own: Vec<_> = log.lines().filter(|line| line.contains(" listwatch::")).collect();
+        assert!(own.iter().all(|line| line.contains(" watch{resource=pods}:")), "{own:#?}");
+        assert_eq!(leak(log.as_bytes()), None);
     }
 }

@@ -25,8 +25,10 @@ use tokio::time::{Instant, timeout};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What a request meets.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Answer {
+    /// No answer at all.
+    fails: Option<TransportErrorKind>,
     /// 0 is 200.
     status: u16,
     headers: HeaderMap,
@@ -42,6 +44,10 @@ impl Answer {
 
     fn status(code: u16) -> Self {
         Self { status: code, ..Self::watch([body_of("v1", "Status", &status(code))]) }
+    }
+
+    fn fails(kind: TransportErrorKind) -> Self {
+        Self { fails: Some(kind), ..Self::default() }
     }
 
     fn header(mut self, name: &'static str, value: &'static str) -> Self {
@@ -98,8 +104,11 @@ impl Transport for Scripted {
         self.asked.lock().unwrap().push((request.path_and_query, Instant::now()));
         let answer = self.answers.lock().unwrap().pop_front();
         Box::pin(async move {
-            let Answer { status, headers, pieces, stalls } =
+            let Answer { fails, status, headers, pieces, stalls } =
                 answer.ok_or_else(|| TransportError::new(TransportErrorKind::Setup, "the script has ended"))?;
+            if let Some(kind) = fails {
+                return Err(TransportError::new(kind, ""));
+            }
             let status = StatusCode::from_u16(if status == 0 { 200 } else { status }).unwrap();
             let pieces = stream::iter(pieces).then(|(after, piece)| async move {
                 tokio::time::sleep(after).await;
@@ -225,7 +234,7 @@ async fn what_is_asked() {
     // Nothing is sent.
     let at_least = options(ResourceVersion::AtLeast("7".into()));
     for (options, initial) in
-        [(ListOptions::default().limit(1), false), (at_least, false), (exact(7), true), (exact(0), false)]
+        [(ListOptions::default().limit(1), false), (at_least.clone(), false), (exact(7), true), (exact(0), false)]
     {
         let server = Scripted::new([]);
         let watch = watch(&server.client(), &options);
@@ -233,6 +242,19 @@ async fn what_is_asked() {
         let error = watch.stream().next().await.unwrap().unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Options(_)), "{error}");
         assert_eq!(server.paths(), [""; 0]);
+    }
+    // Of a watch that goes on, the first.
+    for (options, expected) in [
+        (at_least, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=7&"),
+        (options(ResourceVersion::Any), "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0&"),
+        (exact(7), "allowWatchBookmarks=true&resourceVersion=7&"),
+        (ListOptions::default().limit(1), ""),
+    ] {
+        let server = Scripted::new([]);
+        let (_, error, _) = resumed(watch(&server.client(), &options).resume()).await;
+        assert_eq!(matches!(error.kind(), ErrorKind::Options(_)), expected.is_empty(), "{error}");
+        let asked = server.paths();
+        assert!(asked.len() == usize::from(!expected.is_empty()) && asked.concat().contains(expected), "{asked:?}");
     }
     // 5 to 10 minutes, and not always the same.
     let mut timeouts = std::collections::BTreeSet::new();
@@ -332,25 +354,30 @@ async fn what_is_watched() {
     assert!(error.contains("item_size"), "{error}");
 }
 
-/// Each answer, what comes of all of them, and which versions are asked for. The script's end is fatal.
+/// The answers, what comes of all of them, which versions are asked for, and up to which all came. The script's end is fatal.
 #[tokio::test(start_paused = true)]
 async fn it_goes_on_where_it_was() {
     let end = "setup: the script has ended";
     let expired = "API error: 410";
     for (answers, expected, versions, ends) in [
         // However a connection ends.
-        (vec![Answer::watch([added("a", 8)]), Answer::watch([added("b", 9)])], "+a +b", "7 8 9", end),
-        (vec![Answer::watch([added("a", 8)]).then_reset(), Answer::watch([added("b", 9)])], "+a +b", "7 8 9", end),
-        (vec![Answer::watch([[added("a", 8), added("b", 9)[..30].to_vec()].concat()])], "+a", "7 8", end),
-        (vec![Answer::watch([added("a", 8), error(500)]), Answer::watch([error(504)])], "+a", "7 8 8", end),
-        (vec![Answer::status(429), Answer::status(503), Answer::watch([added("a", 8)])], "+a", "7 7 7 8", end),
+        (vec![Answer::watch([added("a", 8)]), Answer::watch([added("b", 9)])], "+a +b", "7 8 9 to 9", end),
+        (vec![Answer::watch([added("a", 8)]).then_reset(), Answer::watch([added("b", 9)])], "+a +b", "7 8 9 to 9", end),
+        (vec![Answer::watch([[added("a", 8), added("b", 9)[..30].to_vec()].concat()])], "+a", "7 8 to 8", end),
+        (vec![Answer::watch([added("a", 8), error(500)]), Answer::watch([error(504)])], "+a", "7 8 8 to 8", end),
+        (vec![Answer::status(429), Answer::status(503), Answer::watch([added("a", 8)])], "+a", "7 7 7 8 to 8", end),
         // Bookmarks move the version, and only forwards.
-        (vec![Answer::watch([bookmark(20), bookmark(15)]), Answer::watch([added("a", 21)])], "+a", "7 20 21", end),
+        (
+            vec![Answer::watch([bookmark(20), bookmark(15)]), Answer::watch([added("a", 21)])],
+            "+a",
+            "7 20 21 to 21",
+            end,
+        ),
         // Repeated and late events.
         (
             vec![Answer::watch([added("a", 8), added("a", 8), event("MODIFIED", "a", 10), added("b", 9)])],
             "+a ~a",
-            "7 10",
+            "7 10 to 10",
             end,
         ),
         // A deletion with an old version, which comes again as often as it is not behind us.
@@ -361,23 +388,50 @@ async fn it_goes_on_where_it_was() {
                 Answer::watch([event("DELETED", "a", 12), event("DELETED", "a", 8)]),
             ],
             "+a +b -a +a -a",
-            "7 9 12 12",
+            "7 9 12 12 to 12",
+            end,
+        ),
+        (
+            vec![Answer::watch([added("a", 8), event("DELETED", "a", 9)]), Answer::watch([added("a", 10)])],
+            "+a -a +a",
+            "7 9 10 to 10",
             end,
         ),
         // What ends it.
-        (vec![Answer::watch([added("a", 8), error(410)])], "+a", "7", expired),
-        (vec![Answer::watch([added("a", 8)]), Answer::status(410)], "+a", "7 8", expired),
-        (vec![Answer::status(403)], "", "7", "API error: 403"),
-        (vec![Answer::status(404)], "", "7", "API error: 404"),
-        (vec![Answer::status(401), Answer::status(401)], "", "7 7", "API error: 401"),
+        (vec![Answer::watch([added("a", 8), error(410)])], "+a", "7 to 8", expired),
+        (vec![Answer::watch([added("a", 8)]), Answer::status(410)], "+a", "7 8 to 8", expired),
+        (vec![Answer::status(403)], "", "7 to 7", "API error: 403"),
+        (vec![Answer::status(404)], "", "7 to 7", "API error: 404"),
+        (vec![Answer::status(400)], "", "7 to 7", "API error: 400"),
+        (vec![Answer::status(422)], "", "7 to 7", "API error: 422"),
+        (vec![Answer::status(401), Answer::status(401)], "", "7 7 to 7", "API error: 401"),
         (
             vec![Answer::status(401), Answer::watch([added("a", 8)]), Answer::status(401), Answer::watch([error(410)])],
             "+a",
-            "7 7 8 8",
+            "7 7 8 8 to 8",
             expired,
         ),
-        (vec![Answer::watch([added("a", 8), b"\0\0\0\0".to_vec()])], "+a", "7", "frame"),
-        (vec![Answer::watch([b"<html>".to_vec()])], "", "7", "HTML"),
+        // Two 401 with no other answer between them.
+        (
+            vec![Answer::status(401), Answer::fails(TransportErrorKind::Connect), Answer::status(401)],
+            "",
+            "7 7 7 to 7",
+            "API error: 401",
+        ),
+        (
+            vec![Answer::status(401), Answer::status(503), Answer::status(401), Answer::status(410)],
+            "",
+            "7 7 7 7 to 7",
+            expired,
+        ),
+        (
+            vec![Answer::status(401), Answer::default().then_reset(), Answer::status(401), Answer::status(410)],
+            "",
+            "7 7 7 7 to 7",
+            expired,
+        ),
+        (vec![Answer::watch([added("a", 8), b"\0\0\0\0".to_vec()])], "+a", "7 to 8", "frame"),
+        (vec![Answer::watch([b"<html>".to_vec()])], "", "7 to 7", "HTML"),
         // What did not become an item was not delivered.
         (
             vec![Answer::watch([
@@ -385,7 +439,7 @@ async fn it_goes_on_where_it_was() {
                 event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x08\x32\x0210\x0a\x02\xff\xff")),
             ])],
             "+a",
-            "7",
+            "7 to 8",
             "UTF-8",
         ),
     ] {
@@ -395,12 +449,26 @@ async fn it_goes_on_where_it_was() {
         assert!(error.to_string().contains(ends), "{error}, and not {ends}");
         let paths = server.paths();
         let asked: Vec<_> = paths.iter().map(|path| between(path, "resourceVersion=", "&")).collect();
-        assert_eq!(asked.join(" "), versions, "{events:?}");
-        if ends == end {
-            assert_eq!(version.as_deref(), asked.last().copied());
-        }
+        assert_eq!(format!("{} to {}", asked.join(" "), version.unwrap()), versions, "{events:?}");
         assert!(paths.iter().all(|path| !path.contains("sendInitialEvents")));
     }
+}
+
+/// Nobody can tell which are repetitions.
+#[tokio::test(start_paused = true)]
+async fn versions_that_do_not_compare_are_all_delivered() {
+    let events = [
+        ("ADDED", "a", "x8"),
+        ("ADDED", "b", "x9"),
+        ("ADDED", "a", "x8"),
+        ("DELETED", "a", "x10"),
+        ("DELETED", "b", "x11"),
+        ("DELETED", "a", "x10"),
+    ];
+    let frame = |(event, name, version)| event_frame(event, &body_of("v1", "ConfigMap", &config_map(name, version)));
+    let server = Scripted::new([Answer::watch(events.map(frame))]);
+    let (events, _, version) = resumed(watch(&server.client(), &exact(7)).resume()).await;
+    assert_eq!((&*events.join(" "), version.as_deref()), ("+a +b +a -a -b -a", Some("x10")));
 }
 
 fn between<'a>(text: &'a str, before: &str, behind: &str) -> &'a str {
@@ -422,6 +490,28 @@ async fn it_begins_with_the_collection() {
             "initial 9",
             fatal,
         ),
+        // A repeated change, an initial event behind it, and a bookmark that is late.
+        (
+            vec![Answer::watch([
+                event("MODIFIED", "a", 9),
+                event("MODIFIED", "a", 9),
+                added("b", 5),
+                initial_end(8),
+                event("MODIFIED", "a", 9),
+            ])],
+            "~a +b synced 9",
+            "initial 9",
+            fatal,
+        ),
+        (
+            vec![
+                Answer::watch([event("MODIFIED", "a", 9)]),
+                Answer::watch([event("MODIFIED", "a", 9), initial_end(9)]),
+            ],
+            "~a restarted ~a synced 9",
+            "initial initial 9",
+            fatal,
+        ),
         // The versions of initial events are no version of the collection.
         (vec![half(), whole()], "+a restarted +a +b synced 8", "initial initial 8", fatal),
         (vec![Answer::default(), whole()], "+a +b synced 8", "initial initial 8", fatal),
@@ -430,6 +520,13 @@ async fn it_begins_with_the_collection() {
             vec![half(), half(), list(&["a", "b"], "8")],
             "+a restarted +a restarted +a +b synced 8",
             "initial initial list 8",
+            fatal,
+        ),
+        // What did not begin did not break off.
+        (
+            vec![Answer::status(500), Answer::fails(TransportErrorKind::ReadIdle), whole()],
+            "+a +b synced 8",
+            "initial initial initial 8",
             fatal,
         ),
         // Old servers, and servers that never end them.
@@ -444,16 +541,151 @@ async fn it_begins_with_the_collection() {
             fatal,
         ),
         (vec![Answer::status(422), list(&["a"], "")], "+a", "initial list", "metadata.resourceVersion"),
+        // Each list tells of all that came.
+        (
+            vec![half(), half(), cut(list(&["a", "b"], "8"), 3), Answer::status(403)],
+            "+a restarted +a restarted +a +b restarted",
+            "initial initial list list",
+            "API error: 403, 4 items delivered",
+        ),
+        (
+            vec![
+                Answer::status(422),
+                Answer::status(401),
+                list(&["a"], "8"),
+                Answer::status(401),
+                Answer::watch([error(410)]),
+            ],
+            "+a synced 8",
+            "initial list list 8 8",
+            "API error: 410",
+        ),
         (vec![Answer::status(422), Answer::status(403)], "", "initial list", "API error: 403"),
+        (vec![Answer::status(422), Answer::status(422)], "", "initial list", "API error: 422"),
         (vec![Answer::status(500), Answer::status(403)], "", "initial initial", "API error: 403"),
         (vec![Answer::watch([added("a", 5), error(410)])], "+a", "initial", "API error: 410"),
         (vec![Answer::watch([added("a", 5), b"\0\0\0\0".to_vec()])], "+a", "initial", "frame"),
     ] {
         let server = Scripted::new(answers);
-        let (events, error, _) = resumed(watch(&server.client(), &ListOptions::default()).resume()).await;
+        let (events, error, version) = resumed(watch(&server.client(), &ListOptions::default()).resume()).await;
         assert_eq!(events.join(" "), expected, "{error}");
         assert!(error.to_string().contains(ends), "{error}, and not {ends}");
         assert_eq!(kinds(&server), asked, "{events:?}");
+        let is_synced = expected.contains("synced");
+        assert_eq!(version.as_deref(), asked.rsplit(' ').next().filter(|_| is_synced), "{events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_list_in_place_of_initial_events() {
+    let big = "x".repeat(2000);
+    let late = |mut list: Answer| {
+        list.pieces[0].0 = SECOND * 60;
+        list
+    };
+    let half = || cut(list(&["a"], "8"), 3);
+    let all = "/api/v1/namespaces/web/configmaps?labelSelector=a%3Db";
+    let page = "/api/v1/namespaces/web/configmaps?labelSelector=a%3Db&limit=500";
+    for (lists, asked, ends) in [
+        (vec![list(&["a"], "8")], vec![all], "the script has ended"),
+        (vec![list(&[&big], "8")], vec![all], "item_size"),
+        // In pages once it broke off for the server's request timeout, which is 60 s.
+        (vec![half(), half(), Answer::status(403)], vec![all, all, all], "API error: 403"),
+        (vec![late(half()), half(), Answer::status(403)], vec![all, page, page], "API error: 403"),
+    ] {
+        let server = Scripted::new(std::iter::once(Answer::status(422)).chain(lists));
+        let options = ListOptions::default().labels("a=b".parse().unwrap()).timeout(SECOND * 40);
+        let watch = watch(&server.client(), &options).namespace("web").limits(Limits::default().item_size(1000));
+        let (_, error, _) = resumed(watch.resume()).await;
+        assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+        let paths = server.paths();
+        let lists: Vec<_> = paths.iter().filter(|path| !path.contains("watch=1")).collect();
+        assert_eq!(lists, asked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_disconnect_says() {
+    let answers = [
+        Answer::status(500),
+        Answer::watch([added("a", 5)]),
+        Answer::status(422),
+        cut(list(&["a"], "8"), 3),
+        Answer::status(503),
+        list(&["a"], "8"),
+        Answer::watch([added("b", 9)]),
+        Answer::status(429),
+    ];
+    let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
+    let watch = watch(&Scripted::new(answers).client(), &ListOptions::default()).resume();
+    let _ = resumed(watch.on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
+    for (why, version, lists) in [
+        ("API error: 500", None, false),
+        ("ended", None, false),
+        ("API error: 422", None, true),
+        ("incomplete: ", None, true),
+        ("API error: 503", None, true),
+        ("ended", Some("9"), false),
+        ("API error: 429", Some("9"), false),
+    ] {
+        let disconnect = disconnected.try_recv().unwrap();
+        let error = disconnect.error.as_ref().map_or("ended".to_owned(), ToString::to_string);
+        assert!(error.starts_with(why), "{error}, and not {why}");
+        assert_eq!((disconnect.resource_version.as_deref(), disconnect.lists), (version, lists), "{why}");
+        // What the server refuses is asked for otherwise at once.
+        assert_eq!(disconnect.wait.is_zero(), why == "API error: 422", "{why}");
+    }
+    assert!(disconnected.try_recv().is_err());
+}
+
+/// All are behind the version that was reached. What comes again is not delivered as long as it is remembered.
+#[tokio::test(start_paused = true)]
+async fn deletions_are_remembered() {
+    let deleted = |namespace: &str, name: &str, uid: &str, version: u64| {
+        let fields = [(1, name), (3, namespace), (5, uid), (6, &*version.to_string())];
+        let metadata = fields.map(|(number, text)| len_field(number, text.as_bytes())).concat();
+        event_frame("DELETED", &body_of("v1", "ConfigMap", &len_field(1, &metadata)))
+    };
+    let numbered = |range: std::ops::RangeInclusive<u64>| range.map(|n| deleted("web", &format!("cm-{n}"), "", n));
+    let reached = || std::iter::once(bookmark(5000));
+    let twice = || std::iter::repeat_n(deleted("web", "first", "", 4000), 2);
+    for (case, options, first, again, delivered) in [
+        // As long as the version does not move on, all.
+        ("a run", exact(7), reached().chain(numbered(1..=1500)).collect(), numbered(1..=1500).collect(), 0),
+        // Then 1024, of which the oldest goes.
+        (
+            "many",
+            exact(7),
+            reached().chain(numbered(1..=1500)).chain([bookmark(5001)]).chain(numbered(1501..=1501)).collect(),
+            numbered(478..=1501).chain(numbered(477..=477)).collect(),
+            1,
+        ),
+        (
+            "one that came twice before the version",
+            ListOptions::default(),
+            twice().chain([initial_end(5000)]).chain(numbered(1..=1023)).collect(),
+            twice().collect(),
+            0,
+        ),
+        (
+            "others",
+            exact(7),
+            reached().chain([deleted("web", "a", "1", 8)]).collect::<Vec<_>>(),
+            vec![
+                deleted("web", "a", "1", 8),
+                deleted("db", "a", "1", 8),
+                deleted("web", "b", "1", 8),
+                deleted("web", "a", "2", 8),
+                deleted("web", "a", "1", 9),
+            ],
+            4,
+        ),
+    ] {
+        let before = first.iter().filter(|frame| frame.windows(7).any(|bytes| bytes == b"DELETED")).count();
+        let server = Scripted::new([Answer::watch(first), Answer::watch(again)]);
+        let (events, _, _) = resumed(watch(&server.client(), &options).resume()).await;
+        let deletions = events.iter().filter(|event| event.starts_with('-')).count();
+        assert_eq!(deletions - before, delivered, "{case}");
     }
 }
 
@@ -498,25 +730,38 @@ async fn a_client_remembers_who_does_not_end_initial_events() {
 
 #[tokio::test(start_paused = true)]
 async fn how_long_it_waits() {
-    let again = |answer: fn() -> Answer, times: usize| {
-        let answers = (0..times).map(|_| answer());
+    let waits = |options: ListOptions, answers: Vec<Answer>| async move {
         let server = Scripted::new(answers);
-        async move {
-            let _ = resumed(watch(&server.client(), &exact(7)).resume()).await;
-            server.waits()
-        }
+        let _ = resumed(watch(&server.client(), &options).resume()).await;
+        server.waits()
     };
+    let again = |answer: Answer, times: usize| waits(exact(7), vec![answer; times]);
     let seconds = |range: std::ops::Range<f64>, wait: &Duration| range.contains(&wait.as_secs_f64());
     // It grows to 30 s, with up to as much again at random.
-    let waits = again(|| Answer::status(503), 12).await;
-    assert!(seconds(0.2..0.41, &waits[0]) && seconds(0.8..1.61, &waits[2]), "{waits:?}");
-    assert!(waits[9..].iter().all(|wait| seconds(30.0..60.1, wait)), "{waits:?}");
-    // After a good connection it is short again.
-    let waits = again(|| Answer::watch([bookmark(8)]), 12).await;
-    assert!(waits.iter().all(|wait| seconds(0.2..0.41, wait)), "{waits:?}");
+    let busy = Answer::status(503);
+    let found = again(busy.clone(), 12).await;
+    assert!(seconds(0.2..0.41, &found[0]) && seconds(0.8..1.61, &found[2]), "{found:?}");
+    assert!(found[9..].iter().all(|wait| seconds(30.0..60.1, wait)), "{found:?}");
+    // After a good connection it is short again, once.
+    let good = Answer::watch([bookmark(8)]);
+    let found = again(good.clone(), 12).await;
+    assert!(found.iter().all(|wait| seconds(0.2..0.41, wait)), "{found:?}");
+    let found = waits(exact(7), vec![good, busy.clone(), busy.clone()]).await;
+    assert!(seconds(0.2..0.41, &found[0]) && seconds(0.8..1.61, &found[2]), "{found:?}");
+    // A whole list is as good, and so is a connection that lived for 10 s.
+    let mut answers = vec![busy.clone(); 8];
+    (answers[0], answers[6]) = (Answer::status(422), list(&["a"], "8"));
+    let found = waits(ListOptions::default(), answers).await;
+    assert!(seconds(3.2..6.41, &found[5]) && seconds(0.2..0.41, &found[7]), "{found:?}");
+    for (lived, expected) in [(10.0, 0.2..0.41), (9.9, 0.8..1.61)] {
+        let found = again(Answer::default().then(Duration::from_secs_f64(lived), Vec::new()), 3).await;
+        assert!(seconds(lived + expected.start..lived + expected.end, &found[2]), "{found:?}");
+    }
     // A server's word counts, where it is more.
-    let waits = again(|| Answer::status(429).header("retry-after", "100"), 3).await;
-    assert!(waits.iter().all(|wait| seconds(100.0..100.1, wait)), "{waits:?}");
+    let found = again(Answer::status(429).header("retry-after", "100"), 3).await;
+    assert!(found.iter().all(|wait| seconds(100.0..100.1, wait)), "{found:?}");
+    let found = again(Answer::status(429).header("retry-after", "1"), 12).await;
+    assert!(seconds(1.0..1.1, &found[0]) && seconds(30.0..60.1, &found[11]), "{found:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -534,12 +779,18 @@ async fn quiet_connections_are_given_up() {
         // 2.5 times the longest gap, at least 90 s, and no longer than without bookmarks.
         (bookmarks(minute), 3000, None, 90 + 150),
         (bookmarks(SECOND * 10), 3000, None, 15 + 90),
+        (
+            Answer::watch([bookmark(8)]).then(SECOND * 40, bookmark(9)).then(SECOND * 80, bookmark(10)).then_stalls(),
+            3000,
+            None,
+            120 + 200,
+        ),
         (bookmarks(minute * 4), 400, None, 400 + 30),
         // As the caller says.
         (bookmarks(minute), 3000, Some(SECOND * 70), 90 + 70),
     ] {
         for resumes in [false, true] {
-            let server = Scripted::new([copy(&answer)]);
+            let server = Scripted::new([answer.clone()]);
             let options = exact(7).timeout(SECOND * timeout_seconds);
             let mut watch = watch(&server.client(), &options);
             if let Some(idle) = idle {
@@ -556,7 +807,9 @@ async fn quiet_connections_are_given_up() {
             } else {
                 let events: Vec<_> = watch.stream().collect().await;
                 let error = events.last().unwrap().as_ref().unwrap_err();
-                assert!(error.to_string().contains("stalled: no byte for"), "{error}");
+                let last: Duration = answer.pieces.iter().map(|(after, _)| *after).sum();
+                let silence = format!("stalled: no byte for {}", expected - last.as_secs());
+                assert!(error.to_string().contains(&silence), "{error}");
                 assert_eq!(started.elapsed().as_secs(), expected);
             }
         }
@@ -570,6 +823,19 @@ async fn quiet_connections_are_given_up() {
     let _ = resumed(watch(&server.client(), &exact(7).timeout(SECOND * 3000)).resume()).await;
     let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
     assert_eq!(waits, [60, 150, 3030]);
+    // Behind the initial events it is the same.
+    let late_end = Answer::watch([added("a", 5)]).then(SECOND * 20, initial_end(8));
+    let gap = || Answer::watch([bookmark(8)]).then(SECOND * 20, bookmark(9));
+    for (answers, timeout_seconds, expected) in [
+        (vec![late_end.clone().then_stalls()], 400, vec![430]),
+        (vec![gap(), late_end.then_stalls()], 3000, vec![20, 110]),
+    ] {
+        let server = Scripted::new(answers);
+        let options = ListOptions::default().timeout(SECOND * timeout_seconds);
+        let _ = resumed(watch(&server.client(), &options).resume()).await;
+        let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
+        assert_eq!(waits, expected);
+    }
     // Time that the consumer takes is none that the server takes.
     let server = Scripted::new([bookmarks(minute)]);
     let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).stream();
@@ -580,31 +846,32 @@ async fn quiet_connections_are_given_up() {
     assert!(timeout(SECOND * 20, events.next()).await.is_err());
 }
 
-fn copy(answer: &Answer) -> Answer {
-    let Answer { status, headers, pieces, stalls } = answer;
-    Answer { status: *status, headers: headers.clone(), pieces: pieces.clone(), stalls: *stalls }
-}
-
 #[tokio::test(start_paused = true)]
 async fn initial_events_have_a_deadline_that_progress_resets() {
     // Objects every 20 s are progress; bookmarks and changes are none.
     let slow = || (0..5).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, added("a", 5 + at)));
     let busy = || (0..9).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, event("MODIFIED", "a", 9 + at)));
-    for (answer, timeout, synced, seconds) in [
-        (slow().then(SECOND * 20, initial_end(20)).then_stalls(), None, true, 120),
-        (slow().then_stalls(), None, false, 100 + 30),
-        (busy().then_stalls(), None, false, 30),
+    for (answer, timeout, idle, synced, seconds) in [
+        (slow().then(SECOND * 20, initial_end(20)).then_stalls(), None, None, true, 120),
+        (slow().then_stalls(), None, None, false, 100 + 30),
+        (busy().then_stalls(), None, None, false, 30),
         (
             Answer::default().then(SECOND * 20, bookmark(9)).then(SECOND * 20, bookmark(10)).then_stalls(),
+            None,
             None,
             false,
             30,
         ),
-        (slow().then_stalls(), Some(SECOND * 10), false, 10),
+        (slow().then_stalls(), Some(SECOND * 10), None, false, 10),
+        // The other timeout begins behind them.
+        (slow().then_stalls(), None, Some(SECOND * 10), false, 100 + 30),
+        (slow().then_stalls(), None, Some(SECOND * 70), false, 100 + 30),
     ] {
         let server = Scripted::new([answer, list(&["b"], "9")]);
         let started = Instant::now();
-        let mut watch = watch(&server.client(), &ListOptions::default()).resume();
+        let watch = watch(&server.client(), &ListOptions::default());
+        let watch = if let Some(idle) = idle { watch.idle_timeout(idle) } else { watch };
+        let mut watch = watch.resume();
         if let Some(timeout) = timeout {
             watch = watch.initial_events_timeout(timeout);
         }

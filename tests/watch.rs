@@ -274,6 +274,7 @@ fn faults_of_protobuf() {
 #[test]
 fn faults_of_json() {
     const GOOD: &str = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}"#;
+    const ENDS: &str = r#"{"metadata":{"resourceVersion":"6","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
     let deep =
         |depth: usize| GOOD.replace(r#""kind""#, &format!(r#""a":{}{},"kind""#, "[".repeat(depth), "]".repeat(depth)));
     for (line, fault) in [
@@ -342,6 +343,10 @@ fn faults_of_json() {
         GOOD.replace("}}}", "},\"metadata\":{\"resourceVersion\":\"8\"},\"metadata\":null}}"),
         "\n \r\n\t".to_owned() + GOOD,
         r#"{"object":{"kind":"Status"},"type":"ERROR"}"#.to_owned(),
+        // Of two objects the last counts, with its own annotations; metadata in two parts has both.
+        format!(r#"{{"type":"BOOKMARK","object":{ENDS},"object":{{"metadata":{{"resourceVersion":"7"}}}}}}"#),
+        format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"7"}}}},"object":{ENDS}}}"#),
+        format!(r#"{{"type":"BOOKMARK","object":{ENDS}}}"#).replace("}}}", r#"},"metadata":{"resourceVersion":"7"}}}"#),
         deep(9_998),
     ] {
         let body = format!("{GOOD}\n{line}\n{GOOD}\n");

@@ -1,7 +1,9 @@
-//! What the client does by itself, told on stderr: requests that are sent again, groups without an answer.
+//! What the client does by itself, told on stderr: requests that are sent again, groups without an answer; and what the
+//! server warns of while something is watched.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use console::style;
@@ -18,7 +20,7 @@ static BAR: OnceLock<ProgressBar> = OnceLock::new();
 /// From now on.
 pub fn show() {
     // Fails only when it is done twice.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Notices));
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Notices::default()));
 }
 
 /// From now on above this bar.
@@ -41,7 +43,14 @@ pub fn tell(word: &str, text: &str) {
     }
 }
 
-struct Notices;
+/// How many different warnings of a server are told: as many as a list keeps.
+const MAX_WARNINGS: usize = 100;
+
+#[derive(Default)]
+struct Notices {
+    /// What the server warned of: a watch that goes on is warned again at each request.
+    warned: Mutex<HashSet<String>>,
+}
 
 impl<S: Subscriber> Layer<S> for Notices {
     fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
@@ -59,7 +68,20 @@ impl<S: Subscriber> Layer<S> for Notices {
                 let error = error.map(|error| format!(": {error}")).unwrap_or_default();
                 warn(&format!("{group}: {message}{error}"));
             }
+            Said { warning: Some(warning), .. } => self.warn_once(&warning),
             Said { .. } => {}
+        }
+    }
+}
+
+impl Notices {
+    fn warn_once(&self, warning: &str) {
+        let is_new = {
+            let mut warned = self.warned.lock().expect("nothing panics while it is locked");
+            warned.len() < MAX_WARNINGS && warned.insert(warning.to_owned())
+        };
+        if is_new {
+            warn(warning);
         }
     }
 }
@@ -71,6 +93,8 @@ struct Said {
     error: Option<String>,
     wait: Option<Duration>,
     group: Option<String>,
+    /// Of the server.
+    warning: Option<String>,
 }
 
 impl Visit for Said {
@@ -83,8 +107,10 @@ impl Visit for Said {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "group" {
-            self.group = Some(value.to_owned());
+        match field.name() {
+            "group" => self.group = Some(value.to_owned()),
+            "server_warning" => self.warning = Some(value.to_owned()),
+            _ => {}
         }
     }
 

@@ -143,6 +143,23 @@ fn an_interrupt_ends_it_with_counts() {
     assert_eq!((&*said, child.wait().unwrap().code()), ("1 added, 1 modified, 1 deleted, up to version 10\n", Some(0)));
 }
 
+/// Whichever connection brings them.
+#[test]
+fn warnings_of_the_server_are_told_once() {
+    let warned = |answer: Answer, text: &str| answer.header("warning", &format!("299 - \"{text}\""));
+    let api = Api::new([
+        now("7"),
+        warned(watch(&changes()[..1]), "v1 is deprecated"),
+        warned(watch(&changes()[1..2]), "v1 is deprecated"),
+        warned(watch(&changes()[2..]), "v1 is gone from 1.40"),
+        status(403, "Forbidden", "no"),
+    ]);
+    let output = api.run(&["watch", "cm", "-n", "web"]);
+    let warnings: Vec<_> = stderr(&output).lines().filter(|line| line.starts_with("warning:")).collect();
+    assert_eq!(warnings, ["warning: v1 is deprecated", "warning: v1 is gone from 1.40"]);
+    assert_eq!(stdout(&output).lines().count(), 3);
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     for (args, expected) in [

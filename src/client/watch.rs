@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
+use tracing::{Instrument, Span};
 
 use self::idle::Idle;
 pub use self::resume::{Disconnect, ResumedWatch};
@@ -52,6 +53,7 @@ struct Plan {
     namespace: Option<String>,
     limits: Limits,
     idle_timeout: Option<Duration>,
+    span: Span,
 }
 
 /// What happened in a collection.
@@ -81,7 +83,8 @@ impl<T: Item + ?Sized> Watch<T> {
     pub(super) fn new(client: Client, resource: Resource, options: ListOptions) -> Self {
         let options = if T::ENCODING == Some(Encoding::Json) { options.json() } else { options };
         let limits = Limits::default();
-        let plan = Plan { client, resource, options, namespace: None, limits, idle_timeout: None };
+        let span = tracing::info_span!("watch", %resource);
+        let plan = Plan { client, resource, options, namespace: None, limits, idle_timeout: None, span };
         Self { plan, initial_events: false, own: T::own, item: PhantomData }
     }
 }
@@ -268,17 +271,18 @@ impl Plan {
         };
         let (client, limits, shard, idle_timeout) = (client.clone(), *limits, options.shard, *idle_timeout);
         let expected = TypeMeta { api_version, kind: kind.to_owned() };
-        Ok(Box::pin(async move {
+        let opening = async move {
             tracing::debug!(path, "watching");
             let answer = client.head(path, accept, None, None, &Arc::default()).await;
             let mut answer = answer.map_err(|error| error.redacted(&*client.transport))?;
             for warning in mem::take(&mut answer.warnings) {
-                tracing::warn!(warning, "the server warns");
+                tracing::warn!(server_warning = warning, "the server warns");
             }
             let idle = Idle::new(idle_timeout, timeout, gap);
             let decoder = WatchDecoder::with_limits(limits);
             Ok(Connection { client, answer, decoder, chunk: Bytes::new(), expected, shard, idle })
-        }))
+        };
+        Ok(Box::pin(opening.instrument(self.span.clone())))
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use backon::ExponentialBackoff;
 use futures_core::Stream;
 use tokio::time::{Sleep, sleep};
-use tracing::{Span, field};
+use tracing::field;
 
 use super::{Connection, Opening, OwnedEvent, Plan};
 use crate::adapt::Own;
@@ -127,7 +127,8 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
 
     /// How long the next initial event, or the bookmark behind them, may take before the collection is listed instead:
     /// [`DEFAULT_INITIAL_EVENTS_TIMEOUT`](Self::DEFAULT_INITIAL_EVENTS_TIMEOUT) unless set. Some servers and proxies never send
-    /// that bookmark. The time that the consumer takes does not count.
+    /// that bookmark. The time that the consumer takes does not count. Behind the bookmark it is
+    /// [`idle_timeout`](super::Watch::idle_timeout) that counts.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.run.initial_events_timeout = timeout;
         self
@@ -264,7 +265,6 @@ struct Run {
     /// Between two bookmarks of any connection, the longest.
     gap: Option<Duration>,
     backoff: ExponentialBackoff,
-    span: Span,
 }
 
 impl Run {
@@ -286,13 +286,12 @@ impl Run {
             is_good: false,
             gap: None,
             backoff: plan.client.retry.backoff(MAX_DELAY),
-            span: tracing::info_span!("watch", resource = %plan.resource),
             plan,
         }
     }
 
     fn ask(&mut self) -> Result<State, Error> {
-        let Plan { client, resource, options, namespace, limits, .. } = &self.plan;
+        let Plan { client, resource, options, namespace, limits, span, .. } = &self.plan;
         if self.is_synced {
             let options = options.clone().resource_version(ResourceVersion::Exact(self.delivered.version.clone()));
             return Ok(State::Opening(self.plan.open(&options, false, self.gap)?));
@@ -310,7 +309,7 @@ impl Run {
             Some(namespace) => list.namespace(namespace),
             None => list,
         };
-        Ok(State::Listing(Box::new(list.into_pages())))
+        Ok(State::Listing(Box::new(span.in_scope(|| list.into_pages()))))
     }
 
     fn opened(&self, mut connection: Connection) -> Connection {
@@ -367,7 +366,6 @@ impl Run {
         self.is_good = true;
         self.was_unauthorized = false;
         self.has_begun = false;
-        self.broken_off = 0;
         self.delivered.advance(version);
         self.delivered.version.clone()
     }
@@ -429,7 +427,7 @@ impl Run {
         };
         let Disconnect { error, resource_version, .. } = &disconnect;
         let error = error.as_ref().map(field::display);
-        self.span.in_scope(|| tracing::debug!(error, ?resource_version, ?wait, "watching again"));
+        self.plan.span.in_scope(|| tracing::debug!(error, ?resource_version, ?wait, "watching again"));
         if let Some(on_disconnect) = &mut self.on_disconnect {
             on_disconnect(&disconnect);
         }
