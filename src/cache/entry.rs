@@ -6,7 +6,6 @@ use std::sync::Arc;
 #[cfg(feature = "zstd")]
 use super::compress::Dictionary;
 use crate::decode::Encoding;
-use crate::item::MetaView;
 
 /// Which object it is, and which state of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,24 +33,64 @@ pub(super) struct Entry<D> {
 
 /// What the body is.
 pub(super) enum Form<D> {
-    /// Protobuf as it came, off which the identity is read.
-    Encoded,
-    /// JSON as it came, which would have to be parsed to its end for the identity.
-    EncodedJson(Arc<str>),
+    /// The bytes as they came, with the identity in them.
+    Encoded(Places),
+    /// The bytes as they came, with escapes in the identity, as JSON may have them.
+    EncodedBeside(Arc<str>),
     #[cfg(feature = "zstd")]
     Compressed(Arc<str>, Option<Arc<Dictionary>>),
     /// Nothing.
     Decoded(Arc<str>, Arc<D>),
 }
 
-impl<D> Entry<D> {
-    /// Keeps these bytes as they are.
-    pub(super) fn encoded(encoding: Encoding, bytes: &[u8], identity: &Identity<'_>, namespace: Arc<str>) -> Self {
-        match encoding {
-            Encoding::Protobuf => {
-                Self { bytes: bytes.into(), form: Form::Encoded, encoding, wire_len: wire_len(bytes) }
+/// Where namespace, name, uid and version are in the bytes.
+pub(super) struct Places {
+    starts: [u32; 4],
+    lens: [u16; 4],
+}
+
+impl Places {
+    /// `None` when a text is not in the bytes as it is.
+    fn of(bytes: &[u8], identity: &Identity<'_>) -> Option<Self> {
+        let Identity { namespace, name, uid, resource_version } = identity;
+        let mut places = Self { starts: [0; 4], lens: [0; 4] };
+        let texts = [namespace, name, uid, resource_version];
+        for ((start, len), text) in places.starts.iter_mut().zip(&mut places.lens).zip(texts) {
+            match text {
+                text if text.is_empty() => {}
+                Cow::Borrowed(text) => {
+                    *start = u32::try_from(text.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?).ok()?;
+                    *len = text_len(text);
+                }
+                Cow::Owned(_) => return None,
             }
-            Encoding::Json => Self::beside(encoding, wire_len(bytes), identity, bytes, Form::EncodedJson(namespace)),
+        }
+        Some(places)
+    }
+
+    fn identity<'a>(&self, bytes: &'a [u8]) -> Identity<'a> {
+        let mut texts = self.starts.into_iter().zip(self.lens).map(|(start, len)| {
+            let text = bytes.get(start as usize..).and_then(|bytes| bytes.get(..len.into()));
+            Cow::from(str::from_utf8(text.unwrap_or_default()).unwrap_or_default())
+        });
+        let mut next = || texts.next().unwrap_or_default();
+        Identity { namespace: next(), name: next(), uid: next(), resource_version: next() }
+    }
+}
+
+impl<D> Entry<D> {
+    /// Keeps these bytes as they are. The identity is borrowed from them, as far as it can be.
+    pub(super) fn encoded(
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        namespace: impl FnOnce() -> Arc<str>,
+    ) -> Self {
+        match Places::of(bytes, identity) {
+            Some(places) => {
+                Self { bytes: bytes.into(), form: Form::Encoded(places), encoding, wire_len: wire_len(bytes) }
+            }
+            None => Self::beside(encoding, wire_len(bytes), identity, bytes, Form::EncodedBeside(namespace())),
         }
     }
 
@@ -64,23 +103,16 @@ impl<D> Entry<D> {
         form: Form<D>,
     ) -> Self {
         let texts = [&identity.name, &identity.uid, &identity.resource_version];
-        let [name, uid, version] = texts.map(|text| Self::text_len(text).to_le_bytes());
+        let [name, uid, version] = texts.map(|text| text_len(text).to_le_bytes());
         let [name_text, uid_text, version_text] = texts.map(|text| text.as_bytes());
         let bytes = [&name[..], &uid, &version, name_text, uid_text, version_text, body].concat().into_boxed_slice();
         Self { bytes, form, encoding, wire_len }
     }
 
-    /// No text of a head is longer than `MAX_TEXT`.
-    #[expect(clippy::cast_possible_truncation)]
-    fn text_len(text: &str) -> u16 {
-        text.len() as u16
-    }
-
     pub(super) fn identity(&self) -> Identity<'_> {
         match &self.form {
-            // It was read when the object came.
-            Form::Encoded => MetaView::new(&self.bytes).map(MetaView::into_identity).unwrap_or_default(),
-            Form::EncodedJson(namespace) | Form::Decoded(namespace, _) => self.head(namespace).0,
+            Form::Encoded(places) => places.identity(&self.bytes),
+            Form::EncodedBeside(namespace) | Form::Decoded(namespace, _) => self.head(namespace).0,
             #[cfg(feature = "zstd")]
             Form::Compressed(namespace, _) => self.head(namespace).0,
         }
@@ -94,7 +126,7 @@ impl<D> Entry<D> {
     /// The bytes behind the head, if there is one.
     pub(super) fn body(&self) -> &[u8] {
         match &self.form {
-            Form::Encoded => &self.bytes,
+            Form::Encoded(_) => &self.bytes,
             _ => self.head("").1,
         }
     }
@@ -129,8 +161,14 @@ impl<D> Entry<D> {
     }
 }
 
-/// The longest name, uid or version that a head has room for, in bytes. API servers allow 253 in a name.
+/// The longest namespace, name, uid or version, in bytes. API servers allow 253 in a name.
 pub(super) const MAX_TEXT: usize = u16::MAX as usize;
+
+/// Longer ones are refused before.
+#[expect(clippy::cast_possible_truncation)]
+fn text_len(text: &str) -> u16 {
+    text.len() as u16
+}
 
 /// Objects of 4 GiB are refused before.
 pub(super) fn wire_len(bytes: &[u8]) -> u32 {

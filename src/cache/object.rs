@@ -355,7 +355,7 @@ impl<T: Stored + ?Sized> Codec<T> {
     #[cfg_attr(not(feature = "zstd"), expect(clippy::unused_self))]
     fn encoded<'e>(&self, entry: &'e Entry<T::Decoded>) -> Result<Cow<'e, [u8]>, ItemError> {
         match entry.form() {
-            Form::Encoded | Form::EncodedJson(_) => Ok(entry.body().into()),
+            Form::Encoded(_) | Form::EncodedBeside(_) => Ok(entry.body().into()),
             #[cfg(feature = "zstd")]
             Form::Compressed(_, dictionary) => {
                 let bytes = self.decompressor.decompress(entry.body(), entry.wire_len(), dictionary.as_deref());

@@ -137,6 +137,16 @@ pub enum StoreError {
     TooLong(&'static str),
 }
 
+/// For a closure that writes the items of a list to a store.
+impl From<StoreError> for ItemError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Object(error) => error,
+            error => Self::Other(Arc::new(error)),
+        }
+    }
+}
+
 pub(super) struct Inner<T: Stored + ?Sized> {
     hasher: RandomState,
     codec: Arc<Codec<T>>,
@@ -229,7 +239,7 @@ struct Held {
 impl Held {
     fn count<D>(&mut self, entry: &Entry<D>, count: impl Fn(usize, usize) -> usize) {
         let (part, bytes) = match entry.form() {
-            Form::Encoded | Form::EncodedJson(_) => (&mut self.encoded, entry.allocated()),
+            Form::Encoded(_) | Form::EncodedBeside(_) => (&mut self.encoded, entry.allocated()),
             #[cfg(feature = "zstd")]
             Form::Compressed(..) => (&mut self.compressed, entry.allocated()),
             Form::Decoded(..) => {
@@ -356,7 +366,7 @@ impl<T: Stored + ?Sized> Store<T> {
         }
         let Some((slot, held)) = found else { return Ok(None) };
         self.remove(writer, hash, slot, &held);
-        let namespace = writer.intern(&identity.namespace);
+        let namespace = || intern(&mut writer.namespaces, &identity.namespace);
         let last = Arc::new(Entry::encoded(encoding, bytes, &identity, namespace));
         Ok(Some(Tombstone { object: self.object(&last), final_state_unknown: false }))
     }
@@ -698,7 +708,7 @@ impl<T: Stored + ?Sized> Store<T> {
         compressor.train(samples.iter().map(AsRef::as_ref));
         for (slot, object) in &recent {
             let held = object.entry();
-            if let (Form::Encoded | Form::EncodedJson(_), Ok(bytes)) = (held.form(), object.encoded())
+            if let (Form::Encoded(_) | Form::EncodedBeside(_), Ok(bytes)) = (held.form(), object.encoded())
                 && let Ok(entry) = writer.entry(object.encoding(), &bytes, &object.identity())
             {
                 writer.held.count(&held, |sum, bytes| sum - bytes);
@@ -719,16 +729,16 @@ fn resized(table: &HashTable<Place>, capacity: usize) -> HashTable<Place> {
     resized
 }
 
-impl<T: Stored + ?Sized> Writer<T> {
-    fn intern(&mut self, namespace: &str) -> Arc<str> {
-        if let Some(known) = self.namespaces.get(namespace) {
-            return Arc::clone(known);
-        }
-        let namespace = Arc::<str>::from(namespace);
-        self.namespaces.insert(Arc::clone(&namespace));
-        namespace
+fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {
+    if let Some(known) = namespaces.get(namespace) {
+        return Arc::clone(known);
     }
+    let namespace = Arc::<str>::from(namespace);
+    namespaces.insert(Arc::clone(&namespace));
+    namespace
+}
 
+impl<T: Stored + ?Sized> Writer<T> {
     fn take_slot(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots += 1;
@@ -742,26 +752,23 @@ impl<T: Stored + ?Sized> Writer<T> {
         bytes: &[u8],
         identity: &Identity<'_>,
     ) -> Result<Entry<T::Decoded>, StoreError> {
-        // Off protobuf as it came, all of the identity is read.
-        let namespace = match (self.residency, encoding) {
-            (Residency::Encoded, Encoding::Protobuf) => Arc::default(),
-            _ => self.intern(&identity.namespace),
-        };
         match self.residency {
             Residency::Encoded => {}
             #[cfg(feature = "zstd")]
             Residency::Compressed => {
                 let compressor = self.compressor.get_or_insert_with(Compressor::new);
                 if let Some((body, dictionary)) = compressor.compress(bytes) {
-                    let form = Form::Compressed(namespace, dictionary);
+                    let form = Form::Compressed(intern(&mut self.namespaces, &identity.namespace), dictionary);
                     return Ok(Entry::beside(encoding, wire_len(bytes), identity, body, form));
                 }
             }
             Residency::Decoded => {
-                let decoded = Form::Decoded(namespace, Arc::new(T::decode(encoding, bytes)?));
-                return Ok(Entry::beside(encoding, wire_len(bytes), identity, &[], decoded));
+                let decoded = Arc::new(T::decode(encoding, bytes)?);
+                let form = Form::Decoded(intern(&mut self.namespaces, &identity.namespace), decoded);
+                return Ok(Entry::beside(encoding, wire_len(bytes), identity, &[], form));
             }
         }
+        let namespace = || intern(&mut self.namespaces, &identity.namespace);
         Ok(Entry::encoded(encoding, bytes, identity, namespace))
     }
 
@@ -883,7 +890,7 @@ pub(super) fn identity(encoding: Encoding, bytes: &[u8]) -> Result<Identity<'_>,
         }
     }
     if u32::try_from(bytes.len()).is_err() {
-        return Err(StoreError::TooLong("all"));
+        return Err(StoreError::TooLong("the whole"));
     }
     Ok(identity)
 }

@@ -15,7 +15,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::cache::{Object, Residency, Store};
+use listwatch::cache::{Identity, Object, Residency, Store};
 use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
 use listwatch::item::path::pod;
 use listwatch::{ItemError, Json, MetaView};
@@ -207,7 +207,7 @@ async fn fill_store(url: &str, residency: Residency, seen: &mut Seen) -> anyhow:
     let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
         let meta = item.meta()?;
         seen.item(meta.namespace(), meta.name(), meta.resource_version());
-        drop(replace.observe(item.encoding(), item.bytes()).map_err(|error| ItemError::Other(error.into()))?);
+        drop(replace.observe(item.encoding(), item.bytes())?);
         Ok::<_, ItemError>(())
     });
     let (_, end) = pods.into_vec().await?;
@@ -219,14 +219,23 @@ impl Kept for (Residency, Store<pb::Pod>) {
     fn use_store(&self) -> anyhow::Result<Option<StoreTimes>> {
         let (residency, ref store) = *self;
         let read = |object: &Object<pb::Pod>| -> anyhow::Result<usize> {
-            if residency == Residency::Decoded {
-                let pod = object.decode()?;
-                let metadata = pod.metadata.as_ref().context("no metadata")?;
-                return Ok(touch([metadata.namespace(), metadata.name(), metadata.resource_version()]));
-            }
-            let pod = object.encoded()?;
-            let meta = MetaView::new(&pod)?;
-            Ok(touch([meta.namespace(), meta.name(), meta.resource_version()]))
+            Ok(match residency {
+                Residency::Decoded => {
+                    let pod = object.decode()?;
+                    let metadata = pod.metadata.as_ref().context("no metadata")?;
+                    touch([metadata.namespace(), metadata.name(), metadata.resource_version()])
+                }
+                // Off the bytes.
+                Residency::Encoded => {
+                    let Identity { namespace, name, resource_version, .. } = object.identity();
+                    touch([&namespace, &name, &resource_version])
+                }
+                _ => {
+                    let pod = object.encoded()?;
+                    let meta = MetaView::new(&pod)?;
+                    touch([meta.namespace(), meta.name(), meta.resource_version()])
+                }
+            })
         };
         let start = Instant::now();
         for pod in store.snapshot().iter() {

@@ -1,0 +1,89 @@
+//! What a store's calls take, for 50,000 recorded Pods in each residency. For memory, and beside client-go and kube, see
+//! `benches/peers`.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, Throughput};
+use k8s_pb::api::core::v1::Pod;
+use listwatch::cache::{ObjectKey, Residency, Store};
+use listwatch::item::path::pod;
+use listwatch::{Encoding, Event, ItemError, ListDecoder};
+use listwatch_testserver::{Amplifier, recorded_pods};
+
+const PODS: u32 = 50_000;
+/// So many calls are measured at once, so that what they touch is not in the caches of the processor.
+const CALLS: usize = 1000;
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let pods = pods();
+    for (name, residency) in
+        [("encoded", Residency::Encoded), ("compressed", Residency::Compressed), ("decoded", Residency::Decoded)]
+    {
+        bench(&mut criterion, name, residency, &pods);
+    }
+    criterion.final_summary();
+}
+
+fn pods() -> Vec<Box<[u8]>> {
+    let body = Amplifier::new(&recorded_pods(), PODS).expect("a list").to_vec();
+    let mut body = &body[..];
+    let (mut decoder, mut pods) = (ListDecoder::new(), Vec::new());
+    while let Some(event) = decoder.decode(&mut body).expect("a list") {
+        if let Event::Item(item) = event {
+            pods.push(item.to_box());
+        }
+    }
+    pods
+}
+
+fn fill(store: &Store<Pod>, pods: &[Box<[u8]>]) {
+    let mut replace = store.begin_replace();
+    for pod in pods {
+        drop(replace.observe(Encoding::Protobuf, pod).expect("a Pod"));
+    }
+    drop(replace.commit("1").expect("no other"));
+}
+
+fn bench(criterion: &mut Criterion, name: &str, residency: Residency, pods: &[Box<[u8]>]) {
+    let store = Store::<Pod>::new(residency);
+    fill(&store, pods);
+    let mut keys: Vec<ObjectKey> = store.snapshot().iter().map(|pod| pod.key()).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut keys);
+    let by_node =
+        store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.encoded()?)?.map(str::to_owned)));
+    println!("{name}: {} bytes held for each of {PODS} Pods", store.memory().total() / pods.len());
+
+    let mut group = criterion.benchmark_group(format!("store/{name}"));
+    group.sample_size(10);
+    let mut rest = keys.iter().cycle();
+    let mut calls = || rest.by_ref().take(CALLS).collect::<Vec<_>>();
+    group.throughput(Throughput::Elements(CALLS as u64));
+    let mut each = |name: &str, call: &dyn Fn(&ObjectKey)| {
+        group.bench_function(name, |bencher| {
+            bencher.iter_batched(&mut calls, |keys| keys.into_iter().for_each(call), BatchSize::SmallInput);
+        });
+    };
+    let get = |key: &ObjectKey| store.get(&key.namespace, &key.name).expect("it is there");
+    each("get", &|key| drop(black_box(get(key))));
+    each("get, bytes", &|key| _ = black_box(get(key).encoded().expect("bytes").len()));
+    each("get, decode", &|key| drop(black_box(get(key).decode().expect("a Pod"))));
+
+    group.throughput(Throughput::Elements(pods.len() as u64));
+    group.bench_function("relist of what is there", |bencher| bencher.iter(|| fill(&store, pods)));
+    group.bench_function("fill", |bencher| bencher.iter(|| fill(&Store::new(residency), pods)));
+    group.bench_function("iterate", |bencher| {
+        bencher.iter(|| store.snapshot().iter().for_each(|pod| _ = black_box(pod.identity())));
+    });
+    group.bench_function("add an index", |bencher| {
+        bencher.iter(|| {
+            black_box(store.index("uid", |object| Ok::<_, ItemError>([object.identity().uid.clone().into_owned()])))
+        });
+    });
+    let nodes = by_node.values();
+    group.throughput(Throughput::Elements(nodes.len() as u64));
+    group.bench_function("count by an index", |bencher| {
+        bencher.iter(|| nodes.iter().map(|node| by_node.count(node)).sum::<usize>());
+    });
+    group.finish();
+}
