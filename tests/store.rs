@@ -182,6 +182,8 @@ fn a_server_that_was_restored_from_a_backup_wins() {
         let store = Store::new(residency);
         fill(&store, 600);
         let by_data = store.index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]));
+        let by_version = store
+            .index("version", |object| Ok::<_, ItemError>([object.identity().resource_version.clone().into_owned()]));
         let mut replace = store.begin_replace();
         let old = object("default", "web-7", "3").data("as it was");
         let written = replace.observe(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap();
@@ -193,6 +195,7 @@ fn a_server_that_was_restored_from_a_backup_wins() {
         assert_eq!(store.len(), 1);
         assert_eq!(*store.get("default", "web-7").unwrap().decode().unwrap(), old);
         assert_eq!((by_data.values(), by_data.count("as it was")), (vec!["as it was".to_owned()], 1));
+        assert_eq!(by_version.values(), ["3"]);
         assert_eq!(observe(&store, &object("default", "web-7", "4")), "modified");
     }
 }

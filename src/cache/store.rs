@@ -397,7 +397,7 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     /// Adds an index by values that `values` gives for each object: none, one or many. For the same object it must give
-    /// the same values.
+    /// the same values, and it must not write to the store.
     ///
     /// It goes through all objects that are there; those who read do not wait for it.
     ///
@@ -641,6 +641,7 @@ impl<T: Stored + ?Sized> Store<T> {
             let hash = self.hash(&identity.namespace, &identity.name);
             if let Some(staged) = open.restored(slot) {
                 let new = self.object(&Arc::new(staged));
+                let identity = new.identity();
                 let lent = ObjectRef::kept(&identity, &new);
                 let (_, index_errors) = self.put(writer, hash, Some(slot), new.entry(), &lent);
                 let effect = Effect::Modified { old: self.object(&held), new: new.clone() };
