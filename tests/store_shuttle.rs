@@ -1,0 +1,199 @@
+//! What a store promises to threads, whichever of them goes on whenever one takes a lock. `RUSTFLAGS='--cfg shuttle' cargo
+//! test -p listwatch --no-default-features --features cache --test store_shuttle`
+//!
+//! Only the store's own locks are interleaved: what `quick_cache` does for hot objects, and `Arc` and `OnceLock` of
+//! std, are not.
+#![cfg(shuttle)]
+
+#[path = "support/store.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use listwatch::cache::{Identity, Index, Replace, Residency, Snapshot, Store};
+use listwatch::{Encoding, ItemError};
+use shuttle::thread;
+use support::{Object, object};
+
+/// Random steps find what goes wrong soon, a few preemptions at the worst of places what takes these.
+fn check(model: fn()) {
+    shuttle::check_random(model, 2_000);
+    shuttle::check_pct(model, 2_000, 3);
+}
+
+/// A whole object: its data say which version it is.
+fn bytes(name: &str, version: u32) -> Vec<u8> {
+    object("", name, &version.to_string()).data(version.to_string()).to_bytes(Encoding::Protobuf)
+}
+
+fn observe(store: &Store<Object>, name: &str, version: u32) {
+    store.observe(Encoding::Protobuf, &bytes(name, version)).map(drop).unwrap();
+}
+
+fn list(replace: &mut Replace<Object>, objects: &[(&str, u32)]) {
+    for (name, version) in objects {
+        replace.observe(Encoding::Protobuf, &bytes(name, *version)).map(drop).unwrap();
+    }
+}
+
+fn delete(store: &Store<Object>, name: &str, version: u32) -> bool {
+    store.delete(Encoding::Protobuf, &bytes(name, version)).unwrap().is_some()
+}
+
+/// A store with these objects, told the greatest of their versions.
+fn store(objects: &[(&str, u32)]) -> Store<Object> {
+    let store = Store::new(Residency::Encoded);
+    for (name, version) in objects {
+        observe(&store, name, *version);
+    }
+    store.advance(&objects.iter().map(|(_, version)| *version).max().unwrap_or_default().to_string());
+    store
+}
+
+fn by_data(store: &Store<Object>) -> Index<Object, String> {
+    store.index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]))
+}
+
+fn version(identity: &Identity<'_>) -> u32 {
+    identity.resource_version.parse().unwrap()
+}
+
+/// Name and version of each object.
+fn held(snapshot: &Snapshot<Object>) -> BTreeMap<String, u32> {
+    let held = |object: listwatch::cache::Object<Object>| {
+        let identity = object.identity();
+        assert_eq!(object.decode().unwrap().data, identity.resource_version, "half of another state");
+        (identity.name.to_string(), version(&identity))
+    };
+    let all: BTreeMap<_, _> = snapshot.iter().map(held).collect();
+    assert_eq!(snapshot.iter().count(), all.len(), "there twice");
+    assert_eq!(snapshot.len(), all.len());
+    all
+}
+
+fn owned(objects: &[(&str, u32)]) -> BTreeMap<String, u32> {
+    objects.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect()
+}
+
+#[test]
+fn versions_do_not_go_back_and_an_index_has_what_is_there() {
+    check(|| {
+        let store = store(&[("a", 1)]);
+        let by_data = by_data(&store);
+        let writer = {
+            let store = store.clone();
+            thread::spawn(move || [2, 3].map(|version| observe(&store, "a", version)))
+        };
+        let mut seen = 0;
+        let mut see = |version| {
+            assert!(version >= seen, "{version} after {seen}");
+            seen = version;
+        };
+        for _ in 0..2 {
+            see(version(&store.get("", "a").unwrap().identity()));
+            let values = by_data.values();
+            assert_eq!(values.len(), 1, "{values:?}");
+            for object in by_data.get(&values[0]) {
+                assert_eq!(object.identity().resource_version, values[0]);
+                see(version(&object.identity()));
+            }
+            see(held(&store.snapshot())["a"]);
+        }
+        writer.join().unwrap();
+        assert_eq!(by_data.values(), ["3"]);
+    });
+}
+
+#[test]
+fn a_replace_undoes_nothing_that_others_write_meanwhile() {
+    check(|| {
+        let store = store(&[("newer", 5), ("deleted", 6), ("missing", 7), ("known", 10)]);
+        let mut replace = store.begin_replace();
+        let lister = thread::spawn(move || {
+            list(&mut replace, &[("newer", 5), ("deleted", 6), ("known", 10)]);
+            replace.commit("10").unwrap()
+        });
+        observe(&store, "newer", 11);
+        assert!(delete(&store, "deleted", 12));
+        observe(&store, "created", 13);
+        let committed = lister.join().unwrap();
+        assert_eq!(held(&store.snapshot()), owned(&[("newer", 11), ("known", 10), ("created", 13)]));
+        let names: Vec<_> = committed.deleted.iter().map(|deleted| deleted.object.key().name).collect();
+        assert_eq!((names, committed.restored.len()), (vec!["missing".to_owned()], 0));
+    });
+}
+
+#[test]
+fn an_object_is_decoded_once_while_it_is_replaced() {
+    check(|| {
+        let store = store(&[("a", 1)]);
+        let decoders = [(); 2].map(|()| {
+            let object = store.get("", "a").unwrap();
+            thread::spawn(move || object.decode().unwrap())
+        });
+        let mut replace = store.begin_replace();
+        list(&mut replace, &[("a", 2)]);
+        replace.commit("2").unwrap();
+        let [one, other] = decoders.map(|decoder| decoder.join().unwrap());
+        assert!(Arc::ptr_eq(&one, &other));
+        assert_eq!((one.data.as_str(), store.get("", "a").unwrap().decode().unwrap().data.as_str()), ("1", "2"));
+    });
+}
+
+#[test]
+fn an_index_that_is_added_misses_nothing() {
+    check(|| {
+        let store = store(&[("changed", 1), ("deleted", 2), ("same", 3)]);
+        let writer = {
+            let store = store.clone();
+            thread::spawn(move || {
+                observe(&store, "changed", 4);
+                assert!(delete(&store, "deleted", 5));
+                observe(&store, "created", 6);
+            })
+        };
+        let by_data = by_data(&store);
+        writer.join().unwrap();
+        let indexed: Vec<(String, u32)> = by_data
+            .values()
+            .iter()
+            .flat_map(|value| by_data.keys(value).into_iter().map(move |key| (key.name, value.parse().unwrap())))
+            .collect();
+        assert_eq!(indexed.len(), 3);
+        assert_eq!(BTreeMap::from_iter(indexed), held(&store.snapshot()));
+    });
+}
+
+#[test]
+fn a_snapshot_has_each_object_as_it_was_before_or_after() {
+    check(|| {
+        let store = store(&[("modified", 2), ("missing", 3), ("restored", 9)]);
+        let committer = {
+            let store = store.clone();
+            thread::spawn(move || {
+                let mut replace = store.begin_replace();
+                list(&mut replace, &[("modified", 4), ("restored", 1), ("created", 5)]);
+                replace.commit("6").unwrap();
+            })
+        };
+        let snapshots = [(); 3].map(|()| {
+            let snapshot = store.snapshot();
+            let held = held(&snapshot);
+            (snapshot, held)
+        });
+        committer.join().unwrap();
+        // Before and after; 0 is absent.
+        for (name, states) in [("modified", [2, 4]), ("missing", [3, 0]), ("restored", [9, 1]), ("created", [0, 5])] {
+            let seen = snapshots.each_ref().map(|(_, held)| held.get(name).copied().unwrap_or_default());
+            let seen = seen.map(|version| states.iter().position(|state| *state == version));
+            assert!(seen.is_sorted() && seen[0].is_some(), "{name}: {seen:?}");
+        }
+        for (snapshot, had) in &snapshots {
+            assert_eq!(held(snapshot), *had, "it changed");
+            if snapshot.version() == "6" {
+                assert_eq!(*had, owned(&[("modified", 4), ("restored", 1), ("created", 5)]));
+            }
+        }
+    });
+}
