@@ -223,10 +223,13 @@ fn faults_of_protobuf() {
         (raw(b"k8s\0\x0a\x03\x0a\x01\xff"), "malformed: invalid UTF-8 in apiVersion"),
         (raw(b"k8s\0\x0a\x03\x12\x01\xff"), "malformed: invalid UTF-8 in kind"),
         (
-            raw(b"k8s\0\x12\x05\x0a\x03\x32\x017\x1a\x04gzip"),
+            raw(b"k8s\0\x0a\x00\x12\x05\x0a\x03\x32\x017\x1a\x04gzip\x22\x00"),
             "malformed: a value where none is supported in contentEncoding",
         ),
-        (raw(b"k8s\0\x12\x05\x0a\x03\x32\x017\x22\x01x"), "malformed: a value where none is supported in contentType"),
+        (
+            raw(b"k8s\0\x0a\x00\x12\x05\x0a\x03\x32\x017\x1a\x00\x22\x01x"),
+            "malformed: a value where none is supported in contentType",
+        ),
         (raw(b"k8s\0\x12\x09\x0a\x03\x32\x017"), "malformed: a length past the end of its parent in object"),
         (pod(b""), "malformed: no value in metadata.resourceVersion"),
         (pod(b"\x0a\x02\x32\x00"), "malformed: no value in metadata.resourceVersion"),

@@ -214,13 +214,14 @@ impl WatchDecoder {
             Found::Whole(frame) => frame,
             Found::Split => scratch,
         };
-        let (encoding, read) = match state {
+        let mut read = Frame::default();
+        let (encoding, is_read) = match state {
             #[cfg(feature = "json")]
-            State::Line { .. } => (Encoding::Json, line::read(frame)),
-            _ => (Encoding::Protobuf, Frame::read(frame)),
+            State::Line { .. } => (Encoding::Json, line::read(frame).map(|line| read = line)),
+            _ => (Encoding::Protobuf, read.merge(frame)),
         };
         let place = Place { encoding, known, type_meta, index: *items, offset: *field_start };
-        match read.map_err(malformed).and_then(|frame| frame.lend(place, limits, status, version)) {
+        match is_read.map_err(malformed).and_then(|()| read.lend(place, limits, status, version)) {
             Ok(event) => {
                 *items += 1;
                 Ok(Some(event))
@@ -517,40 +518,40 @@ struct Place<'s> {
 }
 
 impl<'f> Frame<'f> {
-    /// Reads a protobuf frame.
-    fn read(frame: &'f [u8]) -> Result<Self, Unread> {
-        let mut read = match Self::as_servers_write(frame) {
-            Some(read) => read,
-            None => Self::in_any_order(frame)?,
-        };
+    /// Reads a protobuf frame into this, which is empty: returned, it would be copied.
+    fn merge(&mut self, frame: &'f [u8]) -> Result<(), Unread> {
+        if self.as_servers_write(frame).is_none() {
+            self.in_any_order(frame)?;
+        }
         // The first field of a Status is another kind of metadata.
-        if read.event != Some(EventType::Error) {
-            for field in Fields::new(read.object.unwrap_or_default()) {
+        if self.event != Some(EventType::Error) {
+            for field in Fields::new(self.object.unwrap_or_default()) {
                 let Field { number, value, .. } = field.map_err(at("the object"))?;
                 if number == 1 {
-                    read.merge_metadata(value)?;
+                    self.merge_metadata(value)?;
                 }
             }
         }
-        Ok(read)
+        Ok(())
     }
 
     /// What [`Self::in_any_order`] makes of a frame that has each field once, in order, and nothing else: the same, sooner.
-    fn as_servers_write(frame: &'f [u8]) -> Option<Self> {
+    fn as_servers_write(&mut self, frame: &'f [u8]) -> Option<()> {
         let mut frame = Fields::new(frame);
-        let event = Some(EventType::of(frame.tagged(0x0a)?));
+        let event = EventType::of(frame.tagged(0x0a)?);
         let mut envelope = Fields::new(Fields::new(frame.sole(0x12)?).sole(0x0a)?.strip_prefix(&MAGIC)?);
         let (type_meta, object) = (envelope.tagged(0x0a)?, envelope.tagged(0x12)?);
-        let is_all = envelope.tagged(0x1a)?.is_empty() && envelope.sole(0x22)?.is_empty();
-        is_all.then(|| Self { event, object: Some(object), type_meta, ..Self::default() })
+        // contentEncoding and contentType, empty.
+        let is_all = envelope.rest == b"\x1a\0\x22\0";
+        is_all.then(|| (self.event, self.object, self.type_meta) = (Some(event), Some(object), type_meta))
     }
 
-    fn in_any_order(frame: &'f [u8]) -> Result<Self, Unread> {
-        let (mut read, mut raw) = (Self::default(), None);
+    fn in_any_order(&mut self, frame: &'f [u8]) -> Result<(), Unread> {
+        let mut raw = None;
         for field in Fields::new(frame) {
             let Field { number, value, .. } = field.map_err(at("the frame"))?;
             match number {
-                1 => read.event = Some(EventType::of(value.bytes().map_err(at("type"))?)),
+                1 => self.event = Some(EventType::of(value.bytes().map_err(at("type"))?)),
                 2 => raw = last(value, 1).map_err(at("object"))?.or(raw),
                 _ => {}
             }
@@ -563,8 +564,8 @@ impl<'f> Frame<'f> {
             match number {
                 1 => {
                     let encoded = value.bytes().map_err(at("typeMeta"))?;
-                    let before = mem::replace(&mut read.type_meta, encoded);
-                    read.merge_type_meta(before)?;
+                    let before = mem::replace(&mut self.type_meta, encoded);
+                    self.merge_type_meta(before)?;
                 }
                 2 => object = value.bytes().map_err(at("raw"))?,
                 3 => expect_empty(value).map_err(at("contentEncoding"))?,
@@ -572,8 +573,8 @@ impl<'f> Frame<'f> {
                 _ => {}
             }
         }
-        read.object = Some(object);
-        Ok(read)
+        self.object = Some(object);
+        Ok(())
     }
 
     fn merge_type_meta(&mut self, encoded: &'f [u8]) -> Result<(), Unread> {
@@ -607,7 +608,7 @@ impl<'f> Frame<'f> {
 
     /// Judges what was read.
     fn lend(
-        mut self,
+        &mut self,
         place: Place<'f>,
         limits: &Limits,
         status: &'f mut Status,
@@ -638,7 +639,7 @@ impl<'f> Frame<'f> {
             *status = read.filter(|_| is_status).ok_or_else(|| malformed(("object", Fault::Status)))?;
             return Ok(WatchEvent::Error(status));
         }
-        let resource_version = match self.resource_version {
+        let resource_version = match mem::take(&mut self.resource_version) {
             Cow::Borrowed(version) => version,
             Cow::Owned(escaped) => {
                 *version = escaped;

@@ -2,6 +2,8 @@
 //!
 //! Source: <https://protobuf.dev/programming-guides/encoding/>.
 
+use std::mem;
+
 use crate::error::Fault;
 
 /// Groups may be nested this deep in what is skipped; prost allows as many nested messages.
@@ -110,9 +112,9 @@ impl<'a> Value<'a> {
 }
 
 /// The fields of a resident message.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Fields<'a> {
-    rest: &'a [u8],
+    pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
@@ -120,20 +122,21 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    /// Most tags and lengths have one byte or two.
     #[inline]
     fn varint(&mut self) -> Result<u64, Fault> {
-        match *self.rest {
-            [value @ ..0x80, ref rest @ ..] => {
-                self.rest = rest;
-                Ok(u64::from(value))
-            }
-            [low, high @ ..0x80, ref rest @ ..] => {
-                self.rest = rest;
-                Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
-            }
-            _ => self.long_varint(),
-        }
+        self.short().map_or_else(|| self.long_varint(), |value| Ok(u64::from(value)))
+    }
+
+    /// Most tags and lengths have one byte or two.
+    #[inline]
+    fn short(&mut self) -> Option<u32> {
+        let (value, rest) = match *self.rest {
+            [value @ ..0x80, ref rest @ ..] => (u32::from(value), rest),
+            [low, high @ ..0x80, ref rest @ ..] => (u32::from(low & 0x7f) | u32::from(high) << 7, rest),
+            _ => return None,
+        };
+        self.rest = rest;
+        Some(value)
     }
 
     #[cold]
@@ -156,40 +159,26 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// Nearly all fields have one byte of tag, and one or two that say how long they are.
+    /// What [`Self::any`] makes of the next field, sooner, if it is of the form that nearly all have.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what a caller does not ask for of a field is then never made")]
-    fn advance(&mut self) -> Result<Field<'a>, Fault> {
-        let start = self.rest;
-        let (tag, len, head, rest) = match *start {
-            [tag @ ..0x80, len @ ..0x80, ref rest @ ..] => (tag, usize::from(len), 2, rest),
-            [tag @ ..0x80, low, high @ ..0x80, ref rest @ ..] => {
-                (tag, usize::from(low & 0x7f) | usize::from(high) << 7, 3, rest)
-            }
-            _ => return self.any(),
+    fn plain(&mut self) -> Option<(u32, Value<'a>)> {
+        let ahead = &mut self.clone();
+        let (tag, value) = (ahead.short()?, u64::from(ahead.short()?));
+        let value = match tag & 7 {
+            0 if tag > 7 => Value::Varint(value),
+            2 if tag > 7 => Value::Len(ahead.take(value).ok()?),
+            _ => return None,
         };
-        let number = u32::from(tag >> 3);
-        match tag & 7 {
-            2 if number > 0 => {
-                let Some((value, rest)) = rest.split_at_checked(len) else { return Err(Fault::PastParent) };
-                self.rest = rest;
-                Ok(Field { number, value: Value::Len(value), bytes: start.get(..head + len).unwrap_or_default() })
-            }
-            // What would be the length is the value.
-            0 if number > 0 => {
-                self.rest = rest;
-                let bytes = start.get(..head).unwrap_or_default();
-                Ok(Field { number, value: Value::Varint(len as u64), bytes })
-            }
-            _ => self.any(),
-        }
+        self.rest = ahead.rest;
+        Some((tag >> 3, value))
     }
 
     /// The bytes of the next field, if this is its tag and it has bytes.
     #[inline]
     pub(crate) fn tagged(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.rest = self.rest.strip_prefix(&[tag])?;
-        let len = self.varint().ok()?;
+        let len = self.short()?.into();
         self.take(len).ok()
     }
 
@@ -200,8 +189,7 @@ impl<'a> Fields<'a> {
     }
 
     #[inline(never)]
-    fn any(&mut self) -> Result<Field<'a>, Fault> {
-        let start = self.rest;
+    fn any(&mut self) -> Result<(u32, Value<'a>), Fault> {
         let tag = Tag::new(self.varint()?)?;
         let value = match tag.wire_type {
             WireType::StartGroup => {
@@ -211,8 +199,7 @@ impl<'a> Fields<'a> {
             WireType::EndGroup => return Err(Fault::EndGroup),
             wire_type => self.value(wire_type)?,
         };
-        let taken = start.len() - self.rest.len();
-        Ok(Field { number: tag.number, value, bytes: start.get(..taken).unwrap_or_default() })
+        Ok((tag.number, value))
     }
 
     /// The value of a field that is no group.
@@ -259,21 +246,33 @@ impl<'a> Iterator for Fields<'a> {
 
     /// After an error the iterator ends.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as for `advance`")]
+    #[expect(clippy::inline_always, reason = "as for `plain`")]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
+        let start = self.rest;
+        if start.is_empty() {
             return None;
         }
-        let next = self.advance();
-        if next.is_err() {
-            self.rest = &[];
-        }
-        Some(next)
+        let (number, value) = if let Some(field) = self.plain() {
+            field
+        } else {
+            // `self`, which is empty after an error, is not lent to it: it would be kept in memory, not in registers.
+            let mut ahead = mem::take(self);
+            let field = match ahead.any() {
+                Ok(field) => field,
+                Err(fault) => return Some(Err(fault)),
+            };
+            *self = ahead;
+            field
+        };
+        let taken = start.len() - self.rest.len();
+        Some(Ok(Field { number, value, bytes: start.get(..taken).unwrap_or_default() }))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(bytes: &[u8]) -> Result<Option<u64>, Fault> {
@@ -357,6 +356,21 @@ mod tests {
             (&[0x6b; MAX_GROUP_DEPTH + 1], vec![Err(Fault::GroupDepth)]),
         ] {
             assert_eq!(Fields::new(bytes).collect::<Vec<_>>(), expected, "{bytes:x?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_plain_field_is_as_any(head: [u8; 4], behind in 0..20_000_usize) {
+            let message = [&head[..], &vec![0; behind]].concat();
+            let (mut plain, mut any) = (Fields::new(&message), Fields::new(&message));
+            if let Some(field) = plain.plain() {
+                prop_assert_eq!((Ok(field), plain.rest), (any.any(), any.rest));
+            } else {
+                prop_assert_eq!(plain.rest, &message);
+            }
         }
     }
 }

@@ -384,6 +384,7 @@ fn each<'a>(object: &'a [u8], number: u32, mut read: impl FnMut(Value<'a>) -> Re
 }
 
 /// Protobuf has a map as messages of key and value.
+#[inline]
 pub(crate) fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
     let mut entry = ("", "");
     for field in Fields::new(value.bytes()?) {
