@@ -201,6 +201,31 @@ fn a_server_that_was_restored_from_a_backup_wins() {
 }
 
 #[test]
+fn what_a_list_has_of_an_object_in_vain_is_missing_in_it() {
+    let store = Store::<Object>::new(Residency::Decoded);
+    observe(&store, &object("", "a", "5"));
+    let mut replace = store.begin_replace();
+    // The data are no text.
+    let broken = [object("", "a", "3").to_bytes(Encoding::Protobuf), b"\x12\x01\xff".to_vec()].concat();
+    let error = replace.observe(Encoding::Protobuf, &broken).unwrap_err();
+    assert!(matches!(error, StoreError::Object(ItemError::Protobuf(_))), "{error}");
+    assert_eq!(replace.commit("4").unwrap().deleted.len(), 1);
+}
+
+/// It forgot a deletion too.
+#[test]
+fn what_such_a_server_lists_is_there_whatever_was_deleted_before() {
+    let store = Store::new(Residency::Encoded);
+    store.advance("100");
+    observe(&store, &object("", "a", "40"));
+    assert!(delete(&store, &object("", "a", "150")));
+    let mut replace = store.begin_replace();
+    replace.observe(Encoding::Protobuf, &object("", "a", "40").to_bytes(Encoding::Protobuf)).map(drop).unwrap();
+    replace.commit("60").unwrap();
+    assert!(store.get("", "a").is_some());
+}
+
+#[test]
 fn the_bytes_are_those_that_came() {
     for residency in [Residency::Encoded, Residency::Compressed] {
         for encoding in [Encoding::Protobuf, Encoding::Json] {
@@ -232,6 +257,15 @@ fn an_object_is_decoded_once_while_anybody_holds_it() {
             }
         });
         let known = Arc::downgrade(&held);
+        // A dictionary is trained meanwhile.
+        if residency == Residency::Compressed {
+            let store = Store::<Object>::new(residency);
+            fill(&store, 500);
+            let held = store.get("default", "web-1").unwrap().decode().unwrap();
+            (500..600).for_each(|i| assert_eq!(observe(&store, &sample(i)), "added"));
+            assert!(store.memory().compressed > 0);
+            assert!(Arc::ptr_eq(&held, &store.get("default", "web-1").unwrap().decode().unwrap()));
+        }
         drop((held, threads));
         assert_eq!(known.strong_count(), usize::from(residency == Residency::Decoded), "{residency:?}");
     }

@@ -114,10 +114,15 @@ impl Model {
         if let Some(open) = &mut self.open {
             if expected == Expected::Stale {
                 let is_newer_than_aside = |aside: &Written| !compares(new.version(), aside.version(), Ordering::Less);
+                let was_deleted = self.deleted.get(&key).is_some_and(|deleted| {
+                    compare_resource_versions(new.version(), deleted).is_some_and(Ordering::is_le)
+                });
                 if from_list {
-                    open.listed.insert(key.clone());
-                    if !open.written.contains(&key) {
-                        open.older.insert(key.clone(), new.clone());
+                    if !was_deleted {
+                        open.listed.insert(key.clone());
+                        if !open.written.contains(&key) {
+                            open.older.insert(key.clone(), new.clone());
+                        }
                     }
                 } else if open.older.get(&key).is_some_and(is_newer_than_aside) {
                     open.older.insert(key.clone(), new.clone());
@@ -135,6 +140,11 @@ impl Model {
 
     fn delete(&mut self, last: &Written) -> bool {
         let key = last.key();
+        let is_ahead = compares(&self.version, last.version(), Ordering::Less);
+        let is_known = |known: &String| compares(last.version(), known, Ordering::Less);
+        if (self.open.is_some() || is_ahead) && !self.deleted.get(&key).is_some_and(is_known) {
+            self.deleted.insert(key.clone(), last.version().to_owned());
+        }
         if let Some(held) = self.held.get(&key)
             && compares(last.version(), held.version(), Ordering::Less)
         {
@@ -146,11 +156,6 @@ impl Model {
                 open.older.remove(&key);
             }
             return false;
-        }
-        let is_ahead = compares(&self.version, last.version(), Ordering::Less);
-        let is_known = |known: &String| compares(last.version(), known, Ordering::Less);
-        if (self.open.is_some() || is_ahead) && !self.deleted.get(&key).is_some_and(is_known) {
-            self.deleted.insert(key.clone(), last.version().to_owned());
         }
         if let Some(open) = &mut self.open {
             open.listed.remove(&key);
@@ -246,6 +251,7 @@ fn run(residency: Residency, ops: &[Op]) {
             Op::Begin => {
                 let superseded = replace.replace(store.begin_replace());
                 model.open = Some(Open::default());
+                model.deleted.clear();
                 assert!(superseded.is_none_or(|superseded| superseded.commit("1").is_err()));
             }
             Op::Commit(version) => {
@@ -269,7 +275,9 @@ fn run(residency: Residency, ops: &[Op]) {
             }
             Op::Drop => {
                 replace = None;
-                model.open = None;
+                if model.open.take().is_some() {
+                    model.forget();
+                }
             }
             Op::Advance(version) => {
                 store.advance(version);

@@ -168,7 +168,7 @@ impl<T: Stored + ?Sized> Object<T> {
             None => Arc::new(Changed { value: self.codec.decode(&self.entry)?, encoded: OnceLock::new() }),
         };
         let changed = Arc::make_mut(self.changed.insert(changed));
-        changed.encoded.take();
+        changed.encoded = OnceLock::new();
         Ok(Arc::make_mut(&mut changed.value))
     }
 
@@ -221,9 +221,10 @@ impl<T: Stored + ?Sized> fmt::Debug for Object<T> {
     }
 }
 
+/// To be changed once more, so it is not encoded yet.
 impl<D> Clone for Changed<D> {
     fn clone(&self) -> Self {
-        Self { value: Arc::clone(&self.value), encoded: self.encoded.clone() }
+        Self { value: Arc::clone(&self.value), encoded: OnceLock::new() }
     }
 }
 
@@ -238,9 +239,18 @@ pub struct ObjectRef<'a, T: Stored + ?Sized> {
 }
 
 impl<'a, T: Stored + ?Sized> ObjectRef<'a, T> {
-    pub(super) fn lent(identity: &'a Identity<'a>, encoding: Encoding, bytes: &'a [u8]) -> Self {
-        let encoded = OnceCell::from(Cow::from(bytes));
-        Self { identity, encoding, encoded, decoded: OnceCell::new(), object: None }
+    /// What is being written. Decoded already, if it is to be held so.
+    pub(super) fn lent(
+        identity: &'a Identity<'a>,
+        encoding: Encoding,
+        bytes: &'a [u8],
+        form: &Form<T::Decoded>,
+    ) -> Self {
+        let decoded = match form {
+            Form::Decoded(_, decoded) => OnceCell::from(Arc::clone(decoded)),
+            _ => OnceCell::new(),
+        };
+        Self { identity, encoding, encoded: OnceCell::from(Cow::from(bytes)), decoded, object: None }
     }
 
     pub(super) fn kept(identity: &'a Identity<'a>, object: &'a Object<T>) -> Self {
@@ -373,10 +383,8 @@ impl<T: Stored + ?Sized> Codec<T> {
             return Ok(Arc::clone(value));
         }
         let address = Arc::as_ptr(entry).addr();
-        #[expect(clippy::indexing_slicing, reason = "a remainder is in range")]
-        let part = &self.decoded[address / 16 % PARTS];
         let decoded = {
-            let mut shared = lock(part);
+            let mut shared = lock(self.part(entry));
             if let Some(decoded) = shared.known.get(&address).and_then(|(_, decoded)| decoded.upgrade()) {
                 decoded
             } else {
@@ -399,6 +407,20 @@ impl<T: Stored + ?Sized> Codec<T> {
     /// Bytes of the decoded objects that are kept, estimated.
     pub(super) fn hot_bytes(&self) -> u64 {
         self.hot.as_ref().map_or(0, Hot::weight)
+    }
+
+    /// Has one entry take the place of another one of the same state.
+    #[cfg(feature = "zstd")]
+    pub(super) fn share(&self, old: &Arc<Entry<T::Decoded>>, new: &Arc<Entry<T::Decoded>>) {
+        let known = lock(self.part(old)).known.get(&Arc::as_ptr(old).addr()).map(|(_, decoded)| decoded.clone());
+        if let Some(decoded) = known {
+            lock(self.part(new)).known.insert(Arc::as_ptr(new).addr(), (Arc::downgrade(new), decoded));
+        }
+    }
+
+    fn part(&self, entry: &Arc<Entry<T::Decoded>>) -> &Mutex<Shared<T::Decoded>> {
+        #[expect(clippy::indexing_slicing, reason = "a remainder is in range")]
+        &self.decoded[Arc::as_ptr(entry).addr() / 16 % PARTS]
     }
 
     /// Frees what weak references keep of decoded objects that nobody holds.

@@ -70,7 +70,10 @@ impl<T: Stored + ?Sized> Replace<T> {
 
 impl<T: Stored + ?Sized> Drop for Replace<T> {
     fn drop(&mut self) {
-        self.store.writer().open.take_if(|open| open.id == self.id);
+        let mut writer = self.store.writer();
+        if writer.open.take_if(|open| open.id == self.id).is_some() {
+            writer.forget_deleted(&self.store.version());
+        }
     }
 }
 
@@ -96,11 +99,14 @@ impl<D> Open<D> {
         self.staged.remove(&slot);
     }
 
-    /// Whether a state that is older than what is there is to be put aside: the first of the list, or what others wrote
-    /// over that.
-    pub(super) fn wants(&mut self, slot: u32, version: &str, listed: bool) -> bool {
+    pub(super) fn list(&mut self, slot: u32) {
+        self.listed.grow_and_insert(slot as usize);
+    }
+
+    /// Whether a state that is older than what is there is to be put aside: that of the list, or what others wrote over
+    /// it.
+    pub(super) fn wants(&self, slot: u32, version: &str, listed: bool) -> bool {
         if listed {
-            self.listed.grow_and_insert(slot as usize);
             return !self.written.contains(slot as usize);
         }
         self.staged.get(&slot).is_some_and(|staged| !is_older(version, &staged.identity().resource_version))

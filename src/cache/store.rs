@@ -353,6 +353,9 @@ impl<T: Stored + ?Sized> Store<T> {
         let writer = &mut *writer;
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, &identity);
+        if writer.open.is_some() || is_older(&self.state().version, &identity.resource_version) {
+            writer.bury(&identity);
+        }
         if let Some((slot, held)) = &found
             && is_older(&identity.resource_version, &held.identity().resource_version)
         {
@@ -360,9 +363,6 @@ impl<T: Stored + ?Sized> Store<T> {
                 open.deleted(*slot, &identity.resource_version);
             }
             return Ok(None);
-        }
-        if writer.open.is_some() || is_older(&self.state().version, &identity.resource_version) {
-            writer.bury(&identity);
         }
         let Some((slot, held)) = found else { return Ok(None) };
         self.remove(writer, hash, slot, &held);
@@ -393,6 +393,8 @@ impl<T: Stored + ?Sized> Store<T> {
         let mut writer = self.writer();
         writer.replaces += 1;
         writer.open = Some(Open::new(writer.replaces));
+        // As of all that was there when it began, the list knows better.
+        writer.tombstones.clear();
         Replace::new(self.clone(), writer.replaces)
     }
 
@@ -525,9 +527,16 @@ impl<T: Stored + ?Sized> Store<T> {
                     return unwritten(Effect::Unchanged);
                 }
                 if is_older(&identity.resource_version, &known.resource_version) {
-                    if writer.open.as_mut().is_some_and(|open| open.wants(*slot, &identity.resource_version, listed)) {
-                        let entry = writer.entry(encoding, bytes, identity)?;
-                        writer.stage(*slot, entry);
+                    if !(listed && writer.is_deleted(identity)) {
+                        if writer
+                            .open
+                            .as_ref()
+                            .is_some_and(|open| open.wants(*slot, &identity.resource_version, listed))
+                        {
+                            let entry = writer.entry(encoding, bytes, identity)?;
+                            writer.stage(*slot, entry);
+                        }
+                        writer.list(*slot, listed);
                     }
                     return unwritten(Effect::Stale);
                 }
@@ -539,7 +548,7 @@ impl<T: Stored + ?Sized> Store<T> {
             }
         }
         let entry = Arc::new(writer.entry(encoding, bytes, identity)?);
-        let object = ObjectRef::lent(identity, encoding, bytes);
+        let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
         let new = self.object(&entry);
         let (slot, index_errors) = self.put(writer, hash, found.as_ref().map(|(slot, _)| *slot), entry, &object);
         writer.mark(slot, listed);
@@ -600,14 +609,13 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     pub(super) fn remove(&self, writer: &mut Writer<T>, hash: u32, slot: u32, held: &Entry<T::Decoded>) {
+        let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
         let mut state = write(&self.inner.state);
         if let Ok(found) = state.table.find_entry(Place::spread(hash), |place| place.slot == slot) {
             found.remove();
         }
         let removed = state.slot_mut(slot).and_then(Option::take);
-        for index in writer.indexes.iter().filter_map(Weak::upgrade) {
-            index.remove(slot);
-        }
+        indexes.iter().for_each(|index| index.remove(slot));
         drop(state);
         drop(removed);
         writer.free.push(slot);
@@ -714,8 +722,10 @@ impl<T: Stored + ?Sized> Store<T> {
             {
                 writer.held.count(&held, |sum, bytes| sum - bytes);
                 writer.held.count(&entry, |sum, bytes| sum + bytes);
+                let entry = Arc::new(entry);
+                self.inner.codec.share(&held, &entry);
                 if let Some(place) = write(&self.inner.state).slot_mut(*slot) {
-                    *place = Some(Arc::new(entry));
+                    *place = Some(entry);
                 }
             }
         }
@@ -780,6 +790,13 @@ impl<T: Stored + ?Sized> Writer<T> {
         }
     }
 
+    /// Notes that the list has another state of it.
+    fn list(&mut self, slot: u32, listed: bool) {
+        if let Some(open) = self.open.as_mut().filter(|_| listed) {
+            open.list(slot);
+        }
+    }
+
     fn stage(&mut self, slot: u32, entry: Entry<T::Decoded>) {
         if let Some(open) = &mut self.open {
             open.staged.insert(slot, entry);
@@ -802,7 +819,7 @@ impl<T: Stored + ?Sized> Writer<T> {
     }
 
     /// Of deletions up to this version no late event comes any more; of versions that do not compare nobody knows.
-    fn forget_deleted(&mut self, version: &str) {
+    pub(super) fn forget_deleted(&mut self, version: &str) {
         if self.open.is_none() {
             self.tombstones.retain(|_, deleted| is_older(version, deleted));
             self.tombstones.shrink_to_fit();
