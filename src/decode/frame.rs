@@ -336,8 +336,8 @@ impl WatchDecoder {
         // Whose items and bytes nobody counts.
         let list = || Box::new(ListDecoder::with_limits(self.watch.limits.items(u64::MAX).bytes(u64::MAX)));
         match byte {
-            // No other encoding begins so, nor does a frame of 150 MB or more.
-            0x00..=0x08 => self.state = State::Length { so_far: 0, bytes: 0 },
+            // No other encoding begins so, nor does a frame of 150 MB or more. Spaces were skipped for JSON only.
+            0x00..=0x08 if self.watch.position == 0 => self.state = State::Length { so_far: 0, bytes: 0 },
             #[cfg(feature = "json")]
             b'{' => self.state = State::Opening(list()),
             _ => self.state = State::Other(list()),
