@@ -12,7 +12,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::object::{Object, ObjectRef, Stored};
-use super::store::{ObjectKey, State, Store};
+use super::state::State;
+use super::store::{ObjectKey, Store};
 use crate::sync::{Mutex, RwLock, lock, read, write};
 
 /// Finds the objects of a [`Store`] by values that a function gives for each: see [`Store::index`].

@@ -39,6 +39,7 @@ mod index;
 mod memory;
 mod object;
 mod replace;
+mod state;
 mod store;
 
 pub use self::entry::Identity;
@@ -46,4 +47,5 @@ pub use self::index::{Index, IndexError, OrderedIndex};
 pub use self::memory::Memory;
 pub use self::object::{Object, ObjectRef, Stored};
 pub use self::replace::{Committed, Replace, Superseded};
-pub use self::store::{Effect, ObjectKey, Residency, Snapshot, Store, StoreError, Tombstone, Written};
+pub use self::state::Snapshot;
+pub use self::store::{Effect, ObjectKey, Residency, Store, StoreError, Tombstone, Written};

@@ -85,7 +85,7 @@ pub(super) struct Open<D> {
     /// Written by others since it was begun.
     written: FixedBitSet,
     /// States that are older than what is there.
-    pub(super) staged: HashMap<u32, Entry<D>>,
+    staged: HashMap<u32, Entry<D>>,
 }
 
 impl<D> Open<D> {
@@ -99,10 +99,6 @@ impl<D> Open<D> {
         self.staged.remove(&slot);
     }
 
-    pub(super) fn list(&mut self, slot: u32) {
-        self.listed.grow_and_insert(slot as usize);
-    }
-
     /// Whether a state that is older than what is there is to be put aside: that of the list, or what others wrote over
     /// it.
     pub(super) fn wants(&self, slot: u32, version: &str, listed: bool) -> bool {
@@ -110,6 +106,16 @@ impl<D> Open<D> {
             return !self.written.contains(slot as usize);
         }
         self.staged.get(&slot).is_some_and(|staged| !is_older(version, &staged.identity().resource_version))
+    }
+
+    /// The list has an older state, or others wrote one; it is put aside if it is wanted.
+    pub(super) fn set_aside(&mut self, slot: u32, wanted: Option<Entry<D>>, listed: bool) {
+        if listed {
+            self.listed.grow_and_insert(slot as usize);
+        }
+        if let Some(entry) = wanted {
+            self.staged.insert(slot, entry);
+        }
     }
 
     /// A state was deleted that is older than what is there.

@@ -8,8 +8,6 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Weak};
 
-use hashbrown::HashTable;
-
 #[cfg(feature = "zstd")]
 use super::compress::Compressor;
 use super::entry::{Entry, Form, Identity, MAX_TEXT, wire_len};
@@ -17,6 +15,7 @@ use super::index::{self, Index, IndexError, Maintained, OrderedIndex};
 use super::memory::Memory;
 use super::object::{Codec, DECODED_FACTOR, Object, ObjectRef, Stored};
 use super::replace::{Committed, Open, Replace, Superseded};
+use super::state::{Chunk, Place, Snapshot, State, resized};
 use crate::decode::Encoding;
 use crate::error::ItemError;
 use crate::item::{MetaView, compare_resource_versions};
@@ -156,61 +155,6 @@ pub(super) struct Inner<T: Stored + ?Sized> {
     writer: Mutex<Writer<T>>,
 }
 
-/// What readers see.
-pub(super) struct State<D> {
-    table: HashTable<Place>,
-    /// `CHUNK` slots each, copied on write while a snapshot has them.
-    chunks: Vec<Arc<Chunk<D>>>,
-    version: String,
-}
-
-const CHUNK: usize = 64;
-type Chunk<D> = [Option<Arc<Entry<D>>>; CHUNK];
-
-#[derive(Clone, Copy)]
-struct Place {
-    hash: u32,
-    slot: u32,
-}
-
-impl Place {
-    /// Spreads the hash, for the table looks at its highest and lowest bits.
-    fn spread(hash: u32) -> u64 {
-        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
-impl<D> State<D> {
-    fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<(u32, &Arc<Entry<D>>)> {
-        let is =
-            |place: &Place| place.hash == hash && self.get(place.slot).is_some_and(|held| held.is(namespace, name));
-        let slot = self.table.find(Place::spread(hash), is)?.slot;
-        Some((slot, self.get(slot)?))
-    }
-
-    pub(super) fn get(&self, slot: u32) -> Option<&Arc<Entry<D>>> {
-        self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)?.as_ref()
-    }
-
-    /// The slot, in a chunk that no snapshot has.
-    fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Arc<Entry<D>>>> {
-        let at = slot as usize / CHUNK;
-        while self.chunks.len() <= at {
-            self.chunks.push(Arc::new([const { None }; CHUNK]));
-        }
-        let chunk = self.chunks.get_mut(at)?;
-        if Arc::get_mut(chunk).is_none() {
-            *chunk = Arc::new(Chunk::clone(chunk));
-        }
-        Arc::get_mut(chunk)?.get_mut(slot as usize % CHUNK)
-    }
-
-    fn slots(&self) -> u32 {
-        // Each is of an object, of which there are fewer than 2^32.
-        u32::try_from(self.chunks.len() * CHUNK).unwrap_or(u32::MAX)
-    }
-}
-
 /// What only those who write see.
 pub(super) struct Writer<T: Stored + ?Sized> {
     residency: Residency,
@@ -275,7 +219,7 @@ impl<T: Stored + ?Sized> Store<T> {
             #[cfg(feature = "zstd")]
             compressor: None,
         };
-        let state = State { table: HashTable::new(), chunks: Vec::new(), version: String::new() };
+        let state = State::new();
         let inner = Inner {
             hasher: RandomState::new(),
             codec: Arc::new(Codec::new(bytes)),
@@ -321,13 +265,7 @@ impl<T: Stored + ?Sized> Store<T> {
     /// what it needs for the store and the snapshot to differ, 64 pointers at most.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<T> {
-        let state = self.state();
-        Snapshot {
-            chunks: state.chunks.clone(),
-            len: state.table.len(),
-            version: state.version.clone(),
-            codec: Arc::clone(&self.inner.codec),
-        }
+        self.state().snapshot(&self.inner.codec)
     }
 
     /// Writes an object: one that a watch added or modified, or that the server answered with to a write.
@@ -527,17 +465,7 @@ impl<T: Stored + ?Sized> Store<T> {
                     return unwritten(Effect::Unchanged);
                 }
                 if is_older(&identity.resource_version, &known.resource_version) {
-                    if !(listed && writer.is_deleted(identity)) {
-                        if writer
-                            .open
-                            .as_ref()
-                            .is_some_and(|open| open.wants(*slot, &identity.resource_version, listed))
-                        {
-                            let entry = writer.entry(encoding, bytes, identity)?;
-                            writer.stage(*slot, entry);
-                        }
-                        writer.list(*slot, listed);
-                    }
+                    writer.set_aside(*slot, encoding, bytes, identity, listed)?;
                     return unwritten(Effect::Stale);
                 }
             }
@@ -615,7 +543,9 @@ impl<T: Stored + ?Sized> Store<T> {
             found.remove();
         }
         let removed = state.slot_mut(slot).and_then(Option::take);
-        indexes.iter().for_each(|index| index.remove(slot));
+        for index in &indexes {
+            index.remove(slot);
+        }
         drop(state);
         drop(removed);
         writer.free.push(slot);
@@ -732,14 +662,6 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 }
 
-fn resized(table: &HashTable<Place>, capacity: usize) -> HashTable<Place> {
-    let mut resized = HashTable::with_capacity(capacity);
-    for place in table {
-        resized.insert_unique(Place::spread(place.hash), *place, |place| Place::spread(place.hash));
-    }
-    resized
-}
-
 fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {
     if let Some(known) = namespaces.get(namespace) {
         return Arc::clone(known);
@@ -790,17 +712,28 @@ impl<T: Stored + ?Sized> Writer<T> {
         }
     }
 
-    /// Notes that the list has another state of it.
-    fn list(&mut self, slot: u32, listed: bool) {
-        if let Some(open) = self.open.as_mut().filter(|_| listed) {
-            open.list(slot);
+    /// What the open replace makes of a state that is older than what is there.
+    fn set_aside(
+        &mut self,
+        slot: u32,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        listed: bool,
+    ) -> Result<(), StoreError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        if listed && self.is_deleted(identity) {
+            return Ok(());
         }
-    }
-
-    fn stage(&mut self, slot: u32, entry: Entry<T::Decoded>) {
+        let entry = if open.wants(slot, &identity.resource_version, listed) {
+            Some(self.entry(encoding, bytes, identity)?)
+        } else {
+            None
+        };
         if let Some(open) = &mut self.open {
-            open.staged.insert(slot, entry);
+            open.set_aside(slot, entry, listed);
         }
+        Ok(())
     }
 
     /// Remembers that it was deleted at its version.
@@ -827,39 +760,6 @@ impl<T: Stored + ?Sized> Writer<T> {
     }
 }
 
-/// A collection as it was at one moment: see [`Store::snapshot`].
-pub struct Snapshot<T: Stored + ?Sized> {
-    chunks: Vec<Arc<Chunk<T::Decoded>>>,
-    len: usize,
-    version: String,
-    codec: Arc<Codec<T>>,
-}
-
-impl<T: Stored + ?Sized> Snapshot<T> {
-    /// Its objects, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = Object<T>> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter().flatten()).map(|entry| Object::new(entry, &self.codec))
-    }
-
-    /// How many objects there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The version of the collection, as [`Store::version`] gave it then. Objects may be newer.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-}
-
 impl<T: Stored + ?Sized> Clone for Store<T> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
@@ -873,12 +773,6 @@ impl<T: Stored + ?Sized> fmt::Debug for Store<T> {
             .field("len", &state.table.len())
             .field("version", &state.version)
             .finish_non_exhaustive()
-    }
-}
-
-impl<T: Stored + ?Sized> fmt::Debug for Snapshot<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot").field("len", &self.len).field("version", &self.version).finish_non_exhaustive()
     }
 }
 
