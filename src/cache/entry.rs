@@ -68,13 +68,24 @@ impl Places {
         Some(places)
     }
 
+    fn texts<'a>(&self, bytes: &'a [u8]) -> [&'a [u8]; 4] {
+        let (mut starts, mut lens) = (self.starts.into_iter(), self.lens.into_iter());
+        [(); 4].map(|()| {
+            let (start, len) = (starts.next().unwrap_or_default(), lens.next().unwrap_or_default());
+            bytes.get(start as usize..).and_then(|bytes| bytes.get(..len.into())).unwrap_or_default()
+        })
+    }
+
+    /// It looks at neither uid nor version.
+    fn is(&self, bytes: &[u8], namespace: &str, name: &str) -> bool {
+        let [held_namespace, held_name, _, _] = self.texts(bytes);
+        held_name == name.as_bytes() && held_namespace == namespace.as_bytes()
+    }
+
     fn identity<'a>(&self, bytes: &'a [u8]) -> Identity<'a> {
-        let mut texts = self.starts.into_iter().zip(self.lens).map(|(start, len)| {
-            let text = bytes.get(start as usize..).and_then(|bytes| bytes.get(..len.into()));
-            Cow::from(str::from_utf8(text.unwrap_or_default()).unwrap_or_default())
-        });
-        let mut next = || texts.next().unwrap_or_default();
-        Identity { namespace: next(), name: next(), uid: next(), resource_version: next() }
+        let [namespace, name, uid, resource_version] =
+            self.texts(bytes).map(|text| Cow::from(str::from_utf8(text).unwrap_or_default()));
+        Identity { namespace, name, uid, resource_version }
     }
 }
 
@@ -119,6 +130,9 @@ impl<D> Entry<D> {
     }
 
     pub(super) fn is(&self, namespace: &str, name: &str) -> bool {
+        if let Form::Encoded(places) = &self.form {
+            return places.is(&self.bytes, namespace, name);
+        }
         let identity = self.identity();
         identity.name == name && identity.namespace == namespace
     }
