@@ -182,7 +182,16 @@ impl<'a> Fields<'a> {
         self.take(len).ok()
     }
 
-    /// The same, of the last field.
+    /// Leaves out the next field, if this is its tag and it has bytes.
+    #[inline]
+    pub(crate) fn pass(&mut self, tag: u8) {
+        let mut ahead = self.clone();
+        if ahead.tagged(tag).is_some() {
+            *self = ahead;
+        }
+    }
+
+    /// The same as `tagged`, of the last field.
     #[inline]
     pub(crate) fn sole(mut self, tag: u8) -> Option<&'a [u8]> {
         self.tagged(tag).filter(|_| self.rest.is_empty())
