@@ -11,6 +11,7 @@
 //! | [`adapt`] | iterator, stream and codec around the decoder |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and exactly how a list ended |
 //! | `cache` | whole collections in memory, by key and by index |
+//! | `reflector` | keeps a cache in step with an API server |
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
@@ -29,6 +30,8 @@ pub mod error;
 pub mod fields;
 pub mod item;
 pub mod limits;
+#[cfg(all(feature = "cache", feature = "client"))]
+pub mod reflector;
 #[cfg(any(feature = "cache", feature = "client"))]
 mod sync;
 

@@ -41,6 +41,7 @@ mod object;
 mod replace;
 mod state;
 mod store;
+mod subscribe;
 
 pub use self::entry::Identity;
 pub use self::index::{Index, IndexError, OrderedIndex};
@@ -49,3 +50,4 @@ pub use self::object::{Object, ObjectRef, Stored};
 pub use self::replace::{Committed, Replace, Superseded};
 pub use self::state::Snapshot;
 pub use self::store::{Effect, ObjectKey, Residency, Store, StoreError, Tombstone, Written};
+pub use self::subscribe::{Change, Subscribe, Subscriber};

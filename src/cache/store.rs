@@ -16,6 +16,7 @@ use super::memory::Memory;
 use super::object::{Codec, DECODED_FACTOR, Object, ObjectRef, Stored};
 use super::replace::{Committed, Open, Replace, Superseded};
 use super::state::{Chunk, Place, Snapshot, State, resized};
+use super::subscribe::{LOOK_AHEAD, Subscribe, Subscribers, Subscription};
 use crate::decode::Encoding;
 use crate::error::ItemError;
 use crate::item::{MetaView, compare_resource_versions};
@@ -163,6 +164,7 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     slots: u32,
     namespaces: HashSet<Arc<str>>,
     indexes: Vec<Weak<dyn Maintained<T>>>,
+    subscribers: Subscribers<T>,
     /// Versions of deletions that a list or a watch may not know of yet.
     tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
@@ -212,6 +214,7 @@ impl<T: Stored + ?Sized> Store<T> {
             slots: 0,
             namespaces: HashSet::new(),
             indexes: Vec::new(),
+            subscribers: Subscribers::new(),
             tombstones: HashMap::new(),
             open: None,
             replaces: 0,
@@ -306,6 +309,7 @@ impl<T: Stored + ?Sized> Store<T> {
         self.remove(writer, hash, slot, &held);
         let namespace = || intern(&mut writer.namespaces, &identity.namespace);
         let last = Arc::new(Entry::encoded(encoding, bytes, &identity, namespace));
+        writer.subscribers.remove(slot, &last, false);
         Ok(Some(Tombstone { object: self.object(&last), final_state_unknown: false }))
     }
 
@@ -380,7 +384,25 @@ impl<T: Stored + ?Sized> Store<T> {
         OrderedIndex::new(self.clone(), name, index::function(values))
     }
 
-    /// What it takes. It goes through the indexes, and all who write wait for it.
+    /// A subscriber to what changes, whoever writes it.
+    ///
+    /// ```
+    /// # use listwatch::cache::{Change, Residency, Store};
+    /// let store = Store::<[u8]>::new(Residency::Encoded);
+    /// let mut of_web = store.subscribe().current_first().filter(|object| object.identity().namespace == "web").start();
+    /// while let Some(change) = of_web.try_next() {
+    ///     match change {
+    ///         Change::Applied(object) => println!("{:?} is there", object.identity()),
+    ///         Change::Deleted(tombstone) => println!("{:?} is gone", tombstone.object.identity()),
+    ///         Change::Resynced => println!("that is all"),
+    ///     }
+    /// }
+    /// ```
+    pub fn subscribe(&self) -> Subscribe<T> {
+        Subscribe::new(self.clone())
+    }
+
+    /// What it takes; not what subscribers have yet to be told. It goes through the indexes, and all who write wait for it.
     #[must_use]
     pub fn memory(&self) -> Memory {
         let writer = self.writer();
@@ -432,6 +454,37 @@ impl<T: Stored + ?Sized> Store<T> {
 
     pub(super) fn object(&self, entry: &Arc<Entry<T::Decoded>>) -> Object<T> {
         Object::new(entry, &self.inner.codec)
+    }
+
+    pub(super) fn codec(&self) -> Arc<Codec<T>> {
+        Arc::clone(&self.inner.codec)
+    }
+
+    pub(super) fn upgrade(inner: &Weak<Inner<T>>) -> Option<Self> {
+        Some(Self { inner: inner.upgrade()? })
+    }
+
+    pub(super) fn downgrade(&self) -> Weak<Inner<T>> {
+        Arc::downgrade(&self.inner)
+    }
+
+    pub(super) fn register(&self, subscription: &Arc<Subscription<T>>) {
+        self.writer().subscribers.add(subscription);
+    }
+
+    /// Tells one who wants what is there of the next few.
+    pub(super) fn look_ahead(&self, subscription: &Subscription<T>) {
+        let writer = self.writer();
+        let Some(from) = subscription.looked_at() else { return };
+        let to = from.saturating_add(LOOK_AHEAD);
+        for slot in from..to {
+            let object = self.state().get(slot).map(|entry| self.object(entry));
+            if let Some(object) = object {
+                subscription.look_at(slot, &object);
+            }
+        }
+        let is_through = to >= writer.slots;
+        subscription.looked_up_to((!is_through).then_some(to), is_through && !self.state().version.is_empty());
     }
 
     /// Of the hash that the hasher gives, its higher half.
@@ -510,6 +563,7 @@ impl<T: Stored + ?Sized> Store<T> {
         let slot = slot.unwrap_or_else(|| writer.take_slot());
         writer.held.count(&entry, |sum, bytes| sum + bytes);
 
+        let new = Arc::clone(&entry);
         let mut state = write(&self.inner.state);
         let old = state.slot_mut(slot).and_then(|held| held.replace(entry));
         if is_new {
@@ -519,6 +573,7 @@ impl<T: Stored + ?Sized> Store<T> {
         let errors = indexes.iter().filter_map(|index| index.keep(slot)).collect();
         drop(state);
 
+        writer.subscribers.put(slot, old.as_ref(), &new, object);
         if let Some(old) = old {
             writer.held.count(&old, |sum, bytes| sum - bytes);
         }
@@ -586,6 +641,7 @@ impl<T: Stored + ?Sized> Store<T> {
                 committed.restored.push(Written { effect, index_errors });
             } else if !open.stays(slot, &identity.resource_version, version) {
                 self.remove(writer, hash, slot, &held);
+                writer.subscribers.remove(slot, &held, true);
                 committed.deleted.push(Tombstone { object: self.object(&held), final_state_unknown: true });
             }
         }
@@ -593,6 +649,7 @@ impl<T: Stored + ?Sized> Store<T> {
         self.shrink(writer, version);
         #[cfg(feature = "zstd")]
         self.train_if_waiting(writer);
+        writer.subscribers.resynced();
         Ok(committed)
     }
 
@@ -757,6 +814,12 @@ impl<T: Stored + ?Sized> Writer<T> {
             self.tombstones.retain(|_, deleted| is_older(version, deleted));
             self.tombstones.shrink_to_fit();
         }
+    }
+}
+
+impl<T: Stored + ?Sized> Clone for Tombstone<T> {
+    fn clone(&self) -> Self {
+        Self { object: self.object.clone(), final_state_unknown: self.final_state_unknown }
     }
 }
 

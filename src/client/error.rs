@@ -373,7 +373,7 @@ impl From<ApiError> for ErrorKind {
 
 impl TransportErrorKind {
     /// Whether a body that ends so is a list that broke off, and not one that was sent wrongly.
-    pub(super) fn is_break(self) -> bool {
+    pub(crate) fn is_break(self) -> bool {
         matches!(self, Self::Broken | Self::ReadIdle | Self::Deadline | Self::Connect | Self::Other)
     }
 }

@@ -33,7 +33,7 @@ use super::transport::{TransportError, TransportErrorKind};
 use super::{Answer, Client, accept_header, within};
 use crate::adapt::{Own, for_each, try_for_each};
 use crate::decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
-use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
+use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
 use crate::item::{Item, ListMeta, TypeMeta};
 use crate::limits::{Limits, OnItemError};
 
@@ -236,7 +236,7 @@ impl<T: Item + ?Sized, F> List<T, F> {
     }
 
     /// The same without what becomes of the items.
-    pub(super) fn into_pages(self) -> Pages {
+    pub(crate) fn into_pages(self) -> Pages {
         Pages::new(self.plan, self.on_expired)
     }
 }
@@ -307,7 +307,7 @@ pub struct Items<T: Item + ?Sized, F = Own<T>> {
 impl<T: Item + ?Sized, F> Unpin for Items<T, F> {}
 
 /// The pages of a list, whatever becomes of its items.
-pub(super) struct Pages {
+pub(crate) struct Pages {
     run: Run,
     state: State,
 }
@@ -351,12 +351,23 @@ impl Pages {
     }
 
     /// How the list ended, once it is complete.
-    pub(super) fn summary(&self) -> Option<&ListSummary> {
+    fn summary(&self) -> Option<&ListSummary> {
         matches!(self.state, State::Complete).then_some(&self.run.summary)
     }
 
+    /// The version of the complete list, for a watch to begin with.
+    pub(crate) fn version(&self) -> Result<String, Error> {
+        let version = self.summary().map_or("", |summary| &*summary.list_meta.resource_version);
+        if version.is_empty() {
+            let kind = DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing };
+            let (bytes, items) = self.summary().map_or((0, 0), |summary| (summary.bytes, summary.items));
+            return Err(ErrorKind::Decode(DecodeError::new(kind, bytes, None, items)).into());
+        }
+        Ok(version.to_owned())
+    }
+
     /// The next item, made by `own`.
-    pub(super) fn advance<O, E: Into<ItemError>>(
+    pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
         own: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,

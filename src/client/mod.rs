@@ -58,6 +58,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use backon::ExponentialBackoff;
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -65,6 +66,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 pub use self::error::{ApiError, Error, ErrorKind, Incomplete, UnexpectedBody};
 #[cfg(feature = "kube")]
 pub use self::kube::KubeTransport;
+#[cfg(feature = "cache")]
+pub(crate) use self::list::Pages;
 pub use self::list::{Items, List, ListSummary, Order, ParallelItems, ParallelList, Restart};
 pub use self::options::{ListOptions, ResourceVersion, Shard};
 use self::progress::Counters;
@@ -77,11 +80,13 @@ pub use self::selector::{FieldSelector, LabelSelector};
 use self::served_from::ServerVersion;
 use self::transport::{Chunks, Request};
 pub use self::transport::{Transport, TransportError, TransportErrorKind};
+#[cfg(feature = "cache")]
+pub(crate) use self::watch::{Change, Connections, PAGE};
 pub use self::watch::{OwnedEvent, ResumedWatch, Watch, WatchEvents};
 use crate::decode::{Encoding, ItemRef, Sniffed};
 use crate::error::{DecodeError, DecodeErrorKind, Fault};
 use crate::item::{Item, json};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, lock};
 
 /// The largest body that is read whole: of one object, or a discovery document.
 const DOCUMENT_SIZE: usize = 64 << 20;
@@ -170,6 +175,16 @@ impl Client {
     /// then what happens.
     pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, options: &ListOptions) -> Watch<T> {
         Watch::new(self.clone(), resource.clone(), options.clone())
+    }
+
+    /// Whether the server may send the collection as initial events of a watch: not known to lack them.
+    pub(crate) fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {
+        Ok(!lock(&self.without_initial_events).contains(&resource.list_path(None)?))
+    }
+
+    /// The times to wait between requests that follow one another without end.
+    pub(crate) fn backoff(&self, max: Duration) -> ExponentialBackoff {
+        self.retry.backoff(max)
     }
 
     /// One object. Of a custom resource `[u8]` is JSON, of any other protobuf.

@@ -17,6 +17,8 @@ use futures_core::Stream;
 use tracing::{Instrument, Span};
 
 use self::idle::Idle;
+#[cfg(feature = "cache")]
+pub(crate) use self::resume::{Change, Connections, PAGE};
 pub use self::resume::{Disconnect, ResumedWatch};
 use super::body;
 use super::error::{Error, ErrorKind};

@@ -1,6 +1,7 @@
 //! A model of an API server that holds ConfigMaps, and a transport to it that breaks in every way that a network does.
 //!
 //! All that happens follows from a seed, in paused time.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fastrand::Rng;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
 use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
 use listwatch::client::{Transport, TransportError, TransportErrorKind};
@@ -355,7 +356,11 @@ impl State {
         }
         let pieces: Vec<_> =
             body.chunks(self.rng.usize(1..200)).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-        ok(Box::pin(stream::iter(pieces)))
+        let pause = if self.chance(30) { self.rng.u64(..60) } else { 0 };
+        ok(Box::pin(stream::iter(pieces).then(move |piece| async move {
+            sleep(Duration::from_secs(pause)).await;
+            piece
+        })))
     }
 }
 

@@ -18,12 +18,12 @@ use tracing::field;
 use super::{Connection, Opening, OwnedEvent, Plan};
 use crate::adapt::Own;
 use crate::client::error::{Error, ErrorKind};
-use crate::client::list::{ListSummary, Pages};
+use crate::client::list::Pages;
 use crate::client::options::ResourceVersion;
 use crate::client::retry::Retry;
 use crate::client::transport::TransportErrorKind;
 use crate::decode::{Changed, ItemRef, WatchEvent};
-use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
+use crate::error::{DecodeErrorKind, ItemError};
 use crate::item::{Item, compare_resource_versions};
 use crate::sync::lock;
 
@@ -34,7 +34,7 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 const HEALTHY: Duration = Duration::from_secs(10);
 
 /// Of a list that a server did not have the time to write whole: client-go's page (`tools/pager`).
-const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
 
 /// Deletions that are remembered at least.
 const DELETIONS: usize = 1024;
@@ -85,8 +85,7 @@ const DELETIONS: usize = 1024;
 /// ```
 #[must_use = "nothing is sent until it is polled"]
 pub struct ResumedWatch<T: Item + ?Sized, F = Own<T>> {
-    run: Run,
-    state: State,
+    connections: Connections,
     own: F,
     item: PhantomData<fn() -> T::Owned>,
 }
@@ -108,6 +107,20 @@ pub struct Disconnect {
     pub wait: Duration,
 }
 
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// The connections of a watch, whatever becomes of its objects.
+pub(crate) struct Connections {
+    run: Run,
+    state: State,
+}
+
 enum State {
     Start,
     Waiting(Pin<Box<Sleep>>),
@@ -122,7 +135,7 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
     pub const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
     pub(super) fn new(plan: Plan, own: F, item: PhantomData<fn() -> T::Owned>) -> Self {
-        Self { run: Run::new(plan), state: State::Start, own, item }
+        Self { connections: Connections { run: Run::new(plan), state: State::Start }, own, item }
     }
 
     /// How long the next initial event, or the bookmark behind them, may take before the collection is listed instead:
@@ -130,13 +143,13 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
     /// that bookmark. The time that the consumer takes does not count. Behind the bookmark it is
     /// [`idle_timeout`](super::Watch::idle_timeout) that counts.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
-        self.run.initial_events_timeout = timeout;
+        self.connections.run.initial_events_timeout = timeout;
         self
     }
 
     /// Calls this when a connection ended, or could not be made, and another follows.
     pub fn on_disconnect(mut self, on_disconnect: impl FnMut(&Disconnect) + Send + 'static) -> Self {
-        self.run.on_disconnect = Some(Box::new(on_disconnect));
+        self.connections.run.on_disconnect = Some(Box::new(on_disconnect));
         self
     }
 
@@ -144,18 +157,48 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
     /// [`OwnedEvent::Synced`].
     #[must_use]
     pub fn resource_version(&self) -> Option<&str> {
-        Some(&*self.run.delivered.version).filter(|_| self.run.is_synced)
+        self.connections.resource_version()
+    }
+
+    /// The same without what becomes of the objects.
+    pub(crate) fn into_connections(self) -> Connections {
+        self.connections
     }
 }
 
-impl<T, F, O, E> ResumedWatch<T, F>
-where
-    T: Item + ?Sized,
-    F: FnMut(ItemRef<'_>) -> Result<O, E>,
-    E: Into<ItemError>,
-{
-    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
-        let Self { run, state, own, item: _ } = self;
+impl Connections {
+    /// Begins behind a version that a server gave, of whatever form.
+    #[cfg(feature = "cache")]
+    pub(crate) fn behind(mut self, version: String) -> Self {
+        self.run.is_synced = true;
+        self.run.delivered.version = version;
+        self
+    }
+
+    /// As [`ResumedWatch::resource_version`].
+    pub(crate) fn resource_version(&self) -> Option<&str> {
+        Some(&*self.run.delivered.version).filter(|_| self.run.is_synced)
+    }
+
+    /// The next event, whose object is made by `own`. After an error there is none.
+    pub(crate) fn advance<O, E: Into<ItemError>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
+    ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        let next = ready!(self.try_advance(cx, own));
+        if next.is_err() {
+            self.state = State::Ended;
+        }
+        Poll::Ready(next)
+    }
+
+    fn try_advance<O, E: Into<ItemError>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
+    ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        let Self { run, state } = self;
         loop {
             let ended = match state {
                 State::Start => {
@@ -188,14 +231,14 @@ where
                         Err(error) => Some(error),
                     }
                 }
-                State::Listing(pages) => match ready!(pages.advance(cx, own)) {
+                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| own(Change::Added, item))) {
                     Ok(Some(item)) => {
                         run.delivered.events += 1;
                         run.has_begun = true;
                         return Poll::Ready(Ok(Some(OwnedEvent::Added(item))));
                     }
                     Ok(None) => {
-                        let resource_version = run.listed(pages.summary())?;
+                        let resource_version = run.synced(&pages.version()?);
                         *state = run.ask()?;
                         return Poll::Ready(Ok(Some(OwnedEvent::Synced { resource_version })));
                     }
@@ -221,20 +264,17 @@ where
     type Item = Result<OwnedEvent<O>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = ready!(self.advance(cx));
-        if next.is_err() {
-            self.state = State::Ended;
-        }
-        Poll::Ready(next.transpose())
+        let Self { connections, own, item: _ } = &mut *self;
+        connections.advance(cx, &mut |_, item| own(item)).map(Result::transpose)
     }
 }
 
 impl<T: Item + ?Sized, F> fmt::Debug for ResumedWatch<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResumedWatch")
-            .field("resource", &self.run.plan.resource)
+            .field("resource", &self.connections.run.plan.resource)
             .field("resource_version", &self.resource_version())
-            .field("delivered", &self.run.delivered.events)
+            .field("delivered", &self.connections.run.delivered.events)
             .finish_non_exhaustive()
     }
 }
@@ -285,7 +325,7 @@ impl Run {
             was_unauthorized: false,
             is_good: false,
             gap: None,
-            backoff: plan.client.retry.backoff(MAX_DELAY),
+            backoff: plan.client.backoff(MAX_DELAY),
             plan,
         }
     }
@@ -296,7 +336,7 @@ impl Run {
             let options = options.clone().resource_version(ResourceVersion::Exact(self.delivered.version.clone()));
             return Ok(State::Opening(self.plan.open(&options, false, self.gap)?));
         }
-        self.lists |= lock(&client.without_initial_events).contains(&resource.list_path(None)?);
+        self.lists |= !client.has_initial_events(resource)?;
         if !self.lists {
             return Ok(State::Opening(self.plan.open(options, true, self.gap)?));
         }
@@ -323,13 +363,13 @@ impl Run {
     fn event<O, E: Into<ItemError>>(
         &mut self,
         event: WatchEvent<'_>,
-        own: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
+        own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
         self.is_good = true;
-        let (changed, made): (_, fn(O) -> OwnedEvent<O>) = match event {
-            WatchEvent::Added(changed) => (changed, OwnedEvent::Added),
-            WatchEvent::Modified(changed) => (changed, OwnedEvent::Modified),
-            WatchEvent::Deleted(changed) => (changed, OwnedEvent::Deleted),
+        let (changed, change, made): (_, _, fn(O) -> OwnedEvent<O>) = match event {
+            WatchEvent::Added(changed) => (changed, Change::Added, OwnedEvent::Added),
+            WatchEvent::Modified(changed) => (changed, Change::Modified, OwnedEvent::Modified),
+            WatchEvent::Deleted(changed) => (changed, Change::Deleted, OwnedEvent::Deleted),
             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                 if self.is_synced {
                     self.delivered.advance(resource_version);
@@ -341,15 +381,14 @@ impl Run {
             }
             WatchEvent::Error(_) => return Ok(None),
         };
-        let is_initial = !self.is_synced && matches!(event, WatchEvent::Added(_));
-        let deletion =
-            matches!(event, WatchEvent::Deleted(_)).then(|| self.delivered.deletion(&changed)).transpose()?;
+        let is_initial = !self.is_synced && change == Change::Added;
+        let deletion = (change == Change::Deleted).then(|| self.delivered.deletion(&changed)).transpose()?;
         if !is_initial && self.delivered.has(changed.resource_version, deletion) {
             return Ok(None);
         }
-        let object = own(changed.object).map_err(Into::into)?;
+        let object = own(change, changed.object).map_err(Into::into)?;
         // Initial events come in no order, and a deletion may have any version.
-        if self.is_synced || matches!(event, WatchEvent::Modified(_)) {
+        if self.is_synced || change == Change::Modified {
             self.delivered.advance(changed.resource_version);
         }
         if let Some(deletion) = deletion {
@@ -370,17 +409,6 @@ impl Run {
         self.delivered.version.clone()
     }
 
-    /// A list is complete, which begins a watch only with a version.
-    fn listed(&mut self, summary: Option<&ListSummary>) -> Result<String, Error> {
-        let version = summary.map_or("", |summary| &*summary.list_meta.resource_version);
-        if version.is_empty() {
-            let kind = DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing };
-            let (bytes, items) = summary.map_or((0, 0), |summary| (summary.bytes, summary.items));
-            return Err(ErrorKind::Decode(DecodeError::new(kind, bytes, None, items)).into());
-        }
-        Ok(self.synced(version))
-    }
-
     /// After the end of a connection, for this reason if any: how long to wait for the next.
     fn after(&mut self, ended: &State, error: Option<Error>) -> Result<Duration, Error> {
         let error = error.map(|error| error.with_items(self.delivered.events));
@@ -395,7 +423,7 @@ impl Run {
             self.is_good |= connection.answer.started.elapsed() >= HEALTHY;
         }
         if mem::take(&mut self.is_good) {
-            self.backoff = self.plan.client.retry.backoff(MAX_DELAY);
+            self.backoff = self.plan.client.backoff(MAX_DELAY);
         }
         let is_answer = |error: &Error| !matches!(error.kind(), ErrorKind::Transport(_)) && !error.is_unauthorized();
         self.was_unauthorized &= connection.is_none() && !error.as_ref().is_none_or(is_answer);

@@ -1,0 +1,463 @@
+//! Who is told of what is written to a store.
+
+use std::any::Any;
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+#[cfg(feature = "async")]
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+#[cfg(feature = "async")]
+use std::task::Context;
+use std::task::{Poll, Waker};
+
+use fixedbitset::FixedBitSet;
+#[cfg(feature = "async")]
+use futures_core::Stream;
+
+use super::entry::Entry;
+use super::object::{Codec, Object, ObjectRef, Stored};
+use super::store::{Inner, Store, Tombstone};
+use crate::sync::{Mutex, lock};
+
+/// So many objects are looked at at once, for a subscriber that wants what is there.
+pub(super) const LOOK_AHEAD: u32 = 64;
+
+/// Queues that were longer are given back when they are empty.
+const KEPT_QUEUE: usize = 64;
+
+/// A subscriber to a [`Store`], yet to be registered: see [`Store::subscribe`].
+#[must_use = "it is registered by start"]
+pub struct Subscribe<T: Stored + ?Sized> {
+    store: Store<T>,
+    current_first: bool,
+    filter: Option<Filter<T>>,
+}
+
+type Filter<T> = Box<dyn Fn(&ObjectRef<'_, T>) -> bool + Send + Sync>;
+
+/// What changed in a store, for one subscriber.
+#[derive(Debug)]
+pub enum Change<T: Stored + ?Sized> {
+    /// The object is there, in this state: it was added, or changed.
+    Applied(Object<T>),
+    /// The object is gone, or does not pass the subscriber's filter any more: this is the last state that did.
+    Deleted(Tombstone<T>),
+    /// A list is complete, and all changes that it made were told before; or all of what was there, for a subscriber that
+    /// began with it.
+    Resynced,
+}
+
+/// Is told of all that changes in a store, whoever writes it. It is a `Stream` with the feature `async`, and ends with the
+/// last handle of the store.
+///
+/// Nobody waits for it. What it has not taken yet is kept as one entry for each object, so changes of the same object become
+/// one: to the latest state. An object that it never saw and that is gone again is not told at all; one that was deleted and
+/// created anew is [`Deleted`](Change::Deleted) first. An entry takes about 70 bytes beside the object, which is the one of
+/// the store.
+///
+/// Dropped, it is forgotten. When its filter panics, its own next call panics with that, and nothing else.
+pub struct Subscriber<T: Stored + ?Sized> {
+    subscription: Arc<Subscription<T>>,
+    store: Weak<Inner<T>>,
+    codec: Arc<Codec<T>>,
+    /// Changes told since it last looked at what is there.
+    told: u32,
+}
+
+impl<T: Stored + ?Sized> Subscribe<T> {
+    pub(super) fn new(store: Store<T>) -> Self {
+        Self { store, current_first: false, filter: None }
+    }
+
+    /// Tells of each object that is there too. It looks at 64 at a time, so nothing is kept for it.
+    pub fn current_first(mut self) -> Self {
+        self.current_first = true;
+        self
+    }
+
+    /// Only objects for which this is true, by their state. It is called once for each write, before anything is copied,
+    /// while others who write wait; it must not write to the store.
+    pub fn filter(mut self, filter: impl Fn(&ObjectRef<'_, T>) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(Box::new(filter));
+        self
+    }
+
+    /// Registers it: it is told of all that is written from now on.
+    #[must_use = "it is forgotten when it is dropped"]
+    pub fn start(self) -> Subscriber<T> {
+        let Self { store, current_first, filter } = self;
+        let queue = Queue { looked_at: current_first.then_some(0), ..Queue::default() };
+        let subscription = Arc::new(Subscription { filter, queue: Mutex::new(queue) });
+        store.register(&subscription);
+        Subscriber { subscription, store: store.downgrade(), codec: store.codec(), told: 0 }
+    }
+}
+
+impl<T: Stored + ?Sized> Subscriber<T> {
+    /// The next change, if there is one.
+    ///
+    /// # Panics
+    ///
+    /// When the filter did.
+    pub fn try_next(&mut self) -> Option<Change<T>> {
+        match self.advance(None) {
+            Poll::Ready(change) => change,
+            Poll::Pending => None,
+        }
+    }
+
+    /// How many objects changed of which it was not told yet: the lag of its consumer. What was there when it was
+    /// registered does not count.
+    #[must_use]
+    pub fn lag(&self) -> usize {
+        lock(&self.subscription.queue).lag
+    }
+
+    fn advance(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<T>>> {
+        loop {
+            let mut queue = lock(&self.subscription.queue);
+            if let Some(panic) = queue.panic.take() {
+                drop(queue);
+                resume_unwind(panic);
+            }
+            let looks = queue.looked_at.is_some();
+            if !(looks && self.told >= LOOK_AHEAD)
+                && let Some(told) = queue.next()
+            {
+                self.told += 1;
+                return Poll::Ready(Some(self.change(told)));
+            }
+            if looks {
+                self.told = 0;
+                match Store::upgrade(&self.store) {
+                    Some(store) => {
+                        drop(queue);
+                        store.look_ahead(&self.subscription);
+                    }
+                    None => queue.looked_at = None,
+                }
+            } else if queue.is_closed {
+                return Poll::Ready(None);
+            } else {
+                queue.waker = waker.cloned();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn change(&self, told: Told<T::Decoded>) -> Change<T> {
+        match told {
+            Told::Applied(entry) => Change::Applied(Object::new(&entry, &self.codec)),
+            Told::Deleted(Gone { last, final_state_unknown }) => {
+                Change::Deleted(Tombstone { object: Object::new(&last, &self.codec), final_state_unknown })
+            }
+            Told::Resynced => Change::Resynced,
+        }
+    }
+}
+
+/// It ends when the last handle of the store is dropped.
+#[cfg(feature = "async")]
+impl<T: Stored + ?Sized> Stream for Subscriber<T> {
+    type Item = Change<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Change<T>>> {
+        self.advance(Some(cx.waker()))
+    }
+}
+
+impl<T: Stored + ?Sized> Clone for Change<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Applied(object) => Self::Applied(object.clone()),
+            Self::Deleted(tombstone) => Self::Deleted(tombstone.clone()),
+            Self::Resynced => Self::Resynced,
+        }
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for Subscribe<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscribe").field("current_first", &self.current_first).finish_non_exhaustive()
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for Subscriber<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriber").field("lag", &self.lag()).finish_non_exhaustive()
+    }
+}
+
+/// What a subscriber and a store share. The store changes it under its writer's lock.
+pub(super) struct Subscription<T: Stored + ?Sized> {
+    filter: Option<Filter<T>>,
+    queue: Mutex<Queue<T::Decoded>>,
+}
+
+/// What one is yet to be told.
+struct Queue<D> {
+    /// What is pending, in the order in which it came; some of it is void since.
+    order: VecDeque<(Ticket, What)>,
+    /// By slot.
+    pending: HashMap<u32, Pending<D>>,
+    /// How much of `pending` there is.
+    lag: usize,
+    tickets: Ticket,
+    /// Slots of what the subscriber was told to be there.
+    announced: FixedBitSet,
+    /// How far what was there is looked at; `None` behind it.
+    looked_at: Option<u32>,
+    waker: Option<Waker>,
+    is_closed: bool,
+    /// Of the filter.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+/// Which place in the order is whose. Each is given once.
+type Ticket = u64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Slot(u32),
+    Resynced,
+}
+
+/// What was told to be there and is gone, and what is there. An object that is created anew may have another slot, so both
+/// have places of their own: the old one's end is told first.
+struct Pending<D> {
+    gone: Option<(Ticket, Gone<D>)>,
+    there: Option<(Ticket, Arc<Entry<D>>)>,
+}
+
+struct Gone<D> {
+    last: Arc<Entry<D>>,
+    final_state_unknown: bool,
+}
+
+enum Told<D> {
+    Applied(Arc<Entry<D>>),
+    Deleted(Gone<D>),
+    Resynced,
+}
+
+impl<T: Stored + ?Sized> Subscription<T> {
+    /// Whether the filter passes the object. After it panicked, none does.
+    fn wants(&self, object: &ObjectRef<'_, T>) -> bool {
+        let Some(filter) = &self.filter else { return true };
+        if lock(&self.queue).is_closed {
+            return false;
+        }
+        catch_unwind(AssertUnwindSafe(|| filter(object))).unwrap_or_else(|panic| {
+            let mut queue = lock(&self.queue);
+            queue.panic = Some(panic);
+            queue.close();
+            false
+        })
+    }
+
+    fn put(
+        &self,
+        slot: u32,
+        old: Option<&Arc<Entry<T::Decoded>>>,
+        new: &Arc<Entry<T::Decoded>>,
+        object: &ObjectRef<'_, T>,
+    ) {
+        let wants = self.wants(object);
+        let mut queue = lock(&self.queue);
+        if wants {
+            queue.put(slot, new);
+        } else if let Some(old) = old {
+            queue.leave(slot, old);
+        }
+    }
+
+    pub(super) fn looked_at(&self) -> Option<u32> {
+        lock(&self.queue).looked_at
+    }
+
+    /// Tells of an object that is there, unless that is done.
+    pub(super) fn look_at(&self, slot: u32, object: &Object<T>) {
+        if lock(&self.queue).knows(slot) || !self.wants(&ObjectRef::kept(&object.identity(), object)) {
+            return;
+        }
+        lock(&self.queue).put(slot, &object.entry());
+    }
+
+    pub(super) fn looked_up_to(&self, slot: Option<u32>, is_synced: bool) {
+        let mut queue = lock(&self.queue);
+        queue.looked_at = slot;
+        if is_synced {
+            queue.resynced();
+        }
+    }
+}
+
+impl<D> Queue<D> {
+    fn put(&mut self, slot: u32, entry: &Arc<Entry<D>>) {
+        let pending = self.pending.entry(slot).or_insert(Pending { gone: None, there: None });
+        match &mut pending.there {
+            Some((_, there)) => *there = Arc::clone(entry),
+            none => {
+                *none = Some((self.tickets, Arc::clone(entry)));
+                self.queue(slot);
+            }
+        }
+    }
+
+    /// Its state does not pass the filter any more.
+    fn leave(&mut self, slot: u32, old: &Arc<Entry<D>>) {
+        let there = self.pending.get(&slot).and_then(|pending| pending.there.as_ref());
+        let last = Arc::clone(there.map_or(old, |(_, there)| there));
+        self.remove(slot, &last, false);
+    }
+
+    fn remove(&mut self, slot: u32, last: &Arc<Entry<D>>, final_state_unknown: bool) {
+        if let Slot::Occupied(mut found) = self.pending.entry(slot)
+            && found.get_mut().there.take().is_some()
+        {
+            self.lag -= 1;
+            if found.get().gone.is_none() {
+                found.remove();
+            }
+        }
+        if self.announced.contains(slot as usize) {
+            self.announced.remove(slot as usize);
+            let gone = Gone { last: Arc::clone(last), final_state_unknown };
+            self.pending.insert(slot, Pending { gone: Some((self.tickets, gone)), there: None });
+            self.queue(slot);
+        }
+    }
+
+    fn queue(&mut self, slot: u32) {
+        self.order.push_back((self.tickets, What::Slot(slot)));
+        self.tickets += 1;
+        self.lag += 1;
+        if self.order.len() > 2 * self.lag + KEPT_QUEUE {
+            let pending = &self.pending;
+            let is_valid = |ticket, slot| pending.get(&slot).is_some_and(|pending: &Pending<D>| pending.has(ticket));
+            self.order.retain(|&(ticket, what)| match what {
+                What::Slot(slot) => is_valid(ticket, slot),
+                What::Resynced => true,
+            });
+        }
+        self.wake();
+    }
+
+    fn resynced(&mut self) {
+        // Those who are not through with what is there are told then.
+        if self.looked_at.is_none() && self.order.back().is_none_or(|(_, what)| *what != What::Resynced) {
+            self.order.push_back((self.tickets, What::Resynced));
+            self.wake();
+        }
+    }
+
+    fn knows(&self, slot: u32) -> bool {
+        self.announced.contains(slot as usize) || self.pending.get(&slot).is_some_and(|pending| pending.there.is_some())
+    }
+
+    fn next(&mut self) -> Option<Told<D>> {
+        while let Some((ticket, what)) = self.order.pop_front() {
+            let What::Slot(slot) = what else { return Some(Told::Resynced) };
+            let Slot::Occupied(mut found) = self.pending.entry(slot) else { continue };
+            if !found.get().has(ticket) {
+                continue;
+            }
+            self.lag -= 1;
+            let told = match found.get_mut().gone.take() {
+                Some((_, gone)) => Told::Deleted(gone),
+                None => match found.get_mut().there.take() {
+                    Some((_, entry)) => {
+                        self.announced.grow_and_insert(slot as usize);
+                        Told::Applied(entry)
+                    }
+                    None => continue,
+                },
+            };
+            if found.get().there.is_none() {
+                found.remove();
+            }
+            return Some(told);
+        }
+        if self.pending.capacity() > KEPT_QUEUE {
+            (self.order, self.pending) = Default::default();
+        }
+        None
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn close(&mut self) {
+        self.is_closed = true;
+        self.wake();
+    }
+}
+
+impl<D> Pending<D> {
+    fn has(&self, ticket: Ticket) -> bool {
+        self.gone.as_ref().is_some_and(|(gone, _)| *gone == ticket)
+            || self.there.as_ref().is_some_and(|(there, _)| *there == ticket)
+    }
+}
+
+impl<D> Default for Queue<D> {
+    fn default() -> Self {
+        Self {
+            order: VecDeque::new(),
+            pending: HashMap::new(),
+            lag: 0,
+            tickets: 0,
+            announced: FixedBitSet::new(),
+            looked_at: None,
+            waker: None,
+            is_closed: false,
+            panic: None,
+        }
+    }
+}
+
+/// All subscribers of a store.
+pub(super) struct Subscribers<T: Stored + ?Sized>(Vec<Weak<Subscription<T>>>);
+
+impl<T: Stored + ?Sized> Subscribers<T> {
+    pub(super) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(super) fn add(&mut self, subscription: &Arc<Subscription<T>>) {
+        self.0.push(Arc::downgrade(subscription));
+    }
+
+    pub(super) fn put(
+        &mut self,
+        slot: u32,
+        old: Option<&Arc<Entry<T::Decoded>>>,
+        new: &Arc<Entry<T::Decoded>>,
+        object: &ObjectRef<'_, T>,
+    ) {
+        self.each(|subscription| subscription.put(slot, old, new, object));
+    }
+
+    pub(super) fn remove(&mut self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) {
+        self.each(|subscription| lock(&subscription.queue).remove(slot, last, final_state_unknown));
+    }
+
+    pub(super) fn resynced(&mut self) {
+        self.each(|subscription| lock(&subscription.queue).resynced());
+    }
+
+    fn each(&mut self, mut tell: impl FnMut(&Subscription<T>)) {
+        self.0.retain(|subscription| subscription.upgrade().map(|subscription| tell(&subscription)).is_some());
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for Subscribers<T> {
+    fn drop(&mut self) {
+        self.each(|subscription| lock(&subscription.queue).close());
+    }
+}

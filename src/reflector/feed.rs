@@ -1,0 +1,165 @@
+//! What comes of a list and a watch, into a store.
+
+use std::mem;
+use std::task::{Context, Poll, ready};
+
+use crate::cache::{Replace, Store, StoreError, Stored};
+use crate::client::{Change, Connections, Error, OwnedEvent, Pages};
+use crate::decode::ItemRef;
+use crate::error::ItemError;
+use crate::item::Projection;
+
+/// So many objects are written before anybody else has a turn.
+const BATCH: u64 = 256;
+
+/// A list and a watch on their way into a store.
+pub(super) struct Feed<'r, T: Stored + ?Sized> {
+    store: &'r Store<T>,
+    projection: Option<&'r Projection>,
+    replace: Option<Replace<T>>,
+    list: Option<Pages>,
+    watch: Option<Connections>,
+    /// Up to which all changes of the watch are written, if that is known.
+    version: Option<String>,
+    /// Objects and deletions since they were last counted.
+    written: u64,
+}
+
+pub(super) enum Step {
+    /// Something was written, or the version moved on.
+    Written,
+    /// The collection is complete, at this version.
+    Synced(String),
+    ListFailed(Error),
+    WatchFailed(Error),
+}
+
+impl<'r, T: Stored + ?Sized> Feed<'r, T> {
+    /// A list, a watch, or both; what the list brings, or else the watch until it is [synced](Step::Synced), takes the place of
+    /// what is there.
+    pub(super) fn new(
+        store: &'r Store<T>,
+        projection: Option<&'r Projection>,
+        list: Option<Pages>,
+        watch: Option<Connections>,
+    ) -> Self {
+        Self { store, projection, replace: Some(store.begin_replace()), list, watch, version: None, written: 0 }
+    }
+
+    /// How many objects and deletions were written since it was last asked, and up to which version all of the watch.
+    pub(super) fn progress(&mut self) -> (u64, Option<&str>) {
+        (mem::take(&mut self.written), self.version.as_deref())
+    }
+
+    /// Whether only a list was there, and is complete.
+    pub(super) fn needs_watch(&self) -> bool {
+        self.list.is_none() && self.watch.is_none()
+    }
+
+    pub(super) fn set_watch(&mut self, watch: Connections) {
+        self.watch = Some(watch);
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let step = self.advance(cx);
+        let version = self.watch.as_ref().and_then(Connections::resource_version);
+        let has_moved = version != self.version.as_deref();
+        if has_moved {
+            self.version = version.map(str::to_owned);
+        }
+        match step {
+            Some(step) => Poll::Ready(step),
+            None if has_moved || self.written > 0 => Poll::Ready(Step::Written),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Writes what is there to be written, up to a step that is another.
+    fn advance(&mut self, cx: &mut Context<'_>) -> Option<Step> {
+        while self.written < BATCH {
+            let watch = self.poll_watch(cx);
+            if let Poll::Ready(Some(step)) = watch {
+                return Some(step);
+            }
+            let list = self.poll_list(cx);
+            if let Poll::Ready(Some(step)) = list {
+                return Some(step);
+            }
+            if watch.is_pending() && list.is_pending() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// `None`: something was written.
+    fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        let Some(watch) = &mut self.watch else { return Poll::Pending };
+        // Beside a list, what the watch brings is news.
+        let mut replace = self.replace.as_mut().filter(|_| self.list.is_none());
+        let (store, projection) = (self.store, self.projection);
+        let event = watch.advance(cx, &mut |change, item| match (change, &mut replace) {
+            (Change::Added, Some(replace)) => {
+                write(item, projection, |item, bytes| replace.observe(item.encoding(), bytes).map(drop))
+            }
+            (Change::Added | Change::Modified, _) => {
+                write(item, projection, |item, bytes| store.observe(item.encoding(), bytes).map(drop))
+            }
+            (Change::Deleted, _) => {
+                write(item, projection, |item, bytes| store.delete(item.encoding(), bytes).map(drop))
+            }
+        });
+        Poll::Ready(match ready!(event) {
+            Ok(Some(OwnedEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
+            Ok(Some(OwnedEvent::Restarted)) => {
+                self.replace = Some(self.store.begin_replace());
+                None
+            }
+            Ok(_) => {
+                self.written += 1;
+                None
+            }
+            Err(error) => Some(Step::WatchFailed(error)),
+        })
+    }
+
+    /// The same.
+    fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        let (Some(list), Some(replace)) = (&mut self.list, &mut self.replace) else { return Poll::Pending };
+        let projection = self.projection;
+        let item = list.advance(cx, &mut |item| {
+            write(item, projection, |item, bytes| replace.observe(item.encoding(), bytes).map(drop))
+        });
+        let version = match ready!(item) {
+            Ok(Some(())) => {
+                self.written += 1;
+                return Poll::Ready(None);
+            }
+            Ok(None) => list.version(),
+            Err(error) => Err(error),
+        };
+        Poll::Ready(Some(version.map_or_else(Step::ListFailed, |version| self.commit(version))))
+    }
+
+    fn commit(&mut self, version: String) -> Step {
+        self.list = None;
+        // Nobody else replaces what this store has; if somebody did, the next list would tell.
+        if let Some(replace) = self.replace.take() {
+            drop(replace.commit(&version));
+        }
+        Step::Synced(version)
+    }
+}
+
+/// Writes what is to be stored of an object.
+fn write(
+    item: ItemRef<'_>,
+    projection: Option<&Projection>,
+    write: impl FnOnce(&ItemRef<'_>, &[u8]) -> Result<(), StoreError>,
+) -> Result<(), ItemError> {
+    match projection {
+        Some(projection) => write(&item, &item.project(projection)?)?,
+        None => write(&item, item.bytes())?,
+    }
+    Ok(())
+}

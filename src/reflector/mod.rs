@@ -1,0 +1,377 @@
+//! A [`Store`] that is kept in step with a collection of an API server.
+//!
+//! ```no_run
+//! use k8s_pb::api::core::v1::Pod;
+//! use listwatch::ItemError;
+//! use listwatch::cache::{Residency, Store};
+//! use listwatch::client::{Client, Resource};
+//! use listwatch::item::path::pod;
+//! use listwatch::reflector::Reflector;
+//!
+//! # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(Residency::Encoded));
+//! let pods = reflector.cache();
+//! let by_node = pods.index("node", |pod| {
+//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(str::to_owned))
+//! });
+//! tokio::spawn(reflector.run());
+//! println!("{} Pods at version {}", pods.len(), pods.synced().await?);
+//! println!("{} of them on node-1", by_node.count("node-1"));
+//! # Ok(())
+//! # }
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod feed;
+mod sync;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::poll_fn;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{Instrument, field};
+
+use self::feed::{Feed, Step};
+pub use self::sync::Strategy;
+use self::sync::{Attempt, Next, Sync, is_comparable};
+use crate::cache::{Residency, Store, Stored};
+use crate::client::{Client, Connections, Error, List, ListOptions, PAGE, Pages, Resource, ResourceVersion, Retry};
+use crate::decode::ItemRef;
+use crate::error::ItemError;
+use crate::item::{Item, Projection, compare_resource_versions};
+
+/// The longest wait before a collection is asked for again; up to twice that comes at random.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+
+/// Keeps a [`Store`] in step with a collection: lists, watches, and does so again whatever ends it.
+///
+/// The store has what it had, and serves it, until a list is complete: one that fails half way deletes nothing. Objects that
+/// a list brings unchanged are neither decoded nor stored again.
+#[must_use = "nothing is sent until run is polled"]
+pub struct Reflector<T: Item + Stored + ?Sized> {
+    client: Client,
+    resource: Resource,
+    options: ListOptions,
+    namespace: Option<String>,
+    projection: Option<Projection>,
+    store: Store<T>,
+    sync: Sync,
+    status: Arc<watch::Sender<Status>>,
+}
+
+/// A [`Store`] that a [`Reflector`] keeps in step. It is a handle: clones share it.
+pub struct Cache<T: Stored + ?Sized> {
+    store: Store<T>,
+    status: watch::Receiver<Status>,
+}
+
+/// How far a [`Reflector`] is.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Status {
+    /// The version up to which the store has all changes; `None` until it had the whole collection.
+    pub resource_version: Option<String>,
+    /// The way it syncs.
+    pub strategy: Option<Strategy>,
+    /// How often it had the whole collection sent and complete.
+    pub syncs: u64,
+    /// Objects and deletions that came, those of lists included.
+    pub events: u64,
+    /// Connections and lists that ended in an error.
+    pub errors: u64,
+    /// What the last one said.
+    pub last_error: Option<Error>,
+}
+
+/// The [`Reflector`] was dropped, or its [`run`](Reflector::run) has ended: the cache will not get any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the reflector of this cache has ended")]
+pub struct Ended;
+
+impl<T: Item + Stored + ?Sized> Reflector<T> {
+    /// One into a store of its own that holds objects encoded.
+    pub fn new(client: &Client, resource: &Resource) -> Self {
+        Self {
+            client: client.clone(),
+            resource: resource.clone(),
+            options: ListOptions::default(),
+            namespace: None,
+            projection: None,
+            store: Store::new(Residency::Encoded),
+            sync: Sync::default(),
+            status: Arc::new(watch::Sender::default()),
+        }
+    }
+
+    /// Which objects, and in what form: selectors, the shard, metadata only. What they say of versions and limits does not
+    /// count.
+    pub fn options(mut self, options: ListOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Only this namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Stores only a part of each object. Its name, namespace, uid and version must be in it.
+    pub fn projection(mut self, projection: Projection) -> Self {
+        self.projection = Some(projection);
+        self
+    }
+
+    /// Into this store, which may have objects: those that the collection does not have are deleted when it is complete.
+    pub fn store(mut self, store: Store<T>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// How it syncs. Unless set, it takes the initial events of a watch; a list where the server is known to have none; and
+    /// watches first once a version was gone by the time its list was complete.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.sync.chosen = Some(strategy);
+        self
+    }
+
+    /// The store, as those who use it see it.
+    #[must_use]
+    pub fn cache(&self) -> Cache<T> {
+        Cache { store: self.store.clone(), status: self.status.subscribe() }
+    }
+
+    /// Runs until it is dropped.
+    ///
+    /// Between two attempts is a random time that grows to 30 s, of which up to twice comes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the options are refused; or before the collection was complete for the first time, when asking again does
+    /// not help: 401, 403, 404, an answer that is no list. After that it goes on whatever happens:
+    /// [`last_error`](Status::last_error) tells.
+    pub async fn run(mut self) -> Result<Infallible, Error> {
+        let mut backoff = self.client.backoff(MAX_DELAY);
+        loop {
+            let has_initial_events = self.client.has_initial_events(&self.resource)?;
+            let attempt = self.sync.attempt(has_initial_events);
+            let Attempt { strategy, because, .. } = attempt;
+            self.status.send_modify(|status| status.strategy = Some(strategy));
+            let span = tracing::info_span!("reflector", resource = %self.resource, %strategy, because);
+            let syncs = self.status.borrow().syncs;
+            let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
+            if self.status.borrow().syncs > syncs {
+                backoff = self.client.backoff(MAX_DELAY);
+            }
+            let wait = match next {
+                Next::Now => Duration::ZERO,
+                Next::Later => backoff.next().unwrap_or(MAX_DELAY).max(error.retry_after().unwrap_or_default()),
+                Next::Give => return Err(error),
+            };
+            span.in_scope(|| tracing::warn!(error = field::display(&error), ?wait, "asking for the collection again"));
+            failed(&self.status, error);
+            sleep(wait).await;
+        }
+    }
+
+    /// Until an error ends it.
+    async fn attempt(&mut self, attempt: &Attempt) -> (Error, Next) {
+        let pages = attempt.pages;
+        let (list, watch) = match attempt.strategy {
+            Strategy::WatchList => (None, Some(self.watch())),
+            Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages)), None),
+            Strategy::WatchFirst => match self.recent_version().await {
+                // Of an object that both bring, nobody could tell which state is older.
+                Ok(version) if !is_comparable(&version) => (Some(self.list(ResourceVersion::MostRecent, pages)), None),
+                Ok(version) => {
+                    let list = self.list(ResourceVersion::AtLeast(version.clone()), pages);
+                    (Some(list), Some(self.watch().behind(version)))
+                }
+                Err(error) => {
+                    let next = self.sync.list_failed(attempt, &error);
+                    return (error, next);
+                }
+            },
+        };
+        let (store, projection) = (self.store.clone(), self.projection.take());
+        let mut feed = Feed::new(&store, projection.as_ref(), list, watch);
+        let ended = loop {
+            let step = poll_fn(|cx| feed.poll(cx)).await;
+            if let Step::Synced(version) = &step {
+                self.synced(version);
+            }
+            let (events, version) = feed.progress();
+            self.written(events, version);
+            match step {
+                Step::Written => {}
+                Step::Synced(version) => {
+                    if feed.needs_watch() {
+                        feed.set_watch(self.watch().behind(version));
+                    }
+                }
+                Step::ListFailed(error) => {
+                    let next = self.sync.list_failed(attempt, &error);
+                    break (error, next);
+                }
+                Step::WatchFailed(error) => {
+                    let next = self.sync.watch_failed(attempt, &error);
+                    break (error, next);
+                }
+            }
+            tokio::task::consume_budget().await;
+        };
+        self.projection = projection;
+        ended
+    }
+
+    fn written(&mut self, events: u64, version: Option<&str>) {
+        let version = version.filter(|version| self.sync.watched(version));
+        if let Some(version) = version {
+            self.store.advance(version);
+        }
+        self.status.send_modify(|status| {
+            status.events += events;
+            if let Some(version) = version {
+                status.resource_version = Some(version.to_owned());
+            }
+        });
+    }
+
+    fn synced(&mut self, version: &str) {
+        self.sync.synced(version);
+        tracing::info!(version, objects = self.store.len(), "the cache has the whole collection");
+        self.status.send_modify(|status| {
+            status.syncs += 1;
+            status.resource_version = Some(version.to_owned());
+        });
+    }
+
+    fn watch(&self) -> Connections {
+        let options = self.options.clone().resource_version(ResourceVersion::MostRecent);
+        let watch = self.client.watch::<T>(&self.resource, &options);
+        let watch = match &self.namespace {
+            Some(namespace) => watch.namespace(namespace),
+            None => watch,
+        };
+        let status = Arc::clone(&self.status);
+        let watch = watch.resume().on_disconnect(move |disconnect| {
+            if let Some(error) = &disconnect.error {
+                failed(&status, error.clone());
+            }
+        });
+        watch.into_connections()
+    }
+
+    fn list(&self, version: ResourceVersion, pages: bool) -> Pages {
+        let options = self.options.clone().resource_version(version);
+        let list = self.list_of::<T>(&options);
+        if pages { list.pages(PAGE) } else { list }.into_pages()
+    }
+
+    /// That of a list of one object.
+    async fn recent_version(&mut self) -> Result<String, Error> {
+        let options = self.options.clone().resource_version(ResourceVersion::MostRecent).limit(1);
+        let mut list = self.list_of::<[u8]>(&options).into_pages();
+        let mut leave_out = |_: ItemRef<'_>| Ok::<_, ItemError>(());
+        while poll_fn(|cx| list.advance(cx, &mut leave_out)).await?.is_some() {}
+        self.sync.answered();
+        list.version()
+    }
+
+    /// Asked for once: what follows an error is for [`Sync`] to say.
+    fn list_of<U: Item + ?Sized>(&self, options: &ListOptions) -> List<U> {
+        let list = self.client.clone().retry(Retry::never()).list::<U>(&self.resource, options);
+        match &self.namespace {
+            Some(namespace) => list.namespace(namespace),
+            None => list,
+        }
+    }
+}
+
+fn failed(status: &watch::Sender<Status>, error: Error) {
+    status.send_modify(|status| {
+        status.errors += 1;
+        status.last_error = Some(error);
+    });
+}
+
+impl<T: Stored + ?Sized> Cache<T> {
+    /// How far the reflector is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    /// Whether the store has had the whole collection.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.status.borrow().resource_version.is_some()
+    }
+
+    /// Waits until the store has the whole collection: the version up to which it has all changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Ended`] when that will not come.
+    pub async fn synced(&self) -> Result<String, Ended> {
+        self.until(|version| Some(version?.to_owned())).await
+    }
+
+    /// Waits until the store has all changes up to this version: that of an object which was just written, for example,
+    /// to read one's own writes.
+    ///
+    /// It waits for ever for a version that does not [compare](compare_resource_versions) with those that come.
+    ///
+    /// # Errors
+    ///
+    /// [`Ended`] when that will not come.
+    pub async fn wait_until(&self, version: &str) -> Result<(), Ended> {
+        self.until(|so_far| compare_resource_versions(so_far?, version)?.is_ge().then_some(())).await
+    }
+
+    async fn until<R>(&self, ready: impl Fn(Option<&str>) -> Option<R>) -> Result<R, Ended> {
+        let mut status = self.status.clone();
+        loop {
+            if let Some(ready) = ready(status.borrow_and_update().resource_version.as_deref()) {
+                return Ok(ready);
+            }
+            status.changed().await.map_err(|_| Ended)?;
+        }
+    }
+}
+
+/// The store. What is written to it is overwritten by what the server has.
+impl<T: Stored + ?Sized> Deref for Cache<T> {
+    type Target = Store<T>;
+
+    fn deref(&self) -> &Store<T> {
+        &self.store
+    }
+}
+
+impl<T: Stored + ?Sized> Clone for Cache<T> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), status: self.status.clone() }
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for Cache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("store", &self.store).field("status", &*self.status.borrow()).finish()
+    }
+}
+
+impl<T: Item + Stored + ?Sized> fmt::Debug for Reflector<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector")
+            .field("resource", &self.resource)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! What a reflector does next: which way it syncs, from which version it lists, and what it makes of errors.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::mem;
+
+use crate::client::{Error, ErrorKind, ResourceVersion};
+use crate::item::compare_resource_versions;
+
+/// How a collection gets into a store, and is kept in step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// The server sends what is there as initial events of the watch (KEP-3157, on by default from 1.34). Where it refuses
+    /// them, does not end them, or breaks them off twice, a list takes their place.
+    WatchList,
+    /// A list, and a watch from its version. It never ends where the list takes longer than the server keeps history.
+    ListThenWatch,
+    /// A watch from a version that a list of one object tells, and the whole list beside it, into the same store. It ends
+    /// however long the list takes, and the store has changes before it has everything. Where versions do not
+    /// [compare](compare_resource_versions) it is a list, and a watch from its version.
+    WatchFirst,
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WatchList => "watch list",
+            Self::ListThenWatch => "list, then watch",
+            Self::WatchFirst => "watch first",
+        })
+    }
+}
+
+/// What is known of a collection and its server. It knows neither IO nor time.
+#[derive(Debug, Default)]
+pub(super) struct Sync {
+    /// What the user chose.
+    pub(super) chosen: Option<Strategy>,
+    /// The last version of the whole collection; empty before.
+    version: String,
+    /// The server did not have it, or has forgotten it.
+    version_is_lost: bool,
+    /// A list took longer than the server keeps history.
+    history_is_short: bool,
+    /// A list took longer than the server allows a request to.
+    pages: bool,
+    /// Whether anything came of the watch since the last sync.
+    has_watched: bool,
+    /// Whether the last error was 401: the credentials may have been renewed since.
+    was_unauthorized: bool,
+}
+
+/// One way to a collection in step, until an error ends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) strategy: Strategy,
+    pub(super) because: &'static str,
+    /// What a list asks for.
+    pub(super) version: ResourceVersion,
+    pub(super) pages: bool,
+}
+
+/// What follows an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Now,
+    /// After a time that grows.
+    Later,
+    Give,
+}
+
+impl Sync {
+    pub(super) fn attempt(&self, has_initial_events: bool) -> Attempt {
+        let (strategy, because) = match self.chosen {
+            Some(strategy) => (strategy, "it was chosen"),
+            None if self.history_is_short => (Strategy::WatchFirst, "the server keeps less history than a list takes"),
+            None if has_initial_events => (Strategy::WatchList, "nothing speaks against it"),
+            None => (Strategy::ListThenWatch, "the server has no initial events"),
+        };
+        // As client-go does (`tools/cache/reflector.go`, `relistResourceVersion`): the watch cache first.
+        let version = match &self.version {
+            _ if self.version_is_lost => ResourceVersion::MostRecent,
+            version if version.is_empty() => ResourceVersion::Any,
+            version if !is_comparable(version) => ResourceVersion::MostRecent,
+            version => ResourceVersion::AtLeast(version.clone()),
+        };
+        Attempt { strategy, because, version, pages: self.pages }
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        !self.version.is_empty()
+    }
+
+    /// The server answered as it should.
+    pub(super) fn answered(&mut self) {
+        self.was_unauthorized = false;
+    }
+
+    /// The collection is complete at this version.
+    pub(super) fn synced(&mut self, version: &str) {
+        version.clone_into(&mut self.version);
+        self.version_is_lost = false;
+        self.has_watched = false;
+        self.was_unauthorized = false;
+    }
+
+    /// All changes up to this version came. Whether that is news: before the collection is complete it is at no version, and
+    /// a list may be ahead of the watch beside it.
+    pub(super) fn watched(&mut self, version: &str) -> bool {
+        let is_known = compare_resource_versions(version, &self.version).is_some_and(Ordering::is_le);
+        if !self.is_synced() || is_known {
+            return false;
+        }
+        version.clone_into(&mut self.version);
+        self.has_watched = true;
+        true
+    }
+
+    /// A list of this attempt failed.
+    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error) -> Next {
+        if let ErrorKind::Incomplete(incomplete) = error.kind() {
+            self.pages |= incomplete.request_timeout.is_some();
+        }
+        let is_lost = error.is_expired() || error.is_too_large_version();
+        if is_lost && attempt.version != ResourceVersion::MostRecent && !mem::replace(&mut self.version_is_lost, true) {
+            return Next::Now;
+        }
+        self.failed(error)
+    }
+
+    /// The watch of this attempt ended for good.
+    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error) -> Next {
+        let was_listed = attempt.strategy != Strategy::WatchFirst;
+        self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
+        self.failed(error)
+    }
+
+    /// A cache that serves is not given up; one that never did is, where asking again does not help.
+    fn failed(&mut self, error: &Error) -> Next {
+        let was_unauthorized = mem::replace(&mut self.was_unauthorized, error.is_unauthorized());
+        let may_pass = match error.kind() {
+            ErrorKind::Options(_) | ErrorKind::Path(_) => return Next::Give,
+            ErrorKind::Api(error) if error.code == 401 => !was_unauthorized,
+            ErrorKind::Api(error) => matches!(error.code, 408 | 410 | 429 | 500..=599),
+            ErrorKind::Transport(error) => error.kind().is_break(),
+            ErrorKind::Incomplete(_) | ErrorKind::Decode(_) => true,
+            _ => false,
+        };
+        if may_pass || self.is_synced() { Next::Later } else { Next::Give }
+    }
+}
+
+/// Whether it can be told from others which is newer.
+pub(super) fn is_comparable(version: &str) -> bool {
+    compare_resource_versions(version, "1").is_some()
+}

@@ -1,0 +1,448 @@
+//! Reflectors over a scripted transport, in paused time: what is asked after each kind of end, and what the store has then.
+//! The scenarios are those of client-go's own tests (`tools/cache/reflector_test.go`).
+
+mod support;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::{HeaderMap, StatusCode};
+use listwatch::cache::Change;
+use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
+use listwatch::client::{Client, Resource, Retry, Transport, TransportError, TransportErrorKind};
+use listwatch::reflector::{Cache, Reflector, Strategy};
+use support::{body_of, config_map, event_frame, len_field, status};
+use tokio::time::{Instant, sleep, timeout};
+
+/// What a request meets.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// A list at a version: `name@version` each.
+    List(&'static str, &'static str),
+    /// The same, broken off before its last byte.
+    CutList(&'static str, &'static str),
+    Status(u16),
+    /// 504, since the watch cache does not have the version yet.
+    TooLarge,
+    /// `+name@version`, `-name@version`, `=version` for a bookmark, `!version` for that behind the initial events, `?` for
+    /// the length of a frame that nobody takes, `410`; and then the end.
+    Watch(&'static str),
+    /// The same, and then nothing any more.
+    OpenWatch(&'static str),
+}
+use Answer::{CutList, List, OpenWatch, Status, TooLarge, Watch};
+
+/// Answers in turn; behind the last one nobody answers.
+#[derive(Clone)]
+struct Script {
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    /// `list 10` or `watch 10`, by version, or `watch list`.
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Script {
+    fn new(answers: &[Answer]) -> Self {
+        Self { answers: Arc::new(Mutex::new(answers.iter().copied().collect())), asked: Arc::default() }
+    }
+
+    fn asked(&self) -> String {
+        self.asked.lock().unwrap().join(", ")
+    }
+}
+
+fn parameter<'p>(path: &'p str, name: &str) -> Option<&'p str> {
+    path.split(['?', '&']).find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+}
+
+impl Transport for Script {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        let path = &request.path_and_query;
+        let version = parameter(path, "resourceVersion").unwrap_or("");
+        let what = match (parameter(path, "watch"), parameter(path, "sendInitialEvents")) {
+            (Some(_), Some(_)) => "watch list".to_owned(),
+            (Some(_), None) => format!("watch {version}"),
+            _ if parameter(path, "limit") == Some("1") => "list one".to_owned(),
+            _ => format!("list {version}").trim_end().to_owned(),
+        };
+        self.asked.lock().unwrap().push(what);
+        let answer = self.answers.lock().unwrap().pop_front();
+        Box::pin(async move {
+            match answer {
+                Some(answer) => Ok(answer.response()),
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+impl Answer {
+    fn response(self) -> Response {
+        match self {
+            List(version, objects) => response(200, list(version, objects)),
+            CutList(version, objects) => {
+                let mut body = list(version, objects);
+                body.pop();
+                response(200, body)
+            }
+            Status(code) => response(code, body_of("v1", "Status", &status(code))),
+            TooLarge => {
+                let cause = r#"{"causes":[{"reason":"ResourceVersionTooLarge"}]}"#;
+                let body = format!(r#"{{"kind":"Status","apiVersion":"v1","code":504,"details":{cause}}}"#);
+                response(504, body.into_bytes())
+            }
+            Watch(events) => response(200, frames(events)),
+            OpenWatch(events) => {
+                let frames = stream::iter([Ok(Bytes::from(frames(events)))]);
+                respond(200, Box::pin(frames.chain(stream::pending())))
+            }
+        }
+    }
+}
+
+fn list(version: &str, objects: &str) -> Vec<u8> {
+    let mut raw = len_field(1, &len_field(2, version.as_bytes()));
+    for object in objects.split_whitespace() {
+        raw.extend(len_field(2, &object_of(object)));
+    }
+    body_of("v1", "ConfigMapList", &raw)
+}
+
+/// Of `name@version`, with the name as uid.
+fn object_of(object: &str) -> Vec<u8> {
+    let (name, version) = object.split_once('@').unwrap();
+    config_map(name, name, version)
+}
+
+fn frames(events: &str) -> Vec<u8> {
+    let frame = |event: &str| {
+        let (kind, rest) = event.split_at(1);
+        let object = |object| body_of("v1", "ConfigMap", &object_of(object));
+        match kind {
+            "+" => event_frame("ADDED", &object(rest)),
+            "~" => event_frame("MODIFIED", &object(rest)),
+            "-" => event_frame("DELETED", &object(rest)),
+            "=" | "!" => {
+                let entry = [len_field(1, b"k8s.io/initial-events-end"), len_field(2, b"true")].concat();
+                let mut metadata = len_field(6, rest.as_bytes());
+                if kind == "!" {
+                    metadata.extend(len_field(12, &entry));
+                }
+                event_frame("BOOKMARK", &body_of("v1", "ConfigMap", &len_field(1, &metadata)))
+            }
+            "?" => u32::MAX.to_be_bytes().to_vec(),
+            _ => event_frame("ERROR", &body_of("v1", "Status", &status(event.parse().unwrap()))),
+        }
+    };
+    events.split_whitespace().flat_map(frame).collect()
+}
+
+fn response(code: u16, body: Vec<u8>) -> Response {
+    respond(code, Box::pin(stream::iter([Ok(Bytes::from(body))])))
+}
+
+fn respond(code: u16, body: Chunks) -> Response {
+    Response { status: StatusCode::from_u16(code).unwrap(), headers: HeaderMap::new(), body }
+}
+
+fn reflector(transport: impl Transport, strategy: Option<Strategy>) -> Reflector<[u8]> {
+    let client = Client::new(transport).retry(Retry::never());
+    let reflector = Reflector::new(&client, &Resource::CONFIG_MAPS);
+    match strategy {
+        Some(strategy) => reflector.strategy(strategy),
+        None => reflector,
+    }
+}
+
+fn objects(cache: &Cache<[u8]>) -> String {
+    let name = |object: &listwatch::cache::Object<[u8]>| {
+        let identity = object.identity();
+        format!("{}@{}", identity.name, identity.resource_version)
+    };
+    let mut names: Vec<_> = cache.snapshot().iter().map(|object| name(&object)).collect();
+    names.sort();
+    names.join(" ")
+}
+
+const LIST: Option<Strategy> = Some(Strategy::ListThenWatch);
+const FIRST: Option<Strategy> = Some(Strategy::WatchFirst);
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_and_stored() {
+    for (name, strategy, answers, asked, stored, version) in [
+        (
+            "TestReflectorWatchHandler",
+            LIST,
+            &[List("10", "a@1 b@2"), OpenWatch("+c@11 ~a@12 -b@13")][..],
+            "list 0, watch 10",
+            "a@12 c@11",
+            Some("13"),
+        ),
+        (
+            "TestReflectorFullListIfExpired",
+            LIST,
+            &[List("10", "a@1"), Watch("410"), Status(410), List("12", "a@1 b@12"), OpenWatch("")],
+            "list 0, watch 10, list 10, list, watch 12",
+            "a@1 b@12",
+            Some("12"),
+        ),
+        (
+            "TestReflectorFullListIfTooLarge",
+            LIST,
+            &[TooLarge, List("10", "a@1"), Status(410), TooLarge, List("12", "a@1"), OpenWatch("")],
+            "list 0, list, watch 10, list 10, list, watch 12",
+            "a@1",
+            Some("12"),
+        ),
+        (
+            "TestReflectorListAndWatchWithErrors",
+            LIST,
+            &[
+                Status(500),
+                List("10", "a@1 b@2"),
+                Watch("410"),
+                CutList("12", "c@11"),
+                Status(403),
+                List("13", "b@2 c@11"),
+                OpenWatch(""),
+            ],
+            "list 0, list 0, watch 10, list 10, list 10, list 10, watch 13",
+            "b@2 c@11",
+            Some("13"),
+        ),
+        (
+            "TestNoRelistOnTooManyRequests",
+            LIST,
+            &[List("10", ""), Status(429), Status(429), Status(429), Status(429), OpenWatch("+a@11")],
+            "list 0, watch 10, watch 10, watch 10, watch 10, watch 10",
+            "a@11",
+            Some("11"),
+        ),
+        (
+            "TestReflectorResourceVersionUpdate",
+            LIST,
+            &[List("10", "a@1"), Watch("~a@11 =20"), Watch("=30"), OpenWatch("")],
+            "list 0, watch 10, watch 20, watch 30",
+            "a@11",
+            Some("30"),
+        ),
+        (
+            "a frame over its limit",
+            LIST,
+            &[List("10", "a@1"), Watch("~a@11 ?"), List("12", "a@11 b@12"), OpenWatch("")],
+            "list 0, watch 10, list 11, watch 12",
+            "a@11 b@12",
+            Some("12"),
+        ),
+        (
+            "TestWatchList: a break before the bookmark",
+            None,
+            &[Watch("+a@1"), OpenWatch("+b@2 !10 +c@11")],
+            "watch list, watch list",
+            "b@2 c@11",
+            Some("11"),
+        ),
+        (
+            "TestWatchList: refused, and then expired as soon as it was listed",
+            None,
+            &[
+                Status(422),
+                List("10", "a@1 b@2"),
+                Watch("410"),
+                List("20", "x@1"),
+                OpenWatch("~a@21"),
+                List("22", "a@15 c@22"),
+            ],
+            "watch list, list, watch 10, list one, watch 20, list 20",
+            "a@21 c@22",
+            Some("22"),
+        ),
+        (
+            "watch first: what was deleted beside the list stays so",
+            FIRST,
+            &[List("20", "x@1"), OpenWatch("-a@21 ~b@22 +c@30"), List("25", "a@1 b@2 d@24")],
+            "list one, watch 20, list 20",
+            "b@22 c@30 d@24",
+            Some("30"),
+        ),
+        (
+            "watch first: versions that do not compare",
+            FIRST,
+            &[List("v20", "x@v1"), List("v21", "a@v1"), OpenWatch("~a@v22")],
+            "list one, list, watch v21",
+            "a@v22",
+            Some("v22"),
+        ),
+    ] {
+        let script = Script::new(answers);
+        let reflector = reflector(script.clone(), strategy);
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        sleep(Duration::from_secs(300)).await;
+        if run.is_finished() {
+            panic!("{name}: {:?}", run.await);
+        }
+        assert_eq!(script.asked(), asked, "{name}");
+        assert_eq!(objects(&cache), stored, "{name}");
+        assert_eq!(cache.status().resource_version.as_deref(), version, "{name}");
+        run.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_asking_again_does_not_help_ends_it_before_the_first_sync_only() {
+    for code in [401, 403, 404] {
+        let error = reflector(Script::new(&[Status(code); 4]), LIST).run().await.unwrap_err();
+        assert_eq!(error.code(), code);
+        let script = Script::new(&[List("10", "a@1"), Watch("410"), Status(code), List("11", "a@1"), OpenWatch("")]);
+        let reflector = reflector(script, LIST);
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        cache.wait_until("11").await.unwrap();
+        assert_eq!(cache.status().last_error.map(|error| error.code()), Some(code));
+        run.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_tells_when_it_is_ready_and_when_it_never_will_be() {
+    let reflector = reflector(Script::new(&[List("10", "a@1"), Watch(""), OpenWatch("+b@12")]), LIST);
+    let cache = reflector.cache();
+    assert!(timeout(Duration::from_secs(60), cache.synced()).await.is_err(), "nothing runs yet");
+    let run = tokio::spawn(reflector.run());
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    cache.wait_until("12").await.unwrap();
+    assert_eq!(objects(&cache), "a@1 b@12");
+    assert!(timeout(Duration::from_secs(60), cache.wait_until("13")).await.is_err());
+    run.abort();
+    assert!(run.await.unwrap_err().is_cancelled());
+    assert!(cache.wait_until("13").await.is_err(), "it has ended");
+    assert_eq!(objects(&cache), "a@1 b@12", "what it had is still there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscribers_hear_of_deletions_that_a_list_told() {
+    let script = Script::new(&[List("10", "a@1 b@2"), Watch("-a@11 410"), List("12", "c@12"), OpenWatch("")]);
+    let reflector = reflector(script, LIST);
+    let (cache, mut subscriber) = (reflector.cache(), reflector.cache().subscribe().start());
+    let run = tokio::spawn(reflector.run());
+    let mut told = Vec::new();
+    while told.iter().filter(|told| *told == "=").count() < 2 {
+        told.push(match subscriber.next().await.unwrap() {
+            Change::Applied(object) => format!("+{}", object.identity().name),
+            Change::Deleted(tombstone) if tombstone.final_state_unknown => {
+                format!("?{}", tombstone.object.identity().name)
+            }
+            Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
+            Change::Resynced => "=".to_owned(),
+        });
+    }
+    // When it is polled for the first time, `a` has come and gone.
+    assert_eq!(told.join(" "), "+b = +c ?b =");
+    assert_eq!(cache.status().syncs, 2);
+    run.abort();
+}
+
+/// A server whose ten objects change in turn, one each second. A list takes a minute to arrive, and it knows half a
+/// minute of history. The version is the second.
+#[derive(Clone)]
+struct Hasty {
+    started: Instant,
+    initial_events: bool,
+}
+
+const LIST_TAKES: u64 = 60;
+const HISTORY: u64 = 30;
+
+impl Hasty {
+    fn now(&self) -> u64 {
+        100 + self.started.elapsed().as_secs()
+    }
+
+    fn objects(&self) -> Vec<String> {
+        let now = self.now();
+        (now - 9..=now).map(|version| format!("o{}@{version}", version % 10)).collect()
+    }
+}
+
+impl Transport for Hasty {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        let path = request.path_and_query;
+        Box::pin(async move {
+            let limit = parameter(&path, "limit") == Some("1");
+            if parameter(&path, "watch").is_some() {
+                if parameter(&path, "sendInitialEvents").is_some() && !self.initial_events {
+                    return Ok(Status(422).response());
+                }
+                let from: u64 = parameter(&path, "resourceVersion").unwrap_or_default().parse().unwrap();
+                if from + HISTORY < self.now() {
+                    return Ok(Status(410).response());
+                }
+                let this = self.clone();
+                let events = stream::unfold(from + 1, move |version| {
+                    let at = this.started + Duration::from_secs(version - 100);
+                    async move {
+                        tokio::time::sleep_until(at).await;
+                        let frame = frames(&format!("~o{}@{version}", version % 10));
+                        Some((Ok::<_, TransportError>(Bytes::from(frame)), version + 1))
+                    }
+                });
+                return Ok(respond(200, Box::pin(events)));
+            }
+            let body = list(&self.now().to_string(), &self.objects().join(" "));
+            let pause = if limit { 0 } else { LIST_TAKES };
+            let (head, tail) = body.split_at(body.len() / 2);
+            let pieces = [head, tail].map(|piece| Ok(Bytes::copy_from_slice(piece)));
+            let slow = stream::iter(pieces).then(move |piece| async move {
+                sleep(Duration::from_secs(pause / 2)).await;
+                piece
+            });
+            Ok(respond(200, Box::pin(slow)))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_shorter_than_a_list() {
+    for (strategy, converges) in [(LIST, false), (FIRST, true), (None, true)] {
+        let server = Hasty { started: Instant::now(), initial_events: false };
+        let reflector = reflector(server.clone(), strategy);
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        sleep(Duration::from_millis(3_600_500)).await;
+        let mut server = server.objects();
+        server.sort();
+        let status = cache.status();
+        assert_eq!(objects(&cache) == server.join(" "), converges, "{strategy:?}");
+        if converges {
+            assert!(status.syncs <= 2, "{strategy:?}: {status:?}");
+        } else {
+            assert!(status.syncs > 20, "it lists without end: {status:?}");
+        }
+        run.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_told_and_passes() {
+    struct Broken(Script);
+    impl Transport for Broken {
+        fn get(&self, request: Request) -> ResponseFuture<'_> {
+            if self.0.asked.lock().unwrap().is_empty() {
+                self.0.asked.lock().unwrap().push("nobody".to_owned());
+                return Box::pin(async { Err(TransportError::new(TransportErrorKind::Connect, "refused")) });
+            }
+            self.0.get(request)
+        }
+    }
+    let script = Script::new(&[List("10", "a@1"), OpenWatch("")]);
+    let reflector = reflector(Broken(script.clone()), LIST);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    assert_eq!(cache.status().last_error.unwrap().to_string(), "transport: connect: refused");
+    assert_eq!(script.asked(), "nobody, list 0, watch 10");
+    run.abort();
+}

@@ -1,0 +1,150 @@
+//! Reflectors against a model: whatever happens to connections, lists and versions, the store has in the end what the server
+//! has, and so does every subscriber. 2,000 schedules for each way to sync, in paused time; that of a failure is run alone by
+//! `SEED=N cargo test --test reflector_model`.
+
+mod support;
+#[path = "support/world.rs"]
+mod world;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures::StreamExt as _;
+use listwatch::cache::{Change, Object, Residency, Store, Subscriber};
+use listwatch::client::{Client, Resource};
+use listwatch::reflector::{Reflector, Strategy};
+use tokio::time::sleep;
+use world::{Objects, World};
+
+const SCHEDULES: u64 = 2000;
+
+/// What the schedules had in them.
+#[derive(Debug, Default)]
+struct Met {
+    syncs: u64,
+    errors: u64,
+    changes: u64,
+    deletions: u64,
+    unknown_final_states: u64,
+    resyncs: u64,
+}
+
+#[test]
+fn a_cache_converges() {
+    let seeds = match std::env::var("SEED") {
+        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).unwrap(),
+        Err(_) => 0..SCHEDULES,
+    };
+    for strategy in [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)] {
+        let met = Arc::new(Mutex::new(Met::default()));
+        for seed in seeds.clone() {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            let run = std::panic::AssertUnwindSafe(|| runtime.block_on(run(seed, strategy, &met)));
+            if let Err(panic) = std::panic::catch_unwind(run) {
+                eprintln!("seed {seed}, {strategy:?}: {:?}", World::new(seed).habits());
+                std::panic::resume_unwind(panic);
+            }
+        }
+        let met = met.lock().unwrap();
+        println!("{strategy:?}: {met:?}");
+        let Met { syncs, errors, changes, deletions, unknown_final_states, resyncs } = *met;
+        let least = [syncs, errors, changes, deletions, unknown_final_states, resyncs].into_iter().min();
+        // Or the schedules would be no test of it.
+        assert!(least >= Some(100) || seeds.clone().count() == 1, "{least:?}");
+    }
+}
+
+async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>) {
+    let world = World::new(seed);
+    let mut rng = Rng::with_seed(seed);
+    // Of the library's own waits.
+    fastrand::seed(seed);
+    let residency = if rng.bool() { Residency::Encoded } else { Residency::Decoded };
+    let reflector = Reflector::<[u8]>::new(&Client::new(world.clone()), &Resource::CONFIG_MAPS);
+    let reflector = reflector.store(Store::new(residency));
+    let reflector = match strategy {
+        Some(strategy) => reflector.strategy(strategy),
+        None => reflector,
+    };
+    let cache = reflector.cache();
+    let reflector = tokio::spawn(reflector.run());
+    tokio::spawn(world.clone().live());
+
+    let mut views = Vec::new();
+    for _ in 0..rng.u8(1..4) {
+        let view = Arc::new(Mutex::new(Objects::new()));
+        let wants: fn(&str) -> bool = if rng.bool() { |_| true } else { |version| !version.ends_with('7') };
+        let subscribe = cache.subscribe().current_first();
+        let subscriber = subscribe.filter(move |object| wants(&object.identity().resource_version)).start();
+        tokio::spawn(consume(subscriber, Arc::clone(&view), rng.fork(), Arc::clone(met)));
+        views.push((view, wants));
+    }
+
+    for _ in 0..2000 {
+        // There is time for what stalled to be given up.
+        sleep(Duration::from_secs(3600)).await;
+        let server = world.objects_at(&world.version());
+        let store: Objects = cache.snapshot().iter().map(|object| see(&object)).collect();
+        if !world.is_calm() || !cache.is_synced() || store != server {
+            if reflector.is_finished() {
+                panic!("it gave up: {:?}", reflector.await);
+            }
+            continue;
+        }
+        // What a subscriber does between two takes is over by then.
+        sleep(Duration::from_secs(3600)).await;
+        for (view, wants) in &views {
+            let wanted = server.clone().into_iter().filter(|(_, (_, version))| wants(version)).collect::<Objects>();
+            assert_eq!(*view.lock().unwrap(), wanted, "a subscriber's view");
+        }
+        let status = cache.status();
+        if world.sends_bookmarks() {
+            assert_eq!(status.resource_version.as_deref(), Some(&*world.version()), "bookmarks move the version");
+        }
+        let mut met = met.lock().unwrap();
+        met.syncs += status.syncs;
+        met.errors += status.errors;
+        reflector.abort();
+        return;
+    }
+    panic!("it does not converge: {:?}", cache.status());
+}
+
+async fn consume(mut subscriber: Subscriber<[u8]>, view: Arc<Mutex<Objects>>, mut rng: Rng, met: Arc<Mutex<Met>>) {
+    while let Some(change) = subscriber.next().await {
+        {
+            let (mut view, mut met) = (view.lock().unwrap(), met.lock().unwrap());
+            match change {
+                Change::Applied(object) => {
+                    let (name, new) = see(&object);
+                    let old = view.insert(name.clone(), new.clone());
+                    if let Some(old) = old {
+                        assert!(at(&new.1) > at(&old.1), "{name}: {new:?} after {old:?}");
+                    }
+                    met.changes += 1;
+                }
+                Change::Deleted(tombstone) => {
+                    let (name, _) = see(&tombstone.object);
+                    assert!(view.remove(&name).is_some(), "{name} was never there");
+                    met.deletions += 1;
+                    met.unknown_final_states += u64::from(tombstone.final_state_unknown);
+                }
+                Change::Resynced => met.resyncs += 1,
+            }
+        }
+        if rng.u8(..10) == 0 {
+            sleep(Duration::from_secs(rng.u64(..300))).await;
+        }
+    }
+}
+
+fn see(object: &Object<[u8]>) -> (String, (u64, String)) {
+    let identity = object.identity();
+    (identity.name.to_string(), (identity.uid.parse().unwrap(), identity.resource_version.to_string()))
+}
+
+fn at(version: &str) -> u64 {
+    version.trim_start_matches('v').parse().unwrap()
+}

@@ -1,0 +1,219 @@
+//! Subscribers of a store: random writes, subscribers of any pace, with and without a filter; and what single ones are told.
+
+#[path = "support/store.rs"]
+mod objects;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fastrand::Rng;
+use listwatch::Encoding::Protobuf;
+use listwatch::cache::{Change, Residency, Store, Subscriber};
+use objects::object;
+
+type Objects = BTreeMap<String, u64>;
+
+fn name_and_version(object: &listwatch::cache::Object<[u8]>) -> (String, u64) {
+    let identity = object.identity();
+    (identity.name.to_string(), identity.resource_version.parse().unwrap())
+}
+
+/// One with what it was told.
+struct Consumer {
+    subscriber: Subscriber<[u8]>,
+    wants: fn(u64) -> bool,
+    view: Objects,
+    resynced: u32,
+}
+
+impl Consumer {
+    fn new(store: &Store<[u8]>, rng: &mut Rng) -> Self {
+        let wants: fn(u64) -> bool = if rng.bool() { |_| true } else { |version| version % 3 > 0 };
+        let subscribe = store.subscribe().current_first();
+        let subscribe = subscribe.filter(move |object| wants(object.identity().resource_version.parse().unwrap()));
+        Self { subscriber: subscribe.start(), wants, view: Objects::new(), resynced: 0 }
+    }
+
+    /// Whether there was something.
+    fn take(&mut self, deleted_unseen: &mut u32) -> bool {
+        match self.subscriber.try_next() {
+            Some(Change::Applied(object)) => {
+                let (name, version) = name_and_version(&object);
+                assert!((self.wants)(version), "{name} at {version} passed the filter");
+                let before = self.view.insert(name.clone(), version);
+                assert!(before.is_none_or(|before| before < version), "{name} at {version} after {before:?}");
+            }
+            Some(Change::Deleted(tombstone)) => {
+                let (name, _) = name_and_version(&tombstone.object);
+                assert!(self.view.remove(&name).is_some(), "{name} is gone, and was never there");
+                *deleted_unseen += u32::from(tombstone.final_state_unknown);
+            }
+            Some(Change::Resynced) => self.resynced += 1,
+            None => return false,
+        }
+        true
+    }
+}
+
+#[test]
+fn every_subscriber_converges_however_slow() {
+    let (mut lagged, mut unknown, mut resynced) = (0, 0, 0);
+    for seed in 0..3000 {
+        let mut rng = Rng::with_seed(seed);
+        let residency = [Residency::Encoded, Residency::Decoded][rng.usize(..2)];
+        let store = Store::<[u8]>::new(residency);
+        let mut there = Objects::new();
+        let mut consumers: Vec<Consumer> = Vec::new();
+        for version in 1..rng.u64(2..300) {
+            let name = format!("o{}", rng.u8(..100));
+            let bytes = |version: u64| object("ns", &name, &version.to_string()).to_bytes(Protobuf);
+            match rng.u8(..20) {
+                0 if consumers.len() < 4 => consumers.push(Consumer::new(&store, &mut rng)),
+                1..=10 => {
+                    drop(store.observe(Protobuf, &bytes(version)).unwrap());
+                    there.insert(name, version);
+                }
+                11 if there.get(&name).is_some_and(|version| *version > 5) => {
+                    // A late one.
+                    drop(store.observe(Protobuf, &bytes(there[&name] - 5)).unwrap());
+                }
+                12..=16 => {
+                    drop(store.delete(Protobuf, &bytes(version)).unwrap());
+                    there.remove(&name);
+                }
+                17 => {
+                    let mut replace = store.begin_replace();
+                    there.retain(|_, _| rng.u8(..4) > 0);
+                    for (name, version) in &there {
+                        let listed = object("ns", name, &version.to_string()).to_bytes(Protobuf);
+                        drop(replace.observe(Protobuf, &listed).unwrap());
+                    }
+                    if there.is_empty() || rng.bool() {
+                        drop(replace.commit(&version.to_string()).unwrap());
+                    } else {
+                        // What was not listed is still there.
+                        drop(replace);
+                        there = store.snapshot().iter().map(|object| name_and_version(&object)).collect();
+                    }
+                }
+                _ => {}
+            }
+            for consumer in &mut consumers {
+                lagged = lagged.max(consumer.subscriber.lag());
+                for _ in 0..rng.u8(..4) {
+                    consumer.take(&mut unknown);
+                }
+            }
+            if rng.u8(..100) == 0 {
+                consumers.pop();
+            }
+        }
+        let stored: Objects = store.snapshot().iter().map(|object| name_and_version(&object)).collect();
+        assert_eq!(stored, there, "seed {seed}");
+        for consumer in &mut consumers {
+            while consumer.take(&mut unknown) {}
+            let wanted: Objects =
+                there.iter().filter(|(_, version)| (consumer.wants)(**version)).map(|(n, v)| (n.clone(), *v)).collect();
+            assert_eq!(consumer.view, wanted, "seed {seed}");
+            assert_eq!(consumer.subscriber.lag(), 0);
+            resynced += consumer.resynced;
+        }
+    }
+    // Or it would be no test of those.
+    assert!(lagged > 50 && unknown > 100 && resynced > 100, "{lagged} {unknown} {resynced}");
+}
+
+#[test]
+fn changes_of_one_object_become_one() {
+    #[derive(Debug, Clone, Copy)]
+    enum Do {
+        Put(u64),
+        Delete(u64),
+        Take,
+        Resync,
+    }
+    use Do::{Delete, Put, Resync, Take};
+    for (what, expected) in [
+        (&[Put(1), Put(2), Put(3)][..], "+3"),
+        (&[Put(1), Delete(2)], ""),
+        (&[Put(1), Take, Put(2), Delete(3)], "+1 -3"),
+        (&[Put(1), Take, Delete(2), Put(3)], "+1 -2 +3"),
+        (&[Put(1), Take, Delete(2), Put(3), Delete(4)], "+1 -2"),
+        (&[Put(1), Take, Delete(2), Put(3), Take, Take, Delete(4)], "+1 -2 +3 -4"),
+        (&[Put(1), Resync, Resync], "+1 ="),
+        (&[Put(1), Take, Resync, Resync], "+1 ="),
+        (&[Put(1), Resync, Put(2)], "+2 ="),
+        (&[Put(1), Resync, Take, Take, Put(2), Resync], "+1 = +2 ="),
+    ] {
+        let store = Store::<[u8]>::new(Residency::Encoded);
+        let mut subscriber = store.subscribe().start();
+        let mut told = Vec::new();
+        let mut take = |subscriber: &mut Subscriber<[u8]>| {
+            let change = subscriber.try_next();
+            let text = match &change {
+                Some(Change::Applied(object)) => format!("+{}", name_and_version(object).1),
+                Some(Change::Deleted(tombstone)) => format!("-{}", name_and_version(&tombstone.object).1),
+                Some(Change::Resynced) => "=".to_owned(),
+                None => return false,
+            };
+            told.push(text);
+            true
+        };
+        let bytes = |version: u64| object("ns", "a", &version.to_string()).to_bytes(Protobuf);
+        for step in what {
+            match *step {
+                Put(version) => drop(store.observe(Protobuf, &bytes(version)).unwrap()),
+                Delete(version) => drop(store.delete(Protobuf, &bytes(version)).unwrap()),
+                Take => assert!(take(&mut subscriber), "{what:?}"),
+                Resync => {
+                    let mut replace = store.begin_replace();
+                    for held in store.snapshot().iter() {
+                        drop(replace.observe(Protobuf, &held.encoded().unwrap()).unwrap());
+                    }
+                    drop(replace.commit("9").unwrap());
+                }
+            }
+        }
+        while take(&mut subscriber) {}
+        assert_eq!(told.join(" "), expected, "{what:?}");
+    }
+}
+
+#[test]
+fn a_panic_of_a_filter_is_its_subscribers_own() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let mut broken = store.subscribe().filter(|_| panic!("of the filter")).start();
+    let mut other = store.subscribe().start();
+    for version in ["1", "2"] {
+        drop(store.observe(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
+    }
+    assert!(matches!(other.try_next(), Some(Change::Applied(object)) if name_and_version(&object).1 == 2));
+    let panic = catch_unwind(AssertUnwindSafe(|| broken.try_next())).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"of the filter"));
+    assert!(broken.try_next().is_none(), "it is told nothing more");
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn a_stream_wakes_and_ends_with_the_store() {
+    use futures::StreamExt as _;
+    use futures::executor::block_on;
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let mut subscriber = store.subscribe().start();
+    let writer = std::thread::spawn(move || {
+        for version in 1..=1000 {
+            drop(store.observe(Protobuf, &object("ns", "a", &version.to_string()).to_bytes(Protobuf)).unwrap());
+        }
+    });
+    let mut last = 0;
+    block_on(async {
+        while let Some(change) = subscriber.next().await {
+            let Change::Applied(object) = change else { panic!("{change:?}") };
+            let (_, version) = name_and_version(&object);
+            assert!(version > last, "{version} after {last}");
+            last = version;
+        }
+    });
+    writer.join().unwrap();
+    assert_eq!(last, 1000);
+}
