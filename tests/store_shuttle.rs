@@ -11,7 +11,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use listwatch::cache::{Identity, Index, Replace, Residency, Snapshot, Store};
+use listwatch::cache::{Change, Identity, Index, Replace, Residency, Snapshot, Store};
 use listwatch::{Encoding, ItemError};
 use shuttle::thread;
 use support::{Object, object};
@@ -195,5 +195,44 @@ fn a_snapshot_has_each_object_as_it_was_before_or_after() {
                 assert_eq!(*had, owned(&[("modified", 4), ("restored", 1), ("created", 5)]));
             }
         }
+    });
+}
+
+#[test]
+fn a_subscriber_converges_and_sees_no_older_state() {
+    check(|| {
+        let store = store(&[("a", 1), ("b", 1)]);
+        let writer = {
+            let store = store.clone();
+            thread::spawn(move || {
+                observe(&store, "a", 2);
+                delete(&store, "b", 3);
+                delete(&store, "a", 4);
+                observe(&store, "a", 5);
+            })
+        };
+        let mut subscriber = store.subscribe().current_first().start();
+        let mut view = BTreeMap::new();
+        let mut take = || {
+            match subscriber.try_next() {
+                Some(Change::Applied(object)) => {
+                    let identity = object.identity();
+                    let before = view.insert(identity.name.to_string(), version(&identity));
+                    assert!(before < Some(version(&identity)), "{identity:?} after {before:?}");
+                }
+                Some(Change::Deleted(tombstone)) => {
+                    assert!(view.remove(&*tombstone.object.identity().name).is_some(), "it was never there");
+                }
+                Some(Change::Resynced) => {}
+                None => return false,
+            }
+            true
+        };
+        for _ in 0..3 {
+            take();
+        }
+        writer.join().unwrap();
+        while take() {}
+        assert_eq!(view, owned(&[("a", 5)]));
     });
 }
