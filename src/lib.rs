@@ -1,5 +1,8 @@
-#![cfg_attr(feature = "client", doc = include_str!("../README.md"))]
-#![cfg_attr(not(feature = "client"), doc = "Streams huge Kubernetes collections over protobuf, in constant memory.")]
+#![cfg_attr(all(feature = "cache", feature = "client"), doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(all(feature = "cache", feature = "client")),
+    doc = "Streams huge Kubernetes collections over protobuf, in constant memory."
+)]
 //!
 //! # Where things are
 //!

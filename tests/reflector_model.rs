@@ -88,9 +88,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>) {
         let server = world.objects_at(&world.version());
         let store: Objects = cache.snapshot().iter().map(|object| see(&object)).collect();
         if !world.is_calm() || !cache.is_synced() || store != server {
-            if reflector.is_finished() {
-                panic!("it gave up: {:?}", reflector.await);
-            }
+            assert!(!reflector.is_finished(), "it gave up: {:?}", reflector.await);
             continue;
         }
         // What a subscriber does between two takes is over by then.

@@ -12,6 +12,7 @@ use listwatch::cache::{Effect, Object, Residency, Store, Stored};
 use listwatch::item::path::pod;
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
 use listwatch_testserver::Amplifier;
+use objects::object;
 use support::fixture;
 
 const PODS: u32 = 2000;
@@ -177,4 +178,27 @@ fn to_go_through_decoded_objects_keeps_none_of_them() {
     // Of some, a weak reference keeps the outermost part.
     assert!(counted.bytes_current < 16 * 16 * 4000, "{counted:?}");
     assert!(counted.bytes_total > u64::from(PODS) * 10_000, "they were decoded: {counted:?}");
+}
+
+#[test]
+fn a_subscriber_that_takes_nothing_keeps_an_entry_for_each_object() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let bytes =
+        |name: u32, version: u32| object("ns", &name.to_string(), &version.to_string()).to_bytes(Encoding::Protobuf);
+    (0..1000).for_each(|name| store.observe(Encoding::Protobuf, &bytes(name, 1)).map(drop).unwrap());
+    let stalled = store.subscribe().start();
+    let churn = |rounds: std::ops::Range<u32>| {
+        for version in rounds {
+            for name in 0..1000 {
+                store.observe(Encoding::Protobuf, &bytes(name, 2 * version)).map(drop).unwrap();
+                if version % 3 == 0 {
+                    store.delete(Encoding::Protobuf, &bytes(name, 2 * version + 1)).map(drop).unwrap();
+                }
+            }
+        }
+    };
+    let first = measure(|| churn(1..5)).bytes_current;
+    let then = measure(|| churn(5..101)).bytes_current;
+    assert!(first < 1000 * 200 && then < 1000 * 20, "{first} bytes, then {then} more");
+    assert_eq!(stalled.lag(), 1000);
 }

@@ -5,6 +5,8 @@ mod objects;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use fastrand::Rng;
 use listwatch::Encoding::Protobuf;
@@ -180,9 +182,40 @@ fn changes_of_one_object_become_one() {
 }
 
 #[test]
+fn one_that_begins_with_what_is_there_is_told_when_that_is_all() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let bytes = |name: u32| object("ns", &name.to_string(), "1").to_bytes(Protobuf);
+    (0..200).for_each(|name| store.observe(Protobuf, &bytes(name)).map(drop).unwrap());
+    let mut subscriber = store.subscribe().current_first().start();
+    let mut told = Vec::new();
+    let mut take = |most: usize| {
+        while told.len() < most
+            && let Some(change) = subscriber.try_next()
+        {
+            told.push(matches!(change, Change::Resynced));
+        }
+    };
+    take(10);
+    let mut replace = store.begin_replace();
+    (0..200).for_each(|name| replace.observe(Protobuf, &bytes(name)).map(drop).unwrap());
+    drop(replace.commit("2").unwrap());
+    take(usize::MAX);
+    assert_eq!(told.iter().position(|is_resynced| *is_resynced), Some(200));
+    assert_eq!(told.len(), 201);
+}
+
+#[test]
 fn a_panic_of_a_filter_is_its_subscribers_own() {
     let store = Store::<[u8]>::new(Residency::Encoded);
-    let mut broken = store.subscribe().filter(|_| panic!("of the filter")).start();
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&calls);
+    let mut broken = store
+        .subscribe()
+        .filter(move |_| {
+            counted.fetch_add(1, Relaxed);
+            panic!("of the filter")
+        })
+        .start();
     let mut other = store.subscribe().start();
     for version in ["1", "2"] {
         drop(store.observe(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
@@ -191,6 +224,7 @@ fn a_panic_of_a_filter_is_its_subscribers_own() {
     let panic = catch_unwind(AssertUnwindSafe(|| broken.try_next())).unwrap_err();
     assert_eq!(panic.downcast_ref(), Some(&"of the filter"));
     assert!(broken.try_next().is_none(), "it is told nothing more");
+    assert_eq!(calls.load(Relaxed), 1, "nor asked");
 }
 
 #[cfg(feature = "async")]

@@ -592,7 +592,9 @@ impl<'f> Frame<'f> {
     fn merge_metadata(&mut self, metadata: Value<'f>) -> Result<(), Unread> {
         let mut fields = Fields::new(metadata.bytes().map_err(at("metadata"))?);
         // What servers write before the version: sooner than in the loop, which would do nothing else.
-        [0x0a, 0x12, 0x1a, 0x22, 0x2a].into_iter().for_each(|tag| fields.pass(tag));
+        for tag in [0x0a, 0x12, 0x1a, 0x22, 0x2a] {
+            fields.pass(tag);
+        }
         for field in fields {
             let Field { number, value, .. } = field.map_err(at("metadata"))?;
             match number {

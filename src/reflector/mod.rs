@@ -39,7 +39,7 @@ use tracing::{Instrument, field};
 
 use self::feed::{Feed, Step};
 pub use self::sync::Strategy;
-use self::sync::{Attempt, Next, Sync, is_comparable};
+use self::sync::{Attempt, Next, SyncState, is_comparable};
 use crate::cache::{Residency, Store, Stored};
 use crate::client::{Client, Connections, Error, List, ListOptions, PAGE, Pages, Resource, ResourceVersion, Retry};
 use crate::decode::ItemRef;
@@ -61,7 +61,7 @@ pub struct Reflector<T: Item + Stored + ?Sized> {
     namespace: Option<String>,
     projection: Option<Projection>,
     store: Store<T>,
-    sync: Sync,
+    sync: SyncState,
     status: Arc<watch::Sender<Status>>,
 }
 
@@ -104,7 +104,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             namespace: None,
             projection: None,
             store: Store::new(Residency::Encoded),
-            sync: Sync::default(),
+            sync: SyncState::default(),
             status: Arc::new(watch::Sender::default()),
         }
     }
@@ -284,7 +284,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         list.version()
     }
 
-    /// Asked for once: what follows an error is for [`Sync`] to say.
+    /// Asked for once: what follows an error is for [`SyncState`] to say.
     fn list_of<U: Item + ?Sized>(&self, options: &ListOptions) -> List<U> {
         let list = self.client.clone().retry(Retry::never()).list::<U>(&self.resource, options);
         match &self.namespace {

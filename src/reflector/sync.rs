@@ -34,7 +34,8 @@ impl fmt::Display for Strategy {
 
 /// What is known of a collection and its server. It knows neither IO nor time.
 #[derive(Debug, Default)]
-pub(super) struct Sync {
+#[expect(clippy::struct_excessive_bools, reason = "they are of different things, and any may be with any")]
+pub(super) struct SyncState {
     /// What the user chose.
     pub(super) chosen: Option<Strategy>,
     /// The last version of the whole collection; empty before.
@@ -70,7 +71,7 @@ pub(super) enum Next {
     Give,
 }
 
-impl Sync {
+impl SyncState {
     pub(super) fn attempt(&self, has_initial_events: bool) -> Attempt {
         let (strategy, because) = match self.chosen {
             Some(strategy) => (strategy, "it was chosen"),
