@@ -12,8 +12,11 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
 use listwatch::cache::Change;
 use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
-use listwatch::client::{Client, Resource, Retry, Transport, TransportError, TransportErrorKind};
+use listwatch::client::{
+    Client, ErrorKind, ListOptions, Resource, Retry, Transport, TransportError, TransportErrorKind,
+};
 use listwatch::reflector::{Cache, Reflector, Strategy};
+use listwatch::{FieldPath, Projection};
 use support::{body_of, config_map, event_frame, len_field, status};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -24,7 +27,11 @@ enum Answer {
     List(&'static str, &'static str),
     /// The same, broken off before its last byte.
     CutList(&'static str, &'static str),
+    /// The same, after a minute.
+    LateCutList(&'static str, &'static str),
     Status(u16),
+    /// 429, to be asked again in 100 s.
+    Busy,
     /// 504, since the watch cache does not have the version yet.
     TooLarge,
     /// `+name@version`, `-name@version`, `=version` for a bookmark, `!version` for that behind the initial events, `?` for
@@ -33,19 +40,25 @@ enum Answer {
     /// The same, and then nothing any more.
     OpenWatch(&'static str),
 }
-use Answer::{CutList, List, OpenWatch, Status, TooLarge, Watch};
+use Answer::{Busy, CutList, LateCutList, List, OpenWatch, Status, TooLarge, Watch};
 
 /// Answers in turn; behind the last one nobody answers.
 #[derive(Clone)]
 struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
-    /// `list 10` or `watch 10`, by version, or `watch list`.
+    /// `list 10`, `pages 10` or `watch 10`, by version; `watch list`; `list one`.
     asked: Arc<Mutex<Vec<String>>>,
+    /// All of it.
+    paths: Arc<Mutex<Vec<String>>>,
 }
 
 impl Script {
     fn new(answers: &[Answer]) -> Self {
-        Self { answers: Arc::new(Mutex::new(answers.iter().copied().collect())), asked: Arc::default() }
+        Self {
+            answers: Arc::new(Mutex::new(answers.iter().copied().collect())),
+            asked: Arc::default(),
+            paths: Arc::default(),
+        }
     }
 
     fn asked(&self) -> String {
@@ -65,9 +78,11 @@ impl Transport for Script {
             (Some(_), Some(_)) => "watch list".to_owned(),
             (Some(_), None) => format!("watch {version}"),
             _ if parameter(path, "limit") == Some("1") => "list one".to_owned(),
+            _ if parameter(path, "limit").is_some() => format!("pages {version}").trim_end().to_owned(),
             _ => format!("list {version}").trim_end().to_owned(),
         };
         self.asked.lock().unwrap().push(what);
+        self.paths.lock().unwrap().push(path.clone());
         let answer = self.answers.lock().unwrap().pop_front();
         Box::pin(async move {
             match answer {
@@ -87,7 +102,19 @@ impl Answer {
                 body.pop();
                 response(200, body)
             }
+            LateCutList(version, objects) => {
+                let pieces = CutList(version, objects).response().body.then(async |piece| {
+                    sleep(Duration::from_secs(59)).await;
+                    piece
+                });
+                respond(200, Box::pin(pieces))
+            }
             Status(code) => response(code, body_of("v1", "Status", &status(code))),
+            Busy => {
+                let mut busy = Status(429).response();
+                busy.headers.insert("retry-after", "100".parse().unwrap());
+                busy
+            }
             TooLarge => {
                 let cause = r#"{"causes":[{"reason":"ResourceVersionTooLarge"}]}"#;
                 let body = format!(r#"{{"kind":"Status","apiVersion":"v1","code":504,"details":{cause}}}"#);
@@ -230,6 +257,14 @@ const SCENARIOS: &[Scenario] = &[
         Some("30"),
     ),
     (
+        "a list that takes longer than the server allows",
+        LIST,
+        &[LateCutList("9", "a@1"), List("10", "a@1"), Watch("~a@11 410"), List("12", "a@11"), OpenWatch("")],
+        "list 0, pages, watch 10, pages 11, watch 12",
+        "a@11",
+        Some("12"),
+    ),
+    (
         "a frame over its limit",
         LIST,
         &[List("10", "a@1"), Watch("~a@11 ?"), List("12", "a@11 b@12"), OpenWatch("")],
@@ -290,6 +325,7 @@ async fn what_is_asked_and_stored() {
         assert_eq!(script.asked(), *asked, "{name}");
         assert_eq!(objects(&cache), *stored, "{name}");
         assert_eq!(cache.status().resource_version.as_deref(), *version, "{name}");
+        assert_eq!(Some(&*cache.version()), *version, "{name}: the store is told");
         run.abort();
     }
 }
@@ -306,6 +342,17 @@ async fn what_asking_again_does_not_help_ends_it_before_the_first_sync_only() {
         cache.wait_until("11").await.unwrap();
         assert_eq!(cache.status().last_error.map(|error| error.code()), Some(code));
         run.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_collection_is_refused() {
+    for strategy in [None, LIST, FIRST] {
+        let script = Script::new(&[]);
+        let reflector = reflector(script.clone(), strategy).options(ListOptions::default().limit(10));
+        let error = reflector.run().await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Options(_)), "{error}");
+        assert_eq!(script.asked(), "");
     }
 }
 
@@ -354,6 +401,45 @@ async fn subscribers_hear_of_deletions_that_a_list_told() {
     assert_eq!(told.join(" "), "+b = +c ?b =");
     assert_eq!(cache.status().syncs, 2);
     run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_gets_the_time_that_it_asks_for() {
+    let started = Instant::now();
+    let reflector = reflector(Script::new(&[Busy, List("10", ""), OpenWatch("")]), LIST);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    cache.synced().await.unwrap();
+    assert!(started.elapsed() >= Duration::from_secs(100), "{:?}", started.elapsed());
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_is_of_what_was_asked_for() {
+    for strategy in [Some(Strategy::WatchList), LIST, FIRST] {
+        let answers: &[Answer] = match strategy {
+            Some(Strategy::WatchList) => &[Watch("+a@1 !10 410"), Watch("+a@1 !12 +b@13")],
+            LIST => &[List("10", "a@1"), Watch("410"), List("12", "a@1"), Watch("+b@13")],
+            _ => &[List("9", ""), Watch("410"), List("10", ""), Watch("+b@13"), List("12", "a@1")],
+        };
+        let script = Script::new(answers);
+        let options = ListOptions::default().labels("app=web".parse().unwrap());
+        let uid = FieldPath::new(&[1, 5]);
+        let reflector = reflector(script.clone(), strategy).namespace("default").options(options);
+        let reflector = reflector.projection(Projection::new().drop(&uid));
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        cache.wait_until("13").await.unwrap();
+        assert_eq!(objects(&cache), "a@1 b@13", "{strategy:?}");
+        for object in cache.snapshot().iter() {
+            assert_eq!(object.identity().uid, "", "{strategy:?}");
+        }
+        for path in script.paths.lock().unwrap().iter() {
+            assert!(path.starts_with("/api/v1/namespaces/default/configmaps?"), "{path}");
+            assert_eq!(parameter(path, "labelSelector"), Some("app%3Dweb"), "{path}");
+        }
+        run.abort();
+    }
 }
 
 /// A server whose ten objects change in turn, one each second. A list takes a minute to arrive, and it knows half a

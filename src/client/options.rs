@@ -78,6 +78,12 @@ impl ListOptions {
         self
     }
 
+    /// Of a watch, for a list: its timeout would be the time that the body may take.
+    pub(crate) fn without_timeout(mut self) -> Self {
+        self.timeout = None;
+        self
+    }
+
     /// Only the metadata of each object: the items are `PartialObjectMetadata`, in protobuf for custom resources too.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
@@ -235,7 +241,7 @@ impl ListOptions {
     }
 
     /// Refuses what makes no sense in a watch, and what [`validate`](Self::validate) refuses.
-    pub(super) fn validate_watch(&self, initial_events: bool) -> Result<(), InvalidOptions> {
+    pub(crate) fn validate_watch(&self, initial_events: bool) -> Result<(), InvalidOptions> {
         self.validate()?;
         match &self.resource_version {
             _ if self.limit.is_some() || self.continue_token.is_some() => Err(InvalidOptions::PageOfWatch),

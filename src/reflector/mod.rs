@@ -109,8 +109,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         }
     }
 
-    /// Which objects, and in what form: selectors, the shard, metadata only. What they say of versions and limits does not
-    /// count.
+    /// Which objects, and in what form: selectors, the shard, metadata only. What they say of versions does not count, and
+    /// [`timeout`](ListOptions::timeout) is that of watches. A limit is refused.
     pub fn options(mut self, options: ListOptions) -> Self {
         self.options = options;
         self
@@ -157,6 +157,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// not help: 401, 403, 404, an answer that is no list. After that it goes on whatever happens:
     /// [`last_error`](Status::last_error) tells.
     pub async fn run(mut self) -> Result<Infallible, Error> {
+        self.options = self.options.resource_version(ResourceVersion::MostRecent);
+        self.options.validate_watch(true)?;
         let mut backoff = self.client.backoff(MAX_DELAY);
         loop {
             let has_initial_events = self.client.has_initial_events(&self.resource)?;
@@ -253,8 +255,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     }
 
     fn watch(&self) -> Connections {
-        let options = self.options.clone().resource_version(ResourceVersion::MostRecent);
-        let watch = self.client.watch::<T>(&self.resource, &options);
+        let watch = self.client.watch::<T>(&self.resource, &self.options);
         let watch = match &self.namespace {
             Some(namespace) => watch.namespace(namespace),
             None => watch,
@@ -269,15 +270,13 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     }
 
     fn list(&self, version: ResourceVersion, pages: bool) -> Pages {
-        let options = self.options.clone().resource_version(version);
-        let list = self.list_of::<T>(&options);
+        let list = self.list_of::<T>(self.options.clone().resource_version(version));
         if pages { list.pages(PAGE) } else { list }.into_pages()
     }
 
     /// That of a list of one object.
     async fn recent_version(&mut self) -> Result<String, Error> {
-        let options = self.options.clone().resource_version(ResourceVersion::MostRecent).limit(1);
-        let mut list = self.list_of::<[u8]>(&options).into_pages();
+        let mut list = self.list_of::<[u8]>(self.options.clone().limit(1)).into_pages();
         let mut leave_out = |_: ItemRef<'_>| Ok::<_, ItemError>(());
         while poll_fn(|cx| list.advance(cx, &mut leave_out)).await?.is_some() {}
         self.sync.answered();
@@ -285,8 +284,9 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     }
 
     /// Asked for once: what follows an error is for [`SyncState`] to say.
-    fn list_of<U: Item + ?Sized>(&self, options: &ListOptions) -> List<U> {
-        let list = self.client.clone().retry(Retry::never()).list::<U>(&self.resource, options);
+    fn list_of<U: Item + ?Sized>(&self, options: ListOptions) -> List<U> {
+        let client = self.client.clone().retry(Retry::never());
+        let list = client.list::<U>(&self.resource, &options.without_timeout());
         match &self.namespace {
             Some(namespace) => list.namespace(namespace),
             None => list,

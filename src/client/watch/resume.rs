@@ -340,9 +340,7 @@ impl Run {
         if !self.lists {
             return Ok(State::Opening(self.plan.open(options, true, self.gap)?));
         }
-        let mut options = options.clone();
-        // Of a list, it would be the time that its body may take.
-        options.timeout = None;
+        let options = options.clone().without_timeout();
         let list = client.clone().retry(Retry::never()).list::<[u8]>(resource, &options).limits(*limits);
         let list = if self.pages { list.pages(PAGE) } else { list };
         let list = match namespace {
