@@ -1,7 +1,7 @@
 //! What the frames of a watch cost when the bytes are already here, and what it costs to read the metadata of their objects:
 //! against memcpy of the same body in the same chunks.
 //!
-//! `cargo bench --bench watch` ends with the events a second of this run, by the medians.
+//! `cargo bench --bench watch` ends with the events a second, by the medians that criterion wrote last.
 
 mod support;
 
@@ -85,7 +85,7 @@ fn group(name: &str) -> String {
     format!("watch-{name}")
 }
 
-/// By the medians that criterion wrote, of what was not filtered out.
+/// By the medians that criterion wrote last.
 #[expect(clippy::cast_precision_loss, reason = "megabytes")]
 fn report(name: &str, bytes: usize, events: usize) {
     let group = group(name);

@@ -525,10 +525,16 @@ impl<'f> Frame<'f> {
         }
         // The first field of a Status is another kind of metadata.
         if self.event != Some(EventType::Error) {
-            for field in Fields::new(self.object.unwrap_or_default()) {
+            let mut fields = Fields::new(self.object.unwrap_or_default());
+            // As servers write them: the loop would do the same, later.
+            if let Some(metadata) = fields.tagged(0x0a) {
+                self.merge_metadata(metadata)?;
+            }
+            _ = (fields.tagged(0x12), fields.tagged(0x1a));
+            for field in fields {
                 let Field { number, value, .. } = field.map_err(at("the object"))?;
                 if number == 1 {
-                    self.merge_metadata(value)?;
+                    self.merge_metadata(value.bytes().map_err(at("metadata"))?)?;
                 }
             }
         }
@@ -589,16 +595,21 @@ impl<'f> Frame<'f> {
         Ok(())
     }
 
-    fn merge_metadata(&mut self, metadata: Value<'f>) -> Result<(), Unread> {
-        let mut fields = Fields::new(metadata.bytes().map_err(at("metadata"))?);
-        // What servers write before the version: sooner than in the loop, which would do nothing else.
+    fn merge_metadata(&mut self, metadata: &'f [u8]) -> Result<(), Unread> {
+        let mut fields = Fields::new(metadata);
+        // As servers write them: name to uid, the version, the generation of what has none, and creationTimestamp.
         for tag in [0x0a, 0x12, 0x1a, 0x22, 0x2a] {
-            fields.pass(tag);
+            fields.tagged(tag);
         }
+        if let Some(version) = fields.tagged(0x32) {
+            self.set_version(Value::Len(version))?;
+        }
+        fields.rest = fields.rest.strip_prefix(b"\x38\0").unwrap_or(fields.rest);
+        fields.tagged(0x42);
         for field in fields {
             let Field { number, value, .. } = field.map_err(at("metadata"))?;
             match number {
-                6 => self.resource_version = Cow::Borrowed(value.str().map_err(at("metadata.resourceVersion"))?),
+                6 => self.set_version(value)?,
                 12 if self.event == Some(EventType::Bookmark) => {
                     let (key, value) = entry(value).map_err(at("metadata.annotations"))?;
                     if key == INITIAL_EVENTS_END {
@@ -608,6 +619,11 @@ impl<'f> Frame<'f> {
                 _ => {}
             }
         }
+        Ok(())
+    }
+
+    fn set_version(&mut self, version: Value<'f>) -> Result<(), Unread> {
+        self.resource_version = Cow::Borrowed(version.str().map_err(at("metadata.resourceVersion"))?);
         Ok(())
     }
 

@@ -174,24 +174,17 @@ impl<'a> Fields<'a> {
         Some((tag >> 3, value))
     }
 
-    /// The bytes of the next field, if this is its tag and it has bytes.
+    /// The bytes of the next field, which is taken if this is its tag and it has bytes.
     #[inline]
     pub(crate) fn tagged(&mut self, tag: u8) -> Option<&'a [u8]> {
-        self.rest = self.rest.strip_prefix(&[tag])?;
-        let len = self.short()?.into();
-        self.take(len).ok()
+        let ahead = &mut Self::new(self.rest.strip_prefix(&[tag])?);
+        let len = ahead.short()?.into();
+        let bytes = ahead.take(len).ok()?;
+        self.rest = ahead.rest;
+        Some(bytes)
     }
 
-    /// Leaves out the next field, if this is its tag and it has bytes.
-    #[inline]
-    pub(crate) fn pass(&mut self, tag: u8) {
-        let mut ahead = self.clone();
-        if ahead.tagged(tag).is_some() {
-            *self = ahead;
-        }
-    }
-
-    /// The same as `tagged`, of the last field.
+    /// The same, of the last field.
     #[inline]
     pub(crate) fn sole(mut self, tag: u8) -> Option<&'a [u8]> {
         self.tagged(tag).filter(|_| self.rest.is_empty())
