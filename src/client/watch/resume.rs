@@ -161,6 +161,7 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
     }
 
     /// The same without what becomes of the objects.
+    #[cfg(feature = "cache")]
     pub(crate) fn into_connections(self) -> Connections {
         self.connections
     }
