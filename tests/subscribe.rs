@@ -182,6 +182,38 @@ fn changes_of_one_object_become_one() {
 }
 
 #[test]
+fn one_that_does_not_begin_with_what_is_there_knows_it() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let write = |name: &str, version: &str| {
+        drop(store.observe(Protobuf, &object("ns", name, version).to_bytes(Protobuf)).unwrap());
+    };
+    for name in ["a", "b", "c"] {
+        write(name, "1");
+    }
+    let all = store.subscribe().start();
+    let of_a_and_c = store.subscribe().filter(|object| {
+        let identity = object.identity();
+        identity.name != "b" && identity.resource_version != "9"
+    });
+    let of_a_and_c = of_a_and_c.start();
+    write("c", "9");
+    for name in ["a", "b"] {
+        drop(store.delete(Protobuf, &object("ns", name, "3").to_bytes(Protobuf)).unwrap());
+    }
+    for (mut subscriber, expected) in [(all, "+c -a -b"), (of_a_and_c, "-c -a")] {
+        let mut told = Vec::new();
+        while let Some(change) = subscriber.try_next() {
+            told.push(match change {
+                Change::Applied(object) => format!("+{}", object.identity().name),
+                Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
+                Change::Resynced => "=".to_owned(),
+            });
+        }
+        assert_eq!(told.join(" "), expected);
+    }
+}
+
+#[test]
 fn one_that_begins_with_what_is_there_is_told_when_that_is_all() {
     let store = Store::<[u8]>::new(Residency::Encoded);
     let bytes = |name: u32| object("ns", &name.to_string(), "1").to_bytes(Protobuf);
@@ -209,22 +241,23 @@ fn a_panic_of_a_filter_is_its_subscribers_own() {
     let store = Store::<[u8]>::new(Residency::Encoded);
     let calls = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&calls);
-    let mut broken = store
-        .subscribe()
-        .filter(move |_| {
-            counted.fetch_add(1, Relaxed);
-            panic!("of the filter")
-        })
-        .start();
+    let broken = store.subscribe().filter(move |object| {
+        assert!(counted.fetch_add(1, Relaxed) == 0, "of the filter");
+        object.identity().name == "a"
+    });
+    let mut broken = broken.start();
     let mut other = store.subscribe().start();
-    for version in ["1", "2"] {
+    for version in ["1", "2", "3"] {
         drop(store.observe(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
+        if version == "1" {
+            assert!(matches!(broken.try_next(), Some(Change::Applied(_))));
+        }
     }
-    assert!(matches!(other.try_next(), Some(Change::Applied(object)) if name_and_version(&object).1 == 2));
+    assert!(matches!(other.try_next(), Some(Change::Applied(object)) if name_and_version(&object).1 == 3));
     let panic = catch_unwind(AssertUnwindSafe(|| broken.try_next())).unwrap_err();
     assert_eq!(panic.downcast_ref(), Some(&"of the filter"));
     assert!(broken.try_next().is_none(), "it is told nothing more");
-    assert_eq!(calls.load(Relaxed), 1, "nor asked");
+    assert_eq!(calls.load(Relaxed), 2, "nor asked");
 }
 
 #[cfg(feature = "async")]
@@ -250,4 +283,30 @@ fn a_stream_wakes_and_ends_with_the_store() {
     });
     writer.join().unwrap();
     assert_eq!(last, 1000);
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn try_next_leaves_the_stream_its_waker() {
+    use std::pin::Pin;
+    use std::task::{Context, Wake, Waker};
+
+    use futures::Stream as _;
+
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let mut subscriber = store.subscribe().start();
+    let woken = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(Pin::new(&mut subscriber).poll_next(&mut Context::from_waker(&waker)).is_pending());
+    assert!(subscriber.try_next().is_none());
+    drop(store.observe(Protobuf, &object("ns", "a", "1").to_bytes(Protobuf)).unwrap());
+    assert_eq!(woken.0.load(Relaxed), 1);
 }

@@ -469,7 +469,19 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     pub(super) fn register(&self, subscription: &Arc<Subscription<T>>) {
-        self.writer().subscribers.add(subscription);
+        let mut writer = self.writer();
+        if subscription.looked_at().is_none() {
+            for slot in 0..writer.slots {
+                if let Some(object) = self.object_at(slot) {
+                    subscription.is_known(slot, &object);
+                }
+            }
+        }
+        writer.subscribers.add(subscription);
+    }
+
+    fn object_at(&self, slot: u32) -> Option<Object<T>> {
+        self.state().get(slot).map(|entry| self.object(entry))
     }
 
     /// Tells one who wants what is there of the next few.
@@ -478,8 +490,7 @@ impl<T: Stored + ?Sized> Store<T> {
         let Some(from) = subscription.looked_at() else { return };
         let to = from.saturating_add(LOOK_AHEAD);
         for slot in from..to {
-            let object = self.state().get(slot).map(|entry| self.object(entry));
-            if let Some(object) = object {
+            if let Some(object) = self.object_at(slot) {
                 subscription.look_at(slot, &object);
             }
         }
@@ -614,7 +625,7 @@ impl<T: Stored + ?Sized> Store<T> {
     pub(super) fn maintain(&self, index: &Arc<dyn Maintained<T>>) {
         let mut writer = self.writer();
         for slot in 0..writer.slots {
-            let Some(object) = self.state().get(slot).map(|entry| self.object(entry)) else { continue };
+            let Some(object) = self.object_at(slot) else { continue };
             index.prepare(&ObjectRef::kept(&object.identity(), &object));
             index.keep(slot);
         }

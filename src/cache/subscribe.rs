@@ -44,18 +44,18 @@ pub enum Change<T: Stored + ?Sized> {
     Applied(Object<T>),
     /// The object is gone, or does not pass the subscriber's filter any more: this is the last state that did.
     Deleted(Tombstone<T>),
-    /// A list is complete, and all changes that it made were told before; or all of what was there, for a subscriber that
-    /// began with it.
+    /// A list is complete, and all changes that it made were told before. A subscriber that began with what was there is
+    /// told so behind that too, if the store had a version.
     Resynced,
 }
 
 /// Is told of all that changes in a store, whoever writes it. It is a `Stream` with the feature `async`, and ends with the
-/// last handle of the store.
+/// last handle of the store, a cache's among them.
 ///
 /// Nobody waits for it. What it has not taken yet is kept as one entry for each object, so changes of the same object become
 /// one: to the latest state. An object that it never saw and that is gone again is not told at all; one that was deleted and
-/// created anew is [`Deleted`](Change::Deleted) first. An entry takes about 70 bytes beside the object, which is the one of
-/// the store.
+/// created anew is [`Deleted`](Change::Deleted) first. An entry takes about 100 bytes beside the object, which is the store's
+/// own; of a deleted one, it is the last state.
 ///
 /// Dropped, it is forgotten. When its filter panics, its own next call panics with that, and nothing else.
 pub struct Subscriber<T: Stored + ?Sized> {
@@ -77,14 +77,16 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         self
     }
 
-    /// Only objects for which this is true, by their state. It is called once for each write, before anything is copied,
-    /// while others who write wait; it must not write to the store.
+    /// Only objects for which this is true, by their state. It is called for each write, before anything is copied, while
+    /// others who write wait. It may [`get`](Store::get) from the store, and must do nothing else with it.
     pub fn filter(mut self, filter: impl Fn(&ObjectRef<'_, T>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Box::new(filter));
         self
     }
 
-    /// Registers it: it is told of all that is written from now on.
+    /// Registers it: it is told of all that is written from now on, the deletion of what was there among it.
+    ///
+    /// With a filter, and without [`current_first`](Self::current_first), it goes through all objects, and those who write wait.
     #[must_use = "it is forgotten when it is dropped"]
     pub fn start(self) -> Subscriber<T> {
         let Self { store, current_first, filter } = self;
@@ -108,8 +110,8 @@ impl<T: Stored + ?Sized> Subscriber<T> {
         }
     }
 
-    /// How many objects changed of which it was not told yet: the lag of its consumer. What was there when it was
-    /// registered does not count.
+    /// How many changes it was not told yet: the lag of its consumer. Of what was there when it was registered, no more
+    /// than 64 objects count.
     #[must_use]
     pub fn lag(&self) -> usize {
         lock(&self.subscription.queue).lag
@@ -141,7 +143,9 @@ impl<T: Stored + ?Sized> Subscriber<T> {
             } else if queue.is_closed {
                 return Poll::Ready(None);
             } else {
-                queue.waker = waker.cloned();
+                if let Some(waker) = waker {
+                    queue.waker = Some(waker.clone());
+                }
                 return Poll::Pending;
             }
         }
@@ -266,10 +270,27 @@ impl<T: Stored + ?Sized> Subscription<T> {
     ) {
         let wants = self.wants(object);
         let mut queue = lock(&self.queue);
+        if queue.is_closed {
+            return;
+        }
         if wants {
             queue.put(slot, new);
         } else if let Some(old) = old {
             queue.leave(slot, old);
+        }
+    }
+
+    fn remove(&self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) {
+        let mut queue = lock(&self.queue);
+        if !queue.is_closed {
+            queue.remove(slot, last, final_state_unknown);
+        }
+    }
+
+    /// One that does not begin with what is there knows it.
+    pub(super) fn is_known(&self, slot: u32, object: &Object<T>) {
+        if self.wants(&ObjectRef::kept(&object.identity(), object)) {
+            lock(&self.queue).announced.grow_and_insert(slot as usize);
         }
     }
 
@@ -337,9 +358,14 @@ impl<D> Queue<D> {
         if self.order.len() > 2 * self.lag + KEPT_QUEUE {
             let pending = &self.pending;
             let is_valid = |ticket, slot| pending.get(&slot).is_some_and(|pending: &Pending<D>| pending.has(ticket));
-            self.order.retain(|&(ticket, what)| match what {
-                What::Slot(slot) => is_valid(ticket, slot),
-                What::Resynced => true,
+            let mut last = None;
+            self.order.retain(|&(ticket, what)| {
+                let stays = match what {
+                    What::Slot(slot) => is_valid(ticket, slot),
+                    What::Resynced => last != Some(What::Resynced),
+                };
+                last = if stays { Some(what) } else { last };
+                stays
             });
         }
         self.wake();
@@ -444,7 +470,7 @@ impl<T: Stored + ?Sized> Subscribers<T> {
     }
 
     pub(super) fn remove(&mut self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) {
-        self.each(|subscription| lock(&subscription.queue).remove(slot, last, final_state_unknown));
+        self.each(|subscription| subscription.remove(slot, last, final_state_unknown));
     }
 
     pub(super) fn resynced(&mut self) {

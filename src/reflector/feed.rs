@@ -3,7 +3,7 @@
 use std::mem;
 use std::task::{Context, Poll, ready};
 
-use crate::cache::{Replace, Store, StoreError, Stored};
+use crate::cache::{Replace, Store, StoreError, Stored, Superseded};
 use crate::client::{Change, Connections, Error, OwnedEvent, Pages};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
@@ -19,6 +19,8 @@ pub(super) struct Feed<'r, T: Stored + ?Sized> {
     replace: Option<Replace<T>>,
     list: Option<Pages>,
     watch: Option<Connections>,
+    /// Where the watch beside a list began.
+    began: Option<String>,
     /// Up to which all changes of the watch are written, if that is known.
     version: Option<String>,
     /// Objects and deletions since they were last counted.
@@ -30,6 +32,8 @@ pub(super) enum Step {
     Written,
     /// The collection is complete, at this version.
     Synced(String),
+    /// Somebody else began to replace what the store has, so it is not known what of it is there.
+    Superseded,
     ListFailed(Error),
     WatchFailed(Error),
 }
@@ -43,7 +47,8 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         list: Option<Pages>,
         watch: Option<Connections>,
     ) -> Self {
-        Self { store, projection, replace: Some(store.begin_replace()), list, watch, version: None, written: 0 }
+        let began = watch.as_ref().and_then(Connections::resource_version).map(str::to_owned);
+        Self { store, projection, replace: Some(store.begin_replace()), list, watch, began, version: None, written: 0 }
     }
 
     /// How many objects and deletions were written since it was last asked, and up to which version all of the watch.
@@ -130,24 +135,25 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         let item = list.advance(cx, &mut |item| {
             write(item, projection, |item, bytes| replace.observe(item.encoding(), bytes).map(drop))
         });
-        let version = match ready!(item) {
-            Ok(Some(())) => {
+        let version = match (ready!(item), &self.began) {
+            (Ok(Some(())), _) => {
                 self.written += 1;
                 return Poll::Ready(None);
             }
-            Ok(None) => list.version(),
-            Err(error) => Err(error),
+            // What is behind it, the watch tells; how far the list is ahead of that, its version does not say of pages.
+            (Ok(None), Some(began)) => Ok(began.clone()),
+            (Ok(None), None) => list.version(),
+            (Err(error), _) => Err(error),
         };
         Poll::Ready(Some(version.map_or_else(Step::ListFailed, |version| self.commit(version))))
     }
 
     fn commit(&mut self, version: String) -> Step {
         self.list = None;
-        // Nobody else replaces what this store has; if somebody did, the next list would tell.
-        if let Some(replace) = self.replace.take() {
-            drop(replace.commit(&version));
+        match self.replace.take().map(|replace| replace.commit(&version)) {
+            Some(Err(Superseded)) => Step::Superseded,
+            _ => Step::Synced(version),
         }
-        Step::Synced(version)
     }
 }
 

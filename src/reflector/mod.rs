@@ -34,20 +34,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{Instrument, field};
 
 use self::feed::{Feed, Step};
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
 use crate::cache::{Residency, Store, Stored};
-use crate::client::{Client, Connections, Error, List, ListOptions, PAGE, Pages, Resource, ResourceVersion, Retry};
+use crate::client::{Client, Connections, Error, List, ListOptions, PAGE, Resource, ResourceVersion, Retry};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
 use crate::item::{Item, Projection, compare_resource_versions};
 
 /// The longest wait before a collection is asked for again; up to twice that comes at random.
 const MAX_DELAY: Duration = Duration::from_secs(30);
+
+/// A cache that was in step for so long had a good watch, even if nothing happened.
+const HEALTHY: Duration = Duration::from_secs(10);
 
 /// Keeps a [`Store`] in step with a collection: lists, watches, and does so again whatever ends it.
 ///
@@ -62,6 +65,8 @@ pub struct Reflector<T: Item + Stored + ?Sized> {
     projection: Option<Projection>,
     store: Store<T>,
     sync: SyncState,
+    /// When the collection was complete, in this attempt.
+    synced_at: Option<Instant>,
     status: Arc<watch::Sender<Status>>,
 }
 
@@ -105,6 +110,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             projection: None,
             store: Store::new(Residency::Encoded),
             sync: SyncState::default(),
+            synced_at: None,
             status: Arc::new(watch::Sender::default()),
         }
     }
@@ -128,7 +134,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         self
     }
 
-    /// Into this store, which may have objects: those that the collection does not have are deleted when it is complete.
+    /// Into this store, which may have objects: those that the collection does not have are deleted when it is complete. One
+    /// store is for one reflector.
     pub fn store(mut self, store: Store<T>) -> Self {
         self.store = store;
         self
@@ -154,8 +161,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// # Errors
     ///
     /// [`Error`] when the options are refused; or before the collection was complete for the first time, when asking again does
-    /// not help: 401, 403, 404, an answer that is no list. After that it goes on whatever happens:
-    /// [`last_error`](Status::last_error) tells.
+    /// not help: 401 twice, 403, 404, an answer that is no list, an object that cannot be stored. After that it goes on whatever
+    /// happens. [`last_error`](Status::last_error) tells of all of them.
     pub async fn run(mut self) -> Result<Infallible, Error> {
         self.options = self.options.resource_version(ResourceVersion::MostRecent);
         self.options.validate_watch(true)?;
@@ -166,38 +173,47 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             let Attempt { strategy, because, .. } = attempt;
             self.status.send_modify(|status| status.strategy = Some(strategy));
             let span = tracing::info_span!("reflector", resource = %self.resource, %strategy, because);
-            let syncs = self.status.borrow().syncs;
             let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
-            if self.status.borrow().syncs > syncs {
+            if let Some(error) = &error {
+                failed(&self.status, error.clone());
+            }
+            let was_good = self.synced_at.take().is_some_and(|at| at.elapsed() >= HEALTHY);
+            if was_good || self.sync.has_watched() {
                 backoff = self.client.backoff(MAX_DELAY);
             }
-            let wait = match next {
-                Next::Now => Duration::ZERO,
-                Next::Later => backoff.next().unwrap_or(MAX_DELAY).max(error.retry_after().unwrap_or_default()),
-                Next::Give => return Err(error),
+            let wait = match (next, &error) {
+                (Next::Now, _) => Duration::ZERO,
+                (Next::Give, Some(error)) => return Err(error.clone()),
+                _ => {
+                    let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default();
+                    backoff.next().unwrap_or(MAX_DELAY).max(asked)
+                }
             };
-            span.in_scope(|| tracing::warn!(error = field::display(&error), ?wait, "asking for the collection again"));
-            failed(&self.status, error);
+            let error = error.as_ref().map(field::display);
+            span.in_scope(|| tracing::warn!(error, ?wait, "asking for the collection again"));
             sleep(wait).await;
         }
     }
 
-    /// Until an error ends it.
-    async fn attempt(&mut self, attempt: &Attempt) -> (Error, Next) {
+    /// Until an error ends it, or another replace of the store.
+    async fn attempt(&mut self, attempt: &Attempt) -> (Option<Error>, Next) {
         let pages = attempt.pages;
         let (list, watch) = match attempt.strategy {
             Strategy::WatchList => (None, Some(self.watch())),
-            Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages)), None),
+            Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages).into_pages()), None),
             Strategy::WatchFirst => match self.recent_version().await {
                 // Of an object that both bring, nobody could tell which state is older.
-                Ok(version) if !is_comparable(&version) => (Some(self.list(ResourceVersion::MostRecent, pages)), None),
+                Ok(version) if !is_comparable(&version) => {
+                    (Some(self.list(ResourceVersion::MostRecent, pages).into_pages()), None)
+                }
                 Ok(version) => {
-                    let list = self.list(ResourceVersion::AtLeast(version.clone()), pages);
-                    (Some(list), Some(self.watch().behind(version)))
+                    // Beside a watch, its pages need not be of one version.
+                    let list = self.list(ResourceVersion::AtLeast(version.clone()), pages).go_on_inconsistently();
+                    (Some(list.into_pages()), Some(self.watch().behind(version)))
                 }
                 Err(error) => {
                     let next = self.sync.list_failed(attempt, &error);
-                    return (error, next);
+                    return (Some(error), next);
                 }
             },
         };
@@ -217,13 +233,14 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                         feed.set_watch(self.watch().behind(version));
                     }
                 }
+                Step::Superseded => break (None, Next::Later),
                 Step::ListFailed(error) => {
                     let next = self.sync.list_failed(attempt, &error);
-                    break (error, next);
+                    break (Some(error), next);
                 }
                 Step::WatchFailed(error) => {
                     let next = self.sync.watch_failed(attempt, &error);
-                    break (error, next);
+                    break (Some(error), next);
                 }
             }
             tokio::task::consume_budget().await;
@@ -247,6 +264,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
 
     fn synced(&mut self, version: &str) {
         self.sync.synced(version);
+        self.synced_at = Some(Instant::now());
         tracing::info!(version, objects = self.store.len(), "the cache has the whole collection");
         self.status.send_modify(|status| {
             status.syncs += 1;
@@ -269,9 +287,9 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         watch.into_connections()
     }
 
-    fn list(&self, version: ResourceVersion, pages: bool) -> Pages {
-        let list = self.list_of::<T>(self.options.clone().resource_version(version));
-        if pages { list.pages(PAGE) } else { list }.into_pages()
+    fn list(&self, version: ResourceVersion, pages: bool) -> List<T> {
+        let list = self.list_of(self.options.clone().resource_version(version));
+        if pages { list.pages(PAGE) } else { list }
     }
 
     /// That of a list of one object.
@@ -346,7 +364,8 @@ impl<T: Stored + ?Sized> Cache<T> {
     }
 }
 
-/// The store. What is written to it is overwritten by what the server has.
+/// The store. [`observe`](Store::observe) one's own writes there; to delete from it or to replace what it has is the reflector's
+/// business.
 impl<T: Stored + ?Sized> Deref for Cache<T> {
     type Target = Store<T>;
 

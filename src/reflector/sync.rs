@@ -1,10 +1,10 @@
 //! What a reflector does next: which way it syncs, from which version it lists, and what it makes of errors.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::mem;
 
 use crate::client::{Error, ErrorKind, ResourceVersion};
+use crate::error::DecodeErrorKind;
 use crate::item::compare_resource_versions;
 
 /// How a collection gets into a store, and is kept in step.
@@ -46,7 +46,9 @@ pub(super) struct SyncState {
     history_is_short: bool,
     /// A list took longer than the server allows a request to.
     pages: bool,
-    /// Whether anything came of the watch since the last sync.
+    /// Whether the collection was complete in this attempt.
+    is_in_step: bool,
+    /// Whether anything came of the watch since then.
     has_watched: bool,
     /// Whether the last error was 401: the credentials may have been renewed since.
     was_unauthorized: bool,
@@ -72,7 +74,9 @@ pub(super) enum Next {
 }
 
 impl SyncState {
-    pub(super) fn attempt(&self, has_initial_events: bool) -> Attempt {
+    pub(super) fn attempt(&mut self, has_initial_events: bool) -> Attempt {
+        self.is_in_step = false;
+        self.has_watched = false;
         let (strategy, because) = match self.chosen {
             Some(strategy) => (strategy, "it was chosen"),
             None if self.history_is_short => (Strategy::WatchFirst, "the server keeps less history than a list takes"),
@@ -91,8 +95,9 @@ impl SyncState {
         Attempt { strategy, because, version, pages: self.pages }
     }
 
-    pub(super) fn is_synced(&self) -> bool {
-        !self.version.is_empty()
+    /// Whether anything came of the watch of this attempt.
+    pub(super) fn has_watched(&self) -> bool {
+        self.has_watched
     }
 
     /// The server answered as it should.
@@ -104,15 +109,13 @@ impl SyncState {
     pub(super) fn synced(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.version_is_lost = false;
-        self.has_watched = false;
+        self.is_in_step = true;
         self.was_unauthorized = false;
     }
 
-    /// All changes up to this version came. Whether that is news: before the collection is complete it is at no version, and
-    /// a list may be ahead of the watch beside it.
+    /// All changes up to this version came. Whether that is news: before the collection is complete it is at no version.
     pub(super) fn watched(&mut self, version: &str) -> bool {
-        let is_known = compare_resource_versions(version, &self.version).is_some_and(Ordering::is_le);
-        if !self.is_synced() || is_known {
+        if !self.is_in_step || self.version == version {
             return false;
         }
         version.clone_into(&mut self.version);
@@ -134,7 +137,7 @@ impl SyncState {
 
     /// The watch of this attempt ended for good.
     pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error) -> Next {
-        let was_listed = attempt.strategy != Strategy::WatchFirst;
+        let was_listed = attempt.strategy == Strategy::ListThenWatch;
         self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
         self.failed(error)
     }
@@ -147,10 +150,15 @@ impl SyncState {
             ErrorKind::Api(error) if error.code == 401 => !was_unauthorized,
             ErrorKind::Api(error) => matches!(error.code, 408 | 410 | 429 | 500..=599),
             ErrorKind::Transport(error) => error.kind().is_break(),
-            ErrorKind::Incomplete(_) | ErrorKind::Decode(_) => true,
+            ErrorKind::Decode(error) => !matches!(
+                error.kind(),
+                DecodeErrorKind::NotAList { .. } | DecodeErrorKind::NotAWatch { .. } | DecodeErrorKind::Item(_)
+            ),
+            ErrorKind::Incomplete(_) => true,
             _ => false,
         };
-        if may_pass || self.is_synced() { Next::Later } else { Next::Give }
+        let was_synced = !self.version.is_empty();
+        if may_pass || was_synced { Next::Later } else { Next::Give }
     }
 }
 
