@@ -539,7 +539,13 @@ impl<T: Stored + ?Sized> Store<T> {
                 }
             }
         }
-        let entry = Arc::new(writer.entry(encoding, bytes, identity)?);
+        let entry = if writer.residency == Residency::Encoded {
+            // Has the entry allocated before its bytes, so that who looks it up finds both in one page.
+            let namespace = || intern(&mut writer.namespaces, &identity.namespace);
+            Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, identity, namespace))
+        } else {
+            Arc::new(writer.entry(encoding, bytes, identity)?)
+        };
         let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
         let new = self.object(&entry);
         let (slot, index_errors) = self.put(writer, hash, found.as_ref().map(|(slot, _)| *slot), entry, &object);
