@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
@@ -85,7 +86,7 @@ pub(super) struct Open<D> {
     /// Written by others since it was begun.
     written: FixedBitSet,
     /// States that are older than what is there.
-    staged: HashMap<u32, Entry<D>>,
+    staged: HashMap<u32, Arc<Entry<D>>>,
 }
 
 impl<D> Open<D> {
@@ -109,7 +110,7 @@ impl<D> Open<D> {
     }
 
     /// The list has an older state, or others wrote one; it is put aside if it is wanted.
-    pub(super) fn set_aside(&mut self, slot: u32, wanted: Option<Entry<D>>, listed: bool) {
+    pub(super) fn set_aside(&mut self, slot: u32, wanted: Option<Arc<Entry<D>>>, listed: bool) {
         if listed {
             self.listed.grow_and_insert(slot as usize);
         }
@@ -136,7 +137,7 @@ impl<D> Open<D> {
     }
 
     /// The older state that the list brought back.
-    pub(super) fn restored(&mut self, slot: u32) -> Option<Entry<D>> {
+    pub(super) fn restored(&mut self, slot: u32) -> Option<Arc<Entry<D>>> {
         self.staged.remove(&slot)
     }
 
@@ -148,7 +149,7 @@ impl<D> Open<D> {
 
     pub(super) fn bytes(&self) -> usize {
         let bits = self.listed.len().max(self.written.len()) / 4;
-        let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry<D>)>() + 1);
-        bits + staged + self.staged.values().map(Entry::allocated).sum::<usize>()
+        let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Arc<Entry<D>>)>() + 1);
+        bits + staged + self.staged.values().map(|entry| entry.allocated()).sum::<usize>()
     }
 }

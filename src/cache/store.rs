@@ -539,13 +539,7 @@ impl<T: Stored + ?Sized> Store<T> {
                 }
             }
         }
-        let entry = if writer.residency == Residency::Encoded {
-            // Has the entry allocated before its bytes, so that who looks it up finds both in one page.
-            let namespace = || intern(&mut writer.namespaces, &identity.namespace);
-            Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, identity, namespace))
-        } else {
-            Arc::new(writer.entry(encoding, bytes, identity)?)
-        };
+        let entry = writer.entry(encoding, bytes, identity)?;
         let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
         let new = self.object(&entry);
         let (slot, index_errors) = self.put(writer, hash, found.as_ref().map(|(slot, _)| *slot), entry, &object);
@@ -650,7 +644,7 @@ impl<T: Stored + ?Sized> Store<T> {
             let identity = held.identity();
             let hash = self.hash(&identity.namespace, &identity.name);
             if let Some(staged) = open.restored(slot) {
-                let new = self.object(&Arc::new(staged));
+                let new = self.object(&staged);
                 let identity = new.identity();
                 let lent = ObjectRef::kept(&identity, &new);
                 let (_, index_errors) = self.put(writer, hash, Some(slot), new.entry(), &lent);
@@ -726,7 +720,6 @@ impl<T: Stored + ?Sized> Store<T> {
             {
                 writer.held.count(&held, |sum, bytes| sum - bytes);
                 writer.held.count(&entry, |sum, bytes| sum + bytes);
-                let entry = Arc::new(entry);
                 self.inner.codec.share(&held, &entry);
                 if let Some(place) = write(&self.inner.state).slot_mut(*slot) {
                     *place = Some(entry);
@@ -758,7 +751,7 @@ impl<T: Stored + ?Sized> Writer<T> {
         encoding: Encoding,
         bytes: &[u8],
         identity: &Identity<'_>,
-    ) -> Result<Entry<T::Decoded>, StoreError> {
+    ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
         match self.residency {
             Residency::Encoded => {}
             #[cfg(feature = "zstd")]
@@ -766,17 +759,18 @@ impl<T: Stored + ?Sized> Writer<T> {
                 let compressor = self.compressor.get_or_insert_with(Compressor::new);
                 if let Some((body, dictionary)) = compressor.compress(bytes) {
                     let form = Form::Compressed(intern(&mut self.namespaces, &identity.namespace), dictionary);
-                    return Ok(Entry::beside(encoding, wire_len(bytes), identity, body, form));
+                    return Ok(Arc::new(Entry::beside(encoding, wire_len(bytes), identity, body, form)));
                 }
             }
             Residency::Decoded => {
                 let decoded = Arc::new(T::decode(encoding, bytes)?);
                 let form = Form::Decoded(intern(&mut self.namespaces, &identity.namespace), decoded);
-                return Ok(Entry::beside(encoding, wire_len(bytes), identity, &[], form));
+                return Ok(Arc::new(Entry::beside(encoding, wire_len(bytes), identity, &[], form)));
             }
         }
         let namespace = || intern(&mut self.namespaces, &identity.namespace);
-        Ok(Entry::encoded(encoding, bytes, identity, namespace))
+        // Has the entry allocated before its bytes, so that who looks it up finds both in one page.
+        Ok(Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, identity, namespace)))
     }
 
     /// Notes for the open replace that the object is there.

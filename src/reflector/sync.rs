@@ -86,9 +86,8 @@ impl SyncState {
         // As client-go does (`tools/cache/reflector.go`, `relistResourceVersion`): the watch cache first.
         let version = match &self.version {
             _ if self.version_is_lost => ResourceVersion::MostRecent,
-            // Which ignores limits.
+            // It ignores limits.
             version if version.is_empty() && !self.pages => ResourceVersion::Any,
-            version if version.is_empty() => ResourceVersion::MostRecent,
             version if !is_comparable(version) => ResourceVersion::MostRecent,
             version => ResourceVersion::AtLeast(version.clone()),
         };
