@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -81,6 +82,20 @@ struct State {
     /// No more faults.
     calm: bool,
     requests: u32,
+}
+
+/// Runs so many schedules in paused time, or only that of `SEED`; of a failure it tells seed and server. Whether it ran all.
+pub fn each_schedule(schedules: u64, mut run: impl AsyncFnMut(u64)) -> bool {
+    let only: Option<u64> = std::env::var("SEED").ok().map(|seed| seed.parse().unwrap());
+    for seed in only.map_or(0..schedules, |seed| seed..seed + 1) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let run = AssertUnwindSafe(|| runtime.block_on(run(seed)));
+        if let Err(panic) = catch_unwind(run) {
+            eprintln!("seed {seed}: {:?}", World::new(seed).habits());
+            resume_unwind(panic);
+        }
+    }
+    only.is_none()
 }
 
 impl World {
