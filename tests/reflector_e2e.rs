@@ -57,12 +57,14 @@ async fn run(state: &Path) -> Result<()> {
         tokio::spawn(reflector.run());
         let version = timeout(Duration::from_secs(300), cache.synced()).await??;
         // A list of the watch cache may be of a moment before the last Pods were loaded.
+        let there = listed(&client).await?;
         let is_loaded = async {
-            while (cache.len() as u64) < pods {
+            while seen(&cache) != there {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(Duration::from_secs(60), is_loaded).await?;
+        let is_loaded = timeout(Duration::from_secs(60), is_loaded).await;
+        assert!(is_loaded.is_ok(), "{strategy}: {} of {} Pods, {pods} were loaded", cache.len(), there.len());
         let memory = cache.memory();
         println!("{strategy}: {} Pods at {version} in {:?}, {} bytes", cache.len(), started.elapsed(), memory.total());
         followed.push((strategy, cache, view, memory.total()));
