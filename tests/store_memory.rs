@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{Effect, Object, Residency, Store, Stored};
+use listwatch::cache::{Budget, Effect, Object, Residency, Store, StoreError, Stored};
 use listwatch::item::path::pod;
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
 use listwatch_testserver::Amplifier;
@@ -202,4 +202,84 @@ fn a_subscriber_that_takes_nothing_keeps_an_entry_for_each_object() {
     // Their last states are among it.
     assert!(first < 1000 * 400 && then < 1000 * 20, "{first} bytes, then {then} more");
     assert_eq!(stalled.lag(), 2000, "what was there is gone, and there is something else");
+}
+
+#[test]
+fn a_store_keeps_to_its_budget() {
+    const BYTES: usize = 16 << 20;
+    let pods = pods(4000);
+    for (residency, budget, compresses) in [
+        (Residency::Encoded, Budget::Refuse(BYTES), false),
+        (Residency::Decoded, Budget::Refuse(BYTES), false),
+        (Residency::Encoded, Budget::Compress(BYTES), true),
+        (Residency::Decoded, Budget::Compress(BYTES), true),
+        (Residency::Compressed, Budget::Compress(BYTES), true),
+    ] {
+        let store = Store::<Pod>::new(residency);
+        store.set_budget(budget);
+        let _by_node = store.index("node", node);
+        let (mut held, mut refused, mut most) = (Vec::new(), 0, 0);
+        each_item(&pods, |encoding, bytes| {
+            match store.observe(encoding, bytes) {
+                Ok(_) => held.push(bytes.to_vec()),
+                Err(StoreError::OverBudget(BYTES)) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            most = most.max(store.memory().total());
+        });
+        let memory = store.memory();
+        println!("{residency:?} {budget:?}: {} held, {refused} refused, {most} at most, {memory:?}", held.len());
+        assert_eq!(refused == 0, compresses, "{refused}");
+        assert_eq!(store.len(), held.len());
+        assert!(most <= BYTES + BYTES / 50, "{most}");
+        assert!(compresses || most > BYTES * 9 / 10, "{most}");
+        // Nothing was lost or changed on the way.
+        for bytes in &held {
+            let meta = listwatch::MetaView::new(bytes).unwrap();
+            let object = store.get(meta.namespace(), meta.name()).unwrap();
+            assert_eq!(*object.decode().unwrap(), <Pod as prost::Message>::decode(&**bytes).unwrap());
+        }
+    }
+}
+
+#[test]
+fn what_makes_a_store_smaller_is_never_refused() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let write = |name: &str, version: &str, len: usize| {
+        let bytes = object("ns", name, version).data("x".repeat(len)).to_bytes(Encoding::Protobuf);
+        store.observe(Encoding::Protobuf, &bytes).map(drop)
+    };
+    write("a", "1", 1000).unwrap();
+    write("b", "1", 1000).unwrap();
+    store.set_budget(Budget::Refuse(100));
+    for (name, version, len, fits, then) in [
+        ("a", "2", 1001, false, "1"),
+        ("a", "2", 1000, true, "2"),
+        ("b", "2", 10, true, "2"),
+        ("b", "3", 11, false, "2"),
+    ] {
+        assert_eq!(write(name, version, len).is_ok(), fits, "{name} {version}");
+        assert_eq!(store.get("ns", name).unwrap().identity().resource_version, then, "{name} {version}");
+    }
+    assert!(write("c", "1", 0).is_err());
+    assert_eq!(store.len(), 2);
+    store.set_budget(Budget::Unlimited);
+    write("c", "1", 5000).unwrap();
+}
+
+#[test]
+fn a_list_that_puts_older_states_aside_keeps_to_the_budget_too() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let bytes = |name: usize, version: &str| {
+        object("ns", &name.to_string(), version).data("x".repeat(1000)).to_bytes(Encoding::Protobuf)
+    };
+    for name in 0..1000 {
+        drop(store.observe(Encoding::Protobuf, &bytes(name, "9")).unwrap());
+    }
+    store.set_budget(Budget::Refuse(store.memory().total() + 100_000));
+    let mut replace = store.begin_replace();
+    let restored = (0..1000).filter(|name| replace.observe(Encoding::Protobuf, &bytes(*name, "8")).is_ok()).count();
+    assert!((50..300).contains(&restored), "{restored}");
+    drop(replace);
+    assert!(store.snapshot().iter().all(|object| object.identity().resource_version == "9"));
 }

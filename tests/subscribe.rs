@@ -310,3 +310,125 @@ fn try_next_leaves_the_stream_its_waker() {
     drop(store.observe(Protobuf, &object("ns", "a", "1").to_bytes(Protobuf)).unwrap());
     assert_eq!(woken.0.load(Relaxed), 1);
 }
+
+#[cfg(feature = "client")]
+#[test]
+fn what_filters_pass() {
+    use listwatch::cache::{ObjectRef, Subscribe};
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let app =
+        |object: &ObjectRef<'_, [u8]>| Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(str::to_owned));
+    let (by_app, in_order) = (store.index("app", app), store.ordered_index("app in order", app));
+    let write = |namespace: &str, name: &str, version: &str, app: &str| {
+        let bytes = object(namespace, name, version).label("app", app).to_bytes(Protobuf);
+        drop(store.observe(Protobuf, &bytes).unwrap());
+    };
+    let web = || "web".to_owned();
+    let subscribers: [(&str, Subscribe<[u8]>, &str); 6] = [
+        ("all", store.subscribe(), "+a1 +b1 +a2 +b1 +b2 -a2"),
+        ("namespace", store.subscribe().namespace("a"), "+a1 +a2 -a2"),
+        ("labels", store.subscribe().labels("app in (web)".parse().unwrap()), "+a1 +b1 -b1 +b2"),
+        ("index", by_app.subscribe(web()), "+a1 +b1 -b1 +b2"),
+        ("ordered index", in_order.subscribe(web()), "+a1 +b1 -b1 +b2"),
+        ("two of them", by_app.subscribe(web()).namespace("b"), "+b1 -b1 +b2"),
+    ];
+    let mut subscribers =
+        subscribers.map(|(what, subscribe, expected)| (what, subscribe.start(), Vec::new(), expected));
+    let mut take = || {
+        for (_, subscriber, told, _) in &mut subscribers {
+            while let Some(change) = subscriber.try_next() {
+                told.push(match &change {
+                    Change::Applied(object) => format!("+{}", object.identity().name),
+                    Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
+                    Change::Resynced => "=".to_owned(),
+                });
+            }
+        }
+    };
+    for (namespace, name, version, app) in [
+        ("a", "a1", "1", "web"),
+        ("b", "b1", "2", "web"),
+        ("a", "a2", "3", "db"),
+        ("b", "b1", "4", "db"),
+        ("b", "b2", "5", "web"),
+    ] {
+        write(namespace, name, version, app);
+        take();
+    }
+    drop(store.delete(Protobuf, &object("a", "a2", "6").to_bytes(Protobuf)).unwrap());
+    take();
+    for (what, _, told, expected) in subscribers {
+        assert_eq!(told.join(" "), expected, "{what}");
+    }
+}
+
+/// What a subscriber with a resync period is told, by second.
+#[cfg(feature = "client")]
+async fn told_until(subscriber: &mut Subscriber<[u8]>, end: tokio::time::Instant) -> Vec<(u64, String, u64)> {
+    use futures::StreamExt as _;
+    let began = tokio::time::Instant::now();
+    let mut told = Vec::new();
+    while let Ok(Some(change)) = tokio::time::timeout_at(end, subscriber.next()).await {
+        let Change::Applied(object) = change else { panic!("{change:?}") };
+        let (name, version) = name_and_version(&object);
+        told.push((began.elapsed().as_secs(), name, version));
+    }
+    told
+}
+
+#[cfg(feature = "client")]
+#[tokio::test(start_paused = true)]
+async fn a_resync_period_tells_of_each_object_once_more_and_not_at_once() {
+    use std::time::Duration;
+    use tokio::time::{Instant, sleep};
+    const PERIOD: Duration = Duration::from_secs(1000);
+    for objects in [0, 1, 64, 65, 1000] {
+        let store = Store::<[u8]>::new(Residency::Encoded);
+        let write = |name: u32, version: u32| {
+            drop(
+                store
+                    .observe(Protobuf, &object("ns", &name.to_string(), &version.to_string()).to_bytes(Protobuf))
+                    .unwrap(),
+            );
+        };
+        (0..objects).for_each(|name| write(name, 1));
+        let mut subscriber = store.subscribe().resync(PERIOD).start();
+        for round in 0..3 {
+            // The change is told when it is made, and is not another one when its turn comes.
+            let version = if round == 1 && objects > 0 {
+                write(0, 2);
+                2
+            } else {
+                1
+            };
+            let end = Instant::now() + PERIOD + Duration::from_millis(1);
+            let told = told_until(&mut subscriber, end).await;
+            let mut names: Vec<u32> = told.iter().map(|(_, name, _)| name.parse().unwrap()).collect();
+            names.sort_unstable();
+            let mut expected: Vec<u32> = (0..objects).collect();
+            if version == 2 {
+                expected.insert(0, 0);
+            }
+            assert_eq!(names, expected, "{objects} objects, round {round}");
+            let mut at_once = BTreeMap::new();
+            for (second, ..) in &told {
+                *at_once.entry(second).or_insert(0) += 1;
+            }
+            assert!(at_once.values().all(|count| *count <= 64), "{at_once:?}");
+            assert!(objects < 1000 || at_once.len() >= 15, "{at_once:?}");
+        }
+        // Of rounds that it slept through it is told one.
+        sleep(10 * PERIOD).await;
+        let mut late = 0;
+        while subscriber.try_next().is_some() {
+            late += 1;
+        }
+        assert_eq!(late, objects, "late");
+        // What is gone is not told of.
+        if objects == 1 {
+            drop(store.delete(Protobuf, &object("ns", "0", "3").to_bytes(Protobuf)).unwrap());
+            assert!(matches!(subscriber.try_next(), Some(Change::Deleted(_))));
+            assert!(told_until(&mut subscriber, Instant::now() + 3 * PERIOD).await.is_empty());
+        }
+    }
+}

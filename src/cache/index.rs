@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::object::{Object, ObjectRef, Stored};
 use super::state::State;
 use super::store::{ObjectKey, Store};
+use super::subscribe::Subscribe;
 use crate::sync::{Mutex, RwLock, lock, read, write};
 
 /// Finds the objects of a [`Store`] by values that a function gives for each: see [`Store::index`].
@@ -71,6 +72,12 @@ impl<T: Stored + ?Sized, V: Hash + Eq + Clone + Send + Sync + 'static> Index<T, 
     #[must_use]
     pub fn values(&self) -> Vec<V> {
         self.0.with(|_, groups| groups.keys().cloned().collect())
+    }
+
+    /// A subscriber to the objects that have this value, yet to be registered. For each of its writes the function of the
+    /// index is called once more.
+    pub fn subscribe(&self, value: V) -> Subscribe<T> {
+        self.0.subscribe(value)
     }
 
     /// Why objects are not in it.
@@ -153,6 +160,12 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> OrderedIndex<T,
         })
     }
 
+    /// A subscriber to the objects that have this value, yet to be registered. For each of its writes the function of the
+    /// index is called once more.
+    pub fn subscribe(&self, value: V) -> Subscribe<T> {
+        self.0.subscribe(value)
+    }
+
     /// Why objects are not in it.
     #[must_use]
     pub fn errors(&self) -> Vec<IndexError> {
@@ -208,21 +221,21 @@ type Function<T, V> = dyn Fn(&ObjectRef<'_, T>) -> Result<Values<V>, Arc<dyn Err
 
 pub(super) fn function<T: Stored + ?Sized, I: IntoIterator, E: Into<Box<dyn Error + Send + Sync>>>(
     values: impl Fn(&ObjectRef<'_, T>) -> Result<I, E> + Send + Sync + 'static,
-) -> Box<Function<T, I::Item>> {
-    Box::new(move |object| match values(object) {
+) -> Arc<Function<T, I::Item>> {
+    Arc::new(move |object| match values(object) {
         Ok(values) => Ok(values.into_iter().collect()),
         Err(error) => Err(error.into().into()),
     })
 }
 
 impl<T: Stored + ?Sized, V: Hash + Eq + Clone + Send + Sync + 'static> Index<T, V> {
-    pub(super) fn new(store: Store<T>, name: &str, function: Box<Function<T, V>>) -> Self {
+    pub(super) fn new(store: Store<T>, name: &str, function: Arc<Function<T, V>>) -> Self {
         Self(Handle::new(store, name, function))
     }
 }
 
 impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> OrderedIndex<T, V> {
-    pub(super) fn new(store: Store<T>, name: &str, function: Box<Function<T, V>>) -> Self {
+    pub(super) fn new(store: Store<T>, name: &str, function: Arc<Function<T, V>>) -> Self {
         Self(Handle::new(store, name, function))
     }
 }
@@ -233,7 +246,7 @@ struct Handle<T: Stored + ?Sized, V, G> {
 }
 
 impl<T: Stored + ?Sized, V: Eq + Clone + Send + Sync + 'static, G: Groups<V>> Handle<T, V, G> {
-    fn new(store: Store<T>, name: &str, function: Box<Function<T, V>>) -> Self {
+    fn new(store: Store<T>, name: &str, function: Arc<Function<T, V>>) -> Self {
         let data = Data { groups: G::default(), values: Vec::new(), failed: HashMap::new() };
         let pending = Mutex::new(Ok(Values::new()));
         let kept = Arc::new(Kept { name: name.into(), function, pending, data: RwLock::new(data) });
@@ -246,6 +259,11 @@ impl<T: Stored + ?Sized, V: Eq + Clone + Send + Sync + 'static, G: Groups<V>> Ha
         let state = self.store.state();
         let data = read(&self.kept.data);
         look(&state, &data.groups)
+    }
+
+    fn subscribe(&self, value: V) -> Subscribe<T> {
+        let function = Arc::clone(&self.kept.function);
+        self.store.subscribe().filter(move |object| function(object).is_ok_and(|values| values.contains(&value)))
     }
 
     fn errors(&self) -> Vec<IndexError> {
@@ -337,7 +355,7 @@ pub(super) trait Maintained<T: Stored + ?Sized>: Send + Sync {
 
 struct Kept<T: Stored + ?Sized, V, G> {
     name: Arc<str>,
-    function: Box<Function<T, V>>,
+    function: Arc<Function<T, V>>,
     /// What the object that is written just now has.
     pending: Mutex<Result<Values<V>, IndexError>>,
     data: RwLock<Data<V, G>>,

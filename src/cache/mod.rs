@@ -32,6 +32,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod budget;
 #[cfg(feature = "zstd")]
 mod compress;
 mod entry;
@@ -39,10 +40,13 @@ mod index;
 mod memory;
 mod object;
 mod replace;
+#[cfg(feature = "client")]
+mod resync;
 mod state;
 mod store;
 mod subscribe;
 
+pub use self::budget::Budget;
 pub use self::entry::Identity;
 pub use self::index::{Index, IndexError, OrderedIndex};
 pub use self::memory::Memory;

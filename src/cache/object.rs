@@ -412,7 +412,10 @@ impl<T: Stored + ?Sized> Codec<T> {
     /// Has one entry take the place of another one of the same state.
     #[cfg(feature = "zstd")]
     pub(super) fn share(&self, old: &Arc<Entry<T::Decoded>>, new: &Arc<Entry<T::Decoded>>) {
-        let known = lock(self.part(old)).known.get(&Arc::as_ptr(old).addr()).map(|(_, decoded)| decoded.clone());
+        let known = match old.form() {
+            Form::Decoded(_, value) => Some(Arc::downgrade(value)),
+            _ => lock(self.part(old)).known.get(&Arc::as_ptr(old).addr()).map(|(_, decoded)| decoded.clone()),
+        };
         if let Some(decoded) = known {
             lock(self.part(new)).known.insert(Arc::as_ptr(new).addr(), (Arc::downgrade(new), decoded));
         }

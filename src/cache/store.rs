@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
+#[cfg(feature = "client")]
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+use super::budget::Spending;
 #[cfg(feature = "zstd")]
 use super::compress::Compressor;
 use super::entry::{Entry, Form, Identity, MAX_TEXT, wire_len};
@@ -135,6 +138,9 @@ pub enum StoreError {
     /// Its namespace, name, uid or version is longer than 65,535 bytes, or all of it than 4 GiB.
     #[error("{0} of the object is too long")]
     TooLong(&'static str),
+    /// There is no room for it in the [budget](Store::set_budget) of so many bytes.
+    #[error("the store has no room for the object in its {0} bytes")]
+    OverBudget(usize),
 }
 
 /// For a closure that writes the items of a list to a store.
@@ -158,10 +164,11 @@ pub(super) struct Inner<T: Stored + ?Sized> {
 
 /// What only those who write see.
 pub(super) struct Writer<T: Stored + ?Sized> {
-    residency: Residency,
+    pub(super) residency: Residency,
+    pub(super) spending: Spending,
     /// Slots below `slots` that are free.
     free: Vec<u32>,
-    slots: u32,
+    pub(super) slots: u32,
     namespaces: HashSet<Arc<str>>,
     indexes: Vec<Weak<dyn Maintained<T>>>,
     subscribers: Subscribers<T>,
@@ -169,14 +176,14 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
     pub(super) replaces: u64,
-    held: Held,
+    pub(super) held: Held,
     #[cfg(feature = "zstd")]
     compressor: Option<Compressor>,
 }
 
 /// Bytes by form.
 #[derive(Clone, Copy, Default)]
-struct Held {
+pub(super) struct Held {
     encoded: usize,
     compressed: usize,
     decoded: usize,
@@ -184,16 +191,25 @@ struct Held {
 
 impl Held {
     fn count<D>(&mut self, entry: &Entry<D>, count: impl Fn(usize, usize) -> usize) {
-        let (part, bytes) = match entry.form() {
-            Form::Encoded(_) | Form::EncodedBeside(_) => (&mut self.encoded, entry.allocated()),
+        let part = match entry.form() {
+            Form::Encoded(_) | Form::EncodedBeside(_) => &mut self.encoded,
             #[cfg(feature = "zstd")]
-            Form::Compressed(..) => (&mut self.compressed, entry.allocated()),
-            Form::Decoded(..) => {
-                let decoded = u64::from(entry.wire_len()) * DECODED_FACTOR;
-                (&mut self.decoded, entry.allocated() + usize::try_from(decoded).unwrap_or(usize::MAX))
-            }
+            Form::Compressed(..) => &mut self.compressed,
+            Form::Decoded(..) => &mut self.decoded,
         };
-        *part = count(*part, bytes);
+        *part = count(*part, Self::size(entry));
+    }
+
+    pub(super) fn size<D>(entry: &Entry<D>) -> usize {
+        let decoded = match entry.form() {
+            Form::Decoded(..) => u64::from(entry.wire_len()) * DECODED_FACTOR,
+            _ => 0,
+        };
+        entry.allocated() + usize::try_from(decoded).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.encoded + self.compressed + self.decoded
     }
 }
 
@@ -210,6 +226,7 @@ impl<T: Stored + ?Sized> Store<T> {
     pub fn with_hot_objects(residency: Residency, bytes: u64) -> Self {
         let writer = Writer {
             residency,
+            spending: Spending::default(),
             free: Vec::new(),
             slots: 0,
             namespaces: HashSet::new(),
@@ -405,7 +422,10 @@ impl<T: Stored + ?Sized> Store<T> {
     /// What it takes; not what subscribers have yet to be told. It goes through the indexes, and all who write wait for it.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        let writer = self.writer();
+        self.measure(&self.writer())
+    }
+
+    pub(super) fn measure(&self, writer: &Writer<T>) -> Memory {
         let state = self.state();
         let codec = &self.inner.codec;
         let Held { encoded, compressed, decoded } = writer.held;
@@ -498,6 +518,17 @@ impl<T: Stored + ?Sized> Store<T> {
         subscription.looked_up_to((!is_through).then_some(to), is_through && !self.state().version.is_empty());
     }
 
+    /// Tells one of objects once more.
+    #[cfg(feature = "client")]
+    pub(super) fn tell_again(&self, subscription: &Subscription<T>, slots: Range<u32>) {
+        let _writer = self.writer();
+        for slot in slots {
+            if let Some(object) = self.object_at(slot) {
+                subscription.tell_again(slot, &object);
+            }
+        }
+    }
+
     /// Of the hash that the hasher gives, its higher half.
     fn hash(&self, namespace: &str, name: &str) -> u32 {
         u32::try_from(self.inner.hasher.hash_one((namespace, name)) >> 32).unwrap_or_default()
@@ -529,7 +560,7 @@ impl<T: Stored + ?Sized> Store<T> {
                     return unwritten(Effect::Unchanged);
                 }
                 if is_older(&identity.resource_version, &known.resource_version) {
-                    writer.set_aside(*slot, encoding, bytes, identity, listed)?;
+                    self.set_aside(writer, *slot, encoding, bytes, identity, listed)?;
                     return unwritten(Effect::Stale);
                 }
             }
@@ -539,10 +570,12 @@ impl<T: Stored + ?Sized> Store<T> {
                 }
             }
         }
+        let slot = found.as_ref().map(|(slot, _)| *slot);
         let entry = writer.entry(encoding, bytes, identity)?;
         let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
+        let entry = self.in_budget(writer, slot, entry, &object)?;
         let new = self.object(&entry);
-        let (slot, index_errors) = self.put(writer, hash, found.as_ref().map(|(slot, _)| *slot), entry, &object);
+        let (slot, index_errors) = self.put(writer, hash, slot, entry, &object);
         writer.mark(slot, listed);
         #[cfg(feature = "zstd")]
         self.train_if_due(writer, slot, bytes.len());
@@ -551,6 +584,33 @@ impl<T: Stored + ?Sized> Store<T> {
             None => Effect::Added(new),
         };
         Ok(Written { effect, index_errors })
+    }
+
+    /// What the open replace makes of a state that is older than what is there.
+    fn set_aside(
+        &self,
+        writer: &mut Writer<T>,
+        slot: u32,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        listed: bool,
+    ) -> Result<(), StoreError> {
+        let Some(open) = &writer.open else { return Ok(()) };
+        if listed && writer.is_deleted(identity) {
+            return Ok(());
+        }
+        let entry = if open.wants(slot, &identity.resource_version, listed) {
+            let entry = writer.entry(encoding, bytes, identity)?;
+            let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
+            Some(self.in_budget(writer, None, entry, &object)?)
+        } else {
+            None
+        };
+        if let Some(open) = &mut writer.open {
+            open.set_aside(slot, entry, listed);
+        }
+        Ok(())
     }
 
     /// Puts an object in its place, or a new one.
@@ -702,30 +762,48 @@ impl<T: Stored + ?Sized> Store<T> {
         }
     }
 
-    /// Trains with what was written last, and compresses of it what is not.
+    /// Trains, if that was not done, with some of what is there.
+    #[cfg(feature = "zstd")]
+    pub(super) fn train_with_what_is_there(&self, writer: &mut Writer<T>) {
+        let compressor = writer.compressor.get_or_insert_with(Compressor::new);
+        if compressor.is_waiting() {
+            compressor.sample(writer.slots);
+            self.train(writer);
+        }
+    }
+
+    /// Trains with what was written last, and compresses it.
     #[cfg(feature = "zstd")]
     fn train(&self, writer: &mut Writer<T>) {
         let Some(compressor) = &mut writer.compressor else { return };
-        let recent: Vec<(u32, Object<T>)> = {
-            let state = self.state();
-            let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
-            recent.into_iter().filter_map(|slot| Some((slot, self.object(state.get(slot)?)))).collect()
-        };
-        let samples: Vec<_> = recent.iter().filter_map(|(_, object)| object.encoded().ok()).collect();
+        let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
+        let objects: Vec<_> = recent.iter().filter_map(|slot| self.object_at(*slot)).collect();
+        let samples: Vec<_> = objects.iter().filter_map(|object| object.encoded().ok()).collect();
         compressor.train(samples.iter().map(AsRef::as_ref));
-        for (slot, object) in &recent {
-            let held = object.entry();
-            if let (Form::Encoded(_) | Form::EncodedBeside(_), Ok(bytes)) = (held.form(), object.encoded())
-                && let Ok(entry) = writer.entry(object.encoding(), &bytes, &object.identity())
-            {
-                writer.held.count(&held, |sum, bytes| sum - bytes);
-                writer.held.count(&entry, |sum, bytes| sum + bytes);
-                self.inner.codec.share(&held, &entry);
-                if let Some(place) = write(&self.inner.state).slot_mut(*slot) {
-                    *place = Some(entry);
-                }
+        for slot in recent {
+            self.compress(writer, slot);
+        }
+    }
+
+    /// Compresses what is in a slot. Whether it was not, and there is something.
+    #[cfg(feature = "zstd")]
+    pub(super) fn compress(&self, writer: &mut Writer<T>, slot: u32) -> bool {
+        let Some(object) = self.object_at(slot) else { return false };
+        let held = object.entry();
+        if matches!(held.form(), Form::Compressed(..)) {
+            return false;
+        }
+        if let Ok(bytes) = object.encoded()
+            && let Ok(entry) = writer.entry(object.encoding(), &bytes, &object.identity())
+        {
+            writer.held.count(&held, |sum, bytes| sum - bytes);
+            writer.held.count(&entry, |sum, bytes| sum + bytes);
+            self.inner.codec.share(&held, &entry);
+            if let Some(place) = write(&self.inner.state).slot_mut(slot) {
+                *place = Some(entry);
             }
         }
+        true
     }
 }
 
@@ -746,7 +824,7 @@ impl<T: Stored + ?Sized> Writer<T> {
         })
     }
 
-    fn entry(
+    pub(super) fn entry(
         &mut self,
         encoding: Encoding,
         bytes: &[u8],
@@ -778,30 +856,6 @@ impl<T: Stored + ?Sized> Writer<T> {
         if let Some(open) = &mut self.open {
             open.mark(slot, listed);
         }
-    }
-
-    /// What the open replace makes of a state that is older than what is there.
-    fn set_aside(
-        &mut self,
-        slot: u32,
-        encoding: Encoding,
-        bytes: &[u8],
-        identity: &Identity<'_>,
-        listed: bool,
-    ) -> Result<(), StoreError> {
-        let Some(open) = &self.open else { return Ok(()) };
-        if listed && self.is_deleted(identity) {
-            return Ok(());
-        }
-        let entry = if open.wants(slot, &identity.resource_version, listed) {
-            Some(self.entry(encoding, bytes, identity)?)
-        } else {
-            None
-        };
-        if let Some(open) = &mut self.open {
-            open.set_aside(slot, entry, listed);
-        }
-        Ok(())
     }
 
     /// Remembers that it was deleted at its version.

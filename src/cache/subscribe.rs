@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 #[cfg(feature = "async")]
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-#[cfg(feature = "async")]
-use std::task::Context;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
+#[cfg(feature = "client")]
+use std::time::Duration;
 
 use fixedbitset::FixedBitSet;
 #[cfg(feature = "async")]
@@ -18,7 +18,11 @@ use futures_core::Stream;
 
 use super::entry::Entry;
 use super::object::{Codec, Object, ObjectRef, Stored};
+#[cfg(feature = "client")]
+use super::resync::Resync;
 use super::store::{Inner, Store, Tombstone};
+#[cfg(feature = "client")]
+use crate::client::LabelSelector;
 use crate::sync::{Mutex, lock};
 
 /// So many objects are looked at at once, for a subscriber that wants what is there.
@@ -32,7 +36,9 @@ const KEPT_QUEUE: usize = 64;
 pub struct Subscribe<T: Stored + ?Sized> {
     store: Store<T>,
     current_first: bool,
-    filter: Option<Filter<T>>,
+    filters: Vec<Filter<T>>,
+    #[cfg(feature = "client")]
+    resync: Option<Resync>,
 }
 
 type Filter<T> = Box<dyn Fn(&ObjectRef<'_, T>) -> bool + Send + Sync>;
@@ -64,11 +70,19 @@ pub struct Subscriber<T: Stored + ?Sized> {
     codec: Arc<Codec<T>>,
     /// Changes told since it last looked at what is there.
     told: u32,
+    #[cfg(feature = "client")]
+    resync: Option<Resync>,
 }
 
 impl<T: Stored + ?Sized> Subscribe<T> {
     pub(super) fn new(store: Store<T>) -> Self {
-        Self { store, current_first: false, filter: None }
+        Self {
+            store,
+            current_first: false,
+            filters: Vec::new(),
+            #[cfg(feature = "client")]
+            resync: None,
+        }
     }
 
     /// Tells of each object that is there too. It looks at 64 at a time, so nothing is kept for it.
@@ -77,10 +91,40 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         self
     }
 
-    /// Only objects for which this is true, by their state. It is called for each write, before anything is copied, while
-    /// others who write wait. It may [`get`](Store::get) from the store, and must do nothing else with it.
+    /// Only objects for which this is true, by their state, and for all other filters. It is called for each write, before
+    /// anything is copied, while others who write wait. It may [`get`](Store::get) from the store, and must do nothing else
+    /// with it.
     pub fn filter(mut self, filter: impl Fn(&ObjectRef<'_, T>) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(Box::new(filter));
+        self.filters.push(Box::new(filter));
+        self
+    }
+
+    /// Only objects of this namespace.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        let namespace = namespace.into();
+        self.filter(move |object| object.identity().namespace == namespace)
+    }
+
+    /// Only objects that this selects. One whose labels cannot be read does not pass.
+    ///
+    /// For those that have a value in an index there is [`Index::subscribe`](super::Index::subscribe).
+    #[cfg(feature = "client")]
+    pub fn labels(self, selector: LabelSelector) -> Self {
+        self.filter(move |object| object.meta().and_then(|meta| selector.matches(&meta)).unwrap_or(false))
+    }
+
+    /// Tells of each object again once in this time, though nothing changed, as the resync period of an informer has it: as
+    /// [`Applied`](Change::Applied), in its latest state. They are spread over the time, 64 at once at the most; who takes
+    /// them late has them later, never twice.
+    ///
+    /// As a `Stream` it waits by the clock of tokio.
+    ///
+    /// # Panics
+    ///
+    /// As a `Stream` that is polled outside of a tokio runtime with its time enabled.
+    #[cfg(feature = "client")]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(Resync::new(period));
         self
     }
 
@@ -89,11 +133,17 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// With a filter, and without [`current_first`](Self::current_first), it goes through all objects, and those who write wait.
     #[must_use = "it is forgotten when it is dropped"]
     pub fn start(self) -> Subscriber<T> {
-        let Self { store, current_first, filter } = self;
-        let queue = Queue { looked_at: current_first.then_some(0), ..Queue::default() };
-        let subscription = Arc::new(Subscription { filter, queue: Mutex::new(queue) });
-        store.register(&subscription);
-        Subscriber { subscription, store: store.downgrade(), codec: store.codec(), told: 0 }
+        let queue = Queue { looked_at: self.current_first.then_some(0), ..Queue::default() };
+        let subscription = Arc::new(Subscription { filters: self.filters, queue: Mutex::new(queue) });
+        self.store.register(&subscription);
+        Subscriber {
+            subscription,
+            store: self.store.downgrade(),
+            codec: self.store.codec(),
+            told: 0,
+            #[cfg(feature = "client")]
+            resync: self.resync,
+        }
     }
 }
 
@@ -117,8 +167,21 @@ impl<T: Stored + ?Sized> Subscriber<T> {
         lock(&self.subscription.queue).lag
     }
 
-    fn advance(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<T>>> {
+    /// Tells of the next few objects once more, if it is time to.
+    #[cfg(feature = "client")]
+    fn tell_again_if_due(&mut self) {
+        if let Some(resync) = &mut self.resync
+            && let Some(store) = Store::upgrade(&self.store)
+            && let Some(slots) = resync.due(store.state().slots())
+        {
+            store.tell_again(&self.subscription, slots);
+        }
+    }
+
+    fn advance(&mut self, mut cx: Option<&mut Context<'_>>) -> Poll<Option<Change<T>>> {
         loop {
+            #[cfg(feature = "client")]
+            self.tell_again_if_due();
             let mut queue = lock(&self.subscription.queue);
             if let Some(panic) = queue.panic.take() {
                 drop(queue);
@@ -143,8 +206,15 @@ impl<T: Stored + ?Sized> Subscriber<T> {
             } else if queue.is_closed {
                 return Poll::Ready(None);
             } else {
-                if let Some(waker) = waker {
-                    queue.waker = Some(waker.clone());
+                if let Some(cx) = &cx {
+                    queue.waker = Some(cx.waker().clone());
+                }
+                drop(queue);
+                #[cfg(feature = "client")]
+                if let (Some(resync), Some(cx)) = (&mut self.resync, &mut cx)
+                    && resync.poll(cx).is_ready()
+                {
+                    continue;
                 }
                 return Poll::Pending;
             }
@@ -168,7 +238,7 @@ impl<T: Stored + ?Sized> Stream for Subscriber<T> {
     type Item = Change<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Change<T>>> {
-        self.advance(Some(cx.waker()))
+        self.advance(Some(cx))
     }
 }
 
@@ -196,7 +266,7 @@ impl<T: Stored + ?Sized> fmt::Debug for Subscriber<T> {
 
 /// What a subscriber and a store share. The store changes it under its writer's lock.
 pub(super) struct Subscription<T: Stored + ?Sized> {
-    filter: Option<Filter<T>>,
+    filters: Vec<Filter<T>>,
     queue: Mutex<Queue<T::Decoded>>,
 }
 
@@ -249,11 +319,14 @@ enum Told<D> {
 impl<T: Stored + ?Sized> Subscription<T> {
     /// Whether the filter passes the object. After it panicked, none does.
     fn wants(&self, object: &ObjectRef<'_, T>) -> bool {
-        let Some(filter) = &self.filter else { return true };
+        if self.filters.is_empty() {
+            return true;
+        }
         if lock(&self.queue).is_closed {
             return false;
         }
-        catch_unwind(AssertUnwindSafe(|| filter(object))).unwrap_or_else(|panic| {
+        let passes = || self.filters.iter().all(|filter| filter(object));
+        catch_unwind(AssertUnwindSafe(passes)).unwrap_or_else(|panic| {
             let mut queue = lock(&self.queue);
             queue.panic = Some(panic);
             queue.close();
@@ -304,6 +377,15 @@ impl<T: Stored + ?Sized> Subscription<T> {
             return;
         }
         lock(&self.queue).put(slot, &object.entry());
+    }
+
+    /// Tells once more of an object that it was told of, unless there is news of it anyway.
+    #[cfg(feature = "client")]
+    pub(super) fn tell_again(&self, slot: u32, object: &Object<T>) {
+        let mut queue = lock(&self.queue);
+        if queue.announced.contains(slot as usize) && !queue.pending.contains_key(&slot) {
+            queue.put(slot, &object.entry());
+        }
     }
 
     pub(super) fn looked_up_to(&self, slot: Option<u32>, is_synced: bool) {

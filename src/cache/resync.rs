@@ -1,0 +1,65 @@
+//! When a subscriber is told of which objects once more.
+
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::subscribe::LOOK_AHEAD;
+
+/// Goes through all slots once in a period.
+pub(super) struct Resync {
+    period: Duration,
+    /// When this round began.
+    began: Instant,
+    /// The slot that is next in it.
+    next: u32,
+    /// How many there were when it was last asked.
+    slots: u32,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Resync {
+    pub(super) fn new(period: Duration) -> Self {
+        Self { period, began: Instant::now(), next: 0, slots: 0, timer: None }
+    }
+
+    /// Of so many slots those that it is time for, no more than [`LOOK_AHEAD`].
+    pub(super) fn due(&mut self, slots: u32) -> Option<Range<u32>> {
+        self.slots = slots;
+        let at = self.next_at();
+        let now = Instant::now();
+        if now < at {
+            return None;
+        }
+        let due = self.next..self.up_to();
+        self.next = due.end;
+        if self.next >= slots {
+            // Rounds that nobody asked for are left out.
+            self.began = if now < at + self.period { at } else { now };
+            self.next = 0;
+        }
+        Some(due)
+    }
+
+    /// Waits for the next ones.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let at = self.next_at();
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        if timer.deadline() != at {
+            timer.as_mut().reset(at);
+        }
+        timer.as_mut().poll(cx)
+    }
+
+    fn up_to(&self) -> u32 {
+        self.next.saturating_add(LOOK_AHEAD).min(self.slots).max(self.next)
+    }
+
+    fn next_at(&self) -> Instant {
+        let part = if self.slots == 0 { 1.0 } else { f64::from(self.up_to()) / f64::from(self.slots) };
+        self.began + self.period.mul_f64(part)
+    }
+}
