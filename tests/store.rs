@@ -139,6 +139,24 @@ fn a_late_event_changes_nothing() {
 }
 
 #[test]
+fn a_list_afresh_takes_nothing_for_unchanged() {
+    for (afresh, expected) in [(false, "before"), (true, "after")] {
+        let store = Store::<Object>::new(Residency::Encoded);
+        let write = |data: &str| object("ns", "a", "5").data(data).to_bytes(Encoding::Protobuf);
+        drop(store.observe(Encoding::Protobuf, &write("before")).unwrap());
+        let replace = store.begin_replace();
+        let mut replace = if afresh { replace.afresh() } else { replace };
+        let written = replace.observe(Encoding::Protobuf, &write("after")).unwrap();
+        assert_eq!(matches!(written.effect, Effect::Modified { .. }), afresh);
+        // What is no list's stays unchanged.
+        let written = store.observe(Encoding::Protobuf, &write("never")).unwrap();
+        assert!(matches!(written.effect, Effect::Unchanged));
+        drop(replace.commit("6").unwrap());
+        assert_eq!(store.get("ns", "a").unwrap().decode().unwrap().data, expected);
+    }
+}
+
+#[test]
 fn a_deletion_is_remembered_for_as_long_as_a_late_event_may_come() {
     let store = Store::new(Residency::Encoded);
     let deletions = |store: &Store<Object>| {

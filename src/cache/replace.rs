@@ -44,6 +44,16 @@ impl<T: Stored + ?Sized> Replace<T> {
         Self { store, id }
     }
 
+    /// Takes no state for the one that is there because uid and version are the same: a server that was restored from a backup
+    /// gives a version to another state that it had given before.
+    #[must_use]
+    pub fn afresh(self) -> Self {
+        if let Some(open) = self.store.writer().open.as_mut().filter(|open| open.id == self.id) {
+            open.afresh = true;
+        }
+        self
+    }
+
     /// Writes an object of the list. Of a replace that is [`Superseded`] it is written as by [`Store::observe`].
     ///
     /// # Errors
@@ -81,6 +91,8 @@ impl<T: Stored + ?Sized> Drop for Replace<T> {
 /// What is known of a replace, by slot. Bits are those of the object that is there.
 pub(super) struct Open<D> {
     pub(super) id: u64,
+    /// What is listed takes the place of the same version.
+    pub(super) afresh: bool,
     /// In the list.
     listed: FixedBitSet,
     /// Written by others since it was begun.
@@ -91,7 +103,7 @@ pub(super) struct Open<D> {
 
 impl<D> Open<D> {
     pub(super) fn new(id: u64) -> Self {
-        Self { id, listed: FixedBitSet::new(), written: FixedBitSet::new(), staged: HashMap::new() }
+        Self { id, afresh: false, listed: FixedBitSet::new(), written: FixedBitSet::new(), staged: HashMap::new() }
     }
 
     pub(super) fn mark(&mut self, slot: u32, listed: bool) {

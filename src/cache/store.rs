@@ -555,7 +555,8 @@ impl<T: Stored + ?Sized> Store<T> {
         match &found {
             Some((slot, held)) => {
                 let known = held.identity();
-                if !known.resource_version.is_empty() && known == *identity {
+                let afresh = listed && writer.open.as_ref().is_some_and(|open| open.afresh);
+                if !known.resource_version.is_empty() && known == *identity && !afresh {
                     writer.mark(*slot, listed);
                     return unwritten(Effect::Unchanged);
                 }

@@ -1,13 +1,15 @@
 //! What comes of a list and a watch, into a store.
 
+use std::cmp::Ordering;
 use std::mem;
 use std::task::{Context, Poll, ready};
 
+use super::sync::Attempt;
 use crate::cache::{Replace, Store, StoreError, Stored, Superseded};
 use crate::client::{Change, Connections, Error, OwnedEvent, Pages};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
-use crate::item::Projection;
+use crate::item::{Projection, compare_resource_versions};
 
 /// So many objects are written before anybody else has a turn.
 const BATCH: u64 = 256;
@@ -16,6 +18,7 @@ const BATCH: u64 = 256;
 pub(super) struct Feed<'r, T: Stored + ?Sized> {
     store: &'r Store<T>,
     projection: Option<&'r Projection>,
+    attempt: &'r Attempt,
     replace: Option<Replace<T>>,
     list: Option<Pages>,
     watch: Option<Connections>,
@@ -34,6 +37,10 @@ pub(super) enum Step {
     Synced(String),
     /// Somebody else began to replace what the store has, so it is not known what of it is there.
     Superseded,
+    /// The collection is complete at an older version than it was before, and the store has what it had.
+    WentBack,
+    /// Nothing came for long, and the server is at this version.
+    Silent(Result<String, Error>),
     ListFailed(Error),
     WatchFailed(Error),
 }
@@ -46,9 +53,18 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         projection: Option<&'r Projection>,
         list: Option<Pages>,
         watch: Option<Connections>,
+        attempt: &'r Attempt,
     ) -> Self {
         let began = watch.as_ref().and_then(Connections::resource_version).map(str::to_owned);
-        Self { store, projection, replace: Some(store.begin_replace()), list, watch, began, version: None, written: 0 }
+        let mut feed =
+            Self { store, projection, attempt, replace: None, list, watch, began, version: None, written: 0 };
+        feed.begin_replace();
+        feed
+    }
+
+    fn begin_replace(&mut self) {
+        let replace = self.store.begin_replace();
+        self.replace = Some(if self.attempt.afresh { replace.afresh() } else { replace });
     }
 
     /// How many objects and deletions were written since it was last asked, and up to which version all of the watch.
@@ -117,7 +133,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         Poll::Ready(match ready!(event) {
             Ok(Some(OwnedEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
             Ok(Some(OwnedEvent::Restarted)) => {
-                self.replace = Some(self.store.begin_replace());
+                self.begin_replace();
                 None
             }
             Ok(_) => {
@@ -150,6 +166,10 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
 
     fn commit(&mut self, version: String) -> Step {
         self.list = None;
+        let is_older = compare_resource_versions(&version, &self.attempt.known).is_some_and(Ordering::is_lt);
+        if is_older && !self.attempt.afresh {
+            return Step::WentBack;
+        }
         match self.replace.take().map(|replace| replace.commit(&version)) {
             Some(Err(Superseded)) => Step::Superseded,
             _ => Step::Synced(version),

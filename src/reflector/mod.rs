@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod feed;
+mod silence;
 mod sync;
 
 use std::convert::Infallible;
@@ -31,6 +32,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -38,6 +40,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{Instrument, field};
 
 use self::feed::{Feed, Step};
+use self::silence::Silence;
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
 use crate::cache::{Residency, Store, Stored};
@@ -56,6 +59,11 @@ const HEALTHY: Duration = Duration::from_secs(10);
 ///
 /// The store has what it had, and serves it, until a list is complete: one that fails half way deletes nothing. Objects that
 /// a list brings unchanged are neither decoded nor stored again.
+///
+/// A server that was restored from a backup has older versions, and sends a watch from a newer one nothing. So where no newer
+/// version came for 2 minutes, as it does with bookmarks where anything is written, the server's version is asked for by a list
+/// of one object. If it is older, the collection is listed anew, and nothing is taken for unchanged. A restored server that gets
+/// past the version of the cache before that is not noticed.
 #[must_use = "nothing is sent until run is polled"]
 pub struct Reflector<T: Item + Stored + ?Sized> {
     client: Client,
@@ -202,11 +210,14 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             Strategy::WatchList => (None, Some(self.watch())),
             Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages).into_pages()), None),
             Strategy::WatchFirst => match self.recent_version().await {
+                Ok(version) if self.sync.is_ahead_of(&version) => return (None, self.sync.went_back()),
                 // Of an object that both bring, nobody could tell which state is older.
                 Ok(version) if !is_comparable(&version) => {
+                    self.sync.answered();
                     (Some(self.list(ResourceVersion::MostRecent, pages).into_pages()), None)
                 }
                 Ok(version) => {
+                    self.sync.answered();
                     // Beside a watch, its pages need not be of one version.
                     let list = self.list(ResourceVersion::AtLeast(version.clone()), pages).go_on_inconsistently();
                     (Some(list.into_pages()), Some(self.watch().behind(version)))
@@ -218,22 +229,35 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             },
         };
         let (store, projection) = (self.store.clone(), self.projection.take());
-        let mut feed = Feed::new(&store, projection.as_ref(), list, watch);
+        let mut feed = Feed::new(&store, projection.as_ref(), list, watch, attempt);
+        let mut silence = Silence::new();
         let ended = loop {
-            let step = poll_fn(|cx| feed.poll(cx)).await;
+            let step = poll_fn(|cx| match feed.poll(cx) {
+                Poll::Pending if self.synced_at.is_some() => {
+                    silence.poll(cx, || Box::pin(self.recent_version())).map(Step::Silent)
+                }
+                step => step,
+            });
+            let step = step.await;
+            if !matches!(step, Step::Silent(_)) {
+                silence = Silence::new();
+            }
             if let Step::Synced(version) = &step {
                 self.synced(version);
             }
             let (events, version) = feed.progress();
             self.written(events, version);
             match step {
-                Step::Written => {}
                 Step::Synced(version) => {
                     if feed.needs_watch() {
                         feed.set_watch(self.watch().behind(version));
                     }
                 }
                 Step::Superseded => break (None, Next::Later),
+                Step::WentBack => break (None, self.sync.went_back()),
+                Step::Silent(Ok(version)) if self.sync.is_ahead_of(&version) => break (None, self.sync.went_back()),
+                Step::Written | Step::Silent(Ok(_)) => {}
+                Step::Silent(Err(error)) => failed(&self.status, error),
                 Step::ListFailed(error) => {
                     let next = self.sync.list_failed(attempt, &error);
                     break (Some(error), next);
@@ -293,12 +317,13 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     }
 
     /// That of a list of one object.
-    async fn recent_version(&mut self) -> Result<String, Error> {
+    fn recent_version(&self) -> impl Future<Output = Result<String, Error>> + Send + use<T> {
         let mut list = self.list_of::<[u8]>(self.options.clone().limit(1)).into_pages();
-        let mut leave_out = |_: ItemRef<'_>| Ok::<_, ItemError>(());
-        while poll_fn(|cx| list.advance(cx, &mut leave_out)).await?.is_some() {}
-        self.sync.answered();
-        list.version()
+        async move {
+            let mut leave_out = |_: ItemRef<'_>| Ok::<_, ItemError>(());
+            while poll_fn(|cx| list.advance(cx, &mut leave_out)).await?.is_some() {}
+            list.version()
+        }
     }
 
     /// Asked for once: what follows an error is for [`SyncState`] to say.

@@ -1,5 +1,6 @@
 //! What a reflector does next: which way it syncs, from which version it lists, and what it makes of errors.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::mem;
 
@@ -42,6 +43,8 @@ pub(super) struct SyncState {
     version: String,
     /// The server did not have it, or has forgotten it.
     version_is_lost: bool,
+    /// The server is at an older one, and what is stored may be of another past.
+    went_back: bool,
     /// A list took longer than the server keeps history.
     history_is_short: bool,
     /// A list took longer than the server allows a request to.
@@ -62,6 +65,10 @@ pub(super) struct Attempt {
     /// What a list asks for.
     pub(super) version: ResourceVersion,
     pub(super) pages: bool,
+    /// The last version of the whole collection; empty before.
+    pub(super) known: String,
+    /// Nothing that is stored counts as known.
+    pub(super) afresh: bool,
 }
 
 /// What follows an error.
@@ -78,6 +85,8 @@ impl SyncState {
         self.is_in_step = false;
         self.has_watched = false;
         let (strategy, because) = match self.chosen {
+            // Beside a list of a past that is another one, a watch tells nothing of which state is older.
+            _ if self.went_back => (Strategy::ListThenWatch, "the server has gone back to an older version"),
             Some(strategy) => (strategy, "it was chosen"),
             None if self.history_is_short => (Strategy::WatchFirst, "the server keeps less history than a list takes"),
             None if has_initial_events => (Strategy::WatchList, "nothing speaks against it"),
@@ -91,7 +100,8 @@ impl SyncState {
             version if !is_comparable(version) => ResourceVersion::MostRecent,
             version => ResourceVersion::AtLeast(version.clone()),
         };
-        Attempt { strategy, because, version, pages: self.pages }
+        let (known, afresh) = (self.version.clone(), self.went_back);
+        Attempt { strategy, because, version, pages: self.pages, known, afresh }
     }
 
     /// Whether anything came of the watch of this attempt.
@@ -108,6 +118,7 @@ impl SyncState {
     pub(super) fn synced(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.version_is_lost = false;
+        self.went_back = false;
         self.is_in_step = true;
         self.was_unauthorized = false;
     }
@@ -120,6 +131,18 @@ impl SyncState {
         version.clone_into(&mut self.version);
         self.has_watched = true;
         true
+    }
+
+    /// Whether the server cannot have had this version after that of the collection.
+    pub(super) fn is_ahead_of(&self, version: &str) -> bool {
+        compare_resource_versions(&self.version, version).is_some_and(Ordering::is_gt)
+    }
+
+    /// The server is at a version before that of the collection.
+    pub(super) fn went_back(&mut self) -> Next {
+        self.went_back = true;
+        self.version_is_lost = true;
+        Next::Now
     }
 
     /// A list of this attempt failed.

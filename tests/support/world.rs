@@ -42,6 +42,9 @@ pub struct Change {
     pub version: String,
 }
 
+/// The version of the empty server: 0 is none.
+const FIRST: u64 = 90;
+
 /// What this server is like.
 #[derive(Clone, Debug)]
 pub struct Habits {
@@ -55,6 +58,8 @@ pub struct Habits {
     pub repeats: u32,
     /// Of a hundred connections, those that something happens to.
     pub faults: u32,
+    /// Whether it is restored from a backup now and then.
+    pub goes_back: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +87,10 @@ struct State {
     /// No more faults.
     calm: bool,
     requests: u32,
+    /// How often it was restored.
+    restored: u32,
+    /// Whether connections outlived that.
+    outlived: bool,
 }
 
 /// Runs so many schedules in paused time, or only that of `SEED`; of a failure it tells seed and server. Whether it ran all.
@@ -113,22 +122,34 @@ impl World {
             // Of opaque versions nobody can tell a repetition.
             repeats: if opaque { 0 } else { [0, 10, 50][rng.usize(..3)] },
             faults: [0, 30, 90][rng.usize(..3)],
+            goes_back: false,
         };
         let state = State {
             rng,
             habits,
             history: Vec::new(),
-            now: 90,
+            now: FIRST,
             forgotten: 0,
             objects: BTreeMap::new(),
             uids: 0,
             unauthorized: false,
             calm: false,
             requests: 0,
+            restored: 0,
+            outlived: false,
         };
         let world = Self(Arc::new(Mutex::new(state)), watch::Sender::new(0));
         let changes = world.lock().rng.u32(..8);
         (0..changes).for_each(|_| world.change());
+        world
+    }
+
+    /// One that is restored from a backup now and then, unless nobody could tell: its versions do not compare.
+    pub fn that_goes_back(seed: u64) -> Self {
+        let world = Self::new(seed);
+        let mut state = world.lock();
+        state.habits.goes_back = !state.habits.opaque;
+        drop(state);
         world
     }
 
@@ -172,6 +193,11 @@ impl World {
         self.lock().calm
     }
 
+    /// How often it was restored from a backup.
+    pub fn restored(&self) -> u32 {
+        self.lock().restored
+    }
+
     pub fn requests(&self) -> u32 {
         self.lock().requests
     }
@@ -194,6 +220,13 @@ impl World {
                 let mut state = self.lock();
                 let some = state.forgotten..=state.now;
                 state.forgotten = state.rng.u64(some);
+            }
+            let goes_back = self.lock().habits.goes_back && self.lock().rng.u8(..10) == 0;
+            if goes_back {
+                self.lock().go_back();
+                self.1.send_modify(|changes| *changes += 1);
+                // Whoever asked before has their answer, and nothing new was written by then.
+                sleep(Duration::from_secs(7000)).await;
             }
         }
         self.lock().calm = true;
@@ -250,7 +283,9 @@ impl State {
             }
             Some((uid, _)) if self.rng.bool() => (Kind::Modified, uid, self.now),
             Some((uid, version)) => {
-                (Kind::Deleted, uid, if self.habits.opaque || self.rng.bool() { self.now } else { version })
+                // Whoever cannot see when it was deleted cannot tell that this is a past that is no more.
+                let says_when = self.habits.opaque || self.habits.goes_back || self.rng.bool();
+                (Kind::Deleted, uid, if says_when { self.now } else { version })
             }
         };
         match kind {
@@ -259,6 +294,17 @@ impl State {
         };
         let version = self.version(version);
         self.history.push(Change { kind, name, uid, at: self.now, version });
+    }
+
+    fn go_back(&mut self) {
+        let some = self.forgotten.max(FIRST)..=self.now;
+        self.now = self.rng.u64(some);
+        self.history.retain(|change| change.at <= self.now);
+        let mut objects = Objects::new();
+        self.history.iter().for_each(|change| change.apply(&mut objects));
+        self.objects = objects.into_iter().map(|(name, (uid, version))| (name, (uid, at(&version)))).collect();
+        self.restored += 1;
+        self.outlived = self.rng.bool();
     }
 
     fn version(&self, at: u64) -> String {
@@ -319,7 +365,8 @@ impl World {
         }
         state.unauthorized = false;
         if query.get("watch") != "1" {
-            return Ok(state.list());
+            let asked = query.get("resourceVersion");
+            return Ok(if !asked.is_empty() && at(asked) > state.now { too_large() } else { state.list() });
         }
         let initial = query.get("sendInitialEvents") == "true";
         if initial && state.habits.initial_events == InitialEvents::Refused {
@@ -342,8 +389,10 @@ impl World {
         let ends_after = state.rng.usize(1..3000);
         let end = state.chance(faults).then(|| [End::Close, End::Reset, End::Stall][state.rng.usize(..3)]);
         let timeout = Duration::from_secs(query.get("timeoutSeconds").parse().unwrap());
+        let restored = state.restored;
         drop(state);
         let connection = Connection {
+            restored,
             changes: self.1.subscribe(),
             world,
             from: at,
@@ -393,6 +442,8 @@ enum End {
 /// A watch that is open.
 struct Connection {
     world: World,
+    /// How often the server had been restored when it was opened.
+    restored: u32,
     changes: watch::Receiver<u64>,
     /// Where it began.
     from: u64,
@@ -409,6 +460,10 @@ struct Connection {
 impl Connection {
     async fn next(mut self) -> Option<(Result<Bytes, TransportError>, Self)> {
         loop {
+            let was_restored = |state: &State| state.restored != self.restored && !state.outlived;
+            if was_restored(&self.world.lock()) {
+                return None;
+            }
             if let Some((0, end)) = self.ends {
                 match end {
                     End::Close => return None,
@@ -476,7 +531,8 @@ impl Connection {
         let state = self.world.lock();
         // All up to now is sent, or will be before it.
         let at = if self.initial || ends_initial_events { self.at } else { state.now.max(self.at) };
-        if state.history.iter().any(|change| change.at > self.at) {
+        // What is not newer than where it is, a watch is not sent.
+        if state.history.iter().any(|change| change.at > self.at) || state.now < self.at {
             return;
         }
         self.at = at;
@@ -497,6 +553,12 @@ fn error(code: u16) -> Response {
     let body = Bytes::from(body_of("v1", "Status", &status(code)));
     let body = Box::pin(stream::iter([Ok(body)]));
     Response { status: StatusCode::from_u16(code).unwrap(), headers: HeaderMap::new(), body }
+}
+
+fn too_large() -> Response {
+    let cause = r#"{"causes":[{"reason":"ResourceVersionTooLarge"}]}"#;
+    let body = format!(r#"{{"kind":"Status","apiVersion":"v1","code":504,"details":{cause}}}"#);
+    Response { body: Box::pin(stream::iter([Ok(body.into())])), ..error(504) }
 }
 
 fn object(name: &str, uid: u64, version: &str) -> Vec<u8> {

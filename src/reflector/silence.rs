@@ -1,0 +1,37 @@
+//! Whether a watch is silent because nothing happens.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+
+use crate::client::Error;
+
+/// Servers send a bookmark about once a minute (`bookmarkFrequency` in kubernetes apiserver/pkg/storage/cacher).
+const SILENCE: Duration = Duration::from_secs(120);
+
+type Version = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
+
+/// Asks a server for its version when its watch is silent. One that was restored from a backup, and is at an older version,
+/// sends nothing: what happens there is not newer than where the watch began.
+pub(super) struct Silence {
+    over: Pin<Box<Sleep>>,
+    asked: Option<Version>,
+}
+
+impl Silence {
+    pub(super) fn new() -> Self {
+        Self { over: Box::pin(sleep(SILENCE)), asked: None }
+    }
+
+    /// The server's version, once it was silent for long.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, ask: impl FnOnce() -> Version) -> Poll<Result<String, Error>> {
+        if self.asked.is_none() {
+            ready!(self.over.as_mut().poll(cx));
+        }
+        let version = ready!(self.asked.get_or_insert_with(ask).as_mut().poll(cx));
+        *self = Self::new();
+        Poll::Ready(version)
+    }
+}
