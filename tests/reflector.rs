@@ -32,6 +32,8 @@ enum Answer {
     /// Whole, after a minute.
     LateList(&'static str, &'static str),
     Status(u16),
+    /// One object: `name@version`.
+    One(&'static str),
     /// 429, to be asked again in 100 s.
     Busy,
     /// 504, since the watch cache does not have the version yet.
@@ -42,13 +44,13 @@ enum Answer {
     /// The same, and then nothing any more.
     OpenWatch(&'static str),
 }
-use Answer::{Busy, CutList, LateCutList, LateList, List, OpenWatch, Status, TooLarge, Watch};
+use Answer::{Busy, CutList, LateCutList, LateList, List, One, OpenWatch, Status, TooLarge, Watch};
 
 /// Answers in turn; behind the last one nobody answers.
 #[derive(Clone)]
 struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
-    /// `list 10`, `pages 10` or `watch 10`, by version; `watch list`; `list one`.
+    /// `list 10`, `pages 10` or `watch 10`, by version; `watch list`; `list one`; `get a 10`.
     asked: Arc<Mutex<Vec<String>>>,
     /// All of it.
     paths: Arc<Mutex<Vec<String>>>,
@@ -79,6 +81,10 @@ impl Transport for Script {
         let what = match (parameter(path, "watch"), parameter(path, "sendInitialEvents")) {
             (Some(_), Some(_)) => "watch list".to_owned(),
             (Some(_), None) => format!("watch {version}"),
+            _ if path.contains("/configmaps/") => {
+                let (_, name) = path.split_once("/configmaps/").unwrap();
+                format!("get {} {version}", name.split('?').next().unwrap())
+            }
             _ if parameter(path, "limit") == Some("1") => "list one".to_owned(),
             _ if parameter(path, "limit").is_some() => format!("pages {version}").trim_end().to_owned(),
             _ => format!("list {version}").trim_end().to_owned(),
@@ -106,6 +112,7 @@ impl Answer {
             }
             LateCutList(version, objects) => late(CutList(version, objects)),
             LateList(version, objects) => late(List(version, objects)),
+            One(object) => response(200, body_of("v1", "ConfigMap", &object_of(object))),
             Status(code) => response(code, body_of("v1", "Status", &status(code))),
             Busy => {
                 let mut busy = Status(429).response();

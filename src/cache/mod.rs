@@ -39,6 +39,7 @@ mod index;
 mod memory;
 mod object;
 mod replace;
+mod save;
 mod state;
 mod store;
 mod subscribe;
@@ -48,6 +49,9 @@ pub use self::index::{Index, IndexError, OrderedIndex};
 pub use self::memory::Memory;
 pub use self::object::{Object, ObjectRef, Stored};
 pub use self::replace::{Committed, Replace, Superseded};
+#[cfg(feature = "client")]
+pub(crate) use self::save::Saved;
+pub use self::save::{LoadError, SaveError};
 pub use self::state::Snapshot;
 pub use self::store::{Effect, ObjectKey, Residency, Store, StoreError, Tombstone, Written};
 pub use self::subscribe::{Change, Subscribe, Subscriber};
