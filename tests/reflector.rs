@@ -4,16 +4,17 @@
 mod support;
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
-use listwatch::cache::{Budget, Change, Residency, Store};
+use listwatch::cache::{Budget, Change, Residency, SaveError, Store};
 use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
 use listwatch::client::{
-    Client, ErrorKind, ListOptions, Resource, Retry, Transport, TransportError, TransportErrorKind,
+    Client, ErrorKind, ListOptions, Resource, Retry, Shard, Transport, TransportError, TransportErrorKind,
 };
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
@@ -32,6 +33,8 @@ enum Answer {
     /// Whole, after a minute.
     LateList(&'static str, &'static str),
     Status(u16),
+    /// One object: `name@version`.
+    One(&'static str),
     /// 429, to be asked again in 100 s.
     Busy,
     /// 504, since the watch cache does not have the version yet.
@@ -42,13 +45,13 @@ enum Answer {
     /// The same, and then nothing any more.
     OpenWatch(&'static str),
 }
-use Answer::{Busy, CutList, LateCutList, LateList, List, OpenWatch, Status, TooLarge, Watch};
+use Answer::{Busy, CutList, LateCutList, LateList, List, One, OpenWatch, Status, TooLarge, Watch};
 
 /// Answers in turn; behind the last one nobody answers.
 #[derive(Clone)]
 struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
-    /// `list 10`, `pages 10` or `watch 10`, by version; `watch list`; `list one`.
+    /// `list 10`, `pages 10` or `watch 10`, by version; `watch list`; `list one`; `get a 10`.
     asked: Arc<Mutex<Vec<String>>>,
     /// All of it.
     paths: Arc<Mutex<Vec<String>>>,
@@ -79,6 +82,10 @@ impl Transport for Script {
         let what = match (parameter(path, "watch"), parameter(path, "sendInitialEvents")) {
             (Some(_), Some(_)) => "watch list".to_owned(),
             (Some(_), None) => format!("watch {version}"),
+            _ if path.contains("/configmaps/") => {
+                let (_, name) = path.split_once("/configmaps/").unwrap();
+                format!("get {} {version}", name.split('?').next().unwrap())
+            }
             _ if parameter(path, "limit") == Some("1") => "list one".to_owned(),
             _ if parameter(path, "limit").is_some() => format!("pages {version}").trim_end().to_owned(),
             _ => format!("list {version}").trim_end().to_owned(),
@@ -106,6 +113,7 @@ impl Answer {
             }
             LateCutList(version, objects) => late(CutList(version, objects)),
             LateList(version, objects) => late(List(version, objects)),
+            One(object) => response(200, body_of("v1", "ConfigMap", &object_of(object))),
             Status(code) => response(code, body_of("v1", "Status", &status(code))),
             Busy => {
                 let mut busy = Status(429).response();
@@ -571,6 +579,199 @@ async fn each_attempt_is_of_what_was_asked_for() {
         }
         run.abort();
     }
+}
+
+/// What a cold start has saved, of `a@1 b@5` at version 10.
+async fn saved(path: &Path) {
+    let reflector = reflector(Script::new(&[List("10", "a@1 b@5"), OpenWatch("")]), LIST);
+    let cache = reflector.cache();
+    assert!(matches!(cache.save(path), Err(SaveError::Incomplete)), "there is nothing yet");
+    let run = tokio::spawn(reflector.run());
+    cache.synced().await.unwrap();
+    cache.save(path).unwrap();
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_saved_is_watched_on_without_a_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config-maps");
+    saved(&path).await;
+    // What the server has; what is asked then, and what the store has.
+    let scenarios: &[(&str, Option<Strategy>, &[Answer], &str, &str, u64)] = &[
+        ("nothing happened", None, &[One("b@5"), OpenWatch("")], "get b 10, watch 10", "a@1 b@5", 0),
+        (
+            "changed since",
+            None,
+            &[One("b@11"), One("a@1"), OpenWatch("~b@11 -a@12 +c@13")],
+            "get b 10, get a 10, watch 10",
+            "b@11 c@13",
+            0,
+        ),
+        (
+            "deleted since",
+            FIRST,
+            &[Status(404), One("a@12"), Watch("-b@11 ~a@12"), OpenWatch("")],
+            "get b 10, get a 10, watch 10, watch 12",
+            "a@12",
+            0,
+        ),
+        (
+            "expired: what answers",
+            None,
+            &[One("b@5"), Status(410), OpenWatch("+b@5 +c@20 !20")],
+            "get b 10, watch 10, watch list",
+            "b@5 c@20",
+            1,
+        ),
+        (
+            "expired: an event",
+            LIST,
+            &[One("b@5"), Watch("410"), List("20", "b@5 c@20"), OpenWatch("")],
+            "get b 10, watch 10, list 10, watch 20",
+            "b@5 c@20",
+            1,
+        ),
+        (
+            "expired later",
+            FIRST,
+            &[One("b@5"), Watch("=15"), Watch("410"), List("20", "x@1"), OpenWatch(""), List("20", "b@5 c@20")],
+            "get b 10, watch 10, watch 15, list one, watch 20, list 20",
+            "b@5 c@20",
+            1,
+        ),
+        (
+            "the server is away for a while",
+            LIST,
+            &[One("b@5"), Status(503), Status(500), OpenWatch("~b@11")],
+            "get b 10, watch 10, watch 10, watch 10",
+            "a@1 b@11",
+            0,
+        ),
+        (
+            "no history: a server that is behind after all",
+            LIST,
+            &[One("b@5"), Status(410), TooLarge, List("8", "a@1 b@4"), List("8", "a@1 b@4"), OpenWatch("")],
+            "get b 10, watch 10, list 10, list, list, watch 8",
+            "a@1 b@4",
+            1,
+        ),
+    ];
+    for (name, strategy, answers, asked, stored, syncs) in scenarios {
+        let script = Script::new(answers);
+        let mut reflector = reflector(script.clone(), *strategy);
+        let cache = reflector.cache();
+        reflector.load(&path).await.unwrap();
+        assert_eq!((objects(&cache), cache.version()), ("a@1 b@5".to_owned(), "10".to_owned()), "{name}");
+        assert!(!cache.is_synced(), "{name}: the server may not have the version any more");
+        let before = cache.get("default", "b").unwrap().decode().unwrap();
+        let run = tokio::spawn(reflector.run());
+        cache.synced().await.unwrap();
+        sleep(Duration::from_secs(100)).await;
+        assert!(!run.is_finished(), "{name}: {:?}", run.await);
+        assert_eq!((script.asked().as_str(), objects(&cache).as_str()), (*asked, *stored), "{name}");
+        let status = cache.status();
+        assert_eq!(status.syncs, *syncs, "{name}: how often the collection was sent");
+        assert_eq!(status.strategy.is_some(), *syncs > 0, "{name}");
+        if stored.contains("b@5") {
+            // The weak reference would find no other entry: it is the one that was loaded.
+            let after = cache.get("default", "b").unwrap().decode().unwrap();
+            assert!(Arc::ptr_eq(&before, &after), "{name}: it is not stored again");
+        }
+        cache.save(&path).unwrap();
+        run.abort();
+        saved(&path).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_not_of_this_collection_is_an_error_and_a_cold_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config-maps");
+    saved(&path).await;
+    let damaged = folder.path().join("damaged");
+    let mut file = std::fs::read(&path).unwrap();
+    file[40] ^= 1;
+    std::fs::write(&damaged, file).unwrap();
+    type Change = fn(Reflector<[u8]>) -> Reflector<[u8]>;
+    let as_it_is: Change = |reflector| reflector;
+    let cases: &[(&Path, Change, &[Answer], &str, &str)] = &[
+        (&folder.path().join("none"), as_it_is, &[], "", "cannot be read"),
+        (&damaged, as_it_is, &[], "", "the file is damaged: another checksum"),
+        (&path, |reflector| reflector.namespace("default"), &[], "", "/api/v1/configmaps? as "),
+        (
+            &path,
+            |reflector| reflector.options(ListOptions::default().labels("app=web".parse().unwrap())),
+            &[],
+            "",
+            "not /api/v1/configmaps?labelSelector=app%3Dweb as ",
+        ),
+        (
+            &path,
+            |reflector| reflector.options(ListOptions::default().metadata_only()),
+            &[],
+            "",
+            "PartialObjectMetadata",
+        ),
+        (&path, |reflector| reflector.options(ListOptions::default().json()), &[], "", "as application/json"),
+        (
+            &path,
+            |reflector| reflector.options(ListOptions::default().shard(Shard::new(0, 2).unwrap())),
+            &[],
+            "",
+            "shardSelector",
+        ),
+        (
+            &path,
+            |reflector| {
+                reflector.projection(Projection::new().drop(&FieldPath::new(&[2])).drop(&FieldPath::new(&[1, 17])))
+            },
+            &[],
+            "",
+            "without 1.17, 2",
+        ),
+        // Another cluster, that has other objects of these names, or none.
+        (&path, as_it_is, &[One("b@6")], "get b 10", "default/b is at version 6 and in the file at 5"),
+        (&path, as_it_is, &[Status(404), Status(404)], "get b 10, get a 10", "another cluster"),
+        // From a backup.
+        (&path, as_it_is, &[One("b@4")], "get b 10", "default/b is at version 4 and in the file at 5"),
+        (&path, as_it_is, &[TooLarge], "get b 10", "504"),
+        (&path, as_it_is, &[Status(403)], "get b 10", "403"),
+    ];
+    for (path, change, answers, asked, said) in cases {
+        let answers = [answers, &[List("7", "c@7"), OpenWatch("")][..]].concat();
+        let script = Script::new(&answers);
+        let mut reflector = change(reflector(script.clone(), LIST));
+        let error = reflector.load(path).await.unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+        assert_eq!(script.asked(), *asked, "{error}");
+        let cache = reflector.cache();
+        assert!(cache.is_empty() && cache.version().is_empty(), "{error}");
+        if error.contains("json") || error.contains("Partial") {
+            continue;
+        }
+        let run = tokio::spawn(reflector.run());
+        assert_eq!(cache.synced().await.unwrap(), "7", "{error}");
+        assert_eq!(objects(&cache), if error.contains("shard") { objects(&cache) } else { "c@7".to_owned() });
+        run.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_are_set_behind_a_load_make_it_a_cold_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config-maps");
+    saved(&path).await;
+    let script = Script::new(&[One("b@5"), List("12", "c@7"), OpenWatch("")]);
+    let mut reflector = reflector(script.clone(), LIST);
+    reflector.load(&path).await.unwrap();
+    let reflector = reflector.namespace("default");
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    cache.synced().await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((script.asked().as_str(), objects(&cache).as_str()), ("get b 10, list 0, watch 12", "c@7"));
+    run.abort();
 }
 
 /// A server whose ten objects change in turn, one each second. A list takes a minute to arrive, and it knows half a

@@ -1,5 +1,5 @@
 //! Reflectors against a model: whatever happens to connections, lists and versions, the store has in the end what the server
-//! has, and so does every subscriber. 2,000 schedules for each way to sync, in paused time; that of a failure is run alone by
+//! has, and so does every subscriber; also where it is saved and restarted meanwhile. 2,000 schedules for each way to sync, in paused time; that of a failure is run alone by
 //! `SEED=N cargo test --test reflector_model`.
 
 mod support;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::StreamExt as _;
-use listwatch::cache::{Change, Object, Residency, Store, Subscriber};
+use listwatch::cache::{Change, Object, Residency, SaveError, Store, Subscriber};
 use listwatch::client::{Client, Resource};
 use listwatch::reflector::{Reflector, Strategy};
 use tokio::time::sleep;
@@ -31,12 +31,23 @@ struct Met {
     restored: u64,
 }
 
+/// What became of restarts.
+#[derive(Debug, Default)]
+struct Restarts {
+    saved: u64,
+    not_saved: u64,
+    loaded: u64,
+    not_loaded: u64,
+    /// Those loaded that asked for no collection ever after.
+    warm: u64,
+}
+
 #[test]
 fn a_cache_converges() {
     for strategy in [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)] {
         let met = Arc::new(Mutex::new(Met::default()));
         println!("{strategy:?}");
-        let are_all = each_schedule(SCHEDULES, async |seed| run(seed, strategy, &met).await);
+        let are_all = each_schedule(SCHEDULES, async |seed| run(seed, strategy, &met, None).await);
         let met = met.lock().unwrap();
         println!("{met:?}");
         let Met { syncs, errors, changes, deletions, unknown_final_states, resyncs, restored } = *met;
@@ -46,21 +57,51 @@ fn a_cache_converges() {
     }
 }
 
-async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>) {
-    let world = if seed % 4 == 0 { World::that_goes_back(seed) } else { World::new(seed) };
+#[test]
+fn a_cache_that_is_saved_and_restarted_converges() {
+    let (met, mut restarts) = (Arc::default(), Restarts::default());
+    let are_all = each_schedule(SCHEDULES, async |seed| {
+        let strategies = [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)];
+        let strategy = strategies[Rng::with_seed(seed).usize(..4)];
+        run(seed, strategy, &met, Some(&mut restarts)).await;
+    });
+    println!("{restarts:?}");
+    let Restarts { saved, not_saved, loaded, not_loaded, warm } = restarts;
+    let least = [saved, not_saved, loaded, not_loaded, warm].into_iter().min();
+    assert!(least >= Some(100) || !are_all, "{least:?}");
+}
+
+async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, restarts: Option<&mut Restarts>) {
+    let world = if seed.is_multiple_of(4) { World::that_goes_back(seed) } else { World::new(seed) };
     let mut rng = Rng::with_seed(seed);
     // Of the library's own waits.
     fastrand::seed(seed);
-    let residency = if rng.bool() { Residency::Encoded } else { Residency::Decoded };
-    let reflector = Reflector::<[u8]>::new(&Client::new(world.clone()), &Resource::CONFIG_MAPS);
-    let reflector = reflector.store(Store::new(residency));
-    let reflector = match strategy {
-        Some(strategy) => reflector.strategy(strategy),
-        None => reflector,
-    };
+    let client = Client::new(world.clone());
+    tokio::spawn(world.clone().live());
+    let mut reflector = new_reflector(&client, strategy, &mut rng);
+    let mut lists = None;
+    if let Some(restarts) = restarts {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config-maps");
+        for _ in 0..rng.u8(1..4) {
+            let cache = reflector.cache();
+            let run = tokio::spawn(reflector.run());
+            sleep(Duration::from_millis(rng.u64(..200_000))).await;
+            match cache.save(&path) {
+                Ok(()) => restarts.saved += 1,
+                Err(SaveError::Incomplete) => restarts.not_saved += 1,
+                Err(error) => panic!("{error}"),
+            }
+            // What happens then, nobody saves.
+            sleep(Duration::from_millis(rng.u64(..200_000))).await;
+            run.abort();
+            reflector = new_reflector(&client, strategy, &mut rng);
+            lists = reflector.load(&path).await.ok().map(|()| (world.lists(), &mut restarts.warm));
+            *if lists.is_some() { &mut restarts.loaded } else { &mut restarts.not_loaded } += 1;
+        }
+    }
     let cache = reflector.cache();
     let reflector = tokio::spawn(reflector.run());
-    tokio::spawn(world.clone().live());
 
     let mut views = Vec::new();
     for _ in 0..rng.u8(1..4) {
@@ -91,6 +132,9 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>) {
         if world.sends_bookmarks() {
             assert_eq!(status.resource_version.as_deref(), Some(&*world.version()), "bookmarks move the version");
         }
+        if let Some((before, warm)) = lists {
+            *warm += u64::from(world.lists() == before);
+        }
         let mut met = met.lock().unwrap();
         met.syncs += status.syncs;
         met.errors += status.errors;
@@ -101,6 +145,15 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>) {
     let server = world.objects_at(&world.version());
     let store: Objects = cache.snapshot().iter().map(|object| see(&object)).collect();
     panic!("it does not converge: {:?}, {server:?} at {}, and {store:?}", cache.status(), world.version());
+}
+
+fn new_reflector(client: &Client, strategy: Option<Strategy>, rng: &mut Rng) -> Reflector<[u8]> {
+    let residency = if rng.bool() { Residency::Encoded } else { Residency::Decoded };
+    let reflector = Reflector::<[u8]>::new(client, &Resource::CONFIG_MAPS).store(Store::new(residency));
+    match strategy {
+        Some(strategy) => reflector.strategy(strategy),
+        None => reflector,
+    }
 }
 
 async fn consume(

@@ -5,6 +5,8 @@ use std::sync::{Arc, Weak};
 
 use zstd_safe::{CCtx, CDict, DCtx, DDict};
 
+use super::object::Stored;
+use super::state::Snapshot;
 use crate::sync::{Mutex, lock};
 
 /// zstd's default. Higher ones cost several times the time for a few percent of the length.
@@ -24,7 +26,22 @@ const WINDOW: u32 = 4096;
 const DRIFT: (u64, u64) = (5, 4);
 
 /// What objects are decompressed with. They keep it alive.
-pub(super) struct Dictionary(DDict<'static>);
+pub(super) struct Dictionary {
+    /// What it was made of.
+    bytes: Box<[u8]>,
+    decompress: DDict<'static>,
+}
+
+impl Dictionary {
+    /// `None` when zstd refuses the bytes.
+    pub(super) fn new(bytes: &[u8]) -> Option<Self> {
+        Some(Self { bytes: bytes.into(), decompress: DDict::try_create(bytes)? })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 /// Compresses, one object after the other.
 pub(super) struct Compressor {
@@ -64,6 +81,23 @@ impl Compressor {
             window: Window::default(),
             baseline: None,
         }
+    }
+
+    /// One for all objects of a collection at once, whose dictionary is some of them as they are: training takes longer than
+    /// it saves there. `None` when the objects are few.
+    pub(super) fn of<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Self> {
+        if snapshot.len() < FEW_SAMPLES {
+            return None;
+        }
+        let mut samples = Vec::with_capacity(DICTIONARY_LEN);
+        for object in snapshot.iter().step_by(snapshot.len() / FEW_SAMPLES) {
+            let object = object.encoded().ok()?;
+            let most = (DICTIONARY_LEN - samples.len()).min(DICTIONARY_LEN / 8);
+            samples.extend_from_slice(object.get(..most).unwrap_or(&object));
+        }
+        let mut compressor = Self::new();
+        compressor.adopt(Arc::new(Dictionary::new(&samples)?));
+        Some(compressor)
     }
 
     /// Notes where an object of this length was written. Whether it is time to train.
@@ -116,15 +150,28 @@ impl Compressor {
             lens.push(sample.len());
         }
         let mut dictionary = Vec::with_capacity(DICTIONARY_LEN);
-        if zstd_safe::train_from_buffer(&mut dictionary, &all, &lens).is_ok() {
-            let decompress = Arc::new(Dictionary(DDict::create(&dictionary)));
-            self.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
-            self.dictionaries.push(Arc::downgrade(&decompress));
-            self.current = Some((CDict::create(&dictionary, LEVEL), decompress));
+        if zstd_safe::train_from_buffer(&mut dictionary, &all, &lens).is_ok()
+            && let Some(dictionary) = Dictionary::new(&dictionary)
+        {
+            self.adopt(Arc::new(dictionary));
         }
         self.waiting = None;
         self.window = Window::default();
         self.baseline = None;
+    }
+
+    /// Goes on with a dictionary that was trained before.
+    pub(super) fn adopt(&mut self, dictionary: Arc<Dictionary>) {
+        let Some(compress) = CDict::try_create(&dictionary.bytes, LEVEL) else { return };
+        self.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
+        self.dictionaries.push(Arc::downgrade(&dictionary));
+        self.current = Some((compress, dictionary));
+        self.waiting = None;
+    }
+
+    /// What is compressed with from now on.
+    pub(super) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
+        self.current.as_ref().map(|(_, dictionary)| dictionary)
     }
 
     /// The compressed bytes, lent, and what decompresses them. `None` before the first training, and when they would not be
@@ -161,13 +208,16 @@ impl Compressor {
     /// Bytes that zstd has allocated, none of them by Rust's allocator.
     pub(super) fn zstd_bytes(&self) -> usize {
         let current = self.current.as_ref().map_or(0, |(dictionary, _)| dictionary.sizeof());
-        let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.0.sizeof());
+        let dictionaries =
+            self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.decompress.sizeof());
         self.context.sizeof() + current + dictionaries.sum::<usize>()
     }
 
     /// Bytes of Rust's allocator.
     pub(super) fn buffer_bytes(&self) -> usize {
+        let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.bytes.len());
         self.out.capacity()
+            + dictionaries.sum::<usize>()
             + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
             + self.recent.capacity() * size_of::<u32>()
     }
@@ -188,7 +238,7 @@ impl Decompressor {
         let mut context = lock(&self.0).pop().unwrap_or_else(DCtx::create);
         let mut bytes = Vec::with_capacity(wire_len as usize);
         let done = match dictionary {
-            Some(dictionary) => context.decompress_using_ddict(&mut bytes, compressed, &dictionary.0),
+            Some(dictionary) => context.decompress_using_ddict(&mut bytes, compressed, &dictionary.decompress),
             None => context.decompress(&mut bytes, compressed),
         };
         lock(&self.0).push(context);

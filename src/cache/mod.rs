@@ -42,6 +42,7 @@ mod object;
 mod replace;
 #[cfg(feature = "client")]
 mod resync;
+mod save;
 mod state;
 mod store;
 mod subscribe;
@@ -52,6 +53,9 @@ pub use self::index::{Index, IndexError, OrderedIndex};
 pub use self::memory::Memory;
 pub use self::object::{Object, ObjectRef, Stored};
 pub use self::replace::{Committed, Replace, Superseded};
+#[cfg(feature = "client")]
+pub(crate) use self::save::Saved;
+pub use self::save::{LoadError, SaveError};
 pub use self::state::Snapshot;
 pub use self::store::{Effect, ObjectKey, Residency, Store, StoreError, Tombstone, Written};
 pub use self::subscribe::{Change, Subscribe, Subscriber};

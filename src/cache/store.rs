@@ -44,7 +44,7 @@ use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read, write}
 /// Held encoded, an object takes its bytes and about 110 more; see [`memory`](Self::memory). One that is replaced is gone
 /// with its last [`Object`], whatever else is held.
 pub struct Store<T: Stored + ?Sized> {
-    inner: Arc<Inner<T>>,
+    pub(super) inner: Arc<Inner<T>>,
 }
 
 /// How an object is held.
@@ -157,7 +157,7 @@ pub(super) struct Inner<T: Stored + ?Sized> {
     hasher: RandomState,
     codec: Arc<Codec<T>>,
     /// Locked for as long as it takes to put one object in its place.
-    state: RwLock<State<T::Decoded>>,
+    pub(super) state: RwLock<State<T::Decoded>>,
     /// Locked before `state`, by whoever writes.
     writer: Mutex<Writer<T>>,
 }
@@ -169,16 +169,18 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     /// Slots below `slots` that are free.
     free: Vec<u32>,
     pub(super) slots: u32,
-    namespaces: HashSet<Arc<str>>,
+    pub(super) namespaces: HashSet<Arc<str>>,
     indexes: Vec<Weak<dyn Maintained<T>>>,
-    subscribers: Subscribers<T>,
+    pub(super) subscribers: Subscribers<T>,
     /// Versions of deletions that a list or a watch may not know of yet.
     tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
     pub(super) replaces: u64,
+    /// The last of them that was committed. While another was begun since, what is there is of two epochs.
+    pub(super) epoch: u64,
     pub(super) held: Held,
     #[cfg(feature = "zstd")]
-    compressor: Option<Compressor>,
+    pub(super) compressor: Option<Compressor>,
 }
 
 /// Bytes by form.
@@ -235,6 +237,7 @@ impl<T: Stored + ?Sized> Store<T> {
             tombstones: HashMap::new(),
             open: None,
             replaces: 0,
+            epoch: 0,
             held: Held::default(),
             #[cfg(feature = "zstd")]
             compressor: None,
@@ -530,11 +533,11 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     /// Of the hash that the hasher gives, its higher half.
-    fn hash(&self, namespace: &str, name: &str) -> u32 {
+    pub(super) fn hash(&self, namespace: &str, name: &str) -> u32 {
         u32::try_from(self.inner.hasher.hash_one((namespace, name)) >> 32).unwrap_or_default()
     }
 
-    fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Arc<Entry<T::Decoded>>)> {
+    pub(super) fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Arc<Entry<T::Decoded>>)> {
         let state = self.state();
         let (slot, entry) = state.find(hash, &identity.namespace, &identity.name)?;
         Some((slot, Arc::clone(entry)))
@@ -717,6 +720,7 @@ impl<T: Stored + ?Sized> Store<T> {
                 committed.deleted.push(Tombstone { object: self.object(&held), final_state_unknown: true });
             }
         }
+        writer.epoch = replace;
         writer.forget_deleted(version);
         self.shrink(writer, version);
         #[cfg(feature = "zstd")]
@@ -808,7 +812,7 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 }
 
-fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {
+pub(super) fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {
     if let Some(known) = namespaces.get(namespace) {
         return Arc::clone(known);
     }

@@ -198,7 +198,23 @@ impl Client {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<T::Owned, Error> {
+        self.get_by::<T>(resource, resource.get_path(namespace, name)?).await
+    }
+
+    /// One object, by a server that knows this version already: one that does not answers with 504.
+    #[cfg(feature = "cache")]
+    pub(crate) async fn get_at_least<T: Item + ?Sized>(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        name: &str,
+        version: &str,
+    ) -> Result<T::Owned, Error> {
         let path = resource.get_path(namespace, name)?;
+        self.get_by::<T>(resource, format!("{path}?resourceVersion={}", resource::encode(version))).await
+    }
+
+    async fn get_by<T: Item + ?Sized>(&self, resource: &Resource, path: String) -> Result<T::Owned, Error> {
         let accept = HeaderValue::from_static(match T::ENCODING {
             Some(Encoding::Json) => "application/json",
             _ => "application/vnd.kubernetes.protobuf,application/json",

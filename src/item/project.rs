@@ -1,5 +1,7 @@
 //! Fields dropped on the wire, before anything is decoded or kept.
 
+use std::fmt;
+
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use super::Item;
@@ -101,6 +103,24 @@ impl Projection {
     }
 }
 
+/// Its paths in numbers, as [`FieldPath`] shows them: `only 1, 2.3, without 1.17`.
+impl fmt::Display for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for (word, node) in [("only", self.keep.as_ref()), ("without", Some(&self.drop))] {
+            let mut paths = Vec::new();
+            if let Some(node) = node {
+                node.paths("", &mut paths);
+            }
+            if !paths.is_empty() {
+                write!(f, "{between}{word} {}", paths.join(", "))?;
+                between = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What paths say of a field and of those in it.
 #[derive(Clone, Debug, Default)]
 struct Node {
@@ -125,6 +145,20 @@ impl Node {
         match path.map_key() {
             Some(key) => node.keys.push(key.into()),
             None => node.whole = true,
+        }
+    }
+
+    /// In order, whatever the order in which they were added.
+    fn paths(&self, to: &str, paths: &mut Vec<String>) {
+        if self.whole {
+            paths.push(to.to_owned());
+        }
+        let mut keys: Vec<_> = self.keys.iter().map(|key| format!("{to}[\"{key}\"]")).collect();
+        keys.sort();
+        paths.append(&mut keys);
+        for (number, node) in &self.fields {
+            let dot = if to.is_empty() { "" } else { "." };
+            node.paths(&format!("{to}{dot}{number}"), paths);
         }
     }
 

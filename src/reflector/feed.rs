@@ -24,6 +24,8 @@ pub(super) struct Feed<'r, T: Stored + ?Sized> {
     watch: Option<Connections>,
     /// Where the watch beside a list began.
     began: Option<String>,
+    /// Where the watch goes on from what the store has, until it is open.
+    resumes: Option<String>,
     /// Up to which all changes of the watch are written, if that is known.
     version: Option<String>,
     /// Objects and deletions since they were last counted.
@@ -35,6 +37,8 @@ pub(super) enum Step {
     Written,
     /// The collection is complete, at this version.
     Synced(String),
+    /// What the store had is the collection at this version, and the watch brings what happened since.
+    Resumed(String),
     /// Somebody else began to replace what the store has, so it is not known what of it is there.
     Superseded,
     /// The collection is complete at an older version than it was before, and the store has what it had.
@@ -56,10 +60,24 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         attempt: &'r Attempt,
     ) -> Self {
         let began = watch.as_ref().and_then(Connections::resource_version).map(str::to_owned);
+        let replace = None;
         let mut feed =
-            Self { store, projection, attempt, replace: None, list, watch, began, version: None, written: 0 };
+            Self { store, projection, attempt, replace, list, watch, began, resumes: None, version: None, written: 0 };
         feed.begin_replace();
         feed
+    }
+
+    /// A watch that goes on from this version, which the store is at.
+    pub(super) fn resumed(
+        store: &'r Store<T>,
+        projection: Option<&'r Projection>,
+        watch: Connections,
+        version: String,
+        attempt: &'r Attempt,
+    ) -> Self {
+        let (list, watch, resumes) = (None, Some(watch), Some(version));
+        let (replace, began) = (None, None);
+        Self { store, projection, attempt, replace, list, watch, began, resumes, version: None, written: 0 }
     }
 
     fn begin_replace(&mut self) {
@@ -88,7 +106,8 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         if has_moved {
             self.version = version.map(str::to_owned);
         }
-        match step {
+        let is_open = self.watch.as_ref().is_some_and(Connections::is_open);
+        match step.or_else(|| self.resumes.take_if(|_| is_open).map(Step::Resumed)) {
             Some(step) => Poll::Ready(step),
             None if has_moved || self.written > 0 => Poll::Ready(Step::Written),
             None => Poll::Pending,

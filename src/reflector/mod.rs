@@ -26,12 +26,14 @@
 mod feed;
 mod silence;
 mod sync;
+mod warm;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -43,7 +45,8 @@ use self::feed::{Feed, Step};
 use self::silence::Silence;
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
-use crate::cache::{Residency, Store, Stored};
+pub use self::warm::ColdStart;
+use crate::cache::{Residency, SaveError, Store, Stored};
 use crate::client::{Client, Connections, Error, List, ListOptions, PAGE, Resource, ResourceVersion, Retry};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
@@ -76,12 +79,15 @@ pub struct Reflector<T: Item + Stored + ?Sized> {
     /// When the collection was complete, in this attempt.
     synced_at: Option<Instant>,
     status: Arc<watch::Sender<Status>>,
+    /// Which collection it is, once it runs.
+    holds: Arc<OnceLock<String>>,
 }
 
 /// A [`Store`] that a [`Reflector`] keeps in step. It is a handle: clones share it.
 pub struct Cache<T: Stored + ?Sized> {
     store: Store<T>,
     status: watch::Receiver<Status>,
+    holds: Arc<OnceLock<String>>,
 }
 
 /// How far a [`Reflector`] is.
@@ -90,7 +96,7 @@ pub struct Cache<T: Stored + ?Sized> {
 pub struct Status {
     /// The version up to which the store has all changes; `None` until it had the whole collection.
     pub resource_version: Option<String>,
-    /// The way it syncs.
+    /// The way it syncs; `None` before, and while it goes on from what it [loaded](Reflector::load).
     pub strategy: Option<Strategy>,
     /// How often it had the whole collection sent and complete.
     pub syncs: u64,
@@ -120,24 +126,28 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             sync: SyncState::default(),
             synced_at: None,
             status: Arc::new(watch::Sender::default()),
+            holds: Arc::default(),
         }
     }
 
     /// Which objects, and in what form: selectors, the shard, metadata only. What they say of versions does not count, and
     /// [`timeout`](ListOptions::timeout) is that of watches. A limit is refused.
     pub fn options(mut self, options: ListOptions) -> Self {
+        self.sync.forget();
         self.options = options;
         self
     }
 
     /// Only this namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.sync.forget();
         self.namespace = Some(namespace.into());
         self
     }
 
     /// Stores only a part of each object. Its name, namespace, uid and version must be in it.
     pub fn projection(mut self, projection: Projection) -> Self {
+        self.sync.forget();
         self.projection = Some(projection);
         self
     }
@@ -145,6 +155,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// Into this store, which may have objects: those that the collection does not have are deleted when it is complete. One
     /// store is for one reflector.
     pub fn store(mut self, store: Store<T>) -> Self {
+        self.sync.forget();
         self.store = store;
         self
     }
@@ -159,7 +170,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// The store, as those who use it see it.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
-        Cache { store: self.store.clone(), status: self.status.subscribe() }
+        Cache { store: self.store.clone(), status: self.status.subscribe(), holds: Arc::clone(&self.holds) }
     }
 
     /// Runs until it is dropped.
@@ -174,12 +185,14 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     pub async fn run(mut self) -> Result<Infallible, Error> {
         self.options = self.options.resource_version(ResourceVersion::MostRecent);
         self.options.validate_watch(true)?;
+        let holds = self.holds()?;
+        self.holds.get_or_init(|| holds);
         let mut backoff = self.client.backoff(MAX_DELAY);
         loop {
             let has_initial_events = self.client.has_initial_events(&self.resource)?;
             let attempt = self.sync.attempt(has_initial_events);
             let Attempt { strategy, because, .. } = attempt;
-            self.status.send_modify(|status| status.strategy = Some(strategy));
+            self.status.send_modify(|status| status.strategy = attempt.resumes.is_none().then_some(strategy));
             let span = tracing::info_span!("reflector", resource = %self.resource, %strategy, because);
             let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
             if let Some(error) = &error {
@@ -207,6 +220,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     async fn attempt(&mut self, attempt: &Attempt) -> (Option<Error>, Next) {
         let pages = attempt.pages;
         let (list, watch) = match attempt.strategy {
+            _ if attempt.resumes.is_some() => (None, None),
             Strategy::WatchList => (None, Some(self.watch())),
             Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages).into_pages()), None),
             Strategy::WatchFirst => match self.recent_version().await {
@@ -229,7 +243,13 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             },
         };
         let (store, projection) = (self.store.clone(), self.projection.take());
-        let mut feed = Feed::new(&store, projection.as_ref(), list, watch, attempt);
+        let mut feed = match attempt.resumes.clone() {
+            Some(version) => {
+                let watch = self.watch().behind(version.clone());
+                Feed::resumed(&store, projection.as_ref(), watch, version, attempt)
+            }
+            None => Feed::new(&store, projection.as_ref(), list, watch, attempt),
+        };
         let mut silence = Silence::new();
         let ended = loop {
             let step = poll_fn(|cx| match feed.poll(cx) {
@@ -242,8 +262,10 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             if !matches!(step, Step::Silent(_)) {
                 silence = Silence::new();
             }
-            if let Step::Synced(version) = &step {
-                self.synced(version);
+            match &step {
+                Step::Synced(version) => self.synced(version, 1),
+                Step::Resumed(version) => self.synced(version, 0),
+                _ => {}
             }
             let (events, version) = feed.progress();
             self.written(events, version);
@@ -256,7 +278,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                 Step::Superseded => break (None, Next::Later),
                 Step::WentBack => break (None, self.sync.went_back()),
                 Step::Silent(Ok(version)) if self.sync.is_ahead_of(&version) => break (None, self.sync.went_back()),
-                Step::Written | Step::Silent(Ok(_)) => {}
+                Step::Written | Step::Resumed(_) | Step::Silent(Ok(_)) => {}
                 Step::Silent(Err(error)) => failed(&self.status, error),
                 Step::ListFailed(error) => {
                     let next = self.sync.list_failed(attempt, &error);
@@ -286,12 +308,13 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         });
     }
 
-    fn synced(&mut self, version: &str) {
+    /// `sent` says how often it came for that.
+    fn synced(&mut self, version: &str, sent: u64) {
         self.sync.synced(version);
         self.synced_at = Some(Instant::now());
         tracing::info!(version, objects = self.store.len(), "the cache has the whole collection");
         self.status.send_modify(|status| {
-            status.syncs += 1;
+            status.syncs += sent;
             status.resource_version = Some(version.to_owned());
         });
     }
@@ -378,6 +401,20 @@ impl<T: Stored + ?Sized> Cache<T> {
         self.until(|so_far| compare_resource_versions(so_far?, version)?.is_ge().then_some(())).await
     }
 
+    /// Saves the collection with its version, so that the next start can [load](Reflector::load) it: see [`Store::save`], also for
+    /// how long it blocks. Do it every few minutes, and when the process is told to end, in
+    /// [`spawn_blocking`](tokio::task::spawn_blocking).
+    ///
+    /// The file says which collection it is: path and selectors, how objects are asked for, and the projection.
+    ///
+    /// # Errors
+    ///
+    /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection was complete, and while it comes again.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
+        let holds = self.holds.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
+        self.store.save(path, holds)
+    }
+
     async fn until<R>(&self, ready: impl Fn(Option<&str>) -> Option<R>) -> Result<R, Ended> {
         let mut status = self.status.clone();
         loop {
@@ -401,13 +438,17 @@ impl<T: Stored + ?Sized> Deref for Cache<T> {
 
 impl<T: Stored + ?Sized> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), status: self.status.clone() }
+        let Self { store, status, holds } = self;
+        Self { store: store.clone(), status: status.clone(), holds: Arc::clone(holds) }
     }
 }
 
 impl<T: Stored + ?Sized> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("store", &self.store).field("status", &*self.status.borrow()).finish()
+        f.debug_struct("Cache")
+            .field("store", &self.store)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
     }
 }
 

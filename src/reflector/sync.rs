@@ -41,6 +41,8 @@ pub(super) struct SyncState {
     pub(super) chosen: Option<Strategy>,
     /// The last version of the whole collection; empty before.
     version: String,
+    /// That was loaded: the next attempt goes on from it.
+    was_loaded: bool,
     /// The server did not have it, or has forgotten it.
     version_is_lost: bool,
     /// The server is at an older one, and what is stored may be of another past.
@@ -62,6 +64,8 @@ pub(super) struct SyncState {
 pub(super) struct Attempt {
     pub(super) strategy: Strategy,
     pub(super) because: &'static str,
+    /// The version to watch from, and nothing else.
+    pub(super) resumes: Option<String>,
     /// What a list asks for.
     pub(super) version: ResourceVersion,
     pub(super) pages: bool,
@@ -100,8 +104,22 @@ impl SyncState {
             version if !is_comparable(version) => ResourceVersion::MostRecent,
             version => ResourceVersion::AtLeast(version.clone()),
         };
+        let resumes = mem::take(&mut self.was_loaded).then(|| self.version.clone());
+        let because = if resumes.is_some() { "nothing yet: the watch goes on from what was loaded" } else { because };
         let (known, afresh) = (self.version.clone(), self.went_back);
-        Attempt { strategy, because, version, pages: self.pages, known, afresh }
+        Attempt { strategy, because, resumes, version, pages: self.pages, known, afresh }
+    }
+
+    /// The store has the whole collection of this version from a file.
+    pub(super) fn loaded(&mut self, version: &str) {
+        version.clone_into(&mut self.version);
+        self.was_loaded = true;
+    }
+
+    /// What the store has is not what was loaded, or not of the collection that is asked for.
+    pub(super) fn forget(&mut self) {
+        self.version.clear();
+        self.was_loaded = false;
     }
 
     /// Whether anything came of the watch of this attempt.
@@ -159,7 +177,10 @@ impl SyncState {
 
     /// The watch of this attempt ended for good.
     pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error) -> Next {
-        let was_listed = attempt.strategy == Strategy::ListThenWatch;
+        if attempt.resumes.is_some() && error.is_expired() {
+            return Next::Now;
+        }
+        let was_listed = attempt.strategy == Strategy::ListThenWatch && attempt.resumes.is_none();
         self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
         self.failed(error)
     }

@@ -91,6 +91,7 @@ struct State {
     restored: u32,
     /// Whether connections outlived that.
     outlived: bool,
+    lists: u32,
 }
 
 /// Runs so many schedules in paused time, or only that of `SEED`; of a failure it tells seed and server. Whether it ran all.
@@ -137,6 +138,7 @@ impl World {
             requests: 0,
             restored: 0,
             outlived: false,
+            lists: 0,
         };
         let world = Self(Arc::new(Mutex::new(state)), watch::Sender::new(0));
         let changes = world.lock().rng.u32(..8);
@@ -200,6 +202,11 @@ impl World {
 
     pub fn requests(&self) -> u32 {
         self.lock().requests
+    }
+
+    /// Requests that had the whole collection sent.
+    pub fn lists(&self) -> u32 {
+        self.lock().lists
     }
 
     /// Lives for a while, and then nothing happens any more, to objects or to connections.
@@ -320,13 +327,15 @@ impl Transport for World {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
         Box::pin(async move {
             let (world, query) = (self.clone(), Query::of(&request.path_and_query));
+            let path = request.path_and_query.split('?').next().unwrap_or_default();
+            let one = path.split_once("/configmaps/").map(|(_, name)| name.to_owned());
             let delay = {
                 let mut state = self.lock();
                 state.requests += 1;
                 if state.chance(20) { state.rng.u64(..20_000) } else { 0 }
             };
             sleep(Duration::from_millis(delay)).await;
-            self.answer(world, &query)
+            self.answer(world, one.as_deref(), &query)
         })
     }
 }
@@ -345,7 +354,7 @@ impl Query {
 }
 
 impl World {
-    fn answer(&self, world: Self, query: &Query) -> Result<Response, TransportError> {
+    fn answer(&self, world: Self, one: Option<&str>, query: &Query) -> Result<Response, TransportError> {
         let mut state = self.lock();
         let faults = state.habits.faults;
         if state.chance(faults / 3) {
@@ -364,7 +373,12 @@ impl World {
             return Ok(answer);
         }
         state.unauthorized = false;
+        if let Some(name) = one {
+            assert!(at(query.get("resourceVersion")) <= state.now, "a version that never was");
+            return Ok(state.one(name));
+        }
         if query.get("watch") != "1" {
+            state.lists += u32::from(query.get("limit") != "1");
             let asked = query.get("resourceVersion");
             return Ok(if !asked.is_empty() && at(asked) > state.now { too_large() } else { state.list() });
         }
@@ -372,6 +386,7 @@ impl World {
         if initial && state.habits.initial_events == InitialEvents::Refused {
             return Ok(error(422));
         }
+        state.lists += u32::from(initial);
         let at = if initial { state.now } else { at(query.get("resourceVersion")) };
         if at < state.forgotten {
             if state.rng.bool() {
@@ -407,6 +422,11 @@ impl World {
 }
 
 impl State {
+    fn one(&self, name: &str) -> Response {
+        let Some((uid, version)) = self.objects.get(name) else { return error(404) };
+        ok(Box::pin(stream::iter([Ok(Bytes::from(object(name, *uid, &self.version(*version))))])))
+    }
+
     fn list(&mut self) -> Response {
         let version = self.version(self.now);
         let mut raw = len_field(1, &len_field(2, version.as_bytes()));

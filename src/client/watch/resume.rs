@@ -176,6 +176,12 @@ impl Connections {
         self
     }
 
+    /// Whether a server has accepted to send what happens.
+    #[cfg(feature = "cache")]
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Watching(_))
+    }
+
     /// As [`ResumedWatch::resource_version`].
     pub(crate) fn resource_version(&self) -> Option<&str> {
         Some(&*self.run.delivered.version).filter(|_| self.run.is_synced)
