@@ -1,0 +1,228 @@
+//! A replica, which serves its shards of a collection.
+//!
+//! There is a Lease for each replica, which says that it is there, and one for each shard, which says who may serve it. A
+//! replica looks at all of them, tries for the shards that are [assigned](assign) to it and free, and gives back the others.
+//!
+//! No two serve a shard at once. A replica ends to serve one before it releases the Lease, and when a renewal fails, which is
+//! known long before the Lease ends: all requests for it take less than the time that is left. That holds while clocks of
+//! replicas differ by less than a quarter of the Lease's duration, and no process stands still for longer: as with any lease,
+//! who writes elsewhere has to check there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use k8s_pb::api::coordination::v1::Lease;
+use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseParams};
+use listwatch::client::{Client, KubeTransport, ListOptions, Resource, Retry, Shard};
+use listwatch::reflector::{Cache, Reflector};
+use tokio::select;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::assignment::assign;
+
+pub type Error = Box<dyn StdError + Send + Sync>;
+
+/// What the names of Leases begin with.
+const REPLICA: &str = "listwatch-replica-";
+const SHARD: &str = "listwatch-shard-";
+
+#[derive(Clone)]
+pub struct Replica {
+    /// No other that runs has it, as with the name of a Pod.
+    pub name: String,
+    /// What is shared out.
+    pub resource: Resource,
+    /// In how many parts: all replicas say the same.
+    pub shards: u32,
+    /// Where the Leases are.
+    pub namespace: String,
+    /// How long a Lease is valid without renewal, in seconds: a multiple of 3.
+    pub lease_seconds: u64,
+}
+
+pub enum Change {
+    /// It serves this shard from now on. The cache may not have it yet.
+    Taken(Shard, Cache<[u8]>),
+    /// Nobody may use the cache any more when this has been heard.
+    Lost(Shard),
+}
+
+/// All that the Leases say.
+struct Seen {
+    replicas: BTreeSet<String>,
+    /// By shard.
+    holders: Vec<Option<String>>,
+}
+
+impl Replica {
+    /// Serves what is assigned to it until `stop`, then gives it back.
+    pub async fn run(
+        self,
+        config: kube::Config,
+        on_change: impl Fn(Change) + Send + Sync + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let client = Client::new(KubeTransport::from_config(config.clone())?).retry(Retry::never());
+        let leases = self.lease_client(config)?;
+        let manager = self.manager(&leases, format!("{REPLICA}{}", self.name)).await?;
+        let (is_there, leaving) = manager.watch().await;
+        let (wanted, _) = watch::channel(BTreeSet::new());
+        let mut holding = BTreeMap::<u32, JoinHandle<()>>::new();
+        let (replica, on_change) = (Arc::new(self), Arc::new(on_change));
+        let mut stop = Box::pin(stop);
+        loop {
+            let seen = select! {
+                () = &mut stop => break,
+                seen = async { sleep(replica.request_timeout()).await; replica.see(&client).await } => seen,
+            };
+            let seen = match seen {
+                Ok(seen) => seen,
+                Err(error) => {
+                    tracing::warn!(%error, "the Leases are not known");
+                    continue;
+                }
+            };
+            let assigned = seen.assigned_to(&replica.name);
+            wanted.send_replace(assigned.clone());
+            holding.retain(|_, task| !task.is_finished());
+            for index in assigned {
+                let is_free = seen.holder_of(index).is_none_or(|holder| holder == replica.name);
+                if is_free && !holding.contains_key(&index) {
+                    let (replica, leases, client) = (Arc::clone(&replica), leases.clone(), client.clone());
+                    let (on_change, wanted) = (Arc::clone(&on_change), wanted.subscribe());
+                    let hold = async move {
+                        if let Err(error) = replica.hold(index, &leases, &client, &*on_change, wanted).await {
+                            tracing::warn!(%error, index, "the shard is given up");
+                        }
+                    };
+                    holding.insert(index, tokio::spawn(hold));
+                }
+            }
+        }
+        wanted.send_replace(BTreeSet::new());
+        for task in holding.into_values() {
+            task.await?;
+        }
+        drop(is_there);
+        leaving.await??;
+        Ok(())
+    }
+
+    /// Takes a shard's Lease, and serves the shard while it has that and is to.
+    async fn hold(
+        &self,
+        index: u32,
+        leases: &kube::Client,
+        client: &Client,
+        on_change: &(impl Fn(Change) + Send + Sync),
+        mut wanted: watch::Receiver<BTreeSet<u32>>,
+    ) -> Result<(), Error> {
+        let shard = Shard::new(index, self.shards)?;
+        let manager = self.manager(leases, format!("{SHARD}{index}")).await?;
+        match timeout(self.longest_renewal(), manager.changed()).await {
+            Ok(Ok(true)) => {}
+            // Somebody else was faster, and it would wait until that Lease ends.
+            Ok(Ok(false)) | Err(_) => return Ok(()),
+            Ok(Err(error)) => return Err(error.into()),
+        }
+        // Returns when the Lease is lost, and when it could not be renewed.
+        let mut is_lost = Box::pin(manager.changed());
+        // The crate takes a Lease that has ended without a condition, and so may others at the same time. Who has it when all
+        // of their requests are over has it; anybody else leaves it as it is.
+        select! {
+            held = &mut is_lost => return held.map(drop).map_err(Error::from),
+            () = sleep(self.longest_renewal()) => {}
+        }
+        if self.see(client).await?.holder_of(index) != Some(&*self.name) {
+            return Ok(());
+        }
+
+        let options = ListOptions::default().shard(shard);
+        let reflector = Reflector::<[u8]>::new(client, &self.resource).options(options);
+        on_change(Change::Taken(shard, reflector.cache()));
+        let ended = select! {
+            biased;
+            held = &mut is_lost => Some(held.map(drop).map_err(Error::from)),
+            Err(error) = reflector.run() => Some(Err(error.into())),
+            _ = wanted.wait_for(|wanted| !wanted.contains(&index)) => None,
+        };
+        on_change(Change::Lost(shard));
+        drop(is_lost);
+        match ended {
+            Some(ended) => ended,
+            None => Ok(manager.release().await?),
+        }
+    }
+
+    /// Those who are there, and who has which shard.
+    async fn see(&self, client: &Client) -> Result<Seen, Error> {
+        let leases = client.list::<Lease>(&Resource::LEASES, &ListOptions::default()).namespace(&self.namespace);
+        let mut seen = Seen { replicas: BTreeSet::new(), holders: vec![None; shard_index(self.shards)] };
+        for lease in leases.into_vec().await?.0 {
+            let Some(holder) = holder(&lease) else { continue };
+            let name = lease.metadata.as_ref().map_or("", |meta| meta.name());
+            if name.starts_with(REPLICA) {
+                seen.replicas.insert(holder.to_owned());
+            } else if let Some(Ok(index)) = name.strip_prefix(SHARD).map(str::parse)
+                && let Some(of_shard) = seen.holders.get_mut(shard_index(index))
+            {
+                *of_shard = Some(holder.to_owned());
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn manager(&self, leases: &kube::Client, name: String) -> Result<LeaseManager, Error> {
+        let params = LeaseParams::new(&self.name, self.lease_seconds, self.lease_seconds * 2 / 3);
+        let builder = LeaseManagerBuilder::new(leases.clone(), name).with_namespace(&self.namespace);
+        Ok(builder.with_parameters(params).build().await?)
+    }
+
+    /// Each request of a renewal ends in time.
+    fn lease_client(&self, mut config: kube::Config) -> Result<kube::Client, Error> {
+        let timeout = Some(self.request_timeout());
+        (config.connect_timeout, config.write_timeout, config.read_timeout) = (timeout, timeout, timeout);
+        config.reset_reader_on_write = true;
+        config.default_retry = false;
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    /// For each of connecting, writing and reading.
+    fn request_timeout(&self) -> Duration {
+        Duration::from_secs(self.lease_seconds) / 15
+    }
+
+    /// A renewal is two requests: a patch, and a look at what came of it.
+    fn longest_renewal(&self) -> Duration {
+        self.request_timeout() * 6
+    }
+}
+
+impl Seen {
+    fn assigned_to(&self, replica: &str) -> BTreeSet<u32> {
+        let replicas = self.replicas.iter().map(String::as_str).collect();
+        let holders: Vec<_> = self.holders.iter().map(Option::as_deref).collect();
+        assign(&replicas, &holders).remove(replica).unwrap_or_default()
+    }
+
+    fn holder_of(&self, shard: u32) -> Option<&str> {
+        self.holders.get(shard_index(shard))?.as_deref()
+    }
+}
+
+/// Who has it, unless it has ended.
+fn holder(lease: &Lease) -> Option<&str> {
+    let spec = lease.spec.as_ref()?;
+    let renewed = spec.renew_time.as_ref()?;
+    let since = Duration::new(renewed.seconds().try_into().ok()?, renewed.nanos().try_into().ok()?);
+    let ends = SystemTime::UNIX_EPOCH + since + Duration::from_secs(spec.lease_duration_seconds?.try_into().ok()?);
+    spec.holder_identity.as_deref().filter(|_| SystemTime::now() < ends)
+}
+
+fn shard_index(index: u32) -> usize {
+    index.try_into().unwrap_or(usize::MAX)
+}
