@@ -3,7 +3,7 @@
 #[path = "../examples/shards/assignment.rs"]
 mod assignment;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assignment::assign;
 
@@ -24,11 +24,11 @@ fn shards_are_shared_out() {
         // More replicas than shards.
         ("a b c d", "d - a", "a:2 b:1 c: d:0"),
         ("a b", "a a b b a", "a:014 b:23"),
-        ("a b c", "a a b b", "a:0 b:23 c:1"),
+        ("a b c", "a a b b", "a:01 b:2 c:3"),
     ] {
         let holders: Vec<_> = holders.split(' ').map(|holder| Some(holder).filter(|holder| *holder != "-")).collect();
         let replicas: BTreeSet<_> = replicas.split_whitespace().collect();
-        let written = |assigned: std::collections::BTreeMap<&str, BTreeSet<u32>>| {
+        let written = |assigned: BTreeMap<&str, BTreeSet<u32>>| {
             let each = assigned.into_iter().map(|(replica, shards)| {
                 format!("{replica}:{}", shards.iter().map(u32::to_string).collect::<String>())
             });

@@ -10,6 +10,7 @@ mod replica;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::future::pending;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -20,8 +21,11 @@ use listwatch::client::{Client, ListOptions, Resource, Shard};
 use listwatch::reflector::Cache;
 use listwatch::{ItemError, ItemRef};
 use replica::{Change, Replica};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
+use tokio::select;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -69,10 +73,13 @@ async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
     assert_eq!(summary.other_shards == 0, knows_shards);
 
     let board = Arc::new(Mutex::new(Board::default()));
-    let start = |name| start(name, &config, &board);
-    let a = start("a")?;
-    let b = start("b")?;
-    let c = start("c")?;
+    let start = |name, config: &_| start(name, config, &board);
+    let (cut, is_cut) = watch::channel(false);
+    let mut far = config.clone();
+    far.cluster_url = far_end(&server.url, is_cut).await?.parse()?;
+    let a = start("a", &config)?;
+    let b = start("b", &far)?;
+    let c = start("c", &config)?;
     settled(&board, &client, &[("a", 1), ("b", 1), ("c", 1)]).await?;
 
     let writer = kube::Client::try_from(config.clone())?;
@@ -93,9 +100,17 @@ async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
     let changed = listed(&client).await?;
     assert!(changed.len() < pods.len() && changed.iter().filter(|pod| !pods.contains(pod)).count() >= 40);
 
-    kill(b, &board);
+    // It ends without a word, or nobody hears of it any more: then it has to end to serve before others begin.
+    let b = if knows_shards {
+        kill(b, &board);
+        None
+    } else {
+        cut.send_replace(true);
+        Some(b)
+    };
     settled(&board, &client, &[("a", 2), ("c", 1)]).await?;
-    let d = start("d")?;
+    drop(b);
+    let d = start("d", &config)?;
     settled(&board, &client, &[("a", 1), ("c", 1), ("d", 1)]).await?;
 
     stop(a).await?;
@@ -160,6 +175,27 @@ async fn stop(mut replica: Running) -> Result<()> {
     let (sender, _) = oneshot::channel();
     drop(std::mem::replace(&mut replica.stop, sender));
     timeout(Duration::from_secs(60), &mut replica.done).await??
+}
+
+/// A URL behind which is the server, unless it is cut off: then nothing passes, and nobody is told.
+async fn far_end(server: &str, is_cut: watch::Receiver<bool>) -> Result<String> {
+    let server = server.strip_prefix("https://").ok_or("no https")?.to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("https://{}", listener.local_addr()?);
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let (server, mut is_cut) = (server.clone(), is_cut.clone());
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(server).await?;
+                select! {
+                    biased;
+                    () = async { drop(is_cut.wait_for(|is_cut| *is_cut).await) } => pending().await,
+                    copied = copy_bidirectional(&mut near, &mut far) => copied,
+                }
+            });
+        }
+    });
+    Ok(url)
 }
 
 /// Waits until each replica serves so many shards, and together they have each Pod once.
