@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -51,11 +52,19 @@ pub enum Change {
     Lost(Shard),
 }
 
-/// All that the Leases say.
+/// A replica that runs.
+struct Member<F> {
+    replica: Replica,
+    client: Client,
+    leases: kube::Client,
+    on_change: F,
+}
+
+/// What the Leases say.
 struct Seen {
     replicas: BTreeSet<String>,
     /// By shard.
-    holders: Vec<Option<String>>,
+    holders: BTreeMap<u32, String>,
 }
 
 impl Replica {
@@ -68,16 +77,15 @@ impl Replica {
     ) -> Result<(), Error> {
         let client = Client::new(KubeTransport::from_config(config.clone())?).retry(Retry::never());
         let leases = self.lease_client(config)?;
-        let manager = self.manager(&leases, format!("{REPLICA}{}", self.name)).await?;
-        let (is_there, leaving) = manager.watch().await;
-        let (wanted, _) = watch::channel(BTreeSet::new());
+        let member = Arc::new(Member { replica: self, client, leases, on_change });
+        let (is_there, leaving) = member.manager(format!("{REPLICA}{}", member.replica.name)).await?.watch().await;
+        let (assigned, _) = watch::channel(BTreeSet::new());
         let mut holding = BTreeMap::<u32, JoinHandle<()>>::new();
-        let (replica, on_change) = (Arc::new(self), Arc::new(on_change));
-        let mut stop = Box::pin(stop);
+        let mut stop = pin!(stop);
         loop {
             let seen = select! {
                 () = &mut stop => break,
-                seen = async { sleep(replica.request_timeout()).await; replica.see(&client).await } => seen,
+                seen = async { sleep(member.replica.request_timeout()).await; member.see().await } => seen,
             };
             let seen = match seen {
                 Ok(seen) => seen,
@@ -86,100 +94,31 @@ impl Replica {
                     continue;
                 }
             };
-            let assigned = seen.assigned_to(&replica.name);
-            wanted.send_replace(assigned.clone());
+            let shards = seen.assigned_to(&member.replica);
+            assigned.send_replace(shards.clone());
             holding.retain(|_, task| !task.is_finished());
-            for index in assigned {
-                let is_free = seen.holder_of(index).is_none_or(|holder| holder == replica.name);
-                if is_free && !holding.contains_key(&index) {
-                    let (replica, leases, client) = (Arc::clone(&replica), leases.clone(), client.clone());
-                    let (on_change, wanted) = (Arc::clone(&on_change), wanted.subscribe());
-                    let hold = async move {
-                        if let Err(error) = replica.hold(index, &leases, &client, &*on_change, wanted).await {
-                            tracing::warn!(%error, index, "the shard is given up");
-                        }
-                    };
-                    holding.insert(index, tokio::spawn(hold));
+            for shard in shards {
+                let is_free = seen.holders.get(&shard).is_none_or(|holder| *holder == member.replica.name);
+                if is_free && !holding.contains_key(&shard) {
+                    let (member, assigned) = (Arc::clone(&member), assigned.subscribe());
+                    holding.insert(
+                        shard,
+                        tokio::spawn(async move {
+                            if let Err(error) = member.hold(shard, assigned).await {
+                                tracing::warn!(%error, shard, "the shard is given up");
+                            }
+                        }),
+                    );
                 }
             }
         }
-        wanted.send_replace(BTreeSet::new());
+        assigned.send_replace(BTreeSet::new());
         for task in holding.into_values() {
             task.await?;
         }
         drop(is_there);
         leaving.await??;
         Ok(())
-    }
-
-    /// Takes a shard's Lease, and serves the shard while it has that and is to.
-    async fn hold(
-        &self,
-        index: u32,
-        leases: &kube::Client,
-        client: &Client,
-        on_change: &(impl Fn(Change) + Send + Sync),
-        mut wanted: watch::Receiver<BTreeSet<u32>>,
-    ) -> Result<(), Error> {
-        let shard = Shard::new(index, self.shards)?;
-        let manager = self.manager(leases, format!("{SHARD}{index}")).await?;
-        match timeout(self.longest_renewal(), manager.changed()).await {
-            Ok(Ok(true)) => {}
-            // Somebody else was faster, and it would wait until that Lease ends.
-            Ok(Ok(false)) | Err(_) => return Ok(()),
-            Ok(Err(error)) => return Err(error.into()),
-        }
-        // Returns when the Lease is lost, and when it could not be renewed.
-        let mut is_lost = Box::pin(manager.changed());
-        // The crate takes a Lease that has ended without a condition, and so may others at the same time. Who has it when all
-        // of their requests are over has it; anybody else leaves it as it is.
-        select! {
-            held = &mut is_lost => return held.map(drop).map_err(Error::from),
-            () = sleep(self.longest_renewal()) => {}
-        }
-        if self.see(client).await?.holder_of(index) != Some(&*self.name) {
-            return Ok(());
-        }
-
-        let options = ListOptions::default().shard(shard);
-        let reflector = Reflector::<[u8]>::new(client, &self.resource).options(options);
-        on_change(Change::Taken(shard, reflector.cache()));
-        let ended = select! {
-            biased;
-            held = &mut is_lost => Some(held.map(drop).map_err(Error::from)),
-            Err(error) = reflector.run() => Some(Err(error.into())),
-            _ = wanted.wait_for(|wanted| !wanted.contains(&index)) => None,
-        };
-        on_change(Change::Lost(shard));
-        drop(is_lost);
-        match ended {
-            Some(ended) => ended,
-            None => Ok(manager.release().await?),
-        }
-    }
-
-    /// Those who are there, and who has which shard.
-    async fn see(&self, client: &Client) -> Result<Seen, Error> {
-        let leases = client.list::<Lease>(&Resource::LEASES, &ListOptions::default()).namespace(&self.namespace);
-        let mut seen = Seen { replicas: BTreeSet::new(), holders: vec![None; shard_index(self.shards)] };
-        for lease in leases.into_vec().await?.0 {
-            let Some(holder) = holder(&lease) else { continue };
-            let name = lease.metadata.as_ref().map_or("", |meta| meta.name());
-            if name.starts_with(REPLICA) {
-                seen.replicas.insert(holder.to_owned());
-            } else if let Some(Ok(index)) = name.strip_prefix(SHARD).map(str::parse)
-                && let Some(of_shard) = seen.holders.get_mut(shard_index(index))
-            {
-                *of_shard = Some(holder.to_owned());
-            }
-        }
-        Ok(seen)
-    }
-
-    async fn manager(&self, leases: &kube::Client, name: String) -> Result<LeaseManager, Error> {
-        let params = LeaseParams::new(&self.name, self.lease_seconds, self.lease_seconds * 2 / 3);
-        let builder = LeaseManagerBuilder::new(leases.clone(), name).with_namespace(&self.namespace);
-        Ok(builder.with_parameters(params).build().await?)
     }
 
     /// Each request of a renewal ends in time.
@@ -202,15 +141,75 @@ impl Replica {
     }
 }
 
-impl Seen {
-    fn assigned_to(&self, replica: &str) -> BTreeSet<u32> {
-        let replicas = self.replicas.iter().map(String::as_str).collect();
-        let holders: Vec<_> = self.holders.iter().map(Option::as_deref).collect();
-        assign(&replicas, &holders).remove(replica).unwrap_or_default()
+impl<F: Fn(Change)> Member<F> {
+    /// Takes a shard's Lease, and serves the shard while it has that and the shard is assigned to it.
+    async fn hold(&self, index: u32, mut assigned: watch::Receiver<BTreeSet<u32>>) -> Result<(), Error> {
+        let Self { replica, client, on_change, .. } = self;
+        let shard = Shard::new(index, replica.shards)?;
+        let manager = self.manager(format!("{SHARD}{index}")).await?;
+        match timeout(replica.longest_renewal(), manager.changed()).await {
+            Ok(Ok(true)) => {}
+            // Somebody else was faster, and it would wait until that Lease ends.
+            Ok(Ok(false)) | Err(_) => return Ok(()),
+            Ok(Err(error)) => return Err(error.into()),
+        }
+        // Returns when the Lease is lost, and when it could not be renewed.
+        let mut lost = Box::pin(manager.changed());
+        // The crate takes a Lease that has ended without a condition, and so may others at the same time. Who has it when all
+        // of their requests are over has it; anybody else leaves it as it is.
+        let seen = select! {
+            lost = &mut lost => return Ok(lost.map(drop)?),
+            seen = async { sleep(replica.longest_renewal()).await; self.see().await } => seen?,
+        };
+        if seen.holders.get(&index) != Some(&replica.name) {
+            return Ok(());
+        }
+
+        let options = ListOptions::default().shard(shard);
+        let reflector = Reflector::<[u8]>::new(client, &replica.resource).options(options);
+        on_change(Change::Taken(shard, reflector.cache()));
+        let ended: Option<Result<(), Error>> = select! {
+            biased;
+            lost = &mut lost => Some(lost.map(drop).map_err(Error::from)),
+            Err(error) = reflector.run() => Some(Err(error.into())),
+            _ = assigned.wait_for(|shards| !shards.contains(&index)) => None,
+        };
+        on_change(Change::Lost(shard));
+        drop(lost);
+        match ended {
+            Some(ended) => ended,
+            None => Ok(manager.release().await?),
+        }
     }
 
-    fn holder_of(&self, shard: u32) -> Option<&str> {
-        self.holders.get(shard_index(shard))?.as_deref()
+    async fn see(&self) -> Result<Seen, Error> {
+        let leases = self.client.list::<Lease>(&Resource::LEASES, &ListOptions::default());
+        let mut seen = Seen { replicas: BTreeSet::new(), holders: BTreeMap::new() };
+        for lease in leases.namespace(&self.replica.namespace).into_vec().await?.0 {
+            let Some(holder) = holder(&lease).map(str::to_owned) else { continue };
+            let name = lease.metadata.as_ref().map_or("", |meta| meta.name());
+            if name.starts_with(REPLICA) {
+                seen.replicas.insert(holder);
+            } else if let Some(Ok(shard)) = name.strip_prefix(SHARD).map(str::parse) {
+                seen.holders.insert(shard, holder);
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn manager(&self, lease: String) -> Result<LeaseManager, Error> {
+        let Replica { name, namespace, lease_seconds, .. } = &self.replica;
+        let params = LeaseParams::new(name, *lease_seconds, lease_seconds * 2 / 3);
+        let builder = LeaseManagerBuilder::new(self.leases.clone(), lease).with_namespace(namespace);
+        Ok(builder.with_parameters(params).build().await?)
+    }
+}
+
+impl Seen {
+    fn assigned_to(&self, replica: &Replica) -> BTreeSet<u32> {
+        let replicas = self.replicas.iter().map(String::as_str).collect();
+        let holders: Vec<_> = (0..replica.shards).map(|shard| self.holders.get(&shard).map(String::as_str)).collect();
+        assign(&replicas, &holders).remove(&*replica.name).unwrap_or_default()
     }
 }
 
@@ -221,8 +220,4 @@ fn holder(lease: &Lease) -> Option<&str> {
     let since = Duration::new(renewed.seconds().try_into().ok()?, renewed.nanos().try_into().ok()?);
     let ends = SystemTime::UNIX_EPOCH + since + Duration::from_secs(spec.lease_duration_seconds?.try_into().ok()?);
     spec.holder_identity.as_deref().filter(|_| SystemTime::now() < ends)
-}
-
-fn shard_index(index: u32) -> usize {
-    index.try_into().unwrap_or(usize::MAX)
 }
