@@ -6,29 +6,24 @@ use std::collections::{BTreeMap, BTreeSet};
 /// with the fewest, and nobody has two more than another.
 pub fn assign<'n>(replicas: &BTreeSet<&'n str>, holders: &[Option<&str>]) -> BTreeMap<&'n str, BTreeSet<u32>> {
     let mut assigned: BTreeMap<_, BTreeSet<_>> = replicas.iter().map(|&replica| (replica, BTreeSet::new())).collect();
-    let mut free = BTreeSet::new();
+    let mut free = Vec::new();
     for (shard, holder) in (0..).zip(holders) {
         match holder.and_then(|holder| assigned.get_mut(holder)) {
             Some(shards) => drop(shards.insert(shard)),
-            None => drop(free.insert(shard)),
+            None => free.push(shard),
+        }
+    }
+    for shard in free {
+        if let Some(fewest) = assigned.values_mut().min_by_key(|shards| shards.len()) {
+            fewest.insert(shard);
         }
     }
     loop {
         let mut by_count: Vec<_> = assigned.values_mut().collect();
         by_count.sort_by_key(|shards| shards.len());
-        let [fewest, .., most] = &mut by_count[..] else {
-            by_count.into_iter().for_each(|only| only.extend(&free));
-            return assigned;
-        };
-        let moved = if let Some(shard) = free.pop_first() {
-            shard
-        } else if most.len() > fewest.len() + 1
-            && let Some(shard) = most.pop_last()
-        {
-            shard
-        } else {
-            return assigned;
-        };
-        fewest.insert(moved);
+        match &mut by_count[..] {
+            [fewest, .., most] if most.len() > fewest.len() + 1 => fewest.extend(most.pop_last()),
+            _ => return assigned,
+        }
     }
 }

@@ -6,7 +6,9 @@
 //! No two serve a shard at once. A replica ends to serve one before it releases the Lease, and when a renewal fails, which is
 //! known long before the Lease ends: all requests for it take less than the time that is left. That holds while clocks of
 //! replicas differ by less than a quarter of the Lease's duration, and no process stands still for longer: as with any lease,
-//! who writes elsewhere has to check there.
+//! who writes elsewhere has to check there. When one dies, others serve its shards after about 1.5 times that duration.
+//!
+//! It takes the rights to get, list, create and patch Leases, and to list and watch what is shared out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
@@ -41,7 +43,7 @@ pub struct Replica {
     pub shards: u32,
     /// Where the Leases are.
     pub namespace: String,
-    /// How long a Lease is valid without renewal, in seconds: a multiple of 3.
+    /// How long a Lease is valid without renewal, at least 3.
     pub lease_seconds: u64,
 }
 
@@ -197,9 +199,10 @@ impl<F: Fn(Change)> Member<F> {
         Ok(seen)
     }
 
+    /// It renews when a third of the time is over.
     async fn manager(&self, lease: String) -> Result<LeaseManager, Error> {
         let Replica { name, namespace, lease_seconds, .. } = &self.replica;
-        let params = LeaseParams::new(name, *lease_seconds, lease_seconds * 2 / 3);
+        let params = LeaseParams::new(name, *lease_seconds, lease_seconds - lease_seconds / 3);
         let builder = LeaseManagerBuilder::new(self.leases.clone(), lease).with_namespace(namespace);
         Ok(builder.with_parameters(params).build().await?)
     }

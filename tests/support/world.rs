@@ -353,7 +353,7 @@ impl World {
         state.unauthorized.insert(client.to_owned(), false);
         let shard = query.shard().filter(|_| state.habits.shards);
         if query.get("watch") != "1" {
-            return Ok(state.list(shard));
+            return Ok(state.list(shard.as_ref()));
         }
         let initial = query.get("sendInitialEvents") == "true";
         if initial && state.habits.initial_events == InitialEvents::Refused {
@@ -393,14 +393,14 @@ impl World {
 }
 
 impl State {
-    fn list(&mut self, shard: Option<Hashes>) -> Response {
+    fn list(&mut self, shard: Option<&Hashes>) -> Response {
         let mut list_meta = len_field(2, self.version(self.now).as_bytes());
         if let Some(Hashes { start, end }) = shard {
             let selector = format!("shardRange(object.metadata.uid, '0x{start:016x}', '0x{end:016x}')");
             list_meta.extend(len_field(5, &len_field(1, selector.as_bytes())));
         }
         let mut raw = len_field(1, &list_meta);
-        for (name, (uid, version)) in self.objects.iter().filter(|(_, (uid, _))| is_in(shard.as_ref(), *uid)) {
+        for (name, (uid, version)) in self.objects.iter().filter(|(_, (uid, _))| is_in(shard, *uid)) {
             raw.extend(len_field(2, &config_map(name, &uid.to_string(), &self.version(*version))));
         }
         let mut body = body_of("v1", "ConfigMapList", &raw);
