@@ -774,6 +774,47 @@ async fn options_that_are_set_behind_a_load_make_it_a_cold_start() {
     run.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn of_a_server_that_ignores_shards_each_cache_has_its_own_and_is_at_the_version_of_all() {
+    let changes = "+gamma@11 ~beta@12 -alpha@13 ~iota@14 ~kappa@15 +zeta@16";
+    let listed = List("10", "alpha@1 beta@2 iota@3 kappa@4");
+    let initial = "+alpha@1 +beta@2 +iota@3 +kappa@4 !10 +gamma@11 ~beta@12 -alpha@13 ~iota@14 ~kappa@15 +zeta@16";
+    let scenarios: [(Strategy, &[Answer], &str); 3] = [
+        (Strategy::WatchList, &[Watch(initial), OpenWatch("")], "watch list, watch 16"),
+        (Strategy::ListThenWatch, &[listed, Watch(changes), OpenWatch("")], "list 0, watch 10, watch 16"),
+        (
+            Strategy::WatchFirst,
+            &[List("10", "alpha@1"), Watch(changes), listed, OpenWatch("")],
+            "list one, watch 10, list 10, watch 16",
+        ),
+    ];
+    for (strategy, answers, asked) in scenarios {
+        let mut together = Vec::new();
+        for index in 0..2 {
+            let shard = Shard::new(index, 2).unwrap();
+            let script = Script::new(answers);
+            let options = ListOptions::default().shard(shard);
+            let reflector = reflector(script.clone(), Some(strategy)).options(options);
+            let cache = reflector.cache();
+            let run = tokio::spawn(reflector.run());
+            sleep(Duration::from_secs(100)).await;
+            assert_eq!(script.asked(), asked, "{shard}: {strategy}");
+            assert_eq!(cache.status().resource_version.as_deref(), Some("16"), "{shard}: {strategy}");
+            let objects: Vec<_> = objects(&cache).split(' ').map(str::to_owned).collect();
+            // The uid is the name.
+            assert!(objects.iter().all(|object| shard.contains(object.split('@').next().unwrap())), "{objects:?}");
+            assert!((1..5).contains(&objects.len()), "{objects:?}");
+            together.extend(objects);
+            for path in script.paths.lock().unwrap().iter() {
+                assert!(path.contains("shardSelector="), "{path}");
+            }
+            run.abort();
+        }
+        together.sort();
+        assert_eq!(together.join(" "), "beta@12 gamma@11 iota@14 kappa@15 zeta@16", "{strategy}");
+    }
+}
+
 /// A server whose ten objects change in turn, one each second. A list takes a minute to arrive, and it knows half a
 /// minute of history. The version is the second.
 #[derive(Clone)]

@@ -108,7 +108,8 @@ impl ListOptions {
     }
 
     /// Only the objects of one shard (KEP-5866, alpha in 1.36). Servers without it send everything: the rest is then left
-    /// out here, and counted in [`ListSummary::other_shards`](super::ListSummary::other_shards).
+    /// out here, and counted in [`ListSummary::other_shards`](super::ListSummary::other_shards). Of a watch no server says
+    /// whether it complied, so that is always checked here.
     #[must_use]
     pub fn shard(mut self, shard: Shard) -> Self {
         self.shard = Some(shard);
@@ -404,6 +405,10 @@ impl fmt::Display for OptionWarning {
 }
 
 /// One of `of` equal parts of a collection, by a hash (FNV-1a, 64 bits) of each object's uid (KEP-5866).
+///
+/// Lists, watches and, with the feature `cache`, reflectors [take one](ListOptions::shard). An object stays in its shard for
+/// as long as it is there; one that is deleted and created again has another uid, and may be in another. The example `shards`
+/// has replicas agree on who has which shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shard {
     // index < of

@@ -191,7 +191,10 @@ where
                 State::Opening(opening) => self.state = State::Reading(Box::new(ready!(opening.as_mut().poll(cx))?)),
                 State::Reading(connection) => {
                     let own = &mut self.own;
-                    let next = connection.next(cx, &mut |event| {
+                    let next = connection.next(cx, &mut |event, is_in_shard| {
+                        if !is_in_shard {
+                            return Ok(None);
+                        }
                         let mut own = |changed: Changed<'_>| own(changed.object).map_err(Into::into);
                         Ok(Some(match event {
                             WatchEvent::Added(changed) => OwnedEvent::Added(own(changed)?),
@@ -302,11 +305,12 @@ struct Connection {
 }
 
 impl Connection {
-    /// The next event of which `on_event` makes something; `None` at the end of the watch. Errors do not get to it.
+    /// The next event of which `on_event` makes something; `None` at the end of the watch. It is told whether the event is of
+    /// the shard that was asked for. Errors do not get to it.
     fn next<R>(
         &mut self,
         cx: &mut Context<'_>,
-        on_event: &mut impl FnMut(WatchEvent<'_>) -> Result<Option<R>, ItemError>,
+        on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Poll<Result<Option<R>, Error>> {
         loop {
             match self.decode(on_event) {
@@ -335,7 +339,7 @@ impl Connection {
     /// The next in the chunk; `None` when all of it is decoded.
     fn decode<R>(
         &mut self,
-        on_event: &mut impl FnMut(WatchEvent<'_>) -> Result<Option<R>, ItemError>,
+        on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
         let Self { client, answer, decoder, chunk, expected, shard, idle } = self;
         let api_error = |status: &Status| ErrorKind::from(body::of_status(status.clone(), 500, &answer.headers));
@@ -376,12 +380,12 @@ impl Connection {
     }
 }
 
-/// What becomes of an event, whose object is of the kind that was asked for, and of the shard.
+/// What becomes of an event, whose object is of the kind that was asked for.
 fn judge<R>(
     event: WatchEvent<'_>,
     expected: &TypeMeta,
     shard: Option<Shard>,
-    on_event: &mut impl FnMut(WatchEvent<'_>) -> Result<Option<R>, ItemError>,
+    on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
 ) -> Result<Option<R>, ErrorKind> {
     let (made, offset, index) = match event {
         WatchEvent::Added(Changed { object, .. })
@@ -390,14 +394,11 @@ fn judge<R>(
             if object.type_meta() != expected {
                 return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
             }
-            let made = match shard.map(|shard| object.meta().map(|meta| shard.contains(meta.uid()))) {
-                None | Some(Ok(true)) => on_event(event),
-                Some(Ok(false)) => Ok(None),
-                Some(Err(error)) => Err(error),
-            };
+            let is_in_shard = shard.map_or(Ok(true), |shard| object.meta().map(|meta| shard.contains(meta.uid())));
+            let made = is_in_shard.and_then(|is_in_shard| on_event(event, is_in_shard));
             (made, object.offset(), object.index())
         }
-        WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => (on_event(event), 0, 0),
+        WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => (on_event(event, true), 0, 0),
     };
     made.map_err(|error| {
         let kind = DecodeErrorKind::Item(error);

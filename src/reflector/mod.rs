@@ -132,6 +132,9 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
 
     /// Which objects, and in what form: selectors, the shard, metadata only. What they say of versions does not count, and
     /// [`timeout`](ListOptions::timeout) is that of watches. A limit is refused.
+    ///
+    /// With a [shard](ListOptions::shard) the store has that part of the collection, whether the server knows shards or not: the
+    /// example `shards` shares a collection out over replicas.
     pub fn options(mut self, options: ListOptions) -> Self {
         self.sync.forget();
         self.options = options;

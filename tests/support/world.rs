@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -60,6 +61,8 @@ pub struct Habits {
     pub faults: u32,
     /// Whether it is restored from a backup now and then.
     pub goes_back: bool,
+    /// Whether it sends only the shard that it is asked for.
+    pub shards: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +85,8 @@ struct State {
     forgotten: u64,
     objects: BTreeMap<String, (u64, u64)>,
     uids: u64,
-    /// Whether the last answer was 401: two in a row would be meant.
-    unauthorized: bool,
+    /// By shard, whether the last answer was 401: two in a row would be meant.
+    unauthorized: BTreeMap<String, bool>,
     /// No more faults.
     calm: bool,
     requests: u32,
@@ -124,6 +127,7 @@ impl World {
             repeats: if opaque { 0 } else { [0, 10, 50][rng.usize(..3)] },
             faults: [0, 30, 90][rng.usize(..3)],
             goes_back: false,
+            shards: false,
         };
         let state = State {
             rng,
@@ -133,7 +137,7 @@ impl World {
             forgotten: 0,
             objects: BTreeMap::new(),
             uids: 0,
-            unauthorized: false,
+            unauthorized: BTreeMap::new(),
             calm: false,
             requests: 0,
             restored: 0,
@@ -184,6 +188,10 @@ impl World {
 
     pub fn habits(&self) -> Habits {
         self.lock().habits.clone()
+    }
+
+    pub fn knows_shards(&self, knows: bool) {
+        self.lock().habits.shards = knows;
     }
 
     pub fn sends_bookmarks(&self) -> bool {
@@ -285,7 +293,8 @@ impl State {
         let name = format!("cm-{}", self.rng.u8(..6));
         let (kind, uid, version) = match self.objects.get(&name).copied() {
             None => {
-                self.uids += 1;
+                // Such that their hashes are far apart.
+                self.uids = self.uids.wrapping_add(0x9e37_79b9_7f4a_7c15);
                 (Kind::Added, self.uids, self.now)
             }
             Some((uid, _)) if self.rng.bool() => (Kind::Modified, uid, self.now),
@@ -351,36 +360,64 @@ impl Query {
     fn get(&self, key: &str) -> &str {
         self.0.get(key).map_or("", |value| value)
     }
+
+    /// The bounds in `shardRange(object.metadata.uid, '0x…', '0x…')`, percent-encoded.
+    fn shard(&self) -> Option<Hashes> {
+        let mut bounds = self.get("shardSelector").split("%270x").skip(1).map(|bound| {
+            let (bound, _) = bound.split_once("%27").unwrap();
+            u128::from_str_radix(bound, 16).unwrap()
+        });
+        Some(bounds.next()?..bounds.next()?)
+    }
+}
+
+/// Of uids, by FNV-1a.
+type Hashes = Range<u128>;
+
+pub fn hash(uid: u64) -> u128 {
+    let mut hash = 14_695_981_039_346_656_037_u64;
+    for byte in uid.to_string().bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211);
+    }
+    hash.into()
+}
+
+fn is_in(shard: Option<&Hashes>, uid: u64) -> bool {
+    shard.is_none_or(|hashes| hashes.contains(&hash(uid)))
 }
 
 impl World {
     fn answer(&self, world: Self, one: Option<&str>, query: &Query) -> Result<Response, TransportError> {
         let mut state = self.lock();
-        let faults = state.habits.faults;
+        let (faults, client) = (state.habits.faults, query.get("shardSelector"));
         if state.chance(faults / 3) {
             let kinds = [TransportErrorKind::Connect, TransportErrorKind::Broken, TransportErrorKind::ReadIdle];
             return Err(TransportError::new(kinds[state.rng.usize(..3)], ""));
         }
         if state.chance(faults / 3) {
             let codes = [429, 500, 502, 503, 504, 401];
-            let kinds = if state.unauthorized { 5 } else { 6 };
+            let kinds = if state.unauthorized.get(client) == Some(&true) { 5 } else { 6 };
             let code = codes[state.rng.usize(..kinds)];
-            state.unauthorized = code == 401;
+            state.unauthorized.insert(client.to_owned(), code == 401);
             let mut answer = error(code);
             if state.rng.bool() {
                 answer.headers.insert("retry-after", "7".parse().unwrap());
             }
             return Ok(answer);
         }
-        state.unauthorized = false;
+        state.unauthorized.insert(client.to_owned(), false);
+        let shard = query.shard().filter(|_| state.habits.shards);
+        let asked = query.get("resourceVersion");
+        let is_ahead = query.get("watch") != "1" && !asked.is_empty() && at(asked) > state.now;
+        if is_ahead {
+            return Ok(too_large());
+        }
         if let Some(name) = one {
-            assert!(at(query.get("resourceVersion")) <= state.now, "a version that never was");
             return Ok(state.one(name));
         }
         if query.get("watch") != "1" {
             state.lists += u32::from(query.get("limit") != "1");
-            let asked = query.get("resourceVersion");
-            return Ok(if !asked.is_empty() && at(asked) > state.now { too_large() } else { state.list() });
+            return Ok(state.list(shard.as_ref()));
         }
         let initial = query.get("sendInitialEvents") == "true";
         if initial && state.habits.initial_events == InitialEvents::Refused {
@@ -397,7 +434,7 @@ impl World {
         }
         let mut pending = Vec::new();
         if initial {
-            for (name, (uid, version)) in &state.objects {
+            for (name, (uid, version)) in state.objects.iter().filter(|(_, (uid, _))| is_in(shard.as_ref(), *uid)) {
                 pending.extend(event_frame("ADDED", &object(name, *uid, &state.version(*version))));
             }
         }
@@ -413,6 +450,7 @@ impl World {
             from: at,
             at,
             pending,
+            shard,
             initial,
             ends: end.map(|end| (ends_after, end)),
             deadline: tokio::time::Instant::now() + timeout,
@@ -427,10 +465,14 @@ impl State {
         ok(Box::pin(stream::iter([Ok(Bytes::from(object(name, *uid, &self.version(*version))))])))
     }
 
-    fn list(&mut self) -> Response {
-        let version = self.version(self.now);
-        let mut raw = len_field(1, &len_field(2, version.as_bytes()));
-        for (name, (uid, version)) in &self.objects {
+    fn list(&mut self, shard: Option<&Hashes>) -> Response {
+        let mut list_meta = len_field(2, self.version(self.now).as_bytes());
+        if let Some(Hashes { start, end }) = shard {
+            let selector = format!("shardRange(object.metadata.uid, '0x{start:016x}', '0x{end:016x}')");
+            list_meta.extend(len_field(5, &len_field(1, selector.as_bytes())));
+        }
+        let mut raw = len_field(1, &list_meta);
+        for (name, (uid, version)) in self.objects.iter().filter(|(_, (uid, _))| is_in(shard, *uid)) {
             raw.extend(len_field(2, &config_map(name, &uid.to_string(), &self.version(*version))));
         }
         let mut body = body_of("v1", "ConfigMapList", &raw);
@@ -470,6 +512,8 @@ struct Connection {
     /// Up to which all is in `pending` or sent.
     at: u64,
     pending: Vec<u8>,
+    /// The only objects that it tells of.
+    shard: Option<Hashes>,
     /// The end of the initial events is still to come.
     initial: bool,
     /// After how many bytes, and how; else by its timeout.
@@ -523,12 +567,17 @@ impl Connection {
         let new: Vec<_> = state.history.iter().filter(|change| change.at > self.at).cloned().collect();
         for change in &new {
             self.at = change.at;
+            if !is_in(self.shard.as_ref(), change.uid) {
+                continue;
+            }
             self.pending.extend(change.frame());
             let repeats = state.habits.repeats;
             // What is repeated before the end of the initial events may be one of those, which come in no order.
             if !self.initial && state.chance(repeats) {
                 // One of the last, or a run of them.
-                let sent = |change: &&Change| (self.from + 1..=self.at).contains(&change.at);
+                let sent = |change: &&Change| {
+                    (self.from + 1..=self.at).contains(&change.at) && is_in(self.shard.as_ref(), change.uid)
+                };
                 let last: Vec<_> = state.history.iter().filter(sent).cloned().collect();
                 let from = last.len() - state.rng.usize(1..=last.len().min(4));
                 last[from..].iter().for_each(|change| self.pending.extend(change.frame()));

@@ -226,7 +226,7 @@ impl Connections {
                     Err(error) => Some(error),
                 },
                 State::Watching(connection) => {
-                    let next = connection.next(cx, &mut |event| run.event(event, own));
+                    let next = connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, own));
                     match ready!(next) {
                         Ok(Some(event)) => {
                             if let OwnedEvent::Synced { .. } = event {
@@ -364,10 +364,11 @@ impl Run {
         connection
     }
 
-    /// What the consumer gets of an event: of bookmarks and of what it had, nothing.
+    /// What the consumer gets of an event: of bookmarks, of other shards and of what it had, nothing.
     fn event<O, E: Into<ItemError>>(
         &mut self,
         event: WatchEvent<'_>,
+        is_in_shard: bool,
         own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
         self.is_good = true;
@@ -386,6 +387,12 @@ impl Run {
             }
             WatchEvent::Error(_) => return Ok(None),
         };
+        if !is_in_shard {
+            if self.is_synced {
+                self.delivered.advance(changed.resource_version);
+            }
+            return Ok(None);
+        }
         let is_initial = !self.is_synced && change == Change::Added;
         let deletion = (change == Change::Deleted).then(|| self.delivered.deletion(&changed)).transpose()?;
         if !is_initial && self.delivered.has(changed.resource_version, deletion) {

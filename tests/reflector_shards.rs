@@ -1,0 +1,81 @@
+//! Reflectors that share out a model of a server, which sends what they ask for, or everything: whatever happens, the caches
+//! are disjoint in the end, and together the collection. Schedules as in tests/reflector_model.rs.
+
+mod support;
+#[path = "support/world.rs"]
+mod world;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use listwatch::cache::Object;
+use listwatch::client::{Client, ListOptions, Resource, Shard};
+use listwatch::reflector::{Cache, Reflector, Strategy};
+use tokio::time::sleep;
+use world::{Objects, World, each_schedule, hash};
+
+const SCHEDULES: u64 = 300;
+const SHARDS: u32 = 3;
+
+#[test]
+fn the_caches_of_all_shards_are_the_collection() {
+    for knows_shards in [true, false] {
+        for strategy in [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)] {
+            println!("{strategy:?} of a server that {} shards", if knows_shards { "knows" } else { "ignores" });
+            let objects = Mutex::new([0; SHARDS as usize]);
+            let are_all = each_schedule(SCHEDULES, async |seed| run(seed, strategy, knows_shards, &objects).await);
+            let objects = objects.lock().unwrap();
+            assert!(!are_all || objects.iter().all(|&objects| objects > 100), "{objects:?}");
+        }
+    }
+}
+
+async fn run(seed: u64, strategy: Option<Strategy>, knows_shards: bool, met: &Mutex<[usize; SHARDS as usize]>) {
+    let world = World::new(seed);
+    world.knows_shards(knows_shards);
+    // Of the library's own waits.
+    fastrand::seed(seed);
+    let shards = (0..SHARDS).map(|index| Shard::new(index, SHARDS).unwrap());
+    let start = |shard: Shard| {
+        let client = Client::new(world.clone());
+        let options = ListOptions::default().shard(shard);
+        let reflector = Reflector::<[u8]>::new(&client, &Resource::CONFIG_MAPS).options(options);
+        let reflector = match strategy {
+            Some(strategy) => reflector.strategy(strategy),
+            None => reflector,
+        };
+        let cache = reflector.cache();
+        tokio::spawn(reflector.run());
+        (shard, cache)
+    };
+    let caches: Vec<(Shard, Cache<[u8]>)> = shards.map(start).collect();
+    tokio::spawn(world.clone().live());
+
+    for _ in 0..2000 {
+        // There is time for what stalled to be given up.
+        sleep(Duration::from_secs(3600)).await;
+        let server = world.objects_at(&world.version());
+        let shards: Vec<Objects> = caches.iter().map(|(_, cache)| objects(cache)).collect();
+        for ((shard, _), objects) in caches.iter().zip(&shards) {
+            for (uid, _) in objects.values() {
+                assert!(shard.hashes().contains(&hash(*uid)), "{uid} is not of shard {shard}");
+            }
+        }
+        // An object of another uid may have got its name.
+        let together: Objects = shards.iter().flatten().map(|(name, object)| (name.clone(), object.clone())).collect();
+        let are_disjoint = together.len() == shards.iter().map(Objects::len).sum::<usize>();
+        if world.is_calm() && caches.iter().all(|(_, cache)| cache.is_synced()) && together == server && are_disjoint {
+            met.lock().unwrap().iter_mut().zip(&shards).for_each(|(met, shard)| *met += shard.len());
+            return;
+        }
+    }
+    panic!("they do not converge: {caches:?}");
+}
+
+fn objects(cache: &Cache<[u8]>) -> Objects {
+    let see = |object: Object<[u8]>| {
+        let identity = object.identity();
+        (identity.name.to_string(), (identity.uid.parse().unwrap(), identity.resource_version.to_string()))
+    };
+    cache.snapshot().iter().map(see).collect()
+}
