@@ -181,6 +181,12 @@ impl Connections {
         Some(&*self.run.delivered.version).filter(|_| self.run.is_synced)
     }
 
+    /// How many events came, bookmarks and those that are not delivered among them.
+    #[cfg(feature = "cache")]
+    pub(crate) fn heard(&self) -> u64 {
+        self.run.heard
+    }
+
     /// The next event, whose object is made by `own`. After an error there is none.
     pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
@@ -289,6 +295,8 @@ struct Run {
     initial_events_timeout: Duration,
     on_disconnect: Option<OnDisconnect>,
     delivered: Delivered,
+    /// Events of any kind.
+    heard: u64,
     /// Whether the collection is out: from now on, order is kept.
     is_synced: bool,
     /// Whether a part of it is out.
@@ -319,6 +327,7 @@ impl Run {
             on_disconnect: None,
             is_synced: !version.is_empty(),
             delivered: Delivered { version, ..Delivered::default() },
+            heard: 0,
             has_begun: false,
             lists: false,
             pages: false,
@@ -365,6 +374,7 @@ impl Run {
         own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
         self.is_good = true;
+        self.heard += 1;
         let (changed, change, made): (_, _, fn(O) -> OwnedEvent<O>) = match event {
             WatchEvent::Added(changed) => (changed, Change::Added, OwnedEvent::Added),
             WatchEvent::Modified(changed) => (changed, Change::Modified, OwnedEvent::Modified),
