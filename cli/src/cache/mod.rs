@@ -144,8 +144,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         reflector = reflector.namespace(namespace);
     }
     let cache = reflector.cache();
-    let indexes = index.into_iter().map(|by| by.add_to(&cache, &type_meta).map(|index| (by, index)));
-    let indexes = indexes.collect::<Result<_, _>>()?;
+    let mut indexes: Vec<(IndexBy, _)> = Vec::new();
+    for by in index {
+        if indexes.iter().any(|(other, _)| other.name == by.name) {
+            return Err(Failure::Usage(format!("--index {}: there are two of this name", by.name)));
+        }
+        let index = by.add_to(&cache, &type_meta)?;
+        indexes.push((by, index));
+    }
     let cached = Arc::new(Cached { cache, resource, namespace, type_meta, indexes });
 
     let address = serve::start(listener, Arc::clone(&cached)).map_err(|error| cannot_listen(listen, &error))?;

@@ -1,8 +1,11 @@
 //! How far a cache is, told to whoever runs it.
 
+use std::collections::VecDeque;
+
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
 use listwatch::cache::Memory;
 use listwatch::reflector::Status;
+use tokio::time::Instant;
 
 use super::Cached;
 use crate::notices;
@@ -14,19 +17,28 @@ pub struct Live<'a> {
     /// Told so far.
     syncs: u64,
     errors: u64,
+    /// When there were so many events, of late.
+    events: VecDeque<(Instant, u64)>,
 }
+
+/// Events a second are those of so many ticks: two seconds.
+const RECENT: usize = 8;
 
 impl<'a> Live<'a> {
     pub fn new(cached: &'a Cached) -> Self {
         let style = ProgressStyle::with_template("{msg}").expect("the template is right");
         let bar = ProgressBar::no_length().with_style(style);
         notices::show_above(&bar);
-        Self { cached, bar, syncs: 0, errors: 0 }
+        Self { cached, bar, syncs: 0, errors: 0, events: VecDeque::new() }
     }
 
     /// What is new.
     pub fn tell(&mut self) {
         let status = self.cached.cache.status();
+        if !self.bar.is_hidden() {
+            let rate = self.rate(status.events);
+            self.bar.set_message(self.lines(&status, rate));
+        }
         if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
             notices::tell("retry:", &error.to_string());
         }
@@ -35,10 +47,6 @@ impl<'a> Live<'a> {
             notices::tell("synced:", &format!("{objects} objects at version {version}"));
         }
         (self.syncs, self.errors) = (status.syncs, status.errors);
-        if !self.bar.is_hidden() {
-            self.bar.set_position(status.events);
-            self.bar.set_message(self.lines(&status));
-        }
     }
 
     /// It ends: what there was.
@@ -50,7 +58,20 @@ impl<'a> Live<'a> {
         eprintln!("{objects} objects {}, {events} events, {}", at(&status), troubles(&status));
     }
 
-    fn lines(&self, status: &Status) -> String {
+    /// Events a second, when there were so many until now.
+    fn rate(&mut self, events: u64) -> f64 {
+        let now = Instant::now();
+        self.events.push_back((now, events));
+        if self.events.len() > RECENT + 1 {
+            self.events.pop_front();
+        }
+        let (since, before) = self.events[0];
+        #[expect(clippy::cast_precision_loss, reason = "it is shown without digits behind the point")]
+        let more = (events - before) as f64;
+        more / (now - since).as_secs_f64().max(0.1)
+    }
+
+    fn lines(&self, status: &Status, rate: f64) -> String {
         let Cached { cache, resource, namespace, .. } = self.cached;
         let of = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
         let lag = status.in_step_at.map(|at| format!(", lag {:.1} s", at.elapsed().as_secs_f64())).unwrap_or_default();
@@ -58,10 +79,9 @@ impl<'a> Live<'a> {
         let held = parts(&memory).into_iter().filter(|(_, bytes)| *bytes > 0);
         let held = held.map(|(part, bytes)| format!("{} {part}", DecimalBytes(count(bytes)))).collect::<Vec<_>>();
         format!(
-            "{resource}{of} {}{lag}, {}, {:.0} events/s\n{} objects in {}: {}",
+            "{resource}{of} {}{lag}, {}, {rate:.0} events/s\n{} objects in {} ({})",
             at(status),
             troubles(status),
-            self.bar.per_sec(),
             HumanCount(count(cache.len())),
             DecimalBytes(count(memory.total())),
             held.join(", "),
