@@ -95,97 +95,124 @@ fn sorted(array: &Value) -> Vec<String> {
     texts
 }
 
-/// 120 Pods, in protobuf; what `decode` makes of them is what is served.
+/// A server with 120 Pods, in protobuf.
+fn pods() -> Api {
+    Api::new([Answer::ok(Body::replay(fixture("pods.pb"))), stalled("")])
+}
+
+const PODS: [&str; 4] = ["pods", "-A", "--strategy", "list-then-watch"];
+
+/// What `decode` makes of the same Pods is what is served.
 #[test]
 fn what_is_served() {
     let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.pb")]).output().unwrap();
     let pods: Vec<Value> = stdout(&decoded).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let key = |pod: &Value| {
-        format!("{}/{}", pod["metadata"]["namespace"].as_str().unwrap(), pod["metadata"]["name"].as_str().unwrap())
-    };
     let keys = |which: &dyn Fn(&Value) -> bool| {
-        let mut keys: Vec<_> = pods.iter().filter(|pod| which(pod)).map(&key).collect();
+        let mut keys: Vec<_> = pods.iter().filter(|pod| which(pod)).map(key).collect();
         keys.sort();
         keys
     };
+    let first = &pods[0];
+    let text = |pointer| first.pointer(pointer).unwrap().as_str().unwrap();
+    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+    let in_namespace = keys(&|pod| pod["metadata"]["namespace"] == namespace);
+    let node = text("/spec/nodeName");
+    let on_node = keys(&|pod| pod["spec"]["nodeName"] == node);
+    let image = text("/spec/containers/0/image");
+    let has_image = |container: &Value| container["image"] == image;
+    let with_image = keys(&|pod| pod["spec"]["containers"].as_array().unwrap().iter().any(has_image));
+    let app = text("/metadata/labels/app.kubernetes.io~1name");
+    let of_app = keys(&|pod| pod["metadata"]["labels"]["app.kubernetes.io/name"] == app);
+    assert!(image.contains('/') && in_namespace.len() < 120 && with_image.len() < 120 && of_app.len() < 120);
+
+    let api = self::pods();
+    let indexes = [
+        ["--index", "node=spec.nodeName"],
+        ["--index", "image=spec.containers.image"],
+        ["--index", "app=metadata.labels[\"app.kubernetes.io/name\"]"],
+        ["--index", "created=metadata.creationTimestamp"],
+        ["--index", "cpu=spec.containers.resources.requests[\"cpu\"]"],
+        ["--index", "ready=status.containerStatuses.ready"],
+    ]
+    .concat();
+    let mut running = Running::start(&api, &[&PODS[..], &indexes].concat());
+    let synced = running.next_line();
+    assert!(synced.starts_with("synced: 120 objects at version "), "{synced}");
+
+    assert_eq!(running.json("/healthz")["objects"], 120);
+    for (path, expected) in [
+        ("/keys", &keys(&|_| true)),
+        (&format!("/keys?namespace={namespace}"), &in_namespace),
+        ("/keys?namespace=nobody", &vec![]),
+        (&format!("/indexes/node/{node}"), &on_node),
+        (&format!("/indexes/image/{image}"), &with_image),
+        (&format!("/indexes/image/{}", image.replace('/', "%2F")), &with_image),
+        (&format!("/indexes/app/{app}"), &of_app),
+        ("/indexes/node/nobody", &vec![]),
+    ] {
+        assert_eq!(sorted(&running.json(path)), *expected, "{path}");
+        let objects = path.replace("/keys", "/objects") + if path.contains("/indexes") { "?objects" } else { "" };
+        let found = running.json(&objects);
+        assert_eq!(sorted(&found.as_array().unwrap().iter().map(key).collect()), *expected, "{objects}");
+    }
+    let escaped = name.replacen('-', "%2D", 1);
+    assert_eq!(running.json(&format!("/objects/{namespace}/{escaped}")), *first);
+    assert_eq!(running.json("/indexes")[0], json!({"name": "node", "path": "spec.nodeName", "errors": 0}));
+    for (index, value, expected) in [
+        ("node", node, on_node.len()),
+        ("created", text("/metadata/creationTimestamp"), 1),
+        ("cpu", text("/spec/containers/0/resources/requests/cpu"), 1),
+        ("ready", "true", 1),
+    ] {
+        let count = running.json(&format!("/indexes/{index}"))[value].as_u64().unwrap_or_default();
+        assert!(count >= expected as u64, "{index} has {value} {count} times");
+    }
+}
+
+fn key(pod: &Value) -> String {
+    let [namespace, name] = ["namespace", "name"].map(|field| pod["metadata"][field].as_str().unwrap());
+    format!("{namespace}/{name}")
+}
+
+#[test]
+fn what_is_not_answered() {
+    let api = pods();
+    let mut running = Running::start(&api, &PODS);
+    running.next_line();
+    for (method, path, host, code, expected) in [
+        ("GET", "/", "localhost", 404, "there are /healthz, "),
+        ("GET", "/objects/web/nobody", "localhost:1", 404, "there is no web/nobody"),
+        ("GET", "/objects/nobody", "[::1]:80", 404, "there is no nobody"),
+        ("GET", "/objects/a/b/c", "127.0.0.2", 404, "there are /keys, "),
+        ("GET", "/indexes/none", "LOCALHOST", 404, "there is no index none"),
+        ("GET", "/keys/%ff", "localhost", 400, "not UTF-8"),
+        ("POST", "/keys", "localhost", 405, "only GET and HEAD"),
+        ("DELETE", "/objects/a/b", "localhost", 405, "only GET and HEAD"),
+        ("GET", "/keys", "listwatch.example.com", 403, "not loopback"),
+        ("GET", "/metrics", "localhost.example.com:8002", 403, "not loopback"),
+        ("GET", "/healthz", "10.0.0.1", 403, "not loopback"),
+        ("GET", "/keys", "", 403, "not loopback"),
+    ] {
+        let Response { code: found, head, body } = running.ask(method, path, host);
+        let error: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(found, code, "{method} {path} of {host}");
+        assert!(error["error"].as_str().unwrap().contains(expected), "{method} {path} of {host}: {body}");
+        assert_eq!(head.contains("allow: get, head"), code == 405);
+    }
+    for path in ["/healthz", "/metrics", "/keys", "/objects"] {
+        let head = running.ask("HEAD", path, "localhost");
+        assert_eq!((head.code, &*head.body), (200, ""), "{path}");
+    }
+}
+
+#[test]
+fn what_is_measured() {
     for residency in ["encoded", "compressed"] {
-        let api = Api::new([Answer::ok(Body::replay(fixture("pods.pb"))), stalled("")]);
-        let mut running = Running::start(
-            &api,
-            &[
-                &["pods", "-A", "--strategy", "list-then-watch", "--residency", residency][..],
-                &["--index", "node=spec.nodeName", "--index", "image=spec.containers.image"],
-                &[
-                    "--index",
-                    "app=metadata.labels[\"app.kubernetes.io/name\"]",
-                    "--index",
-                    "ready=status.containerStatuses.ready",
-                ],
-            ]
-            .concat(),
-        );
-        let synced = running.next_line();
-        assert!(synced.starts_with("synced: 120 objects at version "), "{synced}");
-
-        assert_eq!(running.json("/healthz")["objects"], 120);
-        assert_eq!(sorted(&running.json("/keys")), keys(&|_| true));
-        let first = &pods[0];
-        let [namespace, name] =
-            [&first["metadata"]["namespace"], &first["metadata"]["name"]].map(|text| text.as_str().unwrap());
-        let in_first = keys(&|pod| pod["metadata"]["namespace"] == *namespace);
-        assert!(in_first.len() < 120);
-        assert_eq!(sorted(&running.json(&format!("/keys?namespace={namespace}"))), in_first);
-        assert_eq!(running.json("/objects").as_array().unwrap().len(), 120);
-
-        let escaped = name.replacen('-', "%2D", 1);
-        assert_eq!(running.json(&format!("/objects/{namespace}/{escaped}")), *first);
-
-        let node = first["spec"]["nodeName"].as_str().unwrap();
-        let on_node = keys(&|pod| pod["spec"]["nodeName"] == *node);
-        assert_eq!(running.json("/indexes")[0], json!({"name": "node", "path": "spec.nodeName", "errors": 0}));
-        assert_eq!(running.json("/indexes/node")[node], on_node.len());
-        assert_eq!(sorted(&running.json(&format!("/indexes/node/{node}"))), on_node);
-        let objects = running.json(&format!("/indexes/node/{node}?objects"));
-        assert_eq!(sorted(&objects.as_array().unwrap().iter().map(key).collect()), on_node);
-        let image = first["spec"]["containers"][0]["image"].as_str().unwrap();
-        let with_image = keys(&|pod| {
-            pod["spec"]["containers"].as_array().unwrap().iter().any(|container| container["image"] == *image)
-        });
-        assert!(image.contains('/'));
-        assert_eq!(sorted(&running.json(&format!("/indexes/image/{image}"))), with_image);
-        let app = first["metadata"]["labels"]["app.kubernetes.io/name"].as_str().unwrap();
-        let of_app = keys(&|pod| pod["metadata"]["labels"]["app.kubernetes.io/name"] == *app);
-        assert_eq!(sorted(&running.json(&format!("/indexes/app/{app}"))), of_app);
-        assert!(running.json("/indexes/ready").get("true").is_some());
-        assert_eq!(running.json("/indexes/node/nobody"), json!([]));
-
-        for (method, path, host, code, expected) in [
-            ("GET", "/", "localhost", 404, "there are /healthz, "),
-            ("GET", "/objects/web/nobody", "localhost:1", 404, "there is no web/nobody"),
-            ("GET", "/objects/nobody", "[::1]:80", 404, "there is no nobody"),
-            ("GET", "/objects/a/b/c", "127.0.0.2", 404, "there are /keys, "),
-            ("GET", "/indexes/none", "LOCALHOST", 404, "there is no index none"),
-            ("GET", "/keys/%ff", "localhost", 400, "not UTF-8"),
-            ("POST", "/keys", "localhost", 405, "only GET and HEAD"),
-            ("DELETE", "/objects/a/b", "localhost", 405, "only GET and HEAD"),
-            ("GET", "/keys", "listwatch.example.com", 403, "not loopback"),
-            ("GET", "/metrics", "localhost.example.com:8002", 403, "not loopback"),
-            ("GET", "/healthz", "10.0.0.1", 403, "not loopback"),
-            ("GET", "/keys", "", 403, "not loopback"),
-        ] {
-            let Response { code: found, head, body } = running.ask(method, path, host);
-            let error: Value = serde_json::from_str(&body).unwrap();
-            assert_eq!(found, code, "{method} {path} of {host}");
-            assert!(error["error"].as_str().unwrap().contains(expected), "{method} {path} of {host}: {body}");
-            assert_eq!(head.contains("allow: get, head"), code == 405);
-        }
-        for path in ["/healthz", "/metrics", "/keys", "/indexes/node"] {
-            let head = running.ask("HEAD", path, "localhost");
-            assert_eq!((head.code, &*head.body), (200, ""), "{path}");
-        }
-
+        let api = pods();
+        let args = [&PODS[..], &["--residency", residency, "--index", "node=spec.nodeName"]].concat();
+        let mut running = Running::start(&api, &args);
+        running.next_line();
         let metrics = metrics(&running);
-        let held = if residency == "encoded" { "encoded" } else { "compressed" };
         for (name, labels, expected) in [
             ("listwatch_cache_objects", "", 120..=120),
             ("listwatch_cache_synced", "", 1..=1),
@@ -194,7 +221,7 @@ fn what_is_served() {
             ("listwatch_cache_syncs_total", "", 1..=1),
             ("listwatch_cache_relists_total", "", 0..=0),
             ("listwatch_cache_lag_seconds", "", 0..=600),
-            ("listwatch_cache_bytes", &format!(",part=\"{held}\""), 10_000..=10_000_000),
+            ("listwatch_cache_bytes", &format!(",part=\"{residency}\""), 10_000..=10_000_000),
             ("listwatch_cache_bytes", ",part=\"indexes\"", 1000..=1_000_000),
             ("listwatch_cache_index_errors", ",index=\"node\"", 0..=0),
         ] {
@@ -208,7 +235,7 @@ fn what_is_served() {
     }
 }
 
-/// Names with labels, and values, by the rules of OpenMetrics: each family has its help and its type before its values.
+/// Names with labels, and values, by the rules of `OpenMetrics`: each family has its help and its type before its values.
 fn metrics(running: &Running) -> Vec<(String, f64)> {
     let Response { code, head, body } = running.get("/metrics");
     assert_eq!(code, 200);
@@ -330,10 +357,9 @@ fn custom_resources() {
 
 #[test]
 fn what_is_dropped_is_not_held() {
-    let api = Api::new([Answer::ok(Body::replay(fixture("pods.pb"))), stalled("")]);
+    let api = pods();
     let drop = ["--drop", "status", "--drop", "metadata.managedFields"];
-    let args = ["pods", "-A", "--strategy", "list-then-watch", "--residency", "encoded"];
-    let mut running = Running::start(&api, &[&args[..], &drop].concat());
+    let mut running = Running::start(&api, &[&PODS[..], &drop].concat());
     running.next_line();
     for pod in running.json("/objects").as_array().unwrap() {
         assert!(pod["metadata"]["managedFields"].is_null() && pod["status"]["phase"].is_null(), "{pod}");
@@ -345,11 +371,7 @@ fn what_is_dropped_is_not_held() {
 fn what_a_server_refuses_ends_it() {
     let api = Api::new([status(403, "Forbidden", "no")]);
     let output = api.run(&["cache", "pods", "--listen", "127.0.0.1:0"]);
-    assert!(
-        stderr(&output).ends_with("error: API error: 403 Forbidden: no\n"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).ends_with("error: API error: 403 Forbidden: no\n"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
 }
 

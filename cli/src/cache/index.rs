@@ -11,6 +11,9 @@ use listwatch::{Encoding, FieldPath, ItemError, Projection, TypeMeta};
 use crate::failure::Failure;
 use crate::json;
 
+/// Objects by the values of a field, as text.
+pub type ByText = OrderedIndex<[u8], Arc<str>>;
+
 /// What an index is called, and the path to the field that it is of.
 #[derive(Clone)]
 pub struct IndexBy {
@@ -31,7 +34,7 @@ impl FromStr for IndexBy {
 }
 
 impl IndexBy {
-    pub fn add_to(&self, cache: &Cache<[u8]>, of: &TypeMeta) -> Result<OrderedIndex<[u8], Arc<str>>, Failure> {
+    pub fn add_to(&self, cache: &Cache<[u8]>, of: &TypeMeta) -> Result<ByText, Failure> {
         let field = Field::parse(&self.path, of)
             .map_err(|reason| Failure::Usage(format!("--index {}: {reason}", self.name)))?;
         Ok(cache.ordered_index(&self.name, move |object| field.values(object)))
@@ -56,8 +59,8 @@ impl Field {
             Some(message) => {
                 let parsed = FieldPath::parse(path, of).map_err(|error| error.to_string())?;
                 let field = path.split('[').next().and_then(|path| message.path(path)?.pop());
-                let is_whole_map = field.is_some_and(listwatch::fields::Field::is_map) && !path.contains('[');
-                if is_whole_map || field.and_then(|field| field.message()).is_some_and(Message::is_object) {
+                let is_whole_map = field.is_some_and(fields::Field::is_map) && !path.contains('[');
+                if is_whole_map || field.and_then(fields::Field::message).is_some_and(Message::is_object) {
                     return Err(format!("{path} is no single value"));
                 }
                 Some(Projection::new().keep(&parsed))

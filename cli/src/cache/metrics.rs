@@ -13,7 +13,7 @@ use super::status::{parts, relists};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// In the text format of OpenMetrics, which Prometheus reads.
+/// In the text format that Prometheus calls `OpenMetrics`.
 pub fn text(cached: &Cached) -> Result<String, fmt::Error> {
     let status = cached.cache.status();
     let labels = [("resource".into(), cached.resource.to_string().into())].into_iter();

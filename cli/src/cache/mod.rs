@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use listwatch::cache::{OrderedIndex, Residency, Store};
+use listwatch::cache::{Residency, Store};
 use listwatch::client::{Client, Resource};
 use listwatch::fields::Message;
 use listwatch::reflector::{self, Cache, Reflector};
 use listwatch::{FieldPath, Projection, TypeMeta};
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::index::IndexBy;
+use self::index::{ByText, IndexBy};
 use self::status::Live;
 use crate::connect::Connection;
 use crate::failure::Failure;
@@ -109,7 +109,7 @@ struct Cached {
     namespace: Option<String>,
     /// What the objects are.
     type_meta: TypeMeta,
-    indexes: Vec<(IndexBy, OrderedIndex<[u8], Arc<str>>)>,
+    indexes: Vec<(IndexBy, ByText)>,
 }
 
 /// How often it is looked at what there is to tell.
@@ -144,7 +144,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         reflector = reflector.namespace(namespace);
     }
     let cache = reflector.cache();
-    let mut indexes: Vec<(IndexBy, _)> = Vec::new();
+    let mut indexes: Vec<(IndexBy, ByText)> = Vec::new();
     for by in index {
         if indexes.iter().any(|(other, _)| other.name == by.name) {
             return Err(Failure::Usage(format!("--index {}: there are two of this name", by.name)));

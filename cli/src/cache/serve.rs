@@ -19,12 +19,13 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use listwatch::ItemError;
-use listwatch::cache::{Object, OrderedIndex};
+use listwatch::cache::Object;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::runtime;
 use tokio::time::sleep;
 
+use super::index::ByText;
 use super::{Cached, metrics};
 
 type Body = Either<Full<Bytes>, Channel<Bytes, ItemError>>;
@@ -197,8 +198,6 @@ fn object(cached: &Cached, namespace: &str, name: &str) -> Result<Response<Body>
         Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
     }
 }
-
-type ByText = OrderedIndex<[u8], Arc<str>>;
 
 fn index<'a>(cached: &'a Cached, name: &str) -> Result<&'a ByText, Refused> {
     let found = cached.indexes.iter().find(|(by, _)| by.name == name);

@@ -78,13 +78,13 @@ impl<'a> Live<'a> {
         let memory = cache.memory();
         let held = parts(&memory).into_iter().filter(|(_, bytes)| *bytes > 0);
         let held = held.map(|(part, bytes)| format!("{} {part}", DecimalBytes(count(bytes)))).collect::<Vec<_>>();
+        let held = if held.is_empty() { String::new() } else { format!(" ({})", held.join(", ")) };
         format!(
-            "{resource}{of} {}{lag}, {}, {rate:.0} events/s\n{} objects in {} ({})",
+            "{resource}{of} {}{lag}, {}, {rate:.0} events/s\n{} objects in {}{held}",
             at(status),
             troubles(status),
             HumanCount(count(cache.len())),
             DecimalBytes(count(memory.total())),
-            held.join(", "),
         )
     }
 }
