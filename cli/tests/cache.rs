@@ -350,6 +350,10 @@ fn custom_resources() {
     assert_eq!(running.json("/indexes/on"), json!({"": 1, "true": 1}));
     assert_eq!(running.json("/indexes")[2]["errors"], 1);
 
+    for request in api.server.requests().iter().filter(|request| request.path.contains("/widgets")) {
+        assert!(!request.headers["accept"].to_str().unwrap().contains("protobuf"), "{}", request.path);
+    }
+
     let output = api.run(&["cache", "widgets", "--listen", "127.0.0.1:0", "--drop", "spec"]);
     assert_eq!(stderr(&output), "error: --drop is for protobuf, and Widget comes in JSON\n");
     assert_eq!(output.status.code(), Some(2));

@@ -194,7 +194,10 @@ fn object(cached: &Cached, namespace: &str, name: &str) -> Result<Response<Body>
     let object = found.ok_or_else(|| Refused::not_found(format!("there is no {namespace}{slash}{name}")))?;
     let mut out = Vec::new();
     match object.to_json(&cached.type_meta, &mut out) {
-        Ok(()) => Ok(respond(JSON, Either::Left(out.into()))),
+        Ok(()) => {
+            out.push(b'\n');
+            Ok(respond(JSON, Either::Left(out.into())))
+        }
         Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
     }
 }
