@@ -44,8 +44,10 @@ enum Answer {
     Watch(&'static str),
     /// The same, and then nothing any more.
     OpenWatch(&'static str),
+    /// The same, after a minute.
+    LateWatch(&'static str),
 }
-use Answer::{Busy, CutList, LateCutList, LateList, List, One, OpenWatch, Status, TooLarge, Watch};
+use Answer::{Busy, CutList, LateCutList, LateList, LateWatch, List, One, OpenWatch, Status, TooLarge, Watch};
 
 /// Answers in turn; behind the last one nobody answers.
 #[derive(Clone)]
@@ -129,6 +131,10 @@ impl Answer {
             OpenWatch(events) => {
                 let frames = stream::iter([Ok(Bytes::from(frames(events)))]);
                 respond(200, Box::pin(frames.chain(stream::pending())))
+            }
+            LateWatch(events) => {
+                let late = late(Watch(events)).body;
+                respond(200, Box::pin(late.chain(stream::pending())))
             }
         }
     }
@@ -540,6 +546,29 @@ async fn before_a_list_is_complete_a_cache_is_at_no_new_version() {
     assert_eq!(objects(&cache), "a@11 b@501");
     assert_eq!((cache.status().resource_version.as_deref(), &*cache.version()), (Some("11"), "11"));
     run.abort();
+}
+
+/// By each event and bookmark, whatever their version, but not while the collection is asked for again.
+#[tokio::test(start_paused = true)]
+async fn a_cache_tells_when_it_was_in_step() {
+    for (answers, expected) in [
+        (&[List("10", ""), OpenWatch("")][..], 0),
+        (&[LateList("10", ""), OpenWatch("")], 59),
+        (&[List("10", ""), LateWatch("=10")], 59),
+        (&[List("10", ""), LateWatch("+a@11")], 59),
+        (&[List("10", ""), Watch("410"), LateCutList("10", "")], 0),
+        (&[LateCutList("10", "")], -1),
+        (&[LateWatch("+a@11")], -1),
+    ] {
+        let strategy = if matches!(answers[0], LateWatch(_)) { None } else { LIST };
+        let reflector = reflector(Script::new(answers), strategy);
+        let (cache, started) = (reflector.cache(), Instant::now());
+        let run = tokio::spawn(reflector.run());
+        sleep(Duration::from_secs(70)).await;
+        let at = cache.status().in_step_at.map(|at| Instant::from_std(at) - started);
+        assert_eq!(at.map_or(-1, |at| i64::try_from(at.as_secs()).unwrap()), expected, "{answers:?}");
+        run.abort();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use listwatch::cache::{Effect, ObjectKey, Residency, Store, StoreError};
-use listwatch::{Encoding, ItemError, Json};
+use listwatch::{Encoding, ItemError, Json, TypeMeta};
 use support::{Object, object};
 
 const RESIDENCIES: [Residency; 3] = [Residency::Encoded, Residency::Compressed, Residency::Decoded];
@@ -257,6 +257,25 @@ fn the_bytes_are_those_that_came() {
                 assert_eq!(object.encoding(), encoding);
             }
         }
+    }
+}
+
+#[test]
+fn an_object_as_json_says_what_it_is() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    for encoding in [Encoding::Protobuf, Encoding::Json] {
+        store.observe(encoding, &object("web", &encoding.to_string(), "1").to_bytes(encoding)).map(drop).unwrap();
+        let object = store.get("web", &encoding.to_string()).unwrap();
+        for kind in ["Namespace", "NamespaceList"] {
+            let of = TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() };
+            let mut out = b"before ".to_vec();
+            object.to_json(&of, &mut out).unwrap();
+            let json = str::from_utf8(&out).unwrap().strip_prefix("before ").unwrap();
+            assert!(json.starts_with(r#"{"kind":"Namespace","apiVersion":"v1","#), "{json}");
+        }
+        let mut out = b"before ".to_vec();
+        assert!(object.to_json(&TypeMeta::default(), &mut out).is_err());
+        assert_eq!(out, b"before ");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The `listwatch` command.
 
+mod cache;
 mod completions;
 mod connect;
 mod decode;
@@ -26,7 +27,7 @@ use crate::failure::Failure;
 /// Streams huge Kubernetes collections over protobuf, in constant memory.
 ///
 /// Results go to stdout, everything else to stderr. Exit codes: 0 the list is complete, 1 it ended in an error, 2 wrong
-/// usage, 130 interrupted; a watch is meant to be interrupted: 0.
+/// usage, 130 interrupted; watch and cache are meant to be interrupted: 0.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 struct Cli {
@@ -38,6 +39,7 @@ struct Cli {
 enum Command {
     List(list::Args),
     Watch(watch::Args),
+    Cache(cache::Args),
     Record(record::Args),
     Stats(stats::Args),
     Decode(decode::Args),
@@ -55,6 +57,7 @@ async fn main() {
     let done = match parse().command {
         Command::List(args) => list::run(args).await,
         Command::Watch(args) => watch::run(args).await,
+        Command::Cache(args) => cache::run(args).await,
         Command::Record(args) => record::run(args).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Decode(args) => decode::run(args).await,

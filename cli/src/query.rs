@@ -52,7 +52,7 @@ pub struct Selection {
 
     /// Only the metadata of each object
     #[arg(long)]
-    metadata_only: bool,
+    pub metadata_only: bool,
 
     /// One of N equal parts, I from 0 (KEP-5866); what a server sends beyond it is left out here
     #[arg(long, value_name = "I/N")]

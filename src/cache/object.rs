@@ -14,8 +14,10 @@ use super::store::ObjectKey;
 use crate::decode::Encoding;
 use crate::error::ItemError;
 #[cfg(feature = "json")]
-use crate::item::Json;
+use crate::fields;
 use crate::item::{self, MetaView};
+#[cfg(feature = "json")]
+use crate::item::{Json, TypeMeta};
 use crate::sync::{Mutex, lock};
 
 /// What a [`Store`](super::Store) can hold: any prost message, [`Json<T>`](crate::Json), and `[u8]` where nothing is to be
@@ -139,6 +141,21 @@ impl<T: Stored + ?Sized> Object<T> {
         match changed.encoded.get_or_init(|| T::encode(&changed.value)) {
             Ok(encoded) => Ok(encoded.into()),
             Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// Appends it to `out` as JSON on one line, as [`ItemRef::to_json`](crate::ItemRef::to_json) does with an item; `of` is the
+    /// type meta of the object or of its list.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`encoded`](Self::encoded) and of that. `out` is then as it was.
+    #[cfg(feature = "json")]
+    pub fn to_json(&self, of: &TypeMeta, out: &mut Vec<u8>) -> Result<(), ItemError> {
+        let encoded = self.encoded()?;
+        match self.encoding() {
+            Encoding::Protobuf => fields::to_json(of, &encoded, out),
+            Encoding::Json => fields::to_line(of, &encoded, out),
         }
     }
 

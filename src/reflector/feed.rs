@@ -28,12 +28,23 @@ pub(super) struct Feed<'r, T: Stored + ?Sized> {
     resumes: Option<String>,
     /// Up to which all changes of the watch are written, if that is known.
     version: Option<String>,
-    /// Objects and deletions since they were last counted.
-    written: u64,
+    /// Events of the watch, bookmarks among them.
+    heard: u64,
+    /// What came since it was last asked.
+    progress: Progress,
+}
+
+/// What came of a list and a watch.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Objects and deletions that were written.
+    pub(super) written: u64,
+    /// Whether the watch brought anything, if only a bookmark.
+    pub(super) has_heard: bool,
 }
 
 pub(super) enum Step {
-    /// Something was written, or the version moved on.
+    /// Something was written, or the watch brought a bookmark.
     Written,
     /// The collection is complete, at this version.
     Synced(String),
@@ -60,9 +71,8 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         attempt: &'r Attempt,
     ) -> Self {
         let began = watch.as_ref().and_then(Connections::resource_version).map(str::to_owned);
-        let replace = None;
-        let mut feed =
-            Self { store, projection, attempt, replace, list, watch, began, resumes: None, version: None, written: 0 };
+        let mut feed = Self::of(store, projection, watch, attempt);
+        (feed.list, feed.began) = (list, began);
         feed.begin_replace();
         feed
     }
@@ -75,9 +85,30 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         version: String,
         attempt: &'r Attempt,
     ) -> Self {
-        let (list, watch, resumes) = (None, Some(watch), Some(version));
-        let (replace, began) = (None, None);
-        Self { store, projection, attempt, replace, list, watch, began, resumes, version: None, written: 0 }
+        let mut feed = Self::of(store, projection, Some(watch), attempt);
+        feed.resumes = Some(version);
+        feed
+    }
+
+    fn of(
+        store: &'r Store<T>,
+        projection: Option<&'r Projection>,
+        watch: Option<Connections>,
+        attempt: &'r Attempt,
+    ) -> Self {
+        Self {
+            store,
+            projection,
+            attempt,
+            replace: None,
+            list: None,
+            watch,
+            began: None,
+            resumes: None,
+            version: None,
+            heard: 0,
+            progress: Progress::default(),
+        }
     }
 
     fn begin_replace(&mut self) {
@@ -85,9 +116,9 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         self.replace = Some(if self.attempt.afresh { replace.afresh() } else { replace });
     }
 
-    /// How many objects and deletions were written since it was last asked, and up to which version all of the watch.
-    pub(super) fn progress(&mut self) -> (u64, Option<&str>) {
-        (mem::take(&mut self.written), self.version.as_deref())
+    /// What came since it was last asked, and up to which version all of the watch is written.
+    pub(super) fn progress(&mut self) -> (Progress, Option<&str>) {
+        (mem::take(&mut self.progress), self.version.as_deref())
     }
 
     /// Whether only a list was there, and is complete.
@@ -102,21 +133,22 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         let step = self.advance(cx);
         let version = self.watch.as_ref().and_then(Connections::resource_version);
-        let has_moved = version != self.version.as_deref();
-        if has_moved {
+        if version != self.version.as_deref() {
             self.version = version.map(str::to_owned);
         }
         let is_open = self.watch.as_ref().is_some_and(Connections::is_open);
+        let heard = self.watch.as_ref().map_or(0, Connections::heard);
+        self.progress.has_heard |= heard != mem::replace(&mut self.heard, heard);
         match step.or_else(|| self.resumes.take_if(|_| is_open).map(Step::Resumed)) {
             Some(step) => Poll::Ready(step),
-            None if has_moved || self.written > 0 => Poll::Ready(Step::Written),
+            None if self.progress.has_heard || self.progress.written > 0 => Poll::Ready(Step::Written),
             None => Poll::Pending,
         }
     }
 
     /// Writes what is there to be written, up to a step that is another.
     fn advance(&mut self, cx: &mut Context<'_>) -> Option<Step> {
-        while self.written < BATCH {
+        while self.progress.written < BATCH {
             let watch = self.poll_watch(cx);
             if let Poll::Ready(Some(step)) = watch {
                 return Some(step);
@@ -156,7 +188,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                 None
             }
             Ok(_) => {
-                self.written += 1;
+                self.progress.written += 1;
                 None
             }
             Err(error) => Some(Step::WatchFailed(error)),
@@ -172,7 +204,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         });
         let version = match (ready!(item), &self.began) {
             (Ok(Some(())), _) => {
-                self.written += 1;
+                self.progress.written += 1;
                 return Poll::Ready(None);
             }
             // What is behind it, the watch tells; how far the list is ahead of that, its version does not say of pages.

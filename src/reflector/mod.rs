@@ -35,13 +35,13 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{self, Duration};
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, field};
 
-use self::feed::{Feed, Step};
+use self::feed::{Feed, Progress, Step};
 use self::silence::Silence;
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
@@ -102,6 +102,10 @@ pub struct Status {
     pub syncs: u64,
     /// Objects and deletions that came, those of lists included.
     pub events: u64,
+    /// When it was last known to be in step: the collection was complete, or since then an event or a bookmark of the watch
+    /// came. How long ago that is, is how old what the store has may be, as far as the server tells: where nothing happens,
+    /// API servers send a bookmark about once a minute. While the collection is asked for again it stays as it was.
+    pub in_step_at: Option<time::Instant>,
     /// Connections and lists that ended in an error.
     pub errors: u64,
     /// What the last one said.
@@ -270,8 +274,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                 Step::Resumed(version) => self.synced(version, 0),
                 _ => {}
             }
-            let (events, version) = feed.progress();
-            self.written(events, version);
+            let (progress, version) = feed.progress();
+            self.written(&progress, version);
             match step {
                 Step::Synced(version) => {
                     if feed.needs_watch() {
@@ -298,13 +302,15 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         ended
     }
 
-    fn written(&mut self, events: u64, version: Option<&str>) {
+    fn written(&mut self, progress: &Progress, version: Option<&str>) {
         let version = version.filter(|version| self.sync.watched(version));
         if let Some(version) = version {
             self.store.advance(version);
         }
+        let in_step_at = (progress.has_heard && self.synced_at.is_some()).then(|| Instant::now().into_std());
         self.status.send_modify(|status| {
-            status.events += events;
+            status.events += progress.written;
+            status.in_step_at = in_step_at.or(status.in_step_at);
             if let Some(version) = version {
                 status.resource_version = Some(version.to_owned());
             }
@@ -314,10 +320,12 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// `sent` says how often it came for that.
     fn synced(&mut self, version: &str, sent: u64) {
         self.sync.synced(version);
-        self.synced_at = Some(Instant::now());
+        let now = Instant::now();
+        self.synced_at = Some(now);
         tracing::info!(version, objects = self.store.len(), "the cache has the whole collection");
         self.status.send_modify(|status| {
             status.syncs += sent;
+            status.in_step_at = Some(now.into_std());
             status.resource_version = Some(version.to_owned());
         });
     }

@@ -187,6 +187,12 @@ impl Connections {
         Some(&*self.run.delivered.version).filter(|_| self.run.is_synced)
     }
 
+    /// How many events came, those that are not delivered among them, and bookmarks that are not older.
+    #[cfg(feature = "cache")]
+    pub(crate) fn heard(&self) -> u64 {
+        self.run.heard
+    }
+
     /// The next event, whose object is made by `own`. After an error there is none.
     pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
@@ -295,6 +301,8 @@ struct Run {
     initial_events_timeout: Duration,
     on_disconnect: Option<OnDisconnect>,
     delivered: Delivered,
+    /// Events of any kind, but bookmarks of older versions.
+    heard: u64,
     /// Whether the collection is out: from now on, order is kept.
     is_synced: bool,
     /// Whether a part of it is out.
@@ -325,6 +333,7 @@ impl Run {
             on_disconnect: None,
             is_synced: !version.is_empty(),
             delivered: Delivered { version, ..Delivered::default() },
+            heard: 0,
             has_begun: false,
             lists: false,
             pages: false,
@@ -372,6 +381,10 @@ impl Run {
         own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
         self.is_good = true;
+        // A bookmark of an older version says that the server went back, not that this is in step with it.
+        let is_behind = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
+            if compare_resource_versions(resource_version, &self.delivered.version).is_some_and(Ordering::is_lt));
+        self.heard += u64::from(!is_behind);
         let (changed, change, made): (_, _, fn(O) -> OwnedEvent<O>) = match event {
             WatchEvent::Added(changed) => (changed, Change::Added, OwnedEvent::Added),
             WatchEvent::Modified(changed) => (changed, Change::Modified, OwnedEvent::Modified),

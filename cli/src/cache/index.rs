@@ -1,0 +1,90 @@
+//! Indexes by the values of a field.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use listwatch::cache::{ObjectRef, OrderedIndex};
+use listwatch::fields::{self, Message};
+use listwatch::reflector::Cache;
+use listwatch::{Encoding, FieldPath, ItemError, Projection, TypeMeta};
+
+use crate::failure::Failure;
+use crate::json;
+
+/// Objects by the values of a field, as text.
+pub type ByText = OrderedIndex<[u8], Arc<str>>;
+
+/// What an index is called, and the path to the field that it is of.
+#[derive(Clone)]
+pub struct IndexBy {
+    pub name: String,
+    pub path: String,
+}
+
+impl FromStr for IndexBy {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, path) = text.split_once('=').ok_or("it is written NAME=PATH")?;
+        if name.is_empty() || name.contains('/') || path.is_empty() {
+            return Err("it is written NAME=PATH, and there is no slash in the name");
+        }
+        Ok(Self { name: name.to_owned(), path: path.to_owned() })
+    }
+}
+
+impl IndexBy {
+    pub fn add_to(&self, cache: &Cache<[u8]>, of: &TypeMeta) -> Result<ByText, Failure> {
+        let field = Field::parse(&self.path, of)
+            .map_err(|reason| Failure::Usage(format!("--index {}: {reason}", self.name)))?;
+        Ok(cache.ordered_index(&self.name, move |object| field.values(object)))
+    }
+}
+
+/// A field, read as the JSON of it: a time, a quantity and their like are one value there.
+struct Field {
+    names: Vec<String>,
+    of: TypeMeta,
+    /// Of an object in protobuf, only the field; `None` for kinds that come in JSON.
+    only: Option<Projection>,
+}
+
+impl Field {
+    fn parse(path: &str, of: &TypeMeta) -> Result<Self, String> {
+        if path.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(format!("{path}: the fields of JSON have names"));
+        }
+        let names = json::names(path);
+        let only = match Message::of(&of.api_version, &of.kind) {
+            Some(message) => {
+                let parsed = FieldPath::parse(path, of).map_err(|error| error.to_string())?;
+                let field = path.split('[').next().and_then(|path| message.path(path)?.pop());
+                let is_whole_map = field.is_some_and(fields::Field::is_map) && !path.contains('[');
+                if is_whole_map || field.and_then(fields::Field::message).is_some_and(Message::is_object) {
+                    return Err(format!("{path} is no single value"));
+                }
+                Some(Projection::new().keep(&parsed))
+            }
+            None => None,
+        };
+        Ok(Self { names: names.into_iter().map(str::to_owned).collect(), of: of.clone(), only })
+    }
+
+    fn values(&self, object: &ObjectRef<'_, [u8]>) -> Result<Vec<Arc<str>>, ItemError> {
+        let mut projected = Vec::new();
+        let json = match (object.encoding(), &self.only) {
+            (Encoding::Json, _) => object.encoded()?,
+            (Encoding::Protobuf, Some(only)) => {
+                fields::to_json(&self.of, &only.apply(object.encoded()?)?, &mut projected)?;
+                &projected
+            }
+            (found, None) => return Err(ItemError::WrongEncoding { found, expected: Encoding::Json }),
+        };
+        let mut values = Vec::new();
+        json::values(json, &self.names, &mut values).map_err(ItemError::other)?;
+        if values.is_empty() {
+            values.push(String::new());
+        }
+        Ok(values.into_iter().map(Arc::from).collect())
+    }
+}

@@ -1,0 +1,52 @@
+//! What is measured of a cache, for Prometheus.
+
+use std::fmt;
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::Registry;
+
+use super::Cached;
+use super::status::{parts, relists};
+
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// In the text format that Prometheus calls `OpenMetrics`.
+pub fn text(cached: &Cached) -> Result<String, fmt::Error> {
+    let status = cached.cache.status();
+    let labels = [("resource".into(), cached.resource.to_string().into())].into_iter();
+    let mut registry = Registry::with_prefix_and_labels("listwatch_cache", labels);
+
+    registry.register("objects", "Objects in the cache", ConstGauge::new(count(cached.cache.len())));
+    let bytes = Family::<Vec<(&str, &str)>, Gauge>::default();
+    for (part, held) in parts(&cached.cache.memory()) {
+        bytes.get_or_create(&vec![("part", part)]).set(count(held));
+    }
+    registry.register("bytes", "Memory of the cache, by part: objects compressed and encoded, tables, indexes", bytes);
+    let is_synced = i64::from(status.resource_version.is_some());
+    registry.register("synced", "1 once the cache had the whole collection", ConstGauge::new(is_synced));
+    if let Some(at) = status.in_step_at {
+        let help = "Time since the server last told what there is: by an event, a bookmark or a complete list";
+        registry.register("lag_seconds", help, ConstGauge::new(at.elapsed().as_secs_f64()));
+    }
+    let help = "Objects and deletions that came, those of lists included";
+    registry.register("events", help, ConstCounter::new(status.events));
+    registry.register("errors", "Connections and lists that ended in an error", ConstCounter::new(status.errors));
+    registry.register("syncs", "How often the whole collection came", ConstCounter::new(status.syncs));
+    registry.register("relists", "How often it came again", ConstCounter::new(relists(&status)));
+    let errors = Family::<Vec<(&str, String)>, Gauge>::default();
+    for (by, index) in &cached.indexes {
+        errors.get_or_create(&vec![("index", by.name.clone())]).set(count(index.errors().len()));
+    }
+    registry.register("index_errors", "Objects that an index could not read and does not have", errors);
+
+    let mut text = String::new();
+    text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

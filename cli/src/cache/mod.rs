@@ -1,0 +1,230 @@
+//! `listwatch cache`: a collection kept in memory and in step, to be looked into over HTTP.
+
+mod index;
+mod metrics;
+mod serve;
+mod status;
+
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use listwatch::cache::{Residency, Store};
+use listwatch::client::{Client, Resource};
+use listwatch::fields::Message;
+use listwatch::reflector::{self, Cache, Reflector};
+use listwatch::{FieldPath, Projection, TypeMeta};
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::index::{ByText, IndexBy};
+use self::status::Live;
+use crate::connect::Connection;
+use crate::failure::Failure;
+use crate::notices;
+use crate::query::Selection;
+
+/// Keeps a collection in memory and in step, and serves it on loopback: for those who debug a controller.
+///
+/// It goes on whatever happens to connections and servers, and shows on stderr how far it is. Ctrl-C ends it. GET and HEAD
+/// are answered, in JSON but for metrics, and data once the collection is complete:
+///
+///   /healthz                    200 once the collection is complete, 503 before and why
+///   /metrics                    for Prometheus
+///   /keys[?namespace=NS]        of all objects, in no order
+///   /objects[?namespace=NS]     all objects
+///   /objects/[NS/]NAME          one object
+///   /indexes                    the indexes
+///   /indexes/INDEX              its values, and how many objects have each
+///   /indexes/INDEX/VALUE        the keys of these; with ?objects, the objects
+///
+/// There is no authentication: whoever may connect to loopback on this machine may read all of it.
+#[derive(clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  listwatch cache pods -A                         all Pods, compressed, at http://127.0.0.1:8002
+  listwatch cache pods -A --index node=spec.nodeName --index 'app=metadata.labels[\"app\"]'
+  curl localhost:8002/indexes/node/node-1         the keys of the Pods on a node
+  curl localhost:8002/indexes/node/?objects       the Pods on none yet, as JSON
+  listwatch cache pods -A --drop metadata.managedFields --drop status
+  listwatch cache secrets -A --metadata-only      without what is in them
+  listwatch cache nodes --listen 127.0.0.1:0      at any port, which it tells"
+)]
+pub struct Args {
+    #[command(flatten)]
+    selection: Selection,
+
+    /// How objects are held in memory
+    #[arg(long, value_enum, default_value_t = Held::Compressed, value_name = "RESIDENCY")]
+    residency: Held,
+
+    /// Hold objects without this field, as in `status` or `metadata.annotations["KEY"]`; again for more. Of custom
+    /// resources nothing can be dropped
+    #[arg(long, value_name = "PATH")]
+    drop: Vec<String>,
+
+    /// Find objects by the text, numbers or booleans at this path; again for more. Objects without any are found by the
+    /// empty value
+    #[arg(long, value_name = "NAME=PATH")]
+    index: Vec<IndexBy>,
+
+    /// How to sync [default: as the server can, and as turns out to work]
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    strategy: Option<Strategy>,
+
+    /// Where to serve: an address and a port of loopback, 0 for any
+    #[arg(long, default_value = "127.0.0.1:8002", value_name = "ADDRESS", value_parser = loopback)]
+    listen: SocketAddr,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Held {
+    /// As it came: the fastest to read
+    Encoded,
+    /// Compressed with a dictionary trained on the collection: often a tenth of that
+    Compressed,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Strategy {
+    /// By the initial events of a watch
+    WatchList,
+    /// By a list, and a watch from its version
+    ListThenWatch,
+    /// By a watch, and a list beside it: for collections that take longer to list than the server keeps history
+    WatchFirst,
+}
+
+/// The cache, and what it is of.
+struct Cached {
+    cache: Cache<[u8]>,
+    resource: Resource,
+    /// `None` is all, or that there are none.
+    namespace: Option<String>,
+    /// What the objects are.
+    type_meta: TypeMeta,
+    indexes: Vec<(IndexBy, ByText)>,
+}
+
+/// How often it is looked at what there is to tell.
+const TICK: Duration = Duration::from_millis(250);
+
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let Args { selection, residency, drop, index, strategy, listen, connection } = args;
+    let listener = TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))?;
+    let mut options = selection.options();
+    let metadata_only = selection.metadata_only;
+    let (transport, namespace) = connection.open().await?;
+    let client = Client::new(transport);
+    let (resource, namespace) = selection.find(&client, namespace).await?;
+
+    let type_meta = if metadata_only {
+        TypeMeta { api_version: "meta.k8s.io/v1".to_owned(), kind: "PartialObjectMetadata".to_owned() }
+    } else {
+        TypeMeta { api_version: resource.api_version(), kind: resource.kind().to_owned() }
+    };
+    // What is not in the table of fields could be neither indexed nor shown of its protobuf.
+    if Message::of(&type_meta.api_version, &type_meta.kind).is_none() {
+        options = options.json();
+    }
+    let mut reflector = Reflector::<[u8]>::new(&client, &resource).options(options).store(Store::new(residency.into()));
+    if !drop.is_empty() {
+        reflector = reflector.projection(projection(&drop, &type_meta)?);
+    }
+    if let Some(strategy) = strategy {
+        reflector = reflector.strategy(strategy.into());
+    }
+    if let Some(namespace) = &namespace {
+        reflector = reflector.namespace(namespace);
+    }
+    let cache = reflector.cache();
+    let mut indexes: Vec<(IndexBy, ByText)> = Vec::new();
+    for by in index {
+        if indexes.iter().any(|(other, _)| other.name == by.name) {
+            return Err(Failure::Usage(format!("--index {}: there are two of this name", by.name)));
+        }
+        let index = by.add_to(&cache, &type_meta)?;
+        indexes.push((by, index));
+    }
+    let cached = Arc::new(Cached { cache, resource, namespace, type_meta, indexes });
+
+    let address = serve::start(listener, Arc::clone(&cached)).map_err(|error| cannot_listen(listen, &error))?;
+    notices::tell("serving:", &format!("http://{address}"));
+    let mut live = Live::new(&cached);
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut interrupted = pin!(interrupted());
+    let mut reflecting = pin!(reflector.run());
+    loop {
+        tokio::select! {
+            () = &mut interrupted => {
+                live.end();
+                return Ok(());
+            }
+            Err(error) = &mut reflecting => return Err(Failure::Error(error.to_string())),
+            _ = tick.tick() => live.tell(),
+        }
+    }
+}
+
+fn projection(drop: &[String], of: &TypeMeta) -> Result<Projection, Failure> {
+    if Message::of(&of.api_version, &of.kind).is_none() {
+        return Err(Failure::Usage(format!("--drop is for protobuf, and {} comes in JSON", of.kind)));
+    }
+    drop.iter().try_fold(Projection::new(), |projection, path| {
+        let path = FieldPath::parse(path, of).map_err(|error| Failure::Usage(format!("--drop: {error}")))?;
+        Ok(projection.drop(&path))
+    })
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "it is no address with a port, as in 127.0.0.1:8002")?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("it is not on loopback, and what is served needs no authentication".to_owned())
+    }
+}
+
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    Failure::Error(format!("cannot listen on {address}: {error}; --listen takes another port"))
+}
+
+/// Ctrl-C, or SIGTERM.
+async fn interrupted() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = interrupt => {}
+            _ = terminate.recv() => {}
+        }
+        return;
+    }
+    _ = interrupt.await;
+}
+
+impl From<Held> for Residency {
+    fn from(held: Held) -> Self {
+        match held {
+            Held::Encoded => Self::Encoded,
+            Held::Compressed => Self::Compressed,
+        }
+    }
+}
+
+impl From<Strategy> for reflector::Strategy {
+    fn from(strategy: Strategy) -> Self {
+        match strategy {
+            Strategy::WatchList => Self::WatchList,
+            Strategy::ListThenWatch => Self::ListThenWatch,
+            Strategy::WatchFirst => Self::WatchFirst,
+        }
+    }
+}

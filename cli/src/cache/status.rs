@@ -1,0 +1,128 @@
+//! How far a cache is, told to whoever runs it.
+
+use std::collections::VecDeque;
+
+use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
+use listwatch::cache::Memory;
+use listwatch::reflector::Status;
+use tokio::time::Instant;
+
+use super::Cached;
+use crate::notices;
+
+/// Two lines that stay at the foot of a terminal; and everywhere, a line for each sync and each error.
+pub struct Live<'a> {
+    cached: &'a Cached,
+    bar: ProgressBar,
+    /// Told so far.
+    syncs: u64,
+    errors: u64,
+    /// When there were so many events, of late.
+    events: VecDeque<(Instant, u64)>,
+}
+
+/// Events a second are those of so many ticks: two seconds.
+const RECENT: usize = 8;
+
+impl<'a> Live<'a> {
+    pub fn new(cached: &'a Cached) -> Self {
+        let style = ProgressStyle::with_template("{msg}").expect("the template is right");
+        let bar = ProgressBar::no_length().with_style(style);
+        notices::show_above(&bar);
+        Self { cached, bar, syncs: 0, errors: 0, events: VecDeque::new() }
+    }
+
+    /// What is new.
+    pub fn tell(&mut self) {
+        let status = self.cached.cache.status();
+        if !self.bar.is_hidden() {
+            let rate = self.rate(status.events);
+            self.bar.set_message(self.lines(&status, rate));
+        }
+        if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
+            notices::tell("retry:", &error.to_string());
+        }
+        if let Some(version) = status.resource_version.as_ref().filter(|_| status.syncs > self.syncs) {
+            let objects = HumanCount(count(self.cached.cache.len()));
+            notices::tell("synced:", &format!("{objects} objects at version {version}"));
+        }
+        (self.syncs, self.errors) = (status.syncs, status.errors);
+    }
+
+    /// It ends: what there was.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+        let Cached { cache, .. } = self.cached;
+        let status = cache.status();
+        let [objects, events] = [count(cache.len()), status.events].map(HumanCount);
+        eprintln!("{objects} objects {}, {events} events, {}", at(&status), troubles(&status));
+    }
+
+    /// Events a second, when there were so many until now.
+    fn rate(&mut self, events: u64) -> f64 {
+        let now = Instant::now();
+        self.events.push_back((now, events));
+        if self.events.len() > RECENT + 1 {
+            self.events.pop_front();
+        }
+        let (since, before) = self.events[0];
+        #[expect(clippy::cast_precision_loss, reason = "it is shown without digits behind the point")]
+        let more = (events - before) as f64;
+        more / (now - since).as_secs_f64().max(0.1)
+    }
+
+    fn lines(&self, status: &Status, rate: f64) -> String {
+        let Cached { cache, resource, namespace, .. } = self.cached;
+        let of = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+        let lag = status.in_step_at.map(|at| format!(", lag {:.1} s", at.elapsed().as_secs_f64())).unwrap_or_default();
+        let memory = cache.memory();
+        let held = parts(&memory).into_iter().filter(|(_, bytes)| *bytes > 0);
+        let held = held.map(|(part, bytes)| format!("{} {part}", DecimalBytes(count(bytes)))).collect::<Vec<_>>();
+        let held = if held.is_empty() { String::new() } else { format!(" ({})", held.join(", ")) };
+        format!(
+            "{resource}{of} {}{lag}, {}, {rate:.0} events/s\n{} objects in {}{held}",
+            at(status),
+            troubles(status),
+            HumanCount(count(cache.len())),
+            DecimalBytes(count(memory.total())),
+        )
+    }
+}
+
+fn at(status: &Status) -> String {
+    match (&status.resource_version, status.strategy) {
+        (Some(version), _) => format!("at version {version}"),
+        (None, Some(strategy)) => format!("not synced yet ({strategy})"),
+        (None, None) => "not synced yet".to_owned(),
+    }
+}
+
+fn troubles(status: &Status) -> String {
+    let [relists, errors] = [relists(status), status.errors].map(|count| (HumanCount(count), plural(count)));
+    format!("{} relist{}, {} error{}", relists.0, relists.1, errors.0, errors.1)
+}
+
+/// How often the whole collection came again.
+pub fn relists(status: &Status) -> u64 {
+    status.syncs.saturating_sub(1)
+}
+
+/// Of its memory, in bytes.
+pub fn parts(memory: &Memory) -> [(&'static str, usize); 6] {
+    [
+        ("compressed", memory.compressed),
+        ("encoded", memory.encoded),
+        ("table", memory.table),
+        ("indexes", memory.indexes),
+        ("replace", memory.replace),
+        ("zstd", memory.zstd),
+    ]
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
