@@ -4,9 +4,14 @@
 //! It fails on a complete list that is not what was loaded, item by item and byte by byte; on an error that nothing
 //! provoked, or that is wrong about the items delivered; on a list that ends later than its deadline; and on memory, descriptors or tasks that
 //! are left when no list is under way.
+//!
+//! Beside the lists run reflectors, one for each strategy, into compressed stores, over connections that break all the time, while
+//! objects are changed, deleted and created. It fails when one does not come to have what the server has once that stops, byte
+//! by byte, or when its subscriber was not told so.
 
 #[path = "../support/apiserver.rs"]
 mod apiserver;
+mod caches;
 mod query;
 #[path = "../support/mod.rs"]
 mod support;
@@ -24,6 +29,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
 use apiserver::{Result, Server};
+use caches::Caches;
 use clap::Parser;
 use fastrand::Rng;
 use jiff::SignedDuration;
@@ -79,8 +85,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let here = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let elsewhere = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let beside = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let state = env::temp_dir().join(format!("listwatch-soak-{}", process::id()));
-    let done = here.block_on(soak(&args, &state, elsewhere.handle()));
+    let done = here.block_on(soak(&args, &state, elsewhere.handle(), beside.handle()));
     let _ = fs::remove_dir_all(&state);
     match done {
         Ok(code) => code,
@@ -91,7 +98,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn soak(args: &Args, state: &Path, elsewhere: &Handle) -> Result<ExitCode> {
+async fn soak(args: &Args, state: &Path, elsewhere: &Handle, beside: &Handle) -> Result<ExitCode> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}");
     let mut rng = Rng::with_seed(seed);
@@ -103,10 +110,11 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle) -> Result<ExitCode>
         let proxy = elsewhere.spawn(proxy(world.server, Arc::clone(&trouble))).await??;
         workers.push(Worker { rng: rng.fork(), trouble, proxy, world: Arc::clone(&world) });
     }
+    let caches = Arc::new(beside.spawn(Caches::start(Arc::clone(&world), rng.fork())).await??);
     let interrupted = Arc::new(AtomicBool::new(false));
     let interrupt = elsewhere.spawn(interrupt(Arc::clone(&world), Arc::clone(&interrupted)));
     let start = Instant::now();
-    let lines = elsewhere.spawn(lines(start, Arc::clone(&world), Handle::current()));
+    let lines = elsewhere.spawn(lines(start, Arc::clone(&world), Arc::clone(&caches), Handle::current()));
     // The proxies, and the two above.
     let background = args.workers + 2;
 
@@ -135,12 +143,19 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle) -> Result<ExitCode>
         while let Some(worker) = round.join_next().await {
             workers.push(worker?);
         }
+        let _quiet = caches.quiet().await;
+        if server.is_some() {
+            for diverged in caches.divergences().await {
+                println!("WRONG: {diverged}");
+                world.tally.lock().unwrap().wrong.push(diverged);
+            }
+        }
         let tasks = || (Handle::current().metrics().num_alive_tasks(), elsewhere.metrics().num_alive_tasks());
         let settled = Instant::now();
         while tasks() != (0, background) && settled.elapsed() < SETTLE {
             sleep(Duration::from_millis(10)).await;
         }
-        let usage = Usage::now();
+        let usage = Usage::now(caches.memory());
         let (of_client, others) = tasks();
         println!("quiet: {usage}, {of_client} tasks, {} connections", others - background);
         if (of_client, others) != (0, background) {
@@ -154,7 +169,7 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle) -> Result<ExitCode>
 
     let mut tally = std::mem::take(&mut *world.tally.lock().unwrap());
     tally.wrong.extend(leaks(points.get(WARM_UP..).unwrap_or_default()));
-    print!("{}", summary(&tally, start.elapsed(), restarts, points.len()));
+    print!("{}{}", summary(&tally, start.elapsed(), restarts, points.len()), caches.summary());
     println!("seed {seed}");
     Ok(match (tally.wrong.is_empty(), interrupted.load(Ordering::Relaxed)) {
         (false, _) => ExitCode::FAILURE,
@@ -218,12 +233,12 @@ async fn interrupt(world: Arc<World>, interrupted: Arc<AtomicBool>) {
     std::future::pending::<()>().await;
 }
 
-async fn lines(start: Instant, world: Arc<World>, here: Handle) {
+async fn lines(start: Instant, world: Arc<World>, caches: Arc<Caches>, here: Handle) {
     loop {
         sleep(LINE_EVERY).await;
         let tasks = here.metrics().num_alive_tasks();
         let (elapsed, tally) = (start.elapsed().as_secs(), world.tally.lock().unwrap());
-        println!("{elapsed} s: {tally}; {}, {tasks} tasks", Usage::now());
+        println!("{elapsed} s: {tally}; {}, {tasks} tasks", Usage::now(caches.memory()));
     }
 }
 

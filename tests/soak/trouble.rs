@@ -6,16 +6,22 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::Stream;
-use listwatch::client::transport::{Chunks, Request, ResponseFuture};
+use futures::{Stream, stream};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
 use listwatch::client::{Transport, TransportError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::sleep;
+
+const SLOW: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -34,18 +40,26 @@ pub enum Fault {
     End,
     /// The caller has no time.
     Deadline,
+    /// The body ends as if it were whole, and the next watch is told that its version is too old.
+    Expired,
+    /// Nothing comes for a while.
+    Slow,
 }
 
 impl Fault {
     pub const ALL: [Self; 8] =
         [Self::Cut, Self::Reset, Self::Stall, Self::Corrupt, Self::Flip, Self::Drop, Self::End, Self::Deadline];
 
+    /// A watch has no end that tells whether all of it came as it was.
+    pub const OF_WATCHES: [Self; 7] =
+        [Self::Cut, Self::Reset, Self::Stall, Self::Corrupt, Self::End, Self::Expired, Self::Slow];
+
     pub fn is_on_the_way(self) -> bool {
-        matches!(self, Self::Cut | Self::Reset | Self::Stall | Self::Corrupt)
+        matches!(self, Self::Cut | Self::Reset | Self::Stall | Self::Corrupt | Self::Slow)
     }
 
     fn is_in_the_body(self) -> bool {
-        matches!(self, Self::Flip | Self::Drop | Self::End)
+        matches!(self, Self::Flip | Self::Drop | Self::End | Self::Expired)
     }
 }
 
@@ -55,6 +69,8 @@ pub struct Trouble {
     /// The fault, and how many bytes before it.
     armed: Mutex<Option<(Fault, u64)>>,
     happened: AtomicBool,
+    /// Whether the next watch is refused.
+    expired: AtomicBool,
     over: Notify,
 }
 
@@ -126,6 +142,7 @@ async fn down(mut from_server: OwnedReadHalf, mut to_client: OwnedWriteHalf, tro
         match trouble.meet(read, Fault::is_on_the_way) {
             None => {}
             Some((Fault::Corrupt, at)) => bytes[at] ^= 1 << (at % 8),
+            Some((Fault::Slow, _)) => sleep(SLOW).await,
             Some((fault, at)) => {
                 to_client.write_all(&bytes[..at]).await?;
                 match fault {
@@ -151,6 +168,9 @@ pub struct Troubled<T> {
 impl<T: Transport> Transport for Troubled<T> {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
         Box::pin(async move {
+            if request.path_and_query.contains("watch=") && self.trouble.expired.swap(false, Ordering::SeqCst) {
+                return Ok(too_old());
+            }
             let mut response = self.inner.get(request).await?;
             let trouble = Arc::clone(&self.trouble);
             response.body = Box::pin(TroubledBody { inner: response.body, trouble, ended: false });
@@ -169,6 +189,14 @@ impl<T: Transport> Transport for Troubled<T> {
     fn redact(&self, text: String) -> String {
         self.inner.redact(text)
     }
+}
+
+/// As an API server says it whose watch cache begins later.
+fn too_old() -> Response {
+    let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    let body = Box::pin(stream::iter([Ok(Bytes::from_static(status.as_bytes()))]));
+    Response { status: StatusCode::GONE, headers, body }
 }
 
 struct TroubledBody {
@@ -197,6 +225,7 @@ impl Stream for TroubledBody {
                     return Poll::Ready(Some(Ok(bytes.into())));
                 }
                 _ => {
+                    self.trouble.expired.store(fault == Fault::Expired, Ordering::SeqCst);
                     self.ended = true;
                     return Poll::Ready(Some(Ok(chunk.slice(..at))));
                 }

@@ -6,11 +6,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use flate2::Compression;
 use flate2::read::GzEncoder;
 use hyper::body::Frame;
+use tokio::time::{Sleep, sleep};
 
 use crate::Amplifier;
 
@@ -35,6 +37,7 @@ pub struct Body {
     content_length: bool,
     flip: Option<u64>,
     fault: Option<(u64, Fault)>,
+    end_after: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -159,6 +162,14 @@ impl Body {
         self
     }
 
+    /// Ends the body so long after its last byte, as the watch of a collection in which nothing happens. The runtime needs its
+    /// time enabled.
+    #[must_use]
+    pub fn end_after(mut self, time: Duration) -> Self {
+        self.end_after = Some(time);
+        self
+    }
+
     /// The value of the `content-length` header, where there is one.
     pub(crate) fn content_length(&self) -> Option<u64> {
         (self.content_length && self.compression.is_none()).then(|| self.length())
@@ -186,6 +197,8 @@ impl Body {
             chunk_size,
             flip: self.flip,
             fault: self.fault,
+            end_after: self.end_after,
+            end: None,
             sent: 0,
             handed_over,
             unwritten: Arc::default(),
@@ -202,6 +215,7 @@ impl Body {
             content_length: false,
             flip: None,
             fault: None,
+            end_after: None,
         }
     }
 
@@ -223,6 +237,8 @@ pub(crate) struct BodyStream {
     chunk_size: usize,
     flip: Option<u64>,
     fault: Option<(u64, Fault)>,
+    end_after: Option<Duration>,
+    end: Option<Pin<Box<Sleep>>>,
     /// Bytes of this body handed to the connection.
     sent: u64,
     /// Bytes of all bodies of the server handed to connections.
@@ -307,7 +323,8 @@ impl hyper::body::Body for BodyStream {
             Err(error) => return Poll::Ready(Some(Err(error))),
         };
         if bytes.is_empty() {
-            return Poll::Ready(None);
+            let Some(time) = this.end_after else { return Poll::Ready(None) };
+            return this.end.get_or_insert_with(|| Box::pin(sleep(time))).as_mut().poll(cx).map(|()| None);
         }
         bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         Poll::Ready(Some(Ok(this.hand_over(bytes))))

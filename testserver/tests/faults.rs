@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use hyper::Version;
 use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 /// 100,000 bytes without a pattern that repeats within a chunk.
 fn plain() -> Vec<u8> {
@@ -91,6 +92,20 @@ async fn a_reset_waits_for_the_bytes_before_it() {
             assert!(received.body == expected[..length]);
             assert_eq!(received.end, End::Broken, "{version:?}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_ends_so_long_after_its_last_byte() {
+    let hour = Duration::from_secs(3600);
+    let server = serve(Body::replay(plain()).end_after(hour)).await;
+    for version in VERSIONS {
+        let start = Instant::now();
+        let received = get(&server, version).await;
+        assert!(received.body == plain());
+        assert_eq!(received.end, End::Clean, "{version:?}");
+        // The clock is paused: the hour passes once nothing is left to do.
+        assert!(start.elapsed() >= hour, "{version:?}");
     }
 }
 

@@ -63,8 +63,11 @@ func (s *seen) item(object metav1.Object) {
 }
 
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal("usage: clientgo WAY URL")
+	if len(os.Args) < 3 {
+		log.Fatal("usage: clientgo WAY URL, or clientgo follow URL [DIRECTORY]")
+	}
+	if os.Args[1] == "follow" {
+		log.Fatal(follow(os.Args[2], strings.Join(os.Args[3:], "")))
 	}
 	way, isJSON := strings.CutSuffix(os.Args[1], "-json")
 	list, ok := map[string]func(*rest.Config, *seen) (any, error){

@@ -1,6 +1,7 @@
 //! What the runner, the server and the clients share.
 
 pub mod client;
+pub mod follower;
 pub mod server;
 
 use std::io::{self, BufRead, Write};
@@ -13,6 +14,8 @@ pub struct Serving {
     pub url: String,
     /// Of all Pods, as [`add_key`] has it.
     pub hash: u64,
+    /// Of what the second list has.
+    pub relisted: u64,
 }
 
 /// What a client tells when it has seen all Pods.
@@ -23,6 +26,27 @@ pub struct Done {
     pub hash: u64,
     /// When the first Pod was there to be used, in nanoseconds since the request.
     pub first_item: u64,
+}
+
+/// What a follower has, and what its handler was told.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    pub items: u64,
+    /// Of all Pods, as [`add_key`] has it.
+    pub hash: u64,
+    /// That of the collection; empty where it cannot be asked for.
+    pub version: String,
+    /// Changes since it began.
+    pub changes: u64,
+    /// How long after its change the handler had a Pod, in microseconds.
+    pub latency: Latency,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    pub p50: u64,
+    pub p99: u64,
+    pub max: u64,
 }
 
 /// What the calls of a full store take, in seconds each.

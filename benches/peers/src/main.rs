@@ -1,8 +1,10 @@
 //! Lists the same Pods with this crate and with what one would take in its place, each way in a process of its own, and
 //! compares time and memory. See README.md beside for the results.
 
+mod follow;
 mod plot;
 mod process;
+mod relist;
 mod report;
 mod ways;
 
@@ -12,13 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use procfs::Current;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use process::Run;
 use report::size;
-use ways::{Program, Variant};
+use ways::{Program, Variant, Way};
 
 /// Every way lists so many Pods before anything is measured: to see that it is right, and what memory it will take.
 const TRIAL: u32 = 5000;
@@ -29,7 +32,11 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// Ways take turns, and each run is a process of its own against a server of its own on loopback. A run whose Pods are
 /// not exactly those that were sent ends it all. Ways that the memory of this machine does not allow are skipped.
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
+
     /// How many Pods the tables are of; each takes about 8.5 kB on the wire
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
@@ -54,6 +61,20 @@ struct Args {
     #[arg(long)]
     mimalloc: bool,
 
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What else is compared.
+#[derive(Subcommand)]
+enum Other {
+    Follow(follow::Args),
+    Relist(relist::Args),
+}
+
+/// What becomes of results.
+#[derive(clap::Args)]
+struct Output {
     /// Where results, tables and plots are written
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/results"))]
     out: PathBuf,
@@ -91,20 +112,45 @@ struct Point {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    fs::create_dir_all(&args.out)?;
-    let results = match &args.from {
-        Some(file) => serde_json::from_slice(&fs::read(file)?)?,
-        None => measure(&args)?,
-    };
-    let tables = report::tables(&results);
-    fs::write(args.out.join("tables.md"), &tables)?;
-    println!("{tables}");
-    plot::write(&results, &args.out)?;
-    if args.publish {
+    match &args.other {
+        Some(Other::Follow(args)) => return args.run(),
+        Some(Other::Relist(args)) => return args.run(),
+        None => {}
+    }
+    let results = args.output.write("results", || measure(&args), report::tables)?;
+    plot::write(&results, &args.output.out)?;
+    if args.output.publish {
         plot::write(&results, Path::new(HERE))?;
-        report::publish(&tables, &Path::new(HERE).join("README.md"))?;
     }
     Ok(())
+}
+
+impl Output {
+    /// Writes results, and the tables of them, under this name.
+    fn write<R: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        measure: impl FnOnce() -> anyhow::Result<R>,
+        tables: fn(&R) -> String,
+    ) -> anyhow::Result<R> {
+        fs::create_dir_all(&self.out)?;
+        let results = match &self.from {
+            Some(file) => serde_json::from_slice(&fs::read(file)?)?,
+            None => measure()?,
+        };
+        self.save(name, &results)?;
+        let tables = tables(&results);
+        fs::write(self.out.join(format!("{name}.md")), &tables)?;
+        println!("{tables}");
+        if self.publish {
+            report::publish(name, &tables, &Path::new(HERE).join("README.md"))?;
+        }
+        Ok(results)
+    }
+
+    fn save(&self, name: &str, results: &impl Serialize) -> anyhow::Result<()> {
+        Ok(fs::write(self.out.join(format!("{name}.json")), serde_json::to_vec(results)?)?)
+    }
 }
 
 fn measure(args: &Args) -> anyhow::Result<Results> {
@@ -155,15 +201,9 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
         }
         results.points.extend(turns.into_iter().map(|(variant, _, _, runs)| Point { way: variant.id(), pods, runs }));
         // What is measured is not lost when the rest fails.
-        results.save(&args.out)?;
+        args.output.save("results", &results)?;
     }
     Ok(results)
-}
-
-impl Results {
-    fn save(&self, directory: &Path) -> anyhow::Result<()> {
-        Ok(fs::write(directory.join("results.json"), serde_json::to_vec(self)?)?)
-    }
 }
 
 fn available_memory() -> anyhow::Result<u64> {
@@ -195,19 +235,25 @@ impl Programs {
         Ok(Self { rust, go: Some(go) })
     }
 
+    /// Runs a way: in this program, if it is one of Rust's.
+    fn command(&self, way: &Way, rust: &str) -> anyhow::Result<Command> {
+        let mut command = match (way.program, &self.go) {
+            (Program::Rust, _) => Command::new(self.rust.join(rust)),
+            (Program::Go | Program::GoWithoutWatchList, Some(go)) => Command::new(go),
+            (Program::Go | Program::GoWithoutWatchList, None) => bail!("there is no Go here"),
+        };
+        command.arg(way.argument);
+        if way.program == Program::GoWithoutWatchList {
+            command.env("KUBE_FEATURE_WatchListClient", "false");
+        }
+        Ok(command)
+    }
+
     fn run(&self, variant: Variant, pods: u32) -> anyhow::Result<Run> {
         let Variant { way, mimalloc } = variant;
         let mut server = Command::new(self.rust.join("server"));
         server.arg(pods.to_string());
-        let mut client = match (way.program, &self.go) {
-            (Program::Rust, _) => Command::new(self.rust.join(if mimalloc { "client-mimalloc" } else { "client" })),
-            (Program::Go | Program::GoWithoutWatchList, Some(go)) => Command::new(go),
-            (Program::Go | Program::GoWithoutWatchList, None) => bail!("there is no Go here"),
-        };
-        client.arg(way.argument);
-        if way.program == Program::GoWithoutWatchList {
-            client.env("KUBE_FEATURE_WatchListClient", "false");
-        }
+        let client = self.command(way, if mimalloc { "client-mimalloc" } else { "client" })?;
         process::measure(server, client, pods).with_context(|| format!("{}, {pods} Pods", variant.name()))
     }
 

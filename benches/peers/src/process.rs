@@ -2,7 +2,8 @@
 //!
 //! They speak in lines of JSON, and go on when they are sent a line. A client says `"ready"`, is told to list, says
 //! [`Done`], is told to come to rest, says `"idle"`, is told to use its store, and says what that took: [`StoreTimes`], or
-//! `null` without one.
+//! `null` without one. A follower says `"ready"`, is told to follow, says `"synced"`, and then a
+//! [`State`](listwatch_peers::State) each time it is sent a line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// For the threads of runtimes that give memory back.
-const REST: Duration = Duration::from_millis(500);
+pub const REST: Duration = Duration::from_millis(500);
 
 /// What one run of one client took.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,12 +47,12 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     let mut client = Process::start(client)?;
     let _: String = client.message()?;
 
-    let proc = Proc::new(client.child.id().try_into()?)?;
+    let proc = client.proc()?;
     let before = proc.status()?.vmrss.context("no memory")? * 1024;
     let (user, system) = cpu(&proc)?;
     let listed = AtomicBool::new(false);
     let (done, wall, mut memory) = thread::scope(|scope| {
-        let sampler = scope.spawn(|| sample(&proc, &listed));
+        let sampler = scope.spawn(|| sample(&proc, &listed, SAMPLE_EVERY));
         client.go()?;
         let start = Instant::now();
         let done = client.message::<Done>();
@@ -62,7 +63,7 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     })?;
     let (user_after, system_after) = cpu(&proc)?;
     let status = proc.status()?;
-    let peak = status.vmhwm.context("no peak")? * 1024;
+    let peak = peak(&proc)?;
 
     ensure!(done.items == u64::from(pods), "{} Pods were seen, not {pods}", done.items);
     ensure!(done.hash == serving.hash, "the Pods that were seen are not those that were sent");
@@ -87,35 +88,41 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     })
 }
 
+/// The most that was ever resident, in bytes.
+pub fn peak(proc: &Proc) -> anyhow::Result<u64> {
+    Ok(proc.status()?.vmhwm.context("no peak")? * 1024)
+}
+
 /// User and system time, in seconds.
 #[expect(clippy::cast_precision_loss, reason = "hundredths of seconds")]
-fn cpu(proc: &Proc) -> anyhow::Result<(f64, f64)> {
+pub fn cpu(proc: &Proc) -> anyhow::Result<(f64, f64)> {
     let stat = proc.stat()?;
     let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
     Ok((seconds(stat.utime), seconds(stat.stime)))
 }
 
-fn sample(proc: &Proc, listed: &AtomicBool) -> Vec<(f64, u64)> {
+/// Resident bytes over time, until it is over.
+pub fn sample(proc: &Proc, is_over: &AtomicBool, every: Duration) -> Vec<(f64, u64)> {
     let start = Instant::now();
     let mut memory = Vec::new();
-    while !listed.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) {
         // A client that is gone has said why.
         let Ok(statm) = proc.statm() else { break };
         memory.push((start.elapsed().as_secs_f64(), statm.resident * procfs::page_size()));
-        thread::sleep(SAMPLE_EVERY);
+        thread::sleep(every);
     }
     memory
 }
 
 /// Killed when it is dropped.
-struct Process {
+pub struct Process {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
 
 impl Process {
-    fn start(mut command: Command) -> anyhow::Result<Self> {
+    pub fn start(mut command: Command) -> anyhow::Result<Self> {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let stdin = child.stdin.take().context("no stdin")?;
@@ -123,14 +130,23 @@ impl Process {
         Ok(Self { child, stdin, stdout })
     }
 
-    fn go(&mut self) -> anyhow::Result<()> {
+    /// What the system says of it.
+    pub fn proc(&self) -> anyhow::Result<Proc> {
+        Ok(Proc::new(self.child.id().try_into()?)?)
+    }
+
+    pub fn go(&mut self) -> anyhow::Result<()> {
         Ok(self.stdin.write_all(b"\n")?)
     }
 
-    fn message<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+    pub fn message<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+        Ok(serde_json::from_str(&self.line()?)?)
+    }
+
+    pub fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         ensure!(self.stdout.read_line(&mut line)? > 0, "it ended before its time: {}", self.child.wait()?);
-        Ok(serde_json::from_str(&line)?)
+        Ok(line)
     }
 }
 

@@ -9,9 +9,6 @@ use crate::process::Run;
 use crate::ways::{GROUPS, Group, Variant, Work};
 use crate::{Point, Results};
 
-const BEGIN: &str = "<!-- results: written by --publish -->";
-const END: &str = "<!-- end of results -->";
-
 /// A column: its title, what is in it of a run of so many Pods, if anything, and how that is shown.
 type Column = (&'static str, fn(&Run, u32) -> Option<f64>, fn(f64) -> String);
 
@@ -58,19 +55,22 @@ pub fn tables(results: &Results) -> String {
     out
 }
 
-/// Puts the tables between the markers of a file.
-pub fn publish(tables: &str, readme: &Path) -> anyhow::Result<()> {
+/// Puts the tables between the markers of this name in a file.
+pub fn publish(name: &str, tables: &str, readme: &Path) -> anyhow::Result<()> {
+    let (begin, end) = (format!("<!-- {name}: written by --publish -->"), format!("<!-- end of {name} -->"));
     let text = fs::read_to_string(readme)?;
-    let (before, rest) = text.split_once(BEGIN).with_context(|| format!("no {BEGIN}"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("no {END}"))?;
-    Ok(fs::write(readme, format!("{before}{BEGIN}\n\n{tables}\n{END}{after}"))?)
+    let (before, rest) = text.split_once(&begin).with_context(|| format!("no {begin}"))?;
+    let (_, after) = rest.split_once(&end).with_context(|| format!("no {end}"))?;
+    Ok(fs::write(readme, format!("{before}{begin}\n\n{tables}\n{end}{after}"))?)
 }
 
 /// A way in a table.
-struct Row {
-    variant: Variant,
+pub struct Row {
+    pub name: String,
+    /// Whether it is of this crate.
+    pub is_ours: bool,
     /// In the order of the columns.
-    medians: Vec<Option<f64>>,
+    pub values: Vec<Option<f64>>,
 }
 
 fn table(group: &Group, results: &Results, pods: u32, out: &mut String) {
@@ -88,31 +88,42 @@ fn table(group: &Group, results: &Results, pods: u32, out: &mut String) {
             let median = |of: fn(&Run, u32) -> Option<f64>| {
                 Some(median(runs.iter().map(|run| of(run, pods)).collect::<Option<_>>()?))
             };
-            Some(Row { variant, medians: columns.iter().map(|(_, of, _)| median(*of)).collect() })
+            let values = columns.iter().map(|(_, of, _)| median(*of)).collect();
+            Some(Row { name: variant.name(), is_ours: variant.is_ours(), values })
         })
         .collect();
     if rows.is_empty() {
         return;
     }
-    let titles: Vec<_> = columns.iter().map(|(title, ..)| *title).collect();
     let of_pods = if pods == results.pods { String::new() } else { format!(": {} Pods, one run", count(pods)) };
-    let (title, line) = (group.title, "---:|".repeat(columns.len()));
-    *out += &format!("\n### {title}{of_pods}\n\n| | {} |\n|---|{line}\n", titles.join(" | "));
+    *out += &format!("\n### {}{of_pods}\n\n", group.title);
+    let columns: Vec<_> = columns.iter().map(|(title, _, show)| (*title, *show)).collect();
+    let best = write_rows(&columns, &rows, out);
+    let remarks = format!("{} {best}", group.remark);
+    if !remarks.trim().is_empty() {
+        *out += &format!("\n{}\n", remarks.trim());
+    }
+}
+
+/// Writes the rows under their titles, less being better everywhere; says where a peer is best, if there is any such place.
+pub fn write_rows(columns: &[(&str, fn(f64) -> String)], rows: &[Row], out: &mut String) -> String {
+    let titles: Vec<_> = columns.iter().map(|(title, _)| *title).collect();
+    *out += &format!("| | {} |\n|---|{}\n", titles.join(" | "), "---:|".repeat(columns.len()));
     let best = |column: usize| {
-        let values = rows.iter().filter_map(|row| Some((row.variant, row.medians[column]?)));
+        let values = rows.iter().filter_map(|row| Some((row, row.values[column]?)));
         values.min_by(|(_, a), (_, b)| a.total_cmp(b))
     };
     for (index, row) in rows.iter().enumerate() {
-        *out += &format!("| {} |", row.variant.name());
-        for (column, (_, _, show)) in columns.iter().enumerate() {
-            let Some(value) = row.medians[column] else {
+        *out += &format!("| {} |", row.name);
+        for (column, (_, show)) in columns.iter().enumerate() {
+            let Some(value) = row.values[column] else {
                 *out += " — |";
                 continue;
             };
             let shown = show(value);
             let is_best = best(column).is_some_and(|(_, best)| show(best) == shown);
             *out += &if is_best { format!(" **{shown}**") } else { format!(" {shown}") };
-            if let Some(first) = rows[0].medians[column].filter(|first| index > 0 && *first > 0.0) {
+            if let Some(first) = rows[0].values[column].filter(|first| index > 0 && *first > 0.0) {
                 *out += &format!(" ({})", three_digits(value / first));
             }
             *out += " |";
@@ -122,15 +133,11 @@ fn table(group: &Group, results: &Results, pods: u32, out: &mut String) {
     let peers: Vec<_> = columns
         .iter()
         .enumerate()
-        .filter_map(|(column, (title, ..))| Some((title, best(column)?.0)))
-        .filter(|(_, best)| !best.is_ours())
-        .map(|(title, best)| format!("{title} ({})", best.name()))
+        .filter_map(|(column, (title, _))| Some((title, best(column)?.0)))
+        .filter(|(_, best)| !best.is_ours)
+        .map(|(title, best)| format!("{title} ({})", best.name))
         .collect();
-    let best = if peers.is_empty() { String::new() } else { format!("A peer is best in: {}.", peers.join("; ")) };
-    let remarks = format!("{} {best}", group.remark);
-    if !remarks.trim().is_empty() {
-        *out += &format!("\n{}\n", remarks.trim());
-    }
+    if peers.is_empty() { String::new() } else { format!("A peer is best in: {}.", peers.join("; ")) }
 }
 
 /// Of an even number of values, the mean of the two in the middle.
@@ -165,7 +172,7 @@ pub fn count(number: u32) -> String {
     groups.join(",")
 }
 
-fn three_digits(number: f64) -> String {
+pub fn three_digits(number: f64) -> String {
     let decimals = if number >= 99.95 {
         0
     } else if number >= 9.995 {

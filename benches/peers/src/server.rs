@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use k8s_pb::api::core::v1 as pb;
@@ -22,22 +24,33 @@ use serde_json::value::RawValue;
 
 use crate::add_key;
 
-/// Pod `i` has the resource version `FIRST_VERSION + i`.
+/// Pod `i` has the resource version `FIRST_VERSION + i` in the first list.
 const FIRST_VERSION: u64 = 1_000_000_000;
-/// That of every list.
-const LIST_VERSION: &str = "5000000000";
+/// That of the first list; each that follows has the next one.
+const LIST_VERSION: u64 = 5_000_000_000;
+/// How much newer a Pod is in each list, where it is.
+const RENEWAL: u64 = 100_000_000;
 const VERSION_DIGITS: usize = 10;
 /// Names end in the index, and uids begin with a number made from it, in this many hexadecimal digits.
 const HEX_DIGITS: usize = 8;
 const PODS_PER_NODE: u32 = 30;
 
-/// Serves this many Pods; gives the hash of them all too.
+/// When lists are to be followed by others.
+#[derive(Clone, Copy)]
+pub struct Relists {
+    /// How long the watch behind a list lasts. The next one is told that its version is too old.
+    pub after: Duration,
+    /// Whether every Pod has another version in the next list, or none.
+    pub renewed: bool,
+}
+
+/// Serves this many Pods; gives the hash of them all too, in the first list and in the second.
 ///
 /// # Errors
 /// When no port is free.
-pub async fn start(pods: u32) -> anyhow::Result<(Server, u64)> {
-    let (collection, hash) = Collection::new(pods)?;
-    Ok((Server::start(move |request, _| collection.answer(request)).await?, hash))
+pub async fn start(pods: u32, relists: Option<Relists>) -> anyhow::Result<(Server, [u64; 2])> {
+    let (collection, hashes) = Collection::new(pods, relists)?;
+    Ok((Server::start(move |request, _| collection.answer(request)).await?, hashes))
 }
 
 /// How Pods are asked for.
@@ -58,11 +71,16 @@ enum Encoding {
 struct Collection {
     pods: u32,
     nodes: u32,
+    relists: Option<Relists>,
+    /// How many were begun.
+    lists: AtomicU64,
+    /// Since then.
+    watches: AtomicU32,
     templates: HashMap<(Form, Encoding), Arc<[Template]>>,
 }
 
 impl Collection {
-    fn new(pods: u32) -> anyhow::Result<(Self, u64)> {
+    fn new(pods: u32, relists: Option<Relists>) -> anyhow::Result<(Self, [u64; 2])> {
         let recorded = recorded_pods();
         let count = ListReader::<_, [u8]>::new(recorded.as_slice()).count();
         // Each once, so that its name, uid and version are of the right length.
@@ -75,15 +93,17 @@ impl Collection {
             })
             .collect::<Result<_, _>>()?;
 
-        let (mut templates, mut hash) = (HashMap::<_, Vec<_>>::new(), 0);
+        let (mut templates, mut hashes) = (HashMap::<_, Vec<_>>::new(), [0; 2]);
         for (index, (protobuf, json)) in items.iter().enumerate() {
             let pod = pb::Pod::decode(&protobuf[..])?;
             let meta = pod.metadata.context("no metadata")?;
             let node = pod.spec.context("no spec")?.node_name.context("no node")?;
             let name = &meta.name()[..meta.name().len() - HEX_DIGITS];
             for index in (index..pods as usize).step_by(items.len()) {
-                let version = FIRST_VERSION + index as u64;
-                add_key(&mut hash, meta.namespace(), &format!("{name}{index:08x}"), &version.to_string());
+                for (hash, list) in hashes.iter_mut().zip(0..) {
+                    let version = first_version(relists, list) + index as u64;
+                    add_key(hash, meta.namespace(), &format!("{name}{index:08x}"), &version.to_string());
+                }
             }
             for form in [Form::List, Form::Metadata, Form::Events] {
                 let node = (form != Form::Metadata).then_some(&*node);
@@ -97,7 +117,8 @@ impl Collection {
         let templates = templates.into_iter().map(|(key, templates)| (key, templates.into())).collect();
         // Their names have four digits.
         let nodes = pods.div_ceil(PODS_PER_NODE).min(0x1_0000);
-        Ok((Self { pods, nodes, templates }, hash))
+        let (lists, watches) = (AtomicU64::new(0), AtomicU32::new(0));
+        Ok((Self { pods, nodes, relists, lists, watches, templates }, hashes))
     }
 
     fn answer(&self, request: &RecordedRequest) -> Answer {
@@ -118,28 +139,46 @@ impl Collection {
             Encoding::Json => "application/json",
         };
         let body = if is_set("sendInitialEvents") {
-            let events = self.events(encoding);
+            let events = self.events(encoding, self.begin(1));
             let length = events.length();
-            // Nothing happens to the Pods any more.
-            events.body().stall_at(length)
+            self.watch(events.body(), length)
         } else if is_set("watch") {
-            Body::replay("").stall_at(0)
+            if self.relists.is_some() && self.watches.fetch_add(1, Ordering::Relaxed) > 0 {
+                return Answer::ok(Body::replay(EXPIRED)).status(410).content_type("application/json");
+            }
+            self.watch(Body::replay(""), 0)
         } else {
             let start = number("continue").unwrap_or(0).min(self.pods);
             // At version 0 the whole list comes, as from the watch cache of a real API server.
             let limit = number("limit").filter(|limit| *limit > 0 && query.get("resourceVersion") != Some(&"0"));
             let end = limit.map_or(self.pods, |limit| start.saturating_add(limit)).min(self.pods);
             let form = if accept.contains("as=PartialObjectMetadataList") { Form::Metadata } else { Form::List };
-            self.list(form, encoding, start..end).body()
+            let list = if start > 0 { self.lists.load(Ordering::Relaxed) - 1 } else { self.begin(0) };
+            self.list(form, encoding, list, start..end).body()
         };
         Answer::ok(body).content_type(content_type)
     }
 
+    /// The number of the list, which is a watch too or not.
+    fn begin(&self, watches: u32) -> u64 {
+        self.watches.store(watches, Ordering::Relaxed);
+        self.lists.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Nothing happens to the Pods any more.
+    fn watch(&self, body: Body, length: u64) -> Body {
+        match self.relists {
+            Some(Relists { after, .. }) => body.end_after(after),
+            None => body.stall_at(length),
+        }
+    }
+
     /// The list of the Pods in this range, with a continue token when it is not the end.
-    fn list(&self, form: Form, encoding: Encoding, range: Range<u32>) -> Made {
+    fn list(&self, form: Form, encoding: Encoding, list: u64, range: Range<u32>) -> Made {
         let remaining = self.pods - range.end;
+        let version = (LIST_VERSION + list).to_string();
         let list_meta = ListMeta {
-            resource_version: Some(LIST_VERSION.into()),
+            resource_version: Some(version.clone()),
             r#continue: Some(if remaining > 0 { range.end.to_string() } else { String::new() }),
             remaining_item_count: (remaining > 0).then_some(remaining.into()),
             ..ListMeta::default()
@@ -148,7 +187,7 @@ impl Collection {
             Form::Metadata => ("meta.k8s.io/v1", "PartialObjectMetadataList"),
             Form::List | Form::Events => ("v1", "PodList"),
         };
-        let mut made = self.made(form, encoding, range);
+        let mut made = self.made(form, encoding, list, range);
         match encoding {
             Encoding::Protobuf => {
                 let list = pb::PodList { metadata: Some(list_meta), ..pb::PodList::default() }.encode_to_vec();
@@ -159,9 +198,9 @@ impl Collection {
             Encoding::Json => {
                 let list_meta = if remaining > 0 {
                     let token = list_meta.r#continue;
-                    json!({"resourceVersion": LIST_VERSION, "continue": token, "remainingItemCount": remaining})
+                    json!({"resourceVersion": version, "continue": token, "remainingItemCount": remaining})
                 } else {
-                    json!({"resourceVersion": LIST_VERSION})
+                    json!({"resourceVersion": version})
                 };
                 let head =
                     format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{list_meta},"items":["#);
@@ -173,9 +212,10 @@ impl Collection {
     }
 
     /// All Pods as events of a watch, and the bookmark that ends them.
-    fn events(&self, encoding: Encoding) -> Made {
+    fn events(&self, encoding: Encoding, list: u64) -> Made {
+        let version = (LIST_VERSION + list).to_string();
         let metadata = ObjectMeta {
-            resource_version: Some(LIST_VERSION.into()),
+            resource_version: Some(version.clone()),
             annotations: [("k8s.io/initial-events-end".to_owned(), "true".to_owned())].into(),
             ..ObjectMeta::default()
         };
@@ -184,18 +224,25 @@ impl Collection {
                 event("BOOKMARK", &pb::Pod { metadata: Some(metadata), ..pb::Pod::default() }.encode_to_vec())
             }
             Encoding::Json => {
-                let metadata = json!({"resourceVersion": LIST_VERSION, "annotations": metadata.annotations});
+                let metadata = json!({"resourceVersion": version, "annotations": metadata.annotations});
                 let object = json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata});
                 format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into_bytes()
             }
         };
-        Made { tail, ..self.made(Form::Events, encoding, 0..self.pods) }
+        Made { tail, ..self.made(Form::Events, encoding, list, 0..self.pods) }
     }
 
-    fn made(&self, form: Form, encoding: Encoding, range: Range<u32>) -> Made {
+    fn made(&self, form: Form, encoding: Encoding, list: u64, range: Range<u32>) -> Made {
         let templates = Arc::clone(&self.templates[&(form, encoding)]);
-        Made { head: Vec::new(), templates, nodes: self.nodes, range, tail: Vec::new() }
+        let first_version = first_version(self.relists, list);
+        Made { head: Vec::new(), templates, nodes: self.nodes, first_version, range, tail: Vec::new() }
     }
+}
+
+/// Of the first Pod in this list.
+fn first_version(relists: Option<Relists>, list: u64) -> u64 {
+    let is_renewed = relists.is_some_and(|relists| relists.renewed);
+    FIRST_VERSION + if is_renewed { list * RENEWAL } else { 0 }
 }
 
 /// A body that is made while it is sent.
@@ -204,6 +251,7 @@ struct Made {
     head: Vec<u8>,
     templates: Arc<[Template]>,
     nodes: u32,
+    first_version: u64,
     range: Range<u32>,
     tail: Vec<u8>,
 }
@@ -249,8 +297,8 @@ impl Read for Reader {
             if self.next == end {
                 self.piece.extend_from_slice(&self.made.tail);
             } else {
-                let node = self.next % self.made.nodes;
-                self.made.template(self.next).instantiate(self.next, node, &mut self.piece);
+                let (node, version) = (self.next % self.made.nodes, self.made.first_version + u64::from(self.next));
+                self.made.template(self.next).instantiate(self.next, node, version, &mut self.piece);
                 if self.next == start && self.piece[0] == b',' {
                     self.piece[0] = b' ';
                 }
@@ -288,19 +336,23 @@ impl Template {
         Ok(Self { bytes, name_suffix, uid, version, node })
     }
 
-    fn instantiate(&self, index: u32, node: u32, out: &mut Vec<u8>) {
+    fn instantiate(&self, index: u32, node: u32, version: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes);
         let mut put = |place: usize, text: String| out[place..][..text.len()].copy_from_slice(text.as_bytes());
         put(self.name_suffix, format!("{index:0HEX_DIGITS$x}"));
         // An odd factor makes a permutation of the u32s: as unique as the index, and spread as uids are.
         put(self.uid, format!("{:0HEX_DIGITS$x}", index.wrapping_mul(0x9e37_79b1)));
-        put(self.version, format!("{:0VERSION_DIGITS$}", FIRST_VERSION + u64::from(index)));
+        put(self.version, format!("{version:0VERSION_DIGITS$}"));
         if let Some(place) = self.node {
             // Those that were recorded are called so too.
             put(place, format!("node-{node:04x}"));
         }
     }
 }
+
+/// What a watch is told whose version is too old.
+const EXPIRED: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version",
+"reason":"Expired","code":410}"#;
 
 /// The end of every envelope: an empty content encoding and an empty content type.
 const ENVELOPE_END: &[u8] = &[0x1a, 0, 0x22, 0];

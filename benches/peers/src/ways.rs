@@ -29,6 +29,13 @@ pub struct Line {
     pub dashed: bool,
 }
 
+impl Way {
+    /// Whether it is of this crate.
+    pub fn is_ours(&self) -> bool {
+        self.name.starts_with("listwatch")
+    }
+}
+
 /// A way with an allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
@@ -46,7 +53,7 @@ impl Variant {
 
     /// Whether it is of this crate.
     pub fn is_ours(self) -> bool {
-        self.way.name.starts_with("listwatch")
+        self.way.is_ours()
     }
 
     /// Whether it keeps the Pods in a store that is used then.
@@ -195,6 +202,25 @@ pub const WAYS: &[Way] = &[
         Program::GoWithoutWatchList,
         "informer-json",
     ),
+];
+
+/// Caches that follow a collection, by their names in `src/follower.rs`.
+pub const FOLLOWERS: &[Way] = &[
+    way("compressed", "listwatch, reflector, compressed", Program::Rust, "compressed"),
+    way("encoded", "listwatch, reflector, encoded", Program::Rust, "encoded"),
+    way("kube", "kube, reflector, JSON", Program::Rust, "kube"),
+    way("kube-streaming", "kube, reflector with streaming lists, JSON", Program::Rust, "kube-streaming"),
+    way("go", "client-go, informer", Program::Go, "follow"),
+    way("go-list", "client-go, informer, no WatchList", Program::GoWithoutWatchList, "follow"),
+];
+
+/// Caches that are sent the same collection again.
+pub const RELISTERS: &[Way] = &[
+    way("compressed", "listwatch, reflector, compressed", Program::Rust, "compressed"),
+    way("compressed-list", "listwatch, reflector, compressed, no WatchList", Program::Rust, "compressed-list"),
+    way("encoded", "listwatch, reflector, encoded", Program::Rust, "encoded"),
+    way("go", "client-go, informer", Program::Go, "follow"),
+    way("go-list", "client-go, informer, no WatchList", Program::GoWithoutWatchList, "follow"),
 ];
 
 const fn way(id: &'static str, name: &'static str, program: Program, argument: &'static str) -> Way {

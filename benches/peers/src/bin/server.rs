@@ -1,13 +1,20 @@
-//! The process that serves Pods: `server N`.
+//! The process that serves Pods: `server N`, or `server N SECONDS same|renewed`, after which the list is to be asked for again.
+
+use std::time::Duration;
 
 use anyhow::Context;
-use listwatch_peers::{server, tell, wait};
+use listwatch_peers::server::{self, Relists};
+use listwatch_peers::{tell, wait};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let pods = std::env::args().nth(1).context("usage: server N")?.parse()?;
-    let (server, hash) = server::start(pods).await?;
-    tell(&listwatch_peers::Serving { url: server.url(), hash })?;
+    let mut args = std::env::args().skip(1);
+    let pods = args.next().context("usage: server N [SECONDS same|renewed]")?.parse()?;
+    let relists = args.next().map(|seconds| seconds.parse()).transpose()?;
+    let renewed = args.next().is_some_and(|versions| versions == "renewed");
+    let relists = relists.map(|seconds| Relists { after: Duration::from_secs(seconds), renewed });
+    let (server, [hash, relisted]) = server::start(pods, relists).await?;
+    tell(&listwatch_peers::Serving { url: server.url(), hash, relisted })?;
     tokio::task::spawn_blocking(wait).await??;
     Ok(())
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// changedAt and longest are those of ../src/follower.rs.
+const (
+	changedAt = "example.com/changed-at"
+	longest   = 3_600_000_000
+)
+
+// state is State in ../src/lib.rs.
+type state struct {
+	Items   uint64  `json:"items"`
+	Hash    uint64  `json:"hash"`
+	Version string  `json:"version"`
+	Changes int64   `json:"changes"`
+	Latency latency `json:"latency"`
+}
+
+type latency struct {
+	P50 int64 `json:"p50"`
+	P99 int64 `json:"p99"`
+	Max int64 `json:"max"`
+}
+
+// handler is told of changes.
+type handler struct {
+	// Older changes do not count: they were there when it began.
+	began   int64
+	lock    sync.Mutex
+	latency *hdrhistogram.Histogram
+}
+
+// follow keeps Pods in an informer, as ../src/follower.rs does; the directory is that of a real API server, if it is one.
+func follow(url, directory string) error {
+	config := &rest.Config{Host: url, QPS: -1}
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	if directory != "" {
+		config.BearerToken = "admin"
+		config.CAFile = filepath.Join(directory, "ca.crt")
+	}
+	h := &handler{began: time.Now().UnixNano(), latency: hdrhistogram.New(1, longest, 3)}
+	tell("ready")
+	wait()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(pod any) { h.told(pod.(*corev1.Pod)) },
+		UpdateFunc: func(old, pod any) {
+			if old.(*corev1.Pod).ResourceVersion != pod.(*corev1.Pod).ResourceVersion {
+				h.told(pod.(*corev1.Pod))
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	go informer.Run(make(chan struct{}))
+	<-registration.HasSyncedChecker().Done()
+	tell("synced")
+	for {
+		wait()
+		found := &seen{}
+		for _, object := range informer.GetStore().List() {
+			pod, ok := object.(*corev1.Pod)
+			if !ok {
+				return errors.New("not a Pod in the store")
+			}
+			found.item(pod)
+		}
+		state := h.state()
+		state.Items, state.Hash, state.Version = found.Items, found.Hash, informer.LastSyncResourceVersion()
+		tell(state)
+	}
+}
+
+// told says that a Pod is there in another state.
+func (h *handler) told(pod *corev1.Pod) {
+	at, err := strconv.ParseInt(pod.Annotations[changedAt], 10, 64)
+	if err != nil || at < h.began {
+		return
+	}
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	// What is over the longest is left out: no run takes an hour to tell.
+	_ = h.latency.RecordValue((time.Now().UnixNano() - at) / 1000)
+}
+
+func (h *handler) state() state {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	of := h.latency
+	return state{Changes: of.TotalCount(), Latency: latency{of.ValueAtQuantile(50), of.ValueAtQuantile(99), of.Max()}}
+}

@@ -1,0 +1,335 @@
+//! Caches that follow the Pods of a real API server while those change, one after the other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use listwatch::ItemError;
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch_peers::{Latency, State, add_key};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+
+use crate::process::{self, Process};
+use crate::report::{self, Row, bytes, count, float, median, seconds};
+use crate::ways::{FOLLOWERS, Program, Way};
+use crate::{HERE, Output, Programs};
+
+/// Follows the Pods of a real API server with caches of listwatch, kube and client-go, while those Pods change.
+///
+/// Takes the binaries that tests/apiserver/build.sh builds. A cache that does not come to have what the server has ends it all.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How many Pods there are; each takes the server about 110 kB of memory
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pods: u32,
+
+    /// How many of them change each second
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
+
+    /// For so many seconds
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+
+    /// The server is killed in the middle of it, and started again
+    #[arg(long)]
+    restart: bool,
+
+    /// Only these ways
+    #[arg(long, value_name = "WAY", num_args = 1.., value_parser = FOLLOWERS.iter().map(|way| way.id).collect::<Vec<_>>())]
+    only: Vec<String>,
+
+    /// The server's port; the two above it are etcd's
+    #[arg(long, default_value_t = 16763)]
+    port: u16,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Results {
+    pods: u32,
+    rate: u32,
+    seconds: u32,
+    restart: bool,
+    cores: usize,
+    versions: String,
+    runs: Vec<Followed>,
+}
+
+/// How a way did.
+#[derive(Serialize, Deserialize)]
+struct Followed {
+    way: String,
+    /// Until the handler was told of all, in seconds, as all times here.
+    sync: f64,
+    /// User and system time until then.
+    sync_cpu: f64,
+    /// The most that was resident until then, in bytes.
+    sync_peak: u64,
+    /// User and system time from then on.
+    cpu: f64,
+    /// The most that was ever resident.
+    peak: u64,
+    /// Resident bytes over time, since the changes began.
+    memory: Vec<(f64, u64)>,
+    /// Those that its handler was told of.
+    changes: u64,
+    latency: Latency,
+    /// How long after the last change it was found to have all that the server has.
+    in_step: f64,
+}
+
+impl Args {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let name = if self.restart { "follow-restart" } else { "follow" };
+        self.output.write(name, || self.measure(), table).map(drop)
+    }
+
+    fn measure(&self) -> anyhow::Result<Results> {
+        let programs = Programs::build()?;
+        let mut results = Results {
+            pods: self.pods,
+            rate: self.rate,
+            seconds: self.seconds,
+            restart: self.restart,
+            cores: thread::available_parallelism()?.get(),
+            versions: programs.versions()?,
+            runs: Vec::new(),
+        };
+        let mut server = ApiServer::start(self.port)?;
+        eprintln!("loading {} Pods", self.pods);
+        server.load(self.pods)?;
+        for way in FOLLOWERS {
+            let is_asked_for = self.only.is_empty() || self.only.iter().any(|id| id == way.id);
+            if is_asked_for && (way.program == Program::Rust || programs.go.is_some()) {
+                eprintln!("{}", way.name);
+                results.runs.push(self.follow(way, &programs, &mut server).context(way.name)?);
+            }
+        }
+        Ok(results)
+    }
+
+    fn follow(&self, way: &Way, programs: &Programs, server: &mut ApiServer) -> anyhow::Result<Followed> {
+        let mut command = programs.command(way, "follower")?;
+        command.arg(&server.url).arg(&server.directory.0);
+        let mut follower = Process::start(command)?;
+        let _: String = follower.message()?;
+        let proc = follower.proc()?;
+
+        follower.go()?;
+        let start = Instant::now();
+        let _: String = follower.message()?;
+        let sync = start.elapsed().as_secs_f64();
+        let ((user, system), sync_peak) = (process::cpu(&proc)?, process::peak(&proc)?);
+        let listed = server.list()?;
+        ensure!(same(&follower.ask()?, listed), "what it has is not what the server has");
+
+        let is_over = AtomicBool::new(false);
+        let (changed, memory) = thread::scope(|scope| {
+            let sampler = scope.spawn(|| process::sample(&proc, &is_over, SAMPLE_EVERY));
+            let changed = self.change(&mut follower, server);
+            is_over.store(true, Ordering::Relaxed);
+            let memory = sampler.join().map_err(|_| anyhow::anyhow!("the sampler panicked"))?;
+            anyhow::Ok((changed, memory))
+        })?;
+        let (State { changes, latency, .. }, in_step) = changed?;
+        let (user_after, system_after) = process::cpu(&proc)?;
+        Ok(Followed {
+            way: way.id.into(),
+            sync,
+            sync_cpu: user + system,
+            sync_peak,
+            cpu: user_after + system_after - user - system,
+            peak: process::peak(&proc)?,
+            memory,
+            changes,
+            latency,
+            in_step,
+        })
+    }
+
+    /// Until the follower has what the server has: how it is then, and how long that took.
+    fn change(&self, follower: &mut Process, server: &mut ApiServer) -> anyhow::Result<(State, f64)> {
+        let mut changing = server.change(self.rate, self.seconds)?;
+        if self.restart {
+            thread::sleep(Duration::from_secs(self.seconds.into()) / 2);
+            server.restart()?;
+        }
+        succeeded(&mut changing)?;
+        let start = Instant::now();
+        let listed = server.list()?;
+        loop {
+            let state = follower.ask()?;
+            if same(&state, listed) {
+                return Ok((state, start.elapsed().as_secs_f64()));
+            }
+            let State { items, .. } = state;
+            ensure!(start.elapsed() < LONGEST, "it has not what the server has: {items} Pods, and {} there", listed.0);
+            thread::sleep(ASK_EVERY);
+        }
+    }
+}
+
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// To come into step: backoffs are up to 30 s.
+const LONGEST: Duration = Duration::from_secs(120);
+
+fn same(state: &State, (items, hash): (u64, u64)) -> bool {
+    (state.items, state.hash) == (items, hash)
+}
+
+impl Process {
+    /// Of a follower.
+    pub fn ask(&mut self) -> anyhow::Result<State> {
+        self.go()?;
+        self.message()
+    }
+}
+
+/// That of tests/apiserver, in a directory of its own.
+struct ApiServer {
+    process: Option<Process>,
+    directory: Directory,
+    port: u16,
+    url: String,
+}
+
+/// Gone when it is dropped.
+struct Directory(PathBuf);
+
+impl ApiServer {
+    fn start(port: u16) -> anyhow::Result<Self> {
+        let directory = std::env::temp_dir().join(format!("listwatch-peers-{}", std::process::id()));
+        fs::create_dir_all(&directory)?;
+        let url = format!("https://127.0.0.1:{port}");
+        let mut server = Self { process: None, directory: Directory(directory), port, url };
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Killed, if it is there, and started on what the directory holds.
+    fn restart(&mut self) -> anyhow::Result<()> {
+        drop(self.process.take());
+        let Directory(directory) = &self.directory;
+        let mut command = Command::new(bin("server"));
+        command.args(["-port", &self.port.to_string(), "-etcd-port", &(self.port + 1).to_string(), "-dir"]);
+        command.arg(directory).stderr(fs::File::create(directory.join("server.log"))?);
+        let mut process = Process::start(command)?;
+        let line = process.line()?;
+        ensure!(line.starts_with("ready"), "the API server says {line}");
+        self.process = Some(process);
+        Ok(())
+    }
+
+    fn load(&self, pods: u32) -> anyhow::Result<()> {
+        let load = |args: &mut Command| succeeded(&mut args.stdout(Stdio::null()).spawn()?);
+        load(self.loader().args(["-host", &self.url, "-n", &pods.to_string(), "-base", &pods.min(400).to_string()]))?;
+        let start = Instant::now();
+        // Its watch cache is a little behind etcd.
+        while self.list()?.0 < pods.into() {
+            ensure!(start.elapsed() < LONGEST, "the API server does not have all Pods");
+        }
+        Ok(())
+    }
+
+    fn change(&self, rate: u32, seconds: u32) -> anyhow::Result<Child> {
+        let (rate, span) = (rate.to_string(), format!("{seconds}s"));
+        Ok(self.loader().args(["-change", &rate, "-for", &span]).stdout(Stdio::null()).spawn()?)
+    }
+
+    fn loader(&self) -> Command {
+        let mut command = Command::new(bin("load"));
+        command.args(["-etcd", &format!("http://127.0.0.1:{}", self.port + 1)]);
+        command
+    }
+
+    /// How many Pods it has, and the hash of them all.
+    fn list(&self) -> anyhow::Result<(u64, u64)> {
+        let ca = fs::read(self.directory.0.join("ca.crt"))?;
+        let client = Client::new(HttpTransport::builder(&self.url).bearer_token("admin").ca_pem(ca).build()?);
+        let (mut items, mut hash) = (0, 0);
+        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default().metadata_only()).map_item(|pod| {
+            let meta = pod.meta()?;
+            items += 1;
+            add_key(&mut hash, meta.namespace(), meta.name(), meta.resource_version());
+            Ok::<_, ItemError>(())
+        });
+        Runtime::new()?.block_on(list.into_vec())?;
+        Ok((items, hash))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn bin(name: &str) -> PathBuf {
+    Path::new(HERE).join("../../tests/apiserver/bin").join(name)
+}
+
+fn succeeded(child: &mut Child) -> anyhow::Result<()> {
+    let status = child.wait()?;
+    if status.success() { Ok(()) } else { bail!("the loader ended: {status}") }
+}
+
+const COLUMNS: [(&str, fn(f64) -> String); 11] = [
+    ("time to sync", seconds),
+    ("CPU to sync", seconds),
+    ("peak memory to sync", bytes),
+    ("memory at first", bytes),
+    ("memory at last", bytes),
+    ("peak memory", bytes),
+    ("CPU for a change", seconds),
+    ("median latency", seconds),
+    ("99 %", seconds),
+    ("longest", seconds),
+    ("in step after", seconds),
+];
+
+fn table(results: &Results) -> String {
+    let Results { pods, rate, seconds, restart, cores, versions, runs } = results;
+    let restarts = if *restart { ", the API server killed and started again in the middle" } else { "" };
+    let mut out = format!(
+        "{} Pods of a real API server, {} changes a second for {seconds} s{restarts}; {cores} cores. In brackets: times the \
+         first row. Bold: the best of its column.\n\n{versions}.\n\n",
+        count(*pods),
+        count(*rate),
+    );
+    let ways = || runs.iter().filter_map(|run| Some((FOLLOWERS.iter().find(|way| way.id == run.way)?, run)));
+    let rows: Vec<_> = ways().map(|(way, run)| run.row(way)).collect();
+    let best = report::write_rows(&COLUMNS, &rows, &mut out);
+    let told: Vec<_> = ways().map(|(way, run)| format!("{} by {}", run.changes, way.name)).collect();
+    out + &format!("\nChanges that were seen: {}. {best}\n", told.join("; "))
+}
+
+impl Followed {
+    fn row(&self, way: &Way) -> Row {
+        let memory: Vec<_> = self.memory.iter().map(|(_, bytes)| float(*bytes)).collect();
+        let fifth = memory.len().div_ceil(5);
+        let latency = |micros: u64| (self.changes > 0).then_some(float(micros) / 1e6);
+        let values = vec![
+            Some(self.sync),
+            Some(self.sync_cpu),
+            Some(float(self.sync_peak)),
+            (fifth > 0).then(|| median(memory[..fifth].to_vec())),
+            (fifth > 0).then(|| median(memory[memory.len() - fifth..].to_vec())),
+            Some(float(self.peak)),
+            (self.changes > 0).then(|| self.cpu / float(self.changes)),
+            latency(self.latency.p50),
+            latency(self.latency.p99),
+            latency(self.latency.max),
+            Some(self.in_step),
+        ];
+        Row { name: way.name.into(), is_ours: way.is_ours(), values }
+    }
+}

@@ -1,0 +1,235 @@
+//! A process that keeps Pods in a cache, and the cache in step.
+//!
+//! Its handler is told of every Pod, those that are there first among them, gets it decoded, and reads an annotation of it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::bail;
+use futures::{Stream, StreamExt};
+use hdrhistogram::Histogram;
+use k8s_openapi::api::core::v1::Pod as KubePod;
+use k8s_pb::api::core::v1::Pod;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use listwatch::cache::{Change, Residency, Store};
+use listwatch::client::{Client, HttpTransport, Resource};
+use listwatch::reflector::{Cache, Reflector, Strategy};
+use tokio::sync::oneshot;
+
+use crate::{Latency, State, add_key, tell, wait};
+
+/// When a Pod was changed, in nanoseconds since 1970: see tests/apiserver/load.
+const CHANGED_AT: &str = "example.com/changed-at";
+
+/// The longest latency that is told from longer ones, in microseconds: an hour.
+const LONGEST: u64 = 3_600_000_000;
+
+/// `WAY URL` are the arguments, and the directory of the API server where it is a real one.
+///
+/// # Errors
+/// When the cache does not come into step.
+///
+/// # Panics
+/// When the system has no thread to give.
+#[tokio::main]
+pub async fn main() -> anyhow::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let (Some(way), Some(url)) = (args.next(), args.next()) else { bail!("usage: follower WAY URL [DIRECTORY]") };
+    let directory = args.next();
+    let server = Server { url: &url, directory: directory.as_deref().map(Path::new) };
+    let handler = Handler::new()?;
+    tell(&"ready")?;
+    wait()?;
+    let followed = follow(&way, &server, &handler).await?;
+    tell(&"synced")?;
+    loop {
+        wait()?;
+        let mut state = State { version: followed.version(), ..handler.state() };
+        followed.each(&mut |namespace, name, version| {
+            state.items += 1;
+            add_key(&mut state.hash, namespace, name, version);
+        });
+        tell(&state)?;
+    }
+}
+
+/// A cache that is in step.
+trait Followed {
+    fn version(&self) -> String;
+    /// Namespace, name and version of each Pod.
+    fn each(&self, see: &mut dyn FnMut(&str, &str, &str));
+}
+
+async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Result<Box<dyn Followed>> {
+    let (default, handler) = (watcher::Config::default(), handler.clone());
+    Ok(match way {
+        "compressed" => Box::new(listwatch(server, Residency::Compressed, Strategy::WatchList, handler).await?),
+        "compressed-list" => {
+            Box::new(listwatch(server, Residency::Compressed, Strategy::ListThenWatch, handler).await?)
+        }
+        "encoded" => Box::new(listwatch(server, Residency::Encoded, Strategy::WatchList, handler).await?),
+        "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
+        "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
+        _ => bail!("no way is called {way}"),
+    })
+}
+
+async fn listwatch(
+    server: &Server<'_>,
+    residency: Residency,
+    strategy: Strategy,
+    handler: Handler,
+) -> anyhow::Result<Cache<Pod>> {
+    let reflector = Reflector::<Pod>::new(&server.listwatch()?, &Resource::PODS);
+    let reflector = reflector.strategy(strategy).store(Store::new(residency));
+    let cache = reflector.cache();
+    let mut changes = cache.subscribe().start();
+    let running = tokio::spawn(reflector.run());
+    let (told_all, is_told_all) = oneshot::channel();
+    tokio::spawn(async move {
+        let mut told_all = Some(told_all);
+        while let Some(change) = changes.next().await {
+            match change {
+                Change::Applied(pod) => {
+                    let pod = pod.decode()?;
+                    let annotations = pod.metadata.as_ref().map(|metadata| &metadata.annotations);
+                    handler.told(annotations.and_then(|annotations| annotations.get(CHANGED_AT)));
+                }
+                Change::Deleted(_) => {}
+                Change::Resynced => drop(told_all.take().map(|told_all| told_all.send(()))),
+            }
+        }
+        anyhow::Ok(())
+    });
+    if cache.synced().await.is_err() {
+        running.await??;
+    }
+    is_told_all.await?;
+    Ok(cache)
+}
+
+impl Followed for Cache<Pod> {
+    fn version(&self) -> String {
+        self.status().resource_version.unwrap_or_default()
+    }
+
+    fn each(&self, see: &mut dyn FnMut(&str, &str, &str)) {
+        for pod in self.snapshot().iter() {
+            let identity = pod.identity();
+            see(&identity.namespace, &identity.name, &identity.resource_version);
+        }
+    }
+}
+
+/// Whatever the events come from: kube's watcher, or one in its place.
+async fn kube(
+    events: impl Stream<Item = watcher::Result<watcher::Event<KubePod>>> + Send + 'static,
+    handler: Handler,
+) -> anyhow::Result<reflector::Store<KubePod>> {
+    let (store, writer) = reflector::store::<KubePod>();
+    let known = store.clone();
+    let mut events = events.default_backoff().reflect(writer).boxed();
+    let (synced, is_synced) = oneshot::channel();
+    tokio::spawn(async move {
+        let mut synced = Some(synced);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Apply(pod)) => handler.told(pod.annotations().get(CHANGED_AT)),
+                // The store has those of a list when it is complete.
+                Ok(watcher::Event::InitApply(pod)) => {
+                    let known = known.get(&ObjectRef::from_obj(&pod));
+                    if known.is_none_or(|known| known.resource_version() != pod.resource_version()) {
+                        handler.told(pod.annotations().get(CHANGED_AT));
+                    }
+                }
+                Ok(watcher::Event::InitDone) => drop(synced.take().map(|synced| synced.send(()))),
+                // The watcher goes on by itself.
+                Ok(watcher::Event::Init | watcher::Event::Delete(_)) | Err(_) => {}
+            }
+        }
+    });
+    is_synced.await?;
+    Ok(store)
+}
+
+impl Followed for reflector::Store<KubePod> {
+    fn version(&self) -> String {
+        String::new()
+    }
+
+    fn each(&self, see: &mut dyn FnMut(&str, &str, &str)) {
+        for pod in self.state() {
+            let [namespace, version] = [pod.namespace(), pod.resource_version()].map(Option::unwrap_or_default);
+            see(&namespace, &pod.name_any(), &version);
+        }
+    }
+}
+
+struct Server<'a> {
+    url: &'a str,
+    /// Of a real one: with its CA and a kubeconfig.
+    directory: Option<&'a Path>,
+}
+
+impl Server<'_> {
+    fn listwatch(&self) -> anyhow::Result<Client> {
+        let mut transport = HttpTransport::builder(self.url);
+        if let Some(directory) = self.directory {
+            transport = transport.bearer_token("admin").ca_pem(fs::read(directory.join("ca.crt"))?);
+        }
+        Ok(Client::new(transport.build()?))
+    }
+
+    async fn kube(&self) -> anyhow::Result<Api<KubePod>> {
+        let config = match self.directory {
+            Some(directory) => {
+                let kubeconfig = Kubeconfig::read_from(directory.join("kubeconfig"))?;
+                kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
+            }
+            None => kube::Config::new(self.url.parse()?),
+        };
+        Ok(Api::all(kube::Client::try_from(config)?))
+    }
+}
+
+/// What is told of changes.
+#[derive(Clone)]
+struct Handler {
+    /// Older changes do not count: they were there when it began.
+    began: u64,
+    latency: Arc<Mutex<Histogram<u64>>>,
+}
+
+impl Handler {
+    fn new() -> anyhow::Result<Self> {
+        let latency = Histogram::new_with_max(LONGEST, 3)?;
+        Ok(Self { began: now(), latency: Arc::new(Mutex::new(latency)) })
+    }
+
+    /// A Pod is there in another state, which has this annotation.
+    fn told(&self, changed_at: Option<&String>) {
+        let changed_at = changed_at.and_then(|changed_at| changed_at.parse().ok()).filter(|at| *at >= self.began);
+        if let Some(changed_at) = changed_at {
+            let latency = now().saturating_sub(changed_at) / 1000;
+            self.latency.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(latency);
+        }
+    }
+
+    fn state(&self) -> State {
+        let latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        let [p50, p99] = [0.5, 0.99].map(|quantile| latency.value_at_quantile(quantile));
+        let latency_of_all = Latency { p50, p99, max: latency.max() };
+        State { changes: latency.len(), latency: latency_of_all, ..State::default() }
+    }
+}
+
+/// In nanoseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos().try_into().unwrap_or(u64::MAX)
+}
