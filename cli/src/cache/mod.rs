@@ -27,23 +27,20 @@ use crate::query::Selection;
 
 /// Keeps a collection in memory and in step, and serves it on loopback: for those who debug a controller.
 ///
-/// It goes on whatever happens to connections and servers, and shows on stderr how far it is. Ctrl-C ends it. GET and HEAD
-/// are answered, in JSON but for metrics, and data once the collection is complete:
-///
-///   /healthz                    200 once the collection is complete, 503 before and why
-///   /metrics                    for Prometheus
-///   /keys[?namespace=NS]        of all objects, in no order
-///   /objects[?namespace=NS]     all objects
-///   /objects/[NS/]NAME          one object
-///   /indexes                    the indexes
-///   /indexes/INDEX              its values, and how many objects have each
-///   /indexes/INDEX/VALUE        the keys of these; with ?objects, the objects
-///
-/// There is no authentication: whoever may connect to loopback on this machine may read all of it.
+/// It goes on whatever happens to connections and servers, and shows on stderr how far it is. Ctrl-C ends it. What is
+/// served needs no authentication: whoever may connect to loopback on this machine may read all of it.
 #[derive(clap::Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
+#[command(after_help = "\
+Served, to GET and HEAD, in JSON but for metrics, and data once the collection is complete:
+  /healthz                    200 once the collection is complete, 503 before and why
+  /metrics                    for Prometheus
+  /keys[?namespace=NS]        of all objects, in no order
+  /objects[?namespace=NS]     all objects
+  /objects/[NS/]NAME          one object
+  /indexes                    the indexes
+  /indexes/INDEX              its values, and how many objects have each
+  /indexes/INDEX/VALUE        the keys of these; with ?objects, the objects
+
 Examples:
   listwatch cache pods -A                         all Pods, compressed, at http://127.0.0.1:8002
   listwatch cache pods -A --index node=spec.nodeName --index 'app=metadata.labels[\"app\"]'
@@ -51,8 +48,7 @@ Examples:
   curl localhost:8002/indexes/node/?objects       the Pods on none yet, as JSON
   listwatch cache pods -A --drop metadata.managedFields --drop status
   listwatch cache secrets -A --metadata-only      without what is in them
-  listwatch cache nodes --listen 127.0.0.1:0      at any port, which it tells"
-)]
+  listwatch cache nodes --listen 127.0.0.1:0      at any port, which it tells")]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
