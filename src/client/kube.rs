@@ -17,23 +17,24 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use super::io_thread::IoThread;
 use super::transport::{
-    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, kind_of,
-    without,
+    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_eof, is_loopback,
+    kind_of, without,
 };
 use crate::sync::{Mutex, lock};
 
 /// A [`Transport`] over a [`kube::Client`], through which kubeconfig, exec plugins and impersonation come.
 ///
 /// [`from_config`](Self::from_config) builds the client as lists need it. It speaks HTTP/1.1, and follows no redirects.
-/// Connections that it opens are read on a thread of this transport, as by [`HttpTransport`](super::HttpTransport), and end
-/// with it.
+/// Connections that such a client opens are read on a thread of this transport, as by [`HttpTransport`](super::HttpTransport),
+/// and end with it.
 ///
 /// OIDC, OAuth and proxies want cargo features of `kube`, which the caller's own dependency on it turns on. Two more
 /// things are the caller's: `k8s-openapi`, which kube needs, has to be told a version of Kubernetes by a feature of its
 /// own; and kube's feature `ring` must stay off, because two crypto providers for rustls make it panic.
 pub struct KubeTransport {
     client: Mutex<kube::Client>,
-    io: IoThread,
+    /// `None` with a client of the caller's, whose connections may outlive this.
+    io: Option<IoThread>,
     /// What a client with fresh credentials is made from, where they can be had.
     renewable: Option<kube::Config>,
     /// Whether the server has refused the credentials of `client`.
@@ -50,7 +51,7 @@ struct Secrets {
 }
 
 impl KubeTransport {
-    /// Over this client.
+    /// Over this client, on the caller's runtime: its connections may be shared, and outlive the transport.
     ///
     /// Build it with `default_retry` off and without a `read_timeout`, or kube sends requests again that [`Retry`]
     /// knows nothing of, and ends lists by itself. Of its credentials nothing is known here: where a server or a proxy
@@ -61,7 +62,7 @@ impl KubeTransport {
     pub fn new(client: kube::Client) -> Self {
         Self {
             client: Mutex::new(client),
-            io: IoThread::default(),
+            io: None,
             renewable: None,
             refused: AtomicBool::new(false),
             near: false,
@@ -92,7 +93,7 @@ impl KubeTransport {
         let renews = user.exec.is_some() || user.token_file.is_some() || user.auth_provider.is_some();
         let renewable = renews.then(|| config.clone());
         let client = Mutex::new(build(config)?);
-        Ok(Self { client, io: IoThread::default(), renewable, refused: AtomicBool::new(false), near, secrets })
+        Ok(Self { client, io: Some(IoThread::default()), renewable, refused: AtomicBool::new(false), near, secrets })
     }
 
     /// With fresh credentials, if the server has refused those that were.
@@ -125,7 +126,10 @@ impl KubeTransport {
             let (head, body) = response.into_parts();
             Ok(Response { status: head.status, headers: head.headers, body: Box::pin(Data(BodyDataStream::new(body))) })
         };
-        let response = self.io.get(send).await?;
+        let response = match &self.io {
+            Some(thread) => thread.get(send).await?,
+            None => send.await?,
+        };
         if response.status == StatusCode::UNAUTHORIZED {
             self.refused.store(true, Ordering::Relaxed);
         }
@@ -198,7 +202,7 @@ fn classify(error: &kube::Error) -> TransportError {
         kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => TransportErrorKind::Broken,
         _ => TransportErrorKind::Other,
     };
-    TransportError::new(kind_of(error, kind), chain(error))
+    TransportError::new(kind_of(error, kind), chain(error)).at_eof(is_eof(error))
 }
 
 #[cfg(test)]

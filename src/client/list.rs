@@ -713,7 +713,7 @@ impl Page {
                 Some(Ok(false)) => Found::OtherShard,
                 Some(Err(error)) => Found::NoShard(error),
             },
-            Event::TypeMeta(found) if *found != run.expected => Found::OtherKind(found.clone()),
+            Event::TypeMeta(found) if !found.is_expected(&run.expected) => Found::OtherKind(found.clone()),
             Event::ListMeta(meta) => {
                 let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
                 *shard = shard.filter(|shard| !shard.complied(echoed));

@@ -32,6 +32,7 @@
 //! | [`options`], [`selector`] | what to ask of a list or a watch |
 //! | [`resource`], [`discovery`] | which collection |
 //! | [`served_from`] | who answers |
+//! | `kube_runtime` | `watcher`, in place of kube's (feature `kube-runtime`) |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -41,6 +42,8 @@ pub mod error;
 mod io_thread;
 #[cfg(feature = "kube")]
 mod kube;
+#[cfg(feature = "kube-runtime")]
+pub mod kube_runtime;
 pub mod list;
 pub mod options;
 mod progress;
@@ -244,7 +247,7 @@ impl Client {
         if found.kind == "Status" {
             return Err(body::api_error(500, headers, body, &*self.transport).into());
         }
-        if found != expected {
+        if !found.is_expected(&expected) {
             return Err(ErrorKind::OtherKind { expected, found });
         }
         T::own(ItemRef::single(object, encoding, &found)).map_err(|error| decode(DecodeErrorKind::Item(error)))

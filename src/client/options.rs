@@ -28,6 +28,7 @@ pub struct ListOptions {
     pub(super) drop_managed_fields: bool,
     pub(super) json: bool,
     pub(super) shard: Option<Shard>,
+    pub(super) without_bookmarks: bool,
 }
 
 impl ListOptions {
@@ -81,6 +82,13 @@ impl ListOptions {
     /// Of a watch, for a list: its timeout would be the time that the body may take.
     pub(crate) fn without_timeout(mut self) -> Self {
         self.timeout = None;
+        self
+    }
+
+    /// Of a watch, which then cannot go on behind what it does not show.
+    #[cfg(feature = "kube-runtime")]
+    pub(crate) fn without_bookmarks(mut self) -> Self {
+        self.without_bookmarks = true;
         self
     }
 
@@ -208,11 +216,13 @@ impl ListOptions {
         query.0
     }
 
-    /// The query string of a watch, with bookmarks.
+    /// The query string of a watch.
     pub(super) fn watch_query(&self, initial_events: bool, timeout: Duration) -> String {
         let mut query = self.selectors();
         query.add("watch", "1");
-        query.add("allowWatchBookmarks", "true");
+        if !self.without_bookmarks {
+            query.add("allowWatchBookmarks", "true");
+        }
         let version = match &self.resource_version {
             ResourceVersion::MostRecent => "",
             ResourceVersion::Any => "0",

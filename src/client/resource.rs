@@ -20,7 +20,8 @@ pub struct Resource {
 impl Resource {
     /// A namespaced resource; follow it with [`Resource::cluster_scoped`] for one that is not. The core group is `""`.
     ///
-    /// Nothing is checked here: what cannot stand in a path is refused by [`Resource::list_path`].
+    /// Nothing is checked here: what cannot stand in a path is refused by [`Resource::list_path`]. A kind that is not known is
+    /// left empty: objects of whatever kind the server sends are then taken.
     pub fn new(
         group: impl Into<Cow<'static, str>>,
         version: impl Into<Cow<'static, str>>,
@@ -92,10 +93,11 @@ impl Resource {
 
     /// The kind of the list, like `PodList`.
     ///
-    /// Built-in kinds all follow this; a custom resource may name its list kind otherwise (`spec.names.listKind`).
+    /// Built-in kinds all follow this; a custom resource may name its list kind otherwise (`spec.names.listKind`). Empty where
+    /// the kind is.
     #[must_use]
     pub fn list_kind(&self) -> String {
-        format!("{}List", self.kind)
+        if self.kind.is_empty() { String::new() } else { format!("{}List", self.kind) }
     }
 
     /// `v1` in the core group, else `group/version`.

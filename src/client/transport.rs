@@ -83,12 +83,23 @@ impl fmt::Debug for Response {
 pub struct TransportError {
     kind: TransportErrorKind,
     message: String,
+    at_eof: bool,
 }
 
 impl TransportError {
     /// The message must hold no secret. Control characters in it are escaped.
     pub fn new(kind: TransportErrorKind, message: impl AsRef<str>) -> Self {
-        Self { kind, message: message.as_ref().escape_debug().to_string() }
+        Self { kind, message: message.as_ref().escape_debug().to_string(), at_eof: false }
+    }
+
+    /// Whether the peer closed the connection in the middle of a body, as they do with watches that were open for long.
+    pub(super) fn at_eof(self, at_eof: bool) -> Self {
+        Self { at_eof, ..self }
+    }
+
+    #[cfg(feature = "kube-runtime")]
+    pub(super) fn is_at_eof(&self) -> bool {
+        self.at_eof
     }
 
     /// The peer has a say in it: a GOAWAY carries text.
@@ -206,6 +217,14 @@ pub(super) fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErro
     } else {
         otherwise
     }
+}
+
+/// Whether more bytes were expected when the peer closed the connection.
+#[cfg(feature = "kube")]
+pub(super) fn is_eof(error: &(dyn StdError + 'static)) -> bool {
+    causes(error)
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|e| e.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 /// What an error says, and all that is behind it, each thing once.

@@ -139,6 +139,15 @@ impl<T: Item + ?Sized, F> Watch<T, F> {
         WatchEvents { plan, initial_events, own, state: State::Start, delivered: 0, item }
     }
 
+    /// The events of one connection, once the server has answered. The version may be of any form that a server gives.
+    #[cfg(feature = "kube-runtime")]
+    pub(super) async fn open(self) -> Result<WatchEvents<T, F>, Error> {
+        let Self { plan, initial_events, own, item } = self;
+        let connection = plan.open(&plan.options, initial_events, None)?.await?;
+        let state = State::Reading(Box::new(connection));
+        Ok(WatchEvents { plan, initial_events, own, state, delivered: 0, item })
+    }
+
     /// The events of as many connections as it takes: see [`ResumedWatch`]. Nothing is sent before it is polled.
     pub fn resume(self) -> ResumedWatch<T, F> {
         let Self { plan, initial_events: _, own, item } = self;
@@ -391,7 +400,7 @@ fn judge<R>(
         WatchEvent::Added(Changed { object, .. })
         | WatchEvent::Modified(Changed { object, .. })
         | WatchEvent::Deleted(Changed { object, .. }) => {
-            if object.type_meta() != expected {
+            if !object.type_meta().is_expected(expected) {
                 return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
             }
             let is_in_shard = shard.map_or(Ok(true), |shard| object.meta().map(|meta| shard.contains(meta.uid())));

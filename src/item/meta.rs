@@ -18,6 +18,12 @@ impl TypeMeta {
         self.kind.strip_suffix("List").unwrap_or(&self.kind)
     }
 
+    /// An empty kind is that of anything.
+    #[cfg(feature = "client")]
+    pub(crate) fn is_expected(&self, expected: &Self) -> bool {
+        self.api_version == expected.api_version && (self.kind == expected.kind || expected.kind.is_empty())
+    }
+
     pub(crate) fn is(&self, api_version: &str, kind: &str) -> bool {
         self.api_version == api_version && self.kind == kind
     }

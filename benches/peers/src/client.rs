@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_pb::api::core::v1 as pb;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, PartialObjectMetadata};
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
@@ -16,7 +16,7 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Identity, Object, Residency, Store};
-use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
+use listwatch::client::{HttpTransport, ListOptions, Order, Resource, kube_runtime};
 use listwatch::item::path::pod;
 use listwatch::{ItemError, Json, MetaView};
 use prost::Message;
@@ -72,9 +72,11 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "prost" => Box::new(full_buffer(url, seen).await?),
         "kube-list" => Box::new(kube_list(url, seen).await?),
         "kube-metadata" => Box::new(kube_metadata(url, seen).await?),
-        "kube-reflector" => Box::new(kube_reflector(url, watcher::Config::default(), seen).await?),
-        "kube-reflector-streaming" => {
-            Box::new(kube_reflector(url, watcher::Config::default().streaming_lists(), seen).await?)
+        "kube-reflector" => Box::new(kube_reflector(url, |api| watcher(api, paged()), seen).await?),
+        "kube-reflector-streaming" => Box::new(kube_reflector(url, |api| watcher(api, streaming()), seen).await?),
+        "kube-runtime" => Box::new(kube_reflector(url, |api| kube_runtime::watcher(api, paged()), seen).await?),
+        "kube-runtime-streaming" => {
+            Box::new(kube_reflector(url, |api| kube_runtime::watcher(api, streaming()), seen).await?)
         }
         _ => bail!("no way is called {way}"),
     })
@@ -297,12 +299,27 @@ async fn kube_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<ObjectList<
     Ok(list)
 }
 
+fn paged() -> watcher::Config {
+    watcher::Config::default()
+}
+
+fn streaming() -> watcher::Config {
+    watcher::Config::default().streaming_lists()
+}
+
 /// The store, and the watch that would keep it in step.
-async fn kube_reflector(url: &str, config: watcher::Config, seen: &mut Seen) -> anyhow::Result<impl Kept + 'static> {
+async fn kube_reflector<S>(
+    url: &str,
+    watcher: impl FnOnce(Api<KubePod>) -> S,
+    seen: &mut Seen,
+) -> anyhow::Result<impl Kept + use<S>>
+where
+    S: Stream<Item = watcher::Result<watcher::Event<KubePod>>> + Send + 'static,
+{
     let api = kube_api(url)?;
     seen.begin()?;
     let (store, writer) = reflector::store::<KubePod>();
-    let mut events = watcher(api, config).reflect(writer).boxed();
+    let mut events = watcher(api).reflect(writer).boxed();
     loop {
         match events.try_next().await?.ok_or_else(|| anyhow!("the watch ended"))? {
             watcher::Event::InitApply(_) => seen.first(),
