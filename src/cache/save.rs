@@ -122,6 +122,8 @@ pub(crate) struct Saved<T: Stored + ?Sized> {
     /// The first is what the store compressed with.
     #[cfg(feature = "zstd")]
     dictionaries: Vec<Arc<Dictionary>>,
+    #[cfg(feature = "zstd")]
+    decompressor: Decompressor,
 }
 
 impl<T: Stored + ?Sized> Store<T> {
@@ -133,8 +135,8 @@ impl<T: Stored + ?Sized> Store<T> {
     /// two that save to one path at once, one may fail.
     ///
     /// Objects are saved encoded or, with the feature `zstd`, compressed. Others may write meanwhile. It blocks: a
-    /// [compressed](Residency) store of 50,000 Pods takes about 0.2 s, any other a second or two to be compressed. It takes a
-    /// [`snapshot`](Self::snapshot) and buffers, none of which grows with the collection.
+    /// [compressed](Residency) store of 50,000 Pods takes about 0.2 s, any other a second or two to be compressed. It holds a
+    /// [`snapshot`](Self::snapshot) meanwhile, and buffers that do not grow with the collection.
     ///
     /// ```
     /// # use listwatch::cache::{Residency, Store};
@@ -212,8 +214,6 @@ impl<T: Stored + ?Sized> Store<T> {
         }
         let objects = head.objects;
         let mut saved = Saved::new(head.version, head.epoch);
-        #[cfg(feature = "zstd")]
-        let decompressor = Decompressor::default();
         while let Some((at, record)) = input.record()? {
             let (what, rest) = record.split_first().ok_or(damaged(at))?;
             match *what {
@@ -225,11 +225,8 @@ impl<T: Stored + ?Sized> Store<T> {
                 DICTIONARY => return Err(LoadError::Compressed),
                 OBJECT => {
                     let record = Record::parse(rest).ok_or(damaged(at))?;
-                    #[cfg(feature = "zstd")]
-                    let entry = saved.entry(&record, residency, &decompressor);
-                    #[cfg(not(feature = "zstd"))]
-                    let entry = saved.entry(&record, residency);
-                    saved.entries.push(Arc::new(entry?.ok_or(damaged(at))?));
+                    let entry = saved.entry(&record, residency)?;
+                    saved.entries.push(entry.ok_or(damaged(at))?);
                 }
                 _ => return Err(damaged(at)),
             }
@@ -559,6 +556,8 @@ impl<T: Stored + ?Sized> Saved<T> {
             namespaces: HashSet::new(),
             #[cfg(feature = "zstd")]
             dictionaries: Vec::new(),
+            #[cfg(feature = "zstd")]
+            decompressor: Decompressor::default(),
         }
     }
 
@@ -567,8 +566,7 @@ impl<T: Stored + ?Sized> Saved<T> {
         &mut self,
         record: &Record<'_>,
         residency: Residency,
-        #[cfg(feature = "zstd")] decompressor: &Decompressor,
-    ) -> Result<Option<Entry<T::Decoded>>, LoadError> {
+    ) -> Result<Option<Arc<Entry<T::Decoded>>>, LoadError> {
         let Record { encoding, form, wire_len, identity: ref known, body } = *record;
         #[cfg(feature = "zstd")]
         let decompressed;
@@ -586,9 +584,9 @@ impl<T: Stored + ?Sized> Saved<T> {
                 if residency == Residency::Compressed {
                     let namespace = intern(&mut self.namespaces, &known.namespace);
                     let form = Form::Compressed(namespace, dictionary.cloned());
-                    return Ok(Some(Entry::beside(encoding, wire_len, known, body, form)));
+                    return Ok(Some(Arc::new(Entry::beside(encoding, wire_len, known, body, form))));
                 }
-                let bytes = decompressor.decompress(body, wire_len, dictionary.map(|dictionary| &**dictionary));
+                let bytes = self.decompressor.decompress(body, wire_len, dictionary.map(|dictionary| &**dictionary));
                 let Some(bytes) = bytes else { return Ok(None) };
                 decompressed = bytes;
                 &decompressed
@@ -601,9 +599,10 @@ impl<T: Stored + ?Sized> Saved<T> {
         let mut namespace = || intern(&mut self.namespaces, &identity.namespace);
         Ok(Some(if residency == Residency::Decoded {
             let decoded = Arc::new(T::decode(encoding, bytes).map_err(StoreError::from)?);
-            Entry::beside(encoding, wire_len, &identity, &[], Form::Decoded(namespace(), decoded))
+            Arc::new(Entry::beside(encoding, wire_len, &identity, &[], Form::Decoded(namespace(), decoded)))
         } else {
-            Entry::encoded(encoding, bytes, &identity, namespace)
+            // As `Writer::entry` does.
+            Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, &identity, namespace))
         }))
     }
 }

@@ -186,8 +186,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     ///
     /// # Errors
     ///
-    /// [`Error`] when the options are refused; or before the collection was complete for the first time, when asking again does
-    /// not help: 401 twice, 403, 404, an answer that is no list, an object that cannot be stored. After that it goes on whatever
+    /// [`Error`] when the options are refused; or before the collection was complete for the first time, by a file too, when asking
+    /// again does not help: 401 twice, 403, 404, an answer that is no list, an object that cannot be stored. After that it goes on whatever
     /// happens. [`last_error`](Status::last_error) tells of all of them.
     pub async fn run(mut self) -> Result<Infallible, Error> {
         self.options = self.options.resource_version(ResourceVersion::MostRecent);
