@@ -5,18 +5,22 @@ mod metrics;
 mod serve;
 mod status;
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use listwatch::cache::{Residency, Store};
+use indicatif::HumanCount;
+use listwatch::cache::{Budget, LoadError, Residency, SaveError, Store};
 use listwatch::client::{Client, Resource};
 use listwatch::fields::Message;
-use listwatch::reflector::{self, Cache, Reflector};
+use listwatch::reflector::{self, Cache, ColdStart, Reflector};
 use listwatch::{FieldPath, Projection, TypeMeta};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
 use self::index::{ByText, IndexBy};
 use self::status::Live;
@@ -48,6 +52,7 @@ Examples:
   curl localhost:8002/indexes/node/?objects       the Pods on none yet, as JSON
   listwatch cache pods -A --drop metadata.managedFields --drop status
   listwatch cache secrets -A --metadata-only      without what is in them
+  listwatch cache pods -A --file pods.cache       goes on from where it was when it is started again
   listwatch cache nodes --listen 127.0.0.1:0      at any port, which it tells")]
 pub struct Args {
     #[command(flatten)]
@@ -56,6 +61,16 @@ pub struct Args {
     /// How objects are held in memory
     #[arg(long, value_enum, default_value_t = Held::Compressed, value_name = "RESIDENCY")]
     residency: Held,
+
+    /// Take at most so many MiB for objects and indexes: at the limit all are compressed, and what there is no room for even so
+    /// is an error
+    #[arg(long, value_name = "MIB")]
+    budget: Option<usize>,
+
+    /// Begin with what this file has, without a list where the server still knows its version; and write it every 5
+    /// minutes and at the end
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
 
     /// Hold objects without this field, as in `status` or `metadata.annotations["KEY"]`; again for more. Of custom
     /// resources nothing can be dropped
@@ -111,8 +126,11 @@ struct Cached {
 /// How often it is looked at what there is to tell.
 const TICK: Duration = Duration::from_millis(250);
 
+/// How often it is saved.
+const SAVE: Duration = Duration::from_secs(300);
+
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let Args { selection, residency, drop, index, strategy, listen, connection } = args;
+    let Args { selection, residency, budget, file, drop, index, strategy, listen, connection } = args;
     let listener = TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))?;
     let mut options = selection.options();
     let metadata_only = selection.metadata_only;
@@ -129,7 +147,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if Message::of(&type_meta.api_version, &type_meta.kind).is_none() {
         options = options.json();
     }
-    let mut reflector = Reflector::<[u8]>::new(&client, &resource).options(options).store(Store::new(residency.into()));
+    let store = Store::new(residency.into());
+    if let Some(mib) = budget {
+        store.set_budget(Budget::Compress(mib.saturating_mul(1 << 20)));
+    }
+    let mut reflector = Reflector::<[u8]>::new(&client, &resource).options(options).store(store);
     if !drop.is_empty() {
         reflector = reflector.projection(projection(&drop, &type_meta)?);
     }
@@ -138,6 +160,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     if let Some(namespace) = &namespace {
         reflector = reflector.namespace(namespace);
+    }
+    if let Some(file) = &file {
+        load(&mut reflector, file).await;
     }
     let cache = reflector.cache();
     let mut indexes: Vec<(IndexBy, ByText)> = Vec::new();
@@ -155,17 +180,48 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let mut live = Live::new(&cached);
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut save_tick = interval_at(Instant::now() + SAVE, SAVE);
     let mut interrupted = pin!(interrupted());
     let mut reflecting = pin!(reflector.run());
     loop {
         tokio::select! {
             () = &mut interrupted => {
                 live.end();
+                if let Some(file) = &file {
+                    save(&cached.cache, file).await;
+                }
                 return Ok(());
+            }
+            _ = save_tick.tick(), if file.is_some() => {
+                if let Some(file) = &file {
+                    save(&cached.cache, file).await;
+                }
             }
             Err(error) = &mut reflecting => return Err(Failure::Error(error.to_string())),
             _ = tick.tick() => live.tell(),
         }
+    }
+}
+
+async fn load(reflector: &mut Reflector<[u8]>, file: &Path) {
+    match reflector.load(file).await {
+        Ok(()) => {
+            let cache = reflector.cache();
+            let objects = HumanCount(cache.len() as u64);
+            notices::tell("loaded:", &format!("{objects} objects at version {}", cache.version()));
+        }
+        Err(ColdStart::File(LoadError::Io(error))) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => notices::warn(&format!("nothing is loaded: {error}")),
+    }
+}
+
+/// What is not complete is not saved: the file of before is better.
+async fn save(cache: &Cache<[u8]>, file: &Path) {
+    let (cache, path) = (cache.clone(), file.to_owned());
+    let saved = spawn_blocking(move || cache.save(path)).await;
+    match saved {
+        Ok(Ok(()) | Err(SaveError::Incomplete)) | Err(_) => {}
+        Ok(Err(error)) => notices::warn(&format!("{} is not saved: {error}", file.to_string_lossy())),
     }
 }
 
