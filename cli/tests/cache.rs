@@ -14,6 +14,8 @@ use support::{FIXTURES, fixture, stderr, stdout};
 /// The command while it runs, killed when it is dropped.
 struct Running {
     child: Child,
+    /// Before it served.
+    loaded: Vec<String>,
     said: Lines<BufReader<ChildStderr>>,
     address: SocketAddr,
 }
@@ -30,9 +32,15 @@ impl Running {
         let args = [&["cache"], args, &["--listen", "127.0.0.1:0"]].concat();
         let mut child = api.command(&args).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = said.next().unwrap().unwrap();
-        let address = first.strip_prefix("serving: http://").expect(&first).parse().unwrap();
-        Self { child, said, address }
+        let mut loaded = Vec::new();
+        let address = loop {
+            let line = said.next().unwrap().unwrap();
+            match line.strip_prefix("serving: http://") {
+                Some(address) => break address.parse().unwrap(),
+                None => loaded.push(line),
+            }
+        };
+        Self { child, loaded, said, address }
     }
 
     fn next_line(&mut self) -> String {
@@ -306,6 +314,41 @@ fn a_signal_ends_it_with_what_there_was() {
         let (code, said) = running.end(signal);
         assert_eq!((code, &*said), (Some(0), &["2 objects at version 21, 3 events, 1 relist, 1 error".to_owned()][..]));
     }
+}
+
+#[test]
+fn a_file_is_what_it_begins_with_the_next_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config-maps");
+    let file = file.to_str().unwrap();
+    let pod =
+        |name: &str| document(&event("ADDED", name, 8).replace(r#"{"type":"ADDED","object":"#, "").replace("}\n", ""));
+    let cold = [event("ADDED", "a", 8), initial_end(9)].concat();
+    let runs = [
+        (vec![stalled(cold)], "synced: 1 objects at version 9", vec!["web/a"]),
+        (vec![pod("a"), stalled(event("ADDED", "b", 12))], "loaded: 1 objects at version 9", vec!["web/a", "web/b"]),
+    ];
+    for (answers, first, keys) in runs {
+        let api = Api::new(answers);
+        let mut running = Running::start(&api, &["cm", "-n", "web", "--file", file]);
+        assert_eq!(running.next_line(), first);
+        while running.get("/healthz").code != 200 || sorted(&running.json("/keys")) != keys {
+            std::thread::yield_now();
+        }
+        assert_eq!(running.end("-INT").0, Some(0));
+    }
+    std::fs::write(file, "no cache").unwrap();
+    let api = Api::new([stalled([event("ADDED", "a", 8), initial_end(9)].concat())]);
+    let mut running = Running::start(&api, &["cm", "-n", "web", "--file", file]);
+    assert!(running.loaded[0].contains("nothing is loaded: the file was not written by"), "{:?}", running.loaded);
+    assert_eq!(running.next_line(), "synced: 1 objects at version 9");
+}
+
+#[test]
+fn what_there_is_no_room_for_is_an_error() {
+    let output = pods().run(&["cache", "pods", "-A", "--budget", "0", "--listen", "127.0.0.1:0"]);
+    assert!(stderr(&output).contains("no room for the object in its 0 bytes"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// They come as JSON, and have fields that are known to nobody here.

@@ -39,6 +39,8 @@ pub struct Caches {
     /// Those who write and those who make trouble hold it for reading.
     gate: Arc<RwLock<()>>,
     direct: Client,
+    /// Those that came.
+    faults: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 struct Followed {
@@ -61,7 +63,7 @@ impl Caches {
         for number in 0..CONFIG_MAPS {
             put(&writer, "POST", number, &mut rng).await?;
         }
-        let mut caches = Vec::new();
+        let (mut caches, faults) = (Vec::new(), Arc::default());
         for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
             let trouble = Arc::new(Trouble::default());
             let proxy = proxy(world.server, Arc::clone(&trouble)).await?;
@@ -81,11 +83,11 @@ impl Caches {
             tokio::spawn(follow(cache.subscribe().current_first().start(), Arc::clone(&told)));
             let reflector = tokio::spawn(async { drop(reflector.run().await) });
             cache.synced().await?;
-            tokio::spawn(make_trouble(trouble, rng.fork(), Arc::clone(&gate)));
+            tokio::spawn(make_trouble(trouble, rng.fork(), Arc::clone(&gate), Arc::clone(&faults)));
             caches.push(Followed { strategy, cache, told, reflector });
         }
         tokio::spawn(write(writer, rng.fork(), Arc::clone(&gate)));
-        Ok(Self { caches, gate, direct })
+        Ok(Self { caches, gate, direct, faults })
     }
 
     /// Nothing changes, and nothing goes wrong, for as long as it is held.
@@ -135,7 +137,10 @@ impl Caches {
                 status.errors
             )
         };
-        self.caches.iter().map(of).collect()
+        let faults: Vec<_> =
+            self.faults.lock().unwrap().iter().map(|(fault, count)| format!("{count} {fault}")).collect();
+        let caches: String = self.caches.iter().map(of).collect();
+        format!("{caches}faults of their watches: {}\n", faults.join(", "))
     }
 
     async fn listed(&self) -> Result<View> {
@@ -190,12 +195,20 @@ async fn follow(mut subscriber: Subscriber<ConfigMap>, told: Arc<Mutex<View>>) {
 }
 
 /// One fault after the other. Of those that change what comes, only those that a checksum tells.
-async fn make_trouble(trouble: Arc<Trouble>, mut rng: Rng, gate: Arc<RwLock<()>>) {
+async fn make_trouble(
+    trouble: Arc<Trouble>,
+    mut rng: Rng,
+    gate: Arc<RwLock<()>>,
+    faults: Arc<Mutex<BTreeMap<String, u64>>>,
+) {
     loop {
         let open = gate.read().await;
-        trouble.arm(Fault::OF_WATCHES[rng.usize(..Fault::OF_WATCHES.len())], rng.u64(..100_000));
+        let fault = Fault::OF_WATCHES[rng.usize(..Fault::OF_WATCHES.len())];
+        trouble.arm(fault, rng.u64(..20_000));
         sleep(Duration::from_millis(rng.u64(1000..4000))).await;
-        trouble.disarm();
+        if trouble.disarm() {
+            *faults.lock().unwrap().entry(format!("{fault:?}")).or_default() += 1;
+        }
         drop(open);
         sleep(Duration::from_millis(rng.u64(1000..4000))).await;
     }

@@ -1,5 +1,5 @@
 //! Lists in a row, several at once, a tenth of them broken on purpose, against a real API server that is killed every 30
-//! seconds: `cargo test --release --features kube --test soak -- 1h`, with the binaries that tests/apiserver/build.sh builds.
+//! seconds: `cargo test --release --features kube,zstd --test soak -- 1h`, with the binaries that tests/apiserver/build.sh builds.
 //!
 //! It fails on a complete list that is not what was loaded, item by item and byte by byte; on an error that nothing
 //! provoked, or that is wrong about the items delivered; on a list that ends later than its deadline; and on memory, descriptors or tasks that

@@ -15,6 +15,7 @@ pub struct Live<'a> {
     cached: &'a Cached,
     bar: ProgressBar,
     /// Told so far.
+    is_synced: bool,
     syncs: u64,
     errors: u64,
     /// When there were so many events, of late.
@@ -29,7 +30,7 @@ impl<'a> Live<'a> {
         let style = ProgressStyle::with_template("{msg}").expect("the template is right");
         let bar = ProgressBar::no_length().with_style(style);
         notices::show_above(&bar);
-        Self { cached, bar, syncs: 0, errors: 0, events: VecDeque::new() }
+        Self { cached, bar, is_synced: false, syncs: 0, errors: 0, events: VecDeque::new() }
     }
 
     /// What is new.
@@ -42,7 +43,10 @@ impl<'a> Live<'a> {
         if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
             notices::tell("retry:", &error.to_string());
         }
-        if let Some(version) = status.resource_version.as_ref().filter(|_| status.syncs > self.syncs) {
+        // What was loaded is complete without a sync.
+        let is_news = status.syncs > self.syncs || !self.is_synced;
+        if let Some(version) = status.resource_version.as_ref().filter(|_| is_news) {
+            self.is_synced = true;
             let objects = HumanCount(count(self.cached.cache.len()));
             notices::tell("synced:", &format!("{objects} objects at version {version}"));
         }
