@@ -1,5 +1,5 @@
 //! Reflectors that share out a model of a server, which sends what they ask for, or everything: whatever happens, the caches
-//! are disjoint in the end, and together the collection. Schedules as in tests/reflector_model.rs.
+//! are disjoint in the end, and together the collection. Schedules as in `reflector_model`.
 
 mod support;
 #[path = "support/world.rs"]

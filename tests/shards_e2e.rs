@@ -165,9 +165,10 @@ impl Drop for Running {
 }
 
 fn kill(replica: Running, board: &Mutex<Board>) {
-    let served = &mut board.lock().unwrap().served;
+    let (name, served) = (replica.name, &mut board.lock().unwrap().served);
     replica.is_killed.store(true, Relaxed);
-    served.retain(|_, (name, _)| *name != replica.name);
+    drop(replica);
+    served.retain(|_, (replica, _)| *replica != name);
 }
 
 async fn stop(mut replica: Running) -> Result<()> {
