@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use fastrand::Rng;
-use listwatch::cache::{Change, LoadError, Residency, SaveError, Store, Stored};
+use listwatch::cache::{Budget, Change, LoadError, Residency, SaveError, Store, StoreError, Stored};
 use listwatch::{Encoding, ItemError};
 use objects::{Object, object};
 use tempfile::TempDir;
@@ -365,4 +365,24 @@ fn killed_at_any_moment_the_old_file_or_the_new_one_is_there() {
     }
     println!("{met:?}");
     assert!(met.iter().all(|times| *times > 0), "{met:?}");
+}
+
+#[test]
+fn what_is_over_the_budget_is_not_loaded() {
+    let folder = folder();
+    let path = folder.path().join("objects");
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let mut replace = store.begin_replace();
+    for name in ["a", "b", "c"] {
+        drop(replace.observe(Encoding::Protobuf, &object("ns", name, "1").to_bytes(Encoding::Protobuf)).unwrap());
+    }
+    drop(replace.commit("7").unwrap());
+    store.save(&path, "objects").unwrap();
+    let small = Store::<[u8]>::new(Residency::Encoded);
+    small.set_budget(Budget::Refuse(200));
+    assert!(matches!(small.load(&path, "objects"), Err(LoadError::Object(StoreError::OverBudget(200)))));
+    assert!(small.is_empty() && small.version().is_empty());
+    small.set_budget(Budget::Refuse(2000));
+    small.load(&path, "objects").unwrap();
+    assert_eq!(small.len(), 3);
 }

@@ -23,6 +23,17 @@ pub enum Budget {
     Compress(usize),
 }
 
+impl Budget {
+    fn bytes(self) -> Option<usize> {
+        match self {
+            Self::Unlimited => None,
+            Self::Refuse(bytes) => Some(bytes),
+            #[cfg(feature = "zstd")]
+            Self::Compress(bytes) => Some(bytes),
+        }
+    }
+}
+
 /// How a store keeps to its budget.
 #[derive(Default)]
 pub(super) struct Spending {
@@ -34,6 +45,16 @@ pub(super) struct Spending {
     /// Up to which slot objects were compressed, since there was no room for the first time.
     #[cfg(feature = "zstd")]
     compressed_to: Option<u32>,
+}
+
+impl Spending {
+    /// Whether there is room for so many bytes in a store that is empty.
+    pub(super) fn check(&self, bytes: usize) -> Result<(), StoreError> {
+        match self.budget.bytes() {
+            Some(budget) if bytes > budget => Err(StoreError::OverBudget(budget)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The rest is measured after an eighth as many writes as there are objects, and at least so many.
@@ -63,12 +84,7 @@ impl<T: Stored + ?Sized> Store<T> {
         entry: Arc<Entry<T::Decoded>>,
         object: &ObjectRef<'_, T>,
     ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
-        let bytes = match writer.spending.budget {
-            Budget::Unlimited => return Ok(entry),
-            Budget::Refuse(bytes) => bytes,
-            #[cfg(feature = "zstd")]
-            Budget::Compress(bytes) => bytes,
-        };
+        let Some(bytes) = writer.spending.budget.bytes() else { return Ok(entry) };
         self.measure_if_due(writer);
         #[cfg(feature = "zstd")]
         let entry = match writer.spending.budget {

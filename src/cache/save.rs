@@ -29,7 +29,7 @@ use super::object::{Object, ObjectRef, Stored};
 use super::state::Snapshot;
 #[cfg(feature = "client")]
 use super::store::is_older;
-use super::store::{ObjectKey, Residency, Store, StoreError, identity, intern};
+use super::store::{Held, ObjectKey, Residency, Store, StoreError, identity, intern};
 use crate::decode::Encoding;
 use crate::error::ItemError;
 use crate::sync::write;
@@ -105,7 +105,7 @@ pub enum LoadError {
     /// It was saved with the feature `zstd`, which is not there.
     #[error("the file is compressed, which takes the feature zstd")]
     Compressed,
-    /// An object cannot be held: it cannot be decoded, where it is to be held so.
+    /// An object cannot be held: it cannot be decoded, where it is to be held so; or all of them are over the store's budget.
     #[error("an object of the file: {0}")]
     Object(#[from] StoreError),
     /// The store was written to before.
@@ -243,6 +243,7 @@ impl<T: Stored + ?Sized> Store<T> {
         if writer.replaces > 0 || !self.is_empty() || !self.state().version.is_empty() {
             return Err(LoadError::NotEmpty);
         }
+        writer.spending.check(saved.entries.iter().map(|entry| Held::size(entry)).sum())?;
         (writer.replaces, writer.epoch) = (saved.epoch.into(), saved.epoch.into());
         writer.namespaces.extend(saved.namespaces);
         #[cfg(feature = "zstd")]
