@@ -36,7 +36,7 @@ use std::time::Duration;
 use ::kube::api::{Api, ListMeta, ResourceExt as _};
 use ::kube::core::request;
 use ::kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary};
-/// kube's own: `Config`, `Event`, `Error` and the rest.
+/// kube's module: `Config`, `Event`, `Error` and the rest. The functions in it are kube's own.
 pub use ::kube::runtime::watcher::{self};
 use ::kube::runtime::watcher::{Config, Error as WatcherError, Event, InitialListStrategy, ListSemantic};
 use futures::stream::{Stream, StreamExt as _, unfold};
@@ -72,7 +72,7 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 /// - Where an object of a list cannot be decoded, or the list breaks off, the objects before it are out already.
 /// - [`ListSemantic::Any`] asks for what the watch cache holds, whole. kube does so without a page size only.
 /// - A `timeout` of 0 is an hour. A connection may be given up as dead before its timeout is over: see
-///   [`Watch::idle_timeout`].
+///   [`Watch::idle_timeout`](super::Watch::idle_timeout).
 /// - When the server answers 410 to a watch, the collection is listed again; kube asks for the same version for ever.
 /// - An object of a watch that cannot be decoded is a [`SerdeError`](::kube::Error::SerdeError), which says why; kube makes it an
 ///   empty `Status`.
@@ -103,6 +103,7 @@ struct Watcher<K: DeserializeOwned + Send + 'static> {
 
 /// As kube's, so that an object which cannot be decoded ends no watch.
 type Own<K> = fn(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError>;
+type Events<K> = WatchEvents<Json<K>, Own<K>>;
 
 /// ```text
 /// Empty ──> Init ──> Listing ──> Listed <──> Watching
@@ -119,10 +120,10 @@ enum State<K: DeserializeOwned + Send + 'static> {
     Init,
     Listing(Items<Json<K>, Own<K>>),
     /// The initial events of a watch.
-    Streaming(WatchEvents<Json<K>, Own<K>>),
+    Streaming(Events<K>),
     /// Everything up to this version is out.
     Listed(String),
-    Watching(WatchEvents<Json<K>, Own<K>>, String),
+    Watching(Events<K>, String),
 }
 
 impl<K> Watcher<K>
@@ -226,12 +227,7 @@ where
     }
 
     /// The object of an event behind this version. The watch goes on, also behind one that cannot be decoded.
-    fn changed(
-        &mut self,
-        events: WatchEvents<Json<K>, Own<K>>,
-        version: String,
-        object: serde_json::Result<K>,
-    ) -> watcher::Result<K> {
+    fn changed(&mut self, events: Events<K>, version: String, object: serde_json::Result<K>) -> watcher::Result<K> {
         match object {
             Ok(object) => {
                 let changed = object.resource_version().ok_or(WatcherError::NoResourceVersion)?;
@@ -263,7 +259,7 @@ where
     }
 
     /// Behind this version, or with what there is as initial events.
-    async fn watch(&mut self, version: Option<&str>) -> ::kube::Result<WatchEvents<Json<K>, Own<K>>> {
+    async fn watch(&mut self, version: Option<&str>) -> ::kube::Result<Events<K>> {
         let timeout = match self.config.timeout {
             None => TIMEOUT,
             Some(0) => LONG_TIMEOUT,
@@ -384,4 +380,29 @@ fn status(error: &ApiError) -> Status {
 
 fn cause(cause: crate::item::StatusCause) -> StatusCause {
     StatusCause { reason: cause.reason, message: cause.message, field: cause.field }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::TransportError;
+    use crate::error::DecodeError;
+
+    #[test]
+    fn what_is_told_of_a_watch_that_broke_off() {
+        let transport = |kind| TransportError::new(kind, "");
+        let decode = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0));
+        let no_version = DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing };
+        for (kind, told) in [
+            (transport(TransportErrorKind::Broken).at_eof(true).into(), "None"),
+            (transport(TransportErrorKind::Broken).into(), "Some(WatchFailed(Service("),
+            (transport(TransportErrorKind::ReadIdle).into(), "None"),
+            (decode(DecodeErrorKind::CutFrame), "None"),
+            (decode(DecodeErrorKind::Incomplete), "Some(WatchFailed(Service("),
+            (decode(no_version), "Some(NoResourceVersion"),
+        ] {
+            let error = broken_off(Error::new(kind));
+            assert!(format!("{error:?}").starts_with(told), "{error:?}, not {told}");
+        }
+    }
 }
