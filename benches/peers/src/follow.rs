@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use listwatch::ItemError;
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
 use listwatch_peers::{Latency, State, add_key};
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
 use crate::process::{self, Process};
-use crate::report::{self, Row, bytes, count, float, median, seconds};
+use crate::report::{self, Row, Title, bytes, count, float, median, seconds};
 use crate::ways::{FOLLOWERS, Program, Way};
-use crate::{HERE, Output, Programs};
+use crate::{HERE, Programs};
 
 /// Follows the Pods of a real API server with caches of listwatch, kube and client-go, while those Pods change.
 ///
@@ -49,7 +49,7 @@ pub struct Args {
     port: u16,
 
     #[command(flatten)]
-    output: Output,
+    output: crate::Output,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,6 +79,8 @@ struct Followed {
     peak: u64,
     /// Resident bytes over time, since the changes began.
     memory: Vec<(f64, u64)>,
+    /// Those that were written.
+    written: u64,
     /// Those that its handler was told of.
     changes: u64,
     latency: Latency,
@@ -139,7 +141,7 @@ impl Args {
             let memory = sampler.join().map_err(|_| anyhow::anyhow!("the sampler panicked"))?;
             anyhow::Ok((changed, memory))
         })?;
-        let (State { changes, latency, .. }, in_step) = changed?;
+        let (written, State { changes, latency, .. }, in_step) = changed?;
         let (user_after, system_after) = process::cpu(&proc)?;
         Ok(Followed {
             way: way.id.into(),
@@ -149,26 +151,31 @@ impl Args {
             cpu: user_after + system_after - user - system,
             peak: process::peak(&proc)?,
             memory,
+            written,
             changes,
             latency,
             in_step,
         })
     }
 
-    /// Until the follower has what the server has: how it is then, and how long that took.
-    fn change(&self, follower: &mut Process, server: &mut ApiServer) -> anyhow::Result<(State, f64)> {
-        let mut changing = server.change(self.rate, self.seconds)?;
+    /// Until the follower has what the server has: how many changes were written, how it is then, and how long that took.
+    fn change(&self, follower: &mut Process, server: &mut ApiServer) -> anyhow::Result<(u64, State, f64)> {
+        let changing = server.change(self.rate, self.seconds)?;
         if self.restart {
             thread::sleep(Duration::from_secs(self.seconds.into()) / 2);
             server.restart()?;
         }
-        succeeded(&mut changing)?;
+        let Output { stdout, status, .. } = changing.wait_with_output()?;
+        ensure!(status.success(), "the loader ended: {status}");
+        let written = String::from_utf8_lossy(&stdout);
+        let written =
+            written.split_whitespace().nth(1).context("the loader does not say how many it changed")?.parse()?;
         let start = Instant::now();
         let listed = server.list()?;
         loop {
             let state = follower.ask()?;
             if same(&state, listed) {
-                return Ok((state, start.elapsed().as_secs_f64()));
+                return Ok((written, state, start.elapsed().as_secs_f64()));
             }
             let State { items, .. } = state;
             ensure!(start.elapsed() < LONGEST, "it has not what the server has: {items} Pods, and {} there", listed.0);
@@ -180,7 +187,7 @@ impl Args {
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// To come into step: backoffs are up to 30 s.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_mins(2);
 
 fn same(state: &State, (items, hash): (u64, u64)) -> bool {
     (state.items, state.hash) == (items, hash)
@@ -230,8 +237,10 @@ impl ApiServer {
     }
 
     fn load(&self, pods: u32) -> anyhow::Result<()> {
-        let load = |args: &mut Command| succeeded(&mut args.stdout(Stdio::null()).spawn()?);
-        load(self.loader().args(["-host", &self.url, "-n", &pods.to_string(), "-base", &pods.min(400).to_string()]))?;
+        let (n, base) = (pods.to_string(), pods.min(400).to_string());
+        let status =
+            self.loader().args(["-host", &self.url, "-n", &n, "-base", &base]).stdout(Stdio::null()).status()?;
+        ensure!(status.success(), "the loader ended: {status}");
         let start = Instant::now();
         // Its watch cache is a little behind etcd.
         while self.list()?.0 < pods.into() {
@@ -242,7 +251,7 @@ impl ApiServer {
 
     fn change(&self, rate: u32, seconds: u32) -> anyhow::Result<Child> {
         let (rate, span) = (rate.to_string(), format!("{seconds}s"));
-        Ok(self.loader().args(["-change", &rate, "-for", &span]).stdout(Stdio::null()).spawn()?)
+        Ok(self.loader().args(["-change", &rate, "-for", &span]).stdout(Stdio::piped()).spawn()?)
     }
 
     fn loader(&self) -> Command {
@@ -277,12 +286,7 @@ fn bin(name: &str) -> PathBuf {
     Path::new(HERE).join("../../tests/apiserver/bin").join(name)
 }
 
-fn succeeded(child: &mut Child) -> anyhow::Result<()> {
-    let status = child.wait()?;
-    if status.success() { Ok(()) } else { bail!("the loader ended: {status}") }
-}
-
-const COLUMNS: [(&str, fn(f64) -> String); 11] = [
+const COLUMNS: [Title; 11] = [
     ("time to sync", seconds),
     ("CPU to sync", seconds),
     ("peak memory to sync", bytes),
@@ -308,7 +312,8 @@ fn table(results: &Results) -> String {
     let ways = || runs.iter().filter_map(|run| Some((FOLLOWERS.iter().find(|way| way.id == run.way)?, run)));
     let rows: Vec<_> = ways().map(|(way, run)| run.row(way)).collect();
     let best = report::write_rows(&COLUMNS, &rows, &mut out);
-    let told: Vec<_> = ways().map(|(way, run)| format!("{} by {}", run.changes, way.name)).collect();
+    let told = |(way, run): (&Way, &Followed)| format!("{} of {} by {}", run.changes, run.written, way.name);
+    let told: Vec<_> = ways().map(told).collect();
     out + &format!("\nChanges that were seen: {}. {best}\n", told.join("; "))
 }
 

@@ -9,7 +9,7 @@ use listwatch_peers::{Serving, State};
 use serde::{Deserialize, Serialize};
 
 use crate::process::{self, Process, REST};
-use crate::report::{self, Row, bytes, count, float, seconds, size, three_digits};
+use crate::report::{self, Row, Title, bytes, count, float, seconds, size, three_digits};
 use crate::ways::{Program, RELISTERS, Way};
 use crate::{Output, Programs, TRIAL, available_memory};
 
@@ -70,7 +70,7 @@ struct List {
 const WATCH: Duration = Duration::from_secs(3);
 /// Each time the whole cache is gone through.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(1200);
+const LONGEST: Duration = Duration::from_mins(20);
 
 impl Args {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -149,7 +149,7 @@ fn at_rest(follower: &Process, cpu_before: f64) -> anyhow::Result<List> {
     Ok(List { cpu: user + system - cpu_before, peak, held })
 }
 
-const COLUMNS: [(&str, fn(f64) -> String); 8] = [
+const COLUMNS: [Title; 8] = [
     ("time to sync", seconds),
     ("CPU to sync", seconds),
     ("peak memory to sync", bytes),

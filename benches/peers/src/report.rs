@@ -12,6 +12,9 @@ use crate::{Point, Results};
 /// A column: its title, what is in it of a run of so many Pods, if anything, and how that is shown.
 type Column = (&'static str, fn(&Run, u32) -> Option<f64>, fn(f64) -> String);
 
+/// The title of a column, and how what is in it is shown.
+pub type Title = (&'static str, fn(f64) -> String);
+
 const COLUMNS: [Column; 6] = [
     ("wall time", |run, _| Some(run.wall), seconds),
     ("user time", |run, _| Some(run.user), seconds),
@@ -106,7 +109,7 @@ fn table(group: &Group, results: &Results, pods: u32, out: &mut String) {
 }
 
 /// Writes the rows under their titles, less being better everywhere; says where a peer is best, if there is any such place.
-pub fn write_rows(columns: &[(&str, fn(f64) -> String)], rows: &[Row], out: &mut String) -> String {
+pub fn write_rows(columns: &[Title], rows: &[Row], out: &mut String) -> String {
     let titles: Vec<_> = columns.iter().map(|(title, _)| *title).collect();
     *out += &format!("| | {} |\n|---|{}\n", titles.join(" | "), "---:|".repeat(columns.len()));
     let best = |column: usize| {
