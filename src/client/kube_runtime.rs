@@ -118,7 +118,7 @@ enum State<K: DeserializeOwned + Send + 'static> {
     Empty,
     /// A list is to be asked for.
     Init,
-    Listing(Items<Json<K>, Own<K>>),
+    Listing(Box<Items<Json<K>, Own<K>>>),
     /// The initial events of a watch.
     Streaming(Events<K>),
     /// Everything up to this version is out.
@@ -152,7 +152,7 @@ where
             }
             State::Init => {
                 let list = self.list().map_err(WatcherError::InitialListFailed)?;
-                self.state = State::Listing(list.stream());
+                self.state = State::Listing(Box::new(list.stream()));
                 Ok(None)
             }
             State::Listing(mut items) => match items.next().await {
@@ -265,16 +265,14 @@ where
             Some(0) => LONG_TIMEOUT,
             Some(seconds) => Duration::from_secs(seconds.into()),
         };
-        let mut options = self.options()?.timeout(timeout).resource_version(match version {
+        let options = self.options()?.timeout(timeout).resource_version(match version {
             Some(version) => ResourceVersion::Exact(version.to_owned()),
             None => ResourceVersion::Any,
         });
-        if !self.config.bookmarks {
-            options = options.without_bookmarks();
-        }
         // Nor does kube want it compressed: what undoes that for it stops behind the first gzip member.
         let client = self.client.clone().compression(Compression::Identity);
-        let mut watch = client.watch::<Json<K>>(&self.resource()?, &options).map_item(decode as Own<K>);
+        let watch = client.watch::<Json<K>>(&self.resource()?, &options).map_item(decode as Own<K>);
+        let mut watch = watch.bookmarks(self.config.bookmarks);
         if let Some(namespace) = &self.namespace {
             watch = watch.namespace(namespace);
         }
@@ -310,6 +308,7 @@ where
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is what `map_item` takes")]
 fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError> {
     Ok(serde_json::from_slice(item.bytes()))
 }
@@ -342,6 +341,7 @@ fn undecodable(error: serde_json::Error) -> WatcherError {
     WatcherError::WatchFailed(::kube::Error::SerdeError(error))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn invalid(reason: impl ToString) -> ::kube::Error {
     ::kube::Error::BuildRequest(request::Error::Validation(reason.to_string()))
 }

@@ -28,7 +28,6 @@ pub struct ListOptions {
     pub(super) drop_managed_fields: bool,
     pub(super) json: bool,
     pub(super) shard: Option<Shard>,
-    pub(super) without_bookmarks: bool,
 }
 
 impl ListOptions {
@@ -82,13 +81,6 @@ impl ListOptions {
     /// Of a watch, for a list: its timeout would be the time that the body may take.
     pub(crate) fn without_timeout(mut self) -> Self {
         self.timeout = None;
-        self
-    }
-
-    /// Of a watch, which then cannot go on behind what it does not show.
-    #[cfg(feature = "kube-runtime")]
-    pub(crate) fn without_bookmarks(mut self) -> Self {
-        self.without_bookmarks = true;
         self
     }
 
@@ -217,10 +209,10 @@ impl ListOptions {
     }
 
     /// The query string of a watch.
-    pub(super) fn watch_query(&self, initial_events: bool, timeout: Duration) -> String {
+    pub(super) fn watch_query(&self, initial_events: bool, bookmarks: bool, timeout: Duration) -> String {
         let mut query = self.selectors();
         query.add("watch", "1");
-        if !self.without_bookmarks {
+        if bookmarks {
             query.add("allowWatchBookmarks", "true");
         }
         let version = match &self.resource_version {

@@ -93,6 +93,7 @@ impl TransportError {
     }
 
     /// Whether the peer closed the connection in the middle of a body, as they do with watches that were open for long.
+    #[cfg(feature = "kube")]
     pub(super) fn at_eof(self, at_eof: bool) -> Self {
         Self { at_eof, ..self }
     }

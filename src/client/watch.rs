@@ -55,6 +55,7 @@ struct Plan {
     namespace: Option<String>,
     limits: Limits,
     idle_timeout: Option<Duration>,
+    bookmarks: bool,
     span: Span,
 }
 
@@ -86,7 +87,8 @@ impl<T: Item + ?Sized> Watch<T> {
         let options = if T::ENCODING == Some(Encoding::Json) { options.json() } else { options };
         let limits = Limits::default();
         let span = tracing::info_span!("watch", %resource);
-        let plan = Plan { client, resource, options, namespace: None, limits, idle_timeout: None, span };
+        let plan =
+            Plan { client, resource, options, namespace: None, limits, idle_timeout: None, bookmarks: true, span };
         Self { plan, initial_events: false, own: T::own, item: PhantomData }
     }
 }
@@ -137,6 +139,13 @@ impl<T: Item + ?Sized, F> Watch<T, F> {
     pub fn stream(self) -> WatchEvents<T, F> {
         let Self { plan, initial_events, own, item } = self;
         WatchEvents { plan, initial_events, own, state: State::Start, delivered: 0, item }
+    }
+
+    /// Whether the server is to send bookmarks. One that goes on behind its last event cannot do without.
+    #[cfg(feature = "kube-runtime")]
+    pub(super) fn bookmarks(mut self, bookmarks: bool) -> Self {
+        self.plan.bookmarks = bookmarks;
+        self
     }
 
     /// The events of one connection, once the server has answered. The version may be of any form that a server gives.
@@ -275,7 +284,7 @@ impl Plan {
     fn open(&self, options: &ListOptions, initial_events: bool, gap: Option<Duration>) -> Result<Opening, Error> {
         let Self { client, resource, limits, idle_timeout, .. } = self;
         let timeout = options.timeout.unwrap_or_else(|| MIN_TIMEOUT + Duration::from_secs(fastrand::u64(0..=300)));
-        let query = options.watch_query(initial_events, timeout);
+        let query = options.watch_query(initial_events, self.bookmarks, timeout);
         let path = format!("{}?{query}", resource.list_path(self.namespace.as_deref())?);
         let accept = accept_header(options.watch_accept())?;
         let (api_version, kind) = if options.metadata_only {
