@@ -610,6 +610,11 @@ async fn each_attempt_is_of_what_was_asked_for() {
     }
 }
 
+/// What there is to answer; what is asked then, what the store has, and how often the collection was sent.
+type WarmScenario = (&'static str, Option<Strategy>, &'static [Answer], &'static str, &'static str, u64);
+
+type Build = fn(Reflector<[u8]>) -> Reflector<[u8]>;
+
 /// What a cold start has saved, of `a@1 b@5` at version 10.
 async fn saved(path: &Path) {
     let reflector = reflector(Script::new(&[List("10", "a@1 b@5"), OpenWatch("")]), LIST);
@@ -626,8 +631,7 @@ async fn what_was_saved_is_watched_on_without_a_list() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config-maps");
     saved(&path).await;
-    // What the server has; what is asked then, and what the store has.
-    let scenarios: &[(&str, Option<Strategy>, &[Answer], &str, &str, u64)] = &[
+    let scenarios: &[WarmScenario] = &[
         ("nothing happened", None, &[One("b@5"), OpenWatch("")], "get b 10, watch 10", "a@1 b@5", 0),
         (
             "changed since",
@@ -722,9 +726,8 @@ async fn a_file_that_is_not_of_this_collection_is_an_error_and_a_cold_start() {
     let mut file = std::fs::read(&path).unwrap();
     file[40] ^= 1;
     std::fs::write(&damaged, file).unwrap();
-    type Change = fn(Reflector<[u8]>) -> Reflector<[u8]>;
-    let as_it_is: Change = |reflector| reflector;
-    let cases: &[(&Path, Change, &[Answer], &str, &str)] = &[
+    let as_it_is: Build = |reflector| reflector;
+    let cases: &[(&Path, Build, &[Answer], &str, &str)] = &[
         (&folder.path().join("none"), as_it_is, &[], "", "cannot be read"),
         (&damaged, as_it_is, &[], "", "the file is damaged: another checksum"),
         (&path, |reflector| reflector.namespace("default"), &[], "", "/api/v1/configmaps? as "),
@@ -767,10 +770,10 @@ async fn a_file_that_is_not_of_this_collection_is_an_error_and_a_cold_start() {
         (&path, as_it_is, &[TooLarge], "get b 10", "504"),
         (&path, as_it_is, &[Status(403)], "get b 10", "403"),
     ];
-    for (path, change, answers, asked, said) in cases {
+    for (path, build, answers, asked, said) in cases {
         let answers = [answers, &[List("7", "c@7"), OpenWatch("")][..]].concat();
         let script = Script::new(&answers);
-        let mut reflector = change(reflector(script.clone(), LIST));
+        let mut reflector = build(reflector(script.clone(), LIST));
         let error = reflector.load(path).await.unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
         assert_eq!(script.asked(), *asked, "{error}");
