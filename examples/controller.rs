@@ -2,6 +2,7 @@
 //! --features kube-runtime --example controller`, with the kubeconfig that kubectl uses. What takes a stream in place of an
 //! `Api` is behind kube's feature `unstable-runtime`.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn reconcile(config_map: Arc<ConfigMap>, client: Arc<Client>) -> kube::Result<Action> {
-    let keys = config_map.data.as_ref().map_or(0, |data| data.len()).to_string();
+    let keys = config_map.data.as_ref().map_or(0, BTreeMap::len).to_string();
     if config_map.labels().get("example.com/keys") != Some(&keys) {
         let (namespace, name) = (config_map.namespace().unwrap_or_default(), config_map.name_any());
         let patch = Patch::Merge(json!({"metadata": {"labels": {"example.com/keys": keys}}}));

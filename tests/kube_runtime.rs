@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta};
 use kube::core::response::Status;
 use kube::runtime::watcher as theirs;
 use kube::runtime::{WatchStreamExt as _, reflector};
@@ -44,10 +44,10 @@ fn undecodable(name: &str, version: u64) -> Value {
 
 fn list(version: &str, token: &str, items: &[Value]) -> Answer {
     let metadata = json!({"resourceVersion": version, "continue": token});
-    document(json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}))
+    document(&json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}))
 }
 
-fn document(document: Value) -> Answer {
+fn document(document: &Value) -> Answer {
     Answer::ok(Body::replay(document.to_string())).content_type("application/json")
 }
 
@@ -78,7 +78,7 @@ fn status(code: u16, reason: &str) -> Value {
 }
 
 fn refused(code: u16, reason: &str) -> Answer {
-    document(status(code, reason)).status(code)
+    document(&status(code, reason)).status(code)
 }
 
 fn watch(events: &[String]) -> Answer {
@@ -156,6 +156,7 @@ struct Situation {
     told: &'static str,
 }
 
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn situations() -> Vec<Situation> {
     let situation =
         |name, config: &Config, answers: Vec<Answer>, told| Situation { name, config: config.clone(), answers, told };
@@ -375,11 +376,11 @@ async fn types_and_places() {
             object["kind"] = kind.into();
         }
         let metadata = json!({"resourceVersion": "2"});
-        let list = json!({"apiVersion": api_version, "kind": list_kind, "metadata": metadata, "items": [a]});
+        let of_a = json!({"apiVersion": api_version, "kind": list_kind, "metadata": metadata, "items": [a]});
         let mut line = json!({"type": "ADDED", "object": last}).to_string() + "\n";
         let length = line.len() as u64;
         line.push(' ');
-        [document(list), Answer::ok(Body::replay(line).stall_at(length)).content_type("application/json")]
+        [document(&of_a), Answer::ok(Body::replay(line).stall_at(length)).content_type("application/json")]
     };
     // A list kind of its own, which only its definition tells.
     let widgets = || ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
@@ -396,7 +397,7 @@ async fn types_and_places() {
     )
     .await;
     alike(
-        |client| Api::<PartialObjectMeta<ConfigMap>>::all(client),
+        Api::<PartialObjectMeta<ConfigMap>>::all,
         &of("meta.k8s.io/v1", "PartialObjectMetadata", "PartialObjectMetadataList"),
         &["/api/v1/configmaps"; 2],
     )
@@ -479,7 +480,7 @@ async fn the_client_is_shared() {
     let client = client(&server);
     let events: Vec<_> = ours(everywhere(client.clone()), Config::default()).take(3).collect().await;
     assert!(events.iter().all(Result::is_ok));
-    let body = Api::<ConfigMap>::all(client).list(&Default::default()).await.unwrap();
+    let body = Api::<ConfigMap>::all(client).list(&ListParams::default()).await.unwrap();
     assert_eq!((body.items.len(), server.accepted()), (1, 1));
 }
 

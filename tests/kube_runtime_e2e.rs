@@ -176,13 +176,13 @@ async fn write(client: &Client, names: &[String], writer: u64, done: &AtomicU64,
     while done.load(Relaxed) < changes {
         let Some((namespace, name)) = names[rng.usize(..names.len())].split_once('/') else { return };
         let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-        let changed = if rng.u8(..) < 8 {
+        let written = if rng.u8(..) < 8 {
             pods.delete(name, &kube::api::DeleteParams::default().grace_period(0)).await.map(drop)
         } else {
             let patch = json!({"metadata": {"annotations": {"example.com/changed": rng.u64(..).to_string()}}});
             pods.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
         };
-        match changed {
+        match written {
             Ok(()) => drop(done.fetch_add(1, Relaxed)),
             // Deleted before.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
