@@ -83,20 +83,15 @@ impl Compressor {
         }
     }
 
-    /// One for all objects of a collection at once, whose dictionary is some of them as they are: training takes longer than
-    /// it saves there. `None` when the objects are few.
-    pub(super) fn of<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Self> {
+    /// One that is trained with objects from all over a collection. `None` where those are few.
+    pub(super) fn trained<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Self> {
         if snapshot.len() < FEW_SAMPLES {
             return None;
         }
-        let mut samples = Vec::with_capacity(DICTIONARY_LEN);
-        for object in snapshot.iter().step_by(snapshot.len() / FEW_SAMPLES) {
-            let object = object.encoded().ok()?;
-            let most = (DICTIONARY_LEN - samples.len()).min(DICTIONARY_LEN / 8);
-            samples.extend_from_slice(object.get(..most).unwrap_or(&object));
-        }
+        let samples: Vec<_> = snapshot.iter().step_by((snapshot.len() / SAMPLES).max(1)).take(SAMPLES).collect();
+        let samples: Vec<_> = samples.iter().filter_map(|object| object.encoded().ok()).collect();
         let mut compressor = Self::new();
-        compressor.adopt(Arc::new(Dictionary::new(&samples)?));
+        compressor.train(samples.iter().map(AsRef::as_ref));
         Some(compressor)
     }
 

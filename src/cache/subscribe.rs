@@ -178,7 +178,9 @@ impl<T: Stored + ?Sized> Subscriber<T> {
         }
     }
 
-    fn advance(&mut self, mut cx: Option<&mut Context<'_>>) -> Poll<Option<Change<T>>> {
+    fn advance(&mut self, cx: Option<&mut Context<'_>>) -> Poll<Option<Change<T>>> {
+        #[cfg(feature = "client")]
+        let mut cx = cx;
         loop {
             #[cfg(feature = "client")]
             self.tell_again_if_due();
