@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 #[cfg(feature = "async")]
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+#[cfg(feature = "async")]
+use std::task::Context;
+use std::task::{Poll, Waker};
 #[cfg(feature = "client")]
 use std::time::Duration;
 
@@ -178,9 +180,7 @@ impl<T: Stored + ?Sized> Subscriber<T> {
         }
     }
 
-    fn advance(&mut self, cx: Option<&mut Context<'_>>) -> Poll<Option<Change<T>>> {
-        #[cfg(feature = "client")]
-        let mut cx = cx;
+    fn advance(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<T>>> {
         loop {
             #[cfg(feature = "client")]
             self.tell_again_if_due();
@@ -208,13 +208,13 @@ impl<T: Stored + ?Sized> Subscriber<T> {
             } else if queue.is_closed {
                 return Poll::Ready(None);
             } else {
-                if let Some(cx) = &cx {
-                    queue.waker = Some(cx.waker().clone());
+                if let Some(waker) = waker {
+                    queue.waker = Some(waker.clone());
                 }
                 drop(queue);
                 #[cfg(feature = "client")]
-                if let (Some(resync), Some(cx)) = (&mut self.resync, &mut cx)
-                    && resync.poll(cx).is_ready()
+                if let (Some(resync), Some(waker)) = (&mut self.resync, waker)
+                    && resync.poll(&mut Context::from_waker(waker)).is_ready()
                 {
                     continue;
                 }
@@ -240,7 +240,7 @@ impl<T: Stored + ?Sized> Stream for Subscriber<T> {
     type Item = Change<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Change<T>>> {
-        self.advance(Some(cx))
+        self.advance(Some(cx.waker()))
     }
 }
 
