@@ -197,8 +197,9 @@ impl<T: Stored + ?Sized> Store<T> {
     /// They are held as the store holds objects. What was saved compressed is held so without being decompressed, if
     /// [`Residency`] says so. Nothing is in the store before the whole file has been checked.
     ///
-    /// The checksum is for what happens to files, not for those who forge them: a file of which it is right is believed, but
-    /// harms nobody, and has no more allocated than about its length.
+    /// The checksum is for what happens to files, not for those who forge them: a file of which it is right is believed. No
+    /// length in it has more allocated than the file has bytes; but what is compressed may become 16 MiB an object where the store
+    /// does not hold it compressed.
     ///
     /// # Errors
     ///
