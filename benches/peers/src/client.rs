@@ -72,12 +72,10 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "prost" => Box::new(full_buffer(url, seen).await?),
         "kube-list" => Box::new(kube_list(url, seen).await?),
         "kube-metadata" => Box::new(kube_metadata(url, seen).await?),
-        "kube-reflector" => Box::new(kube_reflector(url, |api| watcher(api, paged()), seen).await?),
-        "kube-reflector-streaming" => Box::new(kube_reflector(url, |api| watcher(api, streaming()), seen).await?),
-        "kube-runtime" => Box::new(kube_reflector(url, |api| kube_runtime::watcher(api, paged()), seen).await?),
-        "kube-runtime-streaming" => {
-            Box::new(kube_reflector(url, |api| kube_runtime::watcher(api, streaming()), seen).await?)
-        }
+        "kube-reflector" => kube_reflector(url, |api| watcher(api, paged()), seen).await?,
+        "kube-reflector-streaming" => kube_reflector(url, |api| watcher(api, streaming()), seen).await?,
+        "kube-runtime" => kube_reflector(url, |api| kube_runtime::watcher(api, paged()), seen).await?,
+        "kube-runtime-streaming" => kube_reflector(url, |api| kube_runtime::watcher(api, streaming()), seen).await?,
         _ => bail!("no way is called {way}"),
     })
 }
@@ -312,7 +310,7 @@ async fn kube_reflector<S>(
     url: &str,
     watcher: impl FnOnce(Api<KubePod>) -> S,
     seen: &mut Seen,
-) -> anyhow::Result<impl Kept + use<S>>
+) -> anyhow::Result<Box<dyn Kept>>
 where
     S: Stream<Item = watcher::Result<watcher::Event<KubePod>>> + Send + 'static,
 {
@@ -328,7 +326,7 @@ where
         }
     }
     store.state().iter().for_each(|pod| seen.kube(&**pod));
-    Ok((store, events))
+    Ok(Box::new((store, events)))
 }
 
 impl<Watch> Kept for (reflector::Store<KubePod>, Watch) {
