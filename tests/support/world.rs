@@ -48,6 +48,7 @@ const FIRST: u64 = 90;
 
 /// What this server is like.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are of different things, and any may be with any")]
 pub struct Habits {
     /// Whether it knows sendInitialEvents, refuses them, or never ends them.
     pub initial_events: InitialEvents,

@@ -221,6 +221,7 @@ pub const FOLLOWERS: &[Way] = &[
     way("encoded", "listwatch, reflector, encoded", Program::Rust, "encoded"),
     way("kube", "kube, reflector, JSON", Program::Rust, "kube"),
     way("kube-streaming", "kube, reflector with streaming lists, JSON", Program::Rust, "kube-streaming"),
+    way("kube-runtime", "kube, reflector, by this crate's watcher, JSON", Program::Rust, "kube-runtime"),
     way("go", "client-go, informer", Program::Go, "follow"),
     way("go-list", "client-go, informer, no WatchList", Program::GoWithoutWatchList, "follow"),
 ];
