@@ -66,8 +66,12 @@ struct List {
     held: u64,
 }
 
-/// How long the watches last: what is at rest is looked at meanwhile.
-const WATCH: Duration = Duration::from_secs(3);
+/// How long the watches last, in seconds: a handler that is behind is told of the first list meanwhile, and what is at rest is
+/// looked at.
+fn watch_time(pods: u32) -> u32 {
+    3 + pods / 20_000
+}
+
 /// Each time the whole cache is gone through.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_mins(20);
@@ -110,7 +114,7 @@ impl Args {
     fn relist(&self, way: &Way, programs: &Programs, pods: u32) -> anyhow::Result<Relisted> {
         let mut server = Command::new(programs.rust.join("server"));
         let versions = if self.renewed { "renewed" } else { "same" };
-        server.args([&pods.to_string(), &WATCH.as_secs().to_string(), versions]);
+        server.args([&pods.to_string(), &watch_time(pods).to_string(), versions]);
         let mut server = Process::start(server)?;
         let Serving { url, hash, relisted } = server.message()?;
         let mut command = programs.command(way, "follower")?;
