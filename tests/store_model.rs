@@ -103,6 +103,9 @@ impl Model {
         {
             return Expected::Stale;
         }
+        if held.is_none() && self.open.is_none() && compares(new.version(), &self.version, Ordering::Less) {
+            return Expected::Stale;
+        }
         let is_same = |held: &Written| held.version() == new.version() && held.uid() == new.uid();
         let is_older = |held: &Written| compares(new.version(), held.version(), Ordering::Less);
         let expected = match &held {

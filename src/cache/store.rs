@@ -111,7 +111,8 @@ pub enum Effect<T: Stored + ?Sized> {
     },
     /// This very state was there.
     Unchanged,
-    /// A newer state was there, or the object was deleted since.
+    /// A newer state was there; or the object was deleted since, as far as that is known: one that is not there, and is
+    /// older than the [version](Store::version) of the collection, was.
     Stale,
 }
 
@@ -569,7 +570,9 @@ impl<T: Stored + ?Sized> Store<T> {
                 }
             }
             None => {
-                if writer.is_deleted(identity) {
+                // What had its last change before the version of the collection, and is not there, was deleted.
+                let was_there = writer.open.is_none() && is_older(&identity.resource_version, &self.state().version);
+                if was_there || writer.is_deleted(identity) {
                     return unwritten(Effect::Stale);
                 }
             }
