@@ -556,25 +556,22 @@ impl<T: Stored + ?Sized> Store<T> {
         let unwritten = |effect| Ok(Written { effect, index_errors: Vec::new() });
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, identity);
-        match &found {
-            Some((slot, held)) => {
-                let known = held.identity();
-                let afresh = listed && writer.open.as_ref().is_some_and(|open| open.afresh);
-                if !known.resource_version.is_empty() && known == *identity && !afresh {
-                    writer.mark(*slot, listed);
-                    return unwritten(Effect::Unchanged);
-                }
-                if is_older(&identity.resource_version, &known.resource_version) {
-                    self.set_aside(writer, *slot, encoding, bytes, identity, listed)?;
-                    return unwritten(Effect::Stale);
-                }
+        if let Some((slot, held)) = &found {
+            let known = held.identity();
+            let afresh = listed && writer.open.as_ref().is_some_and(|open| open.afresh);
+            if !known.resource_version.is_empty() && known == *identity && !afresh {
+                writer.mark(*slot, listed);
+                return unwritten(Effect::Unchanged);
             }
-            None => {
-                // What had its last change before the version of the collection, and is not there, was deleted.
-                let was_there = writer.open.is_none() && is_older(&identity.resource_version, &self.state().version);
-                if was_there || writer.is_deleted(identity) {
-                    return unwritten(Effect::Stale);
-                }
+            if is_older(&identity.resource_version, &known.resource_version) {
+                self.set_aside(writer, *slot, encoding, bytes, identity, listed)?;
+                return unwritten(Effect::Stale);
+            }
+        } else {
+            // What had its last change before the version of the collection, and is not there, was deleted.
+            let was_there = writer.open.is_none() && is_older(&identity.resource_version, &self.state().version);
+            if was_there || writer.is_deleted(identity) {
+                return unwritten(Effect::Stale);
             }
         }
         let slot = found.as_ref().map(|(slot, _)| *slot);
