@@ -339,11 +339,18 @@ fn a_file_is_what_it_begins_with_the_next_time() {
         }
         assert_eq!(running.end("-INT").0, Some(0));
     }
-    std::fs::write(file, "no cache").unwrap();
-    let api = Api::new([stalled([event("ADDED", "a", 8), initial_end(9)].concat())]);
-    let mut running = Running::start(&api, &["cm", "-n", "web", "--file", file]);
-    assert!(running.loaded[0].contains("nothing is loaded: the file was not written by"), "{:?}", running.loaded);
-    assert_eq!(running.next_line(), "synced: 1 objects at version 9");
+    let refused = |args: &[&str], expected: &str| {
+        let output =
+            Api::new([stalled("")]).run(&[&["cache"], args, &["--file", file, "--listen", "127.0.0.1:0"]].concat());
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1));
+    };
+    let before = std::fs::read(file).unwrap();
+    refused(&["pods", "-n", "web"], "the file holds /api/v1/namespaces/web/configmaps?");
+    assert_eq!(std::fs::read(file).unwrap(), before);
+    std::fs::write(file, "something else").unwrap();
+    refused(&["cm", "-n", "web"], "the file was not written by");
+    assert_eq!(std::fs::read(file).unwrap(), b"something else");
 }
 
 #[test]

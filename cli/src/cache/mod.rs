@@ -68,7 +68,7 @@ pub struct Args {
     budget: Option<usize>,
 
     /// Begin with what this file has, without a list where the server still knows its version; and write it every 5
-    /// minutes and at the end
+    /// minutes and at the end. A file of anything else is refused
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -162,7 +162,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         reflector = reflector.namespace(namespace);
     }
     if let Some(file) = &file {
-        load(&mut reflector, file).await;
+        load(&mut reflector, file).await?;
     }
     let cache = reflector.cache();
     let mut indexes: Vec<(IndexBy, ByText)> = Vec::new();
@@ -203,7 +203,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-async fn load(reflector: &mut Reflector<[u8]>, file: &Path) {
+/// What is something else is no error of the cache's, and is not to be written over.
+async fn load(reflector: &mut Reflector<[u8]>, file: &Path) -> Result<(), Failure> {
     match reflector.load(file).await {
         Ok(()) => {
             let cache = reflector.cache();
@@ -211,8 +212,12 @@ async fn load(reflector: &mut Reflector<[u8]>, file: &Path) {
             notices::tell("loaded:", &format!("{objects} objects at version {}", cache.version()));
         }
         Err(ColdStart::File(LoadError::Io(error))) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(ColdStart::File(error @ (LoadError::NotSaved | LoadError::Foreign { .. }))) => {
+            return Err(Failure::Error(format!("{}: {error}", file.to_string_lossy())));
+        }
         Err(error) => notices::warn(&format!("nothing is loaded: {error}")),
     }
+    Ok(())
 }
 
 /// What is not complete is not saved: the file of before is better.
