@@ -8,9 +8,9 @@ use fixedbitset::FixedBitSet;
 
 use super::entry::Entry;
 use super::object::Stored;
-use super::store::{Store, StoreError, Tombstone, Written, identity, is_older};
+use super::store::{Store, StoreError, Tombstone, Written, identity};
 use crate::decode::Encoding;
-use crate::item::compare_resource_versions;
+use crate::item::{compare_resource_versions, is_older};
 
 /// A list on its way into a [`Store`], by mark and sweep: see [`Store::begin_replace`].
 ///

@@ -30,11 +30,11 @@ use super::compress::{Compressor, Dictionary};
 use super::entry::{Entry, Form, Identity, MAX_TEXT, wire_len};
 use super::object::{Object, ObjectRef, Stored};
 use super::state::Snapshot;
-#[cfg(feature = "client")]
-use super::store::is_older;
 use super::store::{Held, ObjectKey, Residency, Store, StoreError, identity, intern};
 use crate::decode::Encoding;
 use crate::error::ItemError;
+#[cfg(feature = "client")]
+use crate::item::is_older;
 use crate::sync::write;
 
 const MAGIC: [u8; 8] = *b"lw-cache";

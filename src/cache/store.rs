@@ -22,7 +22,7 @@ use super::state::{Chunk, Place, Snapshot, State, resized};
 use super::subscribe::{LOOK_AHEAD, Subscribe, Subscribers, Subscription};
 use crate::decode::Encoding;
 use crate::error::ItemError;
-use crate::item::{MetaView, compare_resource_versions};
+use crate::item::{MetaView, compare_resource_versions, is_older};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read, write};
 
 /// A collection in memory, by `namespace/name`. It is a handle: clones share it.
@@ -907,10 +907,6 @@ impl<T: Stored + ?Sized> fmt::Debug for Store<T> {
             .field("version", &state.version)
             .finish_non_exhaustive()
     }
-}
-
-pub(super) fn is_older(version: &str, than: &str) -> bool {
-    compare_resource_versions(version, than) == Some(Ordering::Less)
 }
 
 /// Which object it is.

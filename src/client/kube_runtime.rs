@@ -28,7 +28,6 @@
 //! [`kube::runtime::watcher`]: fn@::kube::runtime::watcher
 //! [`examples/controller.rs`]: https://docs.rs/crate/listwatch/latest/source/examples/controller.rs
 
-use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::mem;
 use std::time::Duration;
@@ -48,7 +47,7 @@ use super::{
 };
 use crate::decode::ItemRef;
 use crate::error::{DecodeErrorKind, Fault, ItemError};
-use crate::item::{Json, compare_resource_versions};
+use crate::item::{Json, is_older};
 
 /// How long kube lets a server keep a watch open, unless the configuration says.
 const TIMEOUT: Duration = Duration::from_secs(290);
@@ -315,7 +314,7 @@ fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> Result<serde_json::Result<K
 
 /// The later of two versions: of a deletion it may be an older one.
 fn newer(version: String, other: String) -> String {
-    if compare_resource_versions(&other, &version).is_some_and(Ordering::is_lt) { version } else { other }
+    if is_older(&other, &version) { version } else { other }
 }
 
 /// What is told of a watch that broke off; of one that ended as they do in the end, nothing.

@@ -22,6 +22,8 @@ pub use self::path::{FieldPath, InvalidPath};
 pub use self::prefilter::Prefilter;
 pub use self::project::Projection;
 pub use self::version::compare_resource_versions;
+#[cfg(any(feature = "cache", feature = "client"))]
+pub(crate) use self::version::is_older;
 pub use self::view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
 use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;

@@ -30,6 +30,12 @@ pub fn compare_resource_versions(a: &str, b: &str) -> Option<Ordering> {
     }
 }
 
+/// Whether it is known to be older.
+#[cfg(any(feature = "cache", feature = "client"))]
+pub(crate) fn is_older(version: &str, than: &str) -> bool {
+    compare_resource_versions(version, than) == Some(Ordering::Less)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

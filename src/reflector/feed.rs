@@ -1,6 +1,5 @@
 //! What comes of a list and a watch, into a store.
 
-use std::cmp::Ordering;
 use std::mem;
 use std::task::{Context, Poll, ready};
 
@@ -9,7 +8,7 @@ use crate::cache::{Replace, Store, StoreError, Stored, Superseded};
 use crate::client::{Change, Connections, Error, OwnedEvent, Pages};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
-use crate::item::{Projection, compare_resource_versions};
+use crate::item::{Projection, is_older};
 
 /// So many objects are written before anybody else has a turn.
 const BATCH: u64 = 256;
@@ -62,7 +61,7 @@ pub(super) enum Step {
 
 impl<'r, T: Stored + ?Sized> Feed<'r, T> {
     /// A list, a watch, or both; what the list brings, or else the watch until it is [synced](Step::Synced), takes the place of
-    /// what is there.
+    /// what is there. A watch that resumes goes on from what is there.
     pub(super) fn new(
         store: &'r Store<T>,
         projection: Option<&'r Projection>,
@@ -71,44 +70,23 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         attempt: &'r Attempt,
     ) -> Self {
         let began = watch.as_ref().and_then(Connections::resource_version).map(str::to_owned);
-        let mut feed = Self::of(store, projection, watch, attempt);
-        (feed.list, feed.began) = (list, began);
-        feed.begin_replace();
-        feed
-    }
-
-    /// A watch that goes on from this version, which the store is at.
-    pub(super) fn resumed(
-        store: &'r Store<T>,
-        projection: Option<&'r Projection>,
-        watch: Connections,
-        version: String,
-        attempt: &'r Attempt,
-    ) -> Self {
-        let mut feed = Self::of(store, projection, Some(watch), attempt);
-        feed.resumes = Some(version);
-        feed
-    }
-
-    fn of(
-        store: &'r Store<T>,
-        projection: Option<&'r Projection>,
-        watch: Option<Connections>,
-        attempt: &'r Attempt,
-    ) -> Self {
-        Self {
+        let mut feed = Self {
             store,
             projection,
             attempt,
             replace: None,
-            list: None,
+            list,
             watch,
-            began: None,
-            resumes: None,
+            began,
+            resumes: attempt.resumes.then(|| attempt.known.clone()),
             version: None,
             heard: 0,
             progress: Progress::default(),
+        };
+        if !attempt.resumes {
+            feed.begin_replace();
         }
+        feed
     }
 
     fn begin_replace(&mut self) {
@@ -217,8 +195,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
 
     fn commit(&mut self, version: String) -> Step {
         self.list = None;
-        let is_older = compare_resource_versions(&version, &self.attempt.known).is_some_and(Ordering::is_lt);
-        if is_older && !self.attempt.afresh {
+        if is_older(&version, &self.attempt.known) && !self.attempt.afresh {
             return Step::WentBack;
         }
         match self.replace.take().map(|replace| replace.commit(&version)) {

@@ -199,7 +199,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             let has_initial_events = self.client.has_initial_events(&self.resource)?;
             let attempt = self.sync.attempt(has_initial_events);
             let Attempt { strategy, because, .. } = attempt;
-            self.status.send_modify(|status| status.strategy = attempt.resumes.is_none().then_some(strategy));
+            self.status.send_modify(|status| status.strategy = (!attempt.resumes).then_some(strategy));
             let span = tracing::info_span!("reflector", resource = %self.resource, %strategy, because);
             let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
             if let Some(error) = &error {
@@ -227,18 +227,16 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     async fn attempt(&mut self, attempt: &Attempt) -> (Option<Error>, Next) {
         let pages = attempt.pages;
         let (list, watch) = match attempt.strategy {
-            _ if attempt.resumes.is_some() => (None, None),
+            _ if attempt.resumes => (None, Some(self.watch().behind(attempt.known.clone()))),
             Strategy::WatchList => (None, Some(self.watch())),
             Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages).into_pages()), None),
-            Strategy::WatchFirst => match self.recent_version().await {
+            Strategy::WatchFirst => match self.recent_version().await.inspect(|_| self.sync.answered()) {
                 Ok(version) if self.sync.is_ahead_of(&version) => return (None, self.sync.went_back()),
                 // Of an object that both bring, nobody could tell which state is older.
                 Ok(version) if !is_comparable(&version) => {
-                    self.sync.answered();
                     (Some(self.list(ResourceVersion::MostRecent, pages).into_pages()), None)
                 }
                 Ok(version) => {
-                    self.sync.answered();
                     // Beside a watch, its pages need not be of one version.
                     let list = self.list(ResourceVersion::AtLeast(version.clone()), pages).go_on_inconsistently();
                     (Some(list.into_pages()), Some(self.watch().behind(version)))
@@ -250,13 +248,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             },
         };
         let (store, projection) = (self.store.clone(), self.projection.take());
-        let mut feed = match attempt.resumes.clone() {
-            Some(version) => {
-                let watch = self.watch().behind(version.clone());
-                Feed::resumed(&store, projection.as_ref(), watch, version, attempt)
-            }
-            None => Feed::new(&store, projection.as_ref(), list, watch, attempt),
-        };
+        let mut feed = Feed::new(&store, projection.as_ref(), list, watch, attempt);
         let mut silence = Silence::new();
         let ended = loop {
             let step = poll_fn(|cx| match feed.poll(cx) {
@@ -266,9 +258,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                 step => step,
             });
             let step = step.await;
-            if !matches!(step, Step::Silent(_)) {
-                silence = Silence::new();
-            }
+            silence.ended();
             match &step {
                 Step::Synced(version) => self.synced(version, 1),
                 Step::Resumed(version) => self.synced(version, 0),

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::client::Error;
 
@@ -30,8 +30,12 @@ impl Silence {
         if self.asked.is_none() {
             ready!(self.over.as_mut().poll(cx));
         }
-        let version = ready!(self.asked.get_or_insert_with(ask).as_mut().poll(cx));
-        *self = Self::new();
-        Poll::Ready(version)
+        self.asked.get_or_insert_with(ask).as_mut().poll(cx)
+    }
+
+    /// Something came.
+    pub(super) fn ended(&mut self) {
+        self.over.as_mut().reset(Instant::now() + SILENCE);
+        self.asked = None;
     }
 }

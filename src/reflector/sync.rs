@@ -1,12 +1,11 @@
 //! What a reflector does next: which way it syncs, from which version it lists, and what it makes of errors.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::mem;
 
 use crate::client::{Error, ErrorKind, ResourceVersion};
 use crate::error::DecodeErrorKind;
-use crate::item::compare_resource_versions;
+use crate::item::{compare_resource_versions, is_older};
 
 /// How a collection gets into a store, and is kept in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,8 +63,8 @@ pub(super) struct SyncState {
 pub(super) struct Attempt {
     pub(super) strategy: Strategy,
     pub(super) because: &'static str,
-    /// The version to watch from, and nothing else.
-    pub(super) resumes: Option<String>,
+    /// A watch from the known version, and nothing else.
+    pub(super) resumes: bool,
     /// What a list asks for.
     pub(super) version: ResourceVersion,
     pub(super) pages: bool,
@@ -104,8 +103,8 @@ impl SyncState {
             version if !is_comparable(version) => ResourceVersion::MostRecent,
             version => ResourceVersion::AtLeast(version.clone()),
         };
-        let resumes = mem::take(&mut self.was_loaded).then(|| self.version.clone());
-        let because = if resumes.is_some() { "nothing yet: the watch goes on from what was loaded" } else { because };
+        let resumes = mem::take(&mut self.was_loaded);
+        let because = if resumes { "nothing yet: the watch goes on from what was loaded" } else { because };
         let (known, afresh) = (self.version.clone(), self.went_back);
         Attempt { strategy, because, resumes, version, pages: self.pages, known, afresh }
     }
@@ -153,7 +152,7 @@ impl SyncState {
 
     /// Whether the server cannot have had this version after that of the collection.
     pub(super) fn is_ahead_of(&self, version: &str) -> bool {
-        compare_resource_versions(&self.version, version).is_some_and(Ordering::is_gt)
+        is_older(version, &self.version)
     }
 
     /// The server is at a version before that of the collection.
@@ -177,10 +176,10 @@ impl SyncState {
 
     /// The watch of this attempt ended for good.
     pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error) -> Next {
-        if attempt.resumes.is_some() && error.is_expired() {
+        if attempt.resumes && error.is_expired() {
             return Next::Now;
         }
-        let was_listed = attempt.strategy == Strategy::ListThenWatch && attempt.resumes.is_none();
+        let was_listed = attempt.strategy == Strategy::ListThenWatch && !attempt.resumes;
         self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
         self.failed(error)
     }

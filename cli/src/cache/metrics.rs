@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 use super::Cached;
-use super::status::{parts, relists};
+use super::status::{lag, parts, relists};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -27,9 +27,9 @@ pub fn text(cached: &Cached) -> Result<String, fmt::Error> {
     registry.register("bytes", "Memory of the cache, by part: objects compressed and encoded, tables, indexes", bytes);
     let is_synced = i64::from(status.resource_version.is_some());
     registry.register("synced", "1 once the cache had the whole collection", ConstGauge::new(is_synced));
-    if let Some(at) = status.in_step_at {
+    if let Some(lag) = lag(&status) {
         let help = "Time since the server last told what there is: by an event, a bookmark or a complete list";
-        registry.register("lag_seconds", help, ConstGauge::new(at.elapsed().as_secs_f64()));
+        registry.register("lag_seconds", help, ConstGauge::new(lag));
     }
     let help = "Objects and deletions that came, those of lists included";
     registry.register("events", help, ConstCounter::new(status.events));

@@ -187,16 +187,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         tokio::select! {
             () = &mut interrupted => {
                 live.end();
-                if let Some(file) = &file {
-                    save(&cached.cache, file).await;
-                }
+                save(&cached.cache, file.as_deref()).await;
                 return Ok(());
             }
-            _ = save_tick.tick(), if file.is_some() => {
-                if let Some(file) = &file {
-                    save(&cached.cache, file).await;
-                }
-            }
+            _ = save_tick.tick() => save(&cached.cache, file.as_deref()).await,
             Err(error) = &mut reflecting => return Err(Failure::Error(error.to_string())),
             _ = tick.tick() => live.tell(),
         }
@@ -221,7 +215,8 @@ async fn load(reflector: &mut Reflector<[u8]>, file: &Path) -> Result<(), Failur
 }
 
 /// What is not complete is not saved: the file of before is better.
-async fn save(cache: &Cache<[u8]>, file: &Path) {
+async fn save(cache: &Cache<[u8]>, file: Option<&Path>) {
+    let Some(file) = file else { return };
     let (cache, path) = (cache.clone(), file.to_owned());
     let saved = spawn_blocking(move || cache.save(path)).await;
     match saved {

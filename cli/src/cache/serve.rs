@@ -26,6 +26,7 @@ use tokio::runtime;
 use tokio::time::sleep;
 
 use super::index::ByText;
+use super::status::lag;
 use super::{Cached, metrics};
 
 type Body = Either<Full<Bytes>, Channel<Bytes, ItemError>>;
@@ -117,7 +118,7 @@ fn health(cached: &Cached) -> Result<Response<Body>, Refused> {
         "status": "ok",
         "resourceVersion": status.resource_version,
         "objects": cached.cache.len(),
-        "lagSeconds": status.in_step_at.map(|at| at.elapsed().as_secs_f64()),
+        "lagSeconds": lag(&status),
     })))
 }
 

@@ -78,7 +78,7 @@ impl<'a> Live<'a> {
     fn lines(&self, status: &Status, rate: f64) -> String {
         let Cached { cache, resource, namespace, .. } = self.cached;
         let of = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-        let lag = status.in_step_at.map(|at| format!(", lag {:.1} s", at.elapsed().as_secs_f64())).unwrap_or_default();
+        let lag = lag(status).map(|lag| format!(", lag {lag:.1} s")).unwrap_or_default();
         let memory = cache.memory();
         let held = parts(&memory).into_iter().filter(|(_, bytes)| *bytes > 0);
         let held = held.map(|(part, bytes)| format!("{} {part}", DecimalBytes(count(bytes)))).collect::<Vec<_>>();
@@ -104,6 +104,11 @@ fn at(status: &Status) -> String {
 fn troubles(status: &Status) -> String {
     let [relists, errors] = [relists(status), status.errors].map(|count| (HumanCount(count), plural(count)));
     format!("{} relist{}, {} error{}", relists.0, relists.1, errors.0, errors.1)
+}
+
+/// How long ago it was last known to be in step, in seconds.
+pub fn lag(status: &Status) -> Option<f64> {
+    Some(status.in_step_at?.elapsed().as_secs_f64())
 }
 
 /// How often the whole collection came again.

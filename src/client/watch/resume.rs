@@ -24,7 +24,7 @@ use crate::client::retry::Retry;
 use crate::client::transport::TransportErrorKind;
 use crate::decode::{Changed, ItemRef, WatchEvent};
 use crate::error::{DecodeErrorKind, ItemError};
-use crate::item::{Item, compare_resource_versions};
+use crate::item::{Item, compare_resource_versions, is_older};
 use crate::sync::lock;
 
 /// The longest wait before a connection, but for what a server asks for.
@@ -383,7 +383,7 @@ impl Run {
         self.is_good = true;
         // A bookmark of an older version says that the server went back, not that this is in step with it.
         let is_behind = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
-            if compare_resource_versions(resource_version, &self.delivered.version).is_some_and(Ordering::is_lt));
+            if is_older(resource_version, &self.delivered.version));
         self.heard += u64::from(!is_behind);
         let (changed, change, made): (_, _, fn(O) -> OwnedEvent<O>) = match event {
             WatchEvent::Added(changed) => (changed, Change::Added, OwnedEvent::Added),
