@@ -1,6 +1,7 @@
-#![cfg_attr(all(feature = "cache", feature = "client"), doc = include_str!("../README.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(all(feature = "cache", feature = "reqwest"), doc = include_str!("../README.md"))]
 #![cfg_attr(
-    not(all(feature = "cache", feature = "client")),
+    not(all(feature = "cache", feature = "reqwest")),
     doc = "Streams huge Kubernetes collections over protobuf, in constant memory."
 )]
 //!

@@ -6,7 +6,8 @@ use std::{fs, io};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use listwatch::client::transport::{Request, ResponseFuture};
-use listwatch::client::{HttpTransport, KubeTransport, Transport};
+use listwatch::client::{HttpTransport, Transport};
+use listwatch_kube::KubeTransport;
 
 use crate::failure::Failure;
 

@@ -25,9 +25,14 @@ use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
 /// From how many bytes on a piece is handed over, though more is there to be read.
 const PIECE: usize = 256 << 10;
 
-/// Starts with the first request, and ends when it and all its responses are dropped.
+/// A thread that sends the requests of a transport and reads its responses, so that a connection and what reads it share one
+/// thread.
+///
+/// All TLS of a transport then runs on that thread, and each piece of a body (up to 256 KiB) crosses from it to the caller's.
+/// The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all responses that it
+/// returned are dropped. A failure to start it is kept: every later request returns the same error.
 #[derive(Default)]
-pub(super) struct IoThread(OnceLock<Result<Arc<Running>, TransportError>>);
+pub struct IoThread(OnceLock<Result<Arc<Running>, TransportError>>);
 
 struct Running {
     runtime: Handle,
@@ -36,8 +41,16 @@ struct Running {
 }
 
 impl IoThread {
-    /// Sends a request and reads its response on the thread. Up to three pieces of a body wait for a slow consumer.
-    pub(super) async fn get(
+    /// Runs `get`, which sends a request, on the thread, and reads the body of its response there.
+    ///
+    /// Up to three pieces of a body, of about 256 KiB each, wait for a slow consumer. Dropping the future or the response
+    /// drops what runs on the thread for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `get`; [`TransportErrorKind::Setup`] if the thread cannot be started; [`TransportErrorKind::Other`] if `get` or
+    /// the body panics.
+    pub async fn get(
         &self,
         get: impl Future<Output = Result<Response, TransportError>> + Send + 'static,
     ) -> Result<Response, TransportError> {

@@ -1,6 +1,7 @@
 //! Lists and watches anything of a real API server, while it arrives, and says exactly how it ended.
 //!
 //! ```no_run
+//! # #[cfg(feature = "reqwest")] {
 //! use std::ops::ControlFlow;
 //!
 //! use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
@@ -21,18 +22,18 @@
 //! }
 //! # Ok(())
 //! # }
+//! # }
 //! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`transport`] | [`Transport`]: a request in, status, headers and chunks out; [`HttpTransport`] is the one over reqwest |
+//! | [`transport`] | [`Transport`]: a request in, status, headers and chunks out; `HttpTransport` is the one over reqwest |
 //! | [`list`] | [`List`], what to list and how; [`Items`], its items; [`ListSummary`], how it ended |
 //! | [`watch`] | [`Watch`], what to watch; [`WatchEvents`], of one connection; [`ResumedWatch`], which outlives connections |
 //! | [`error`] | [`Error`], for everything that this module does |
 //! | [`options`], [`selector`] | what to ask of a list or a watch |
 //! | [`resource`], [`discovery`] | which collection |
 //! | [`served_from`] | who answers |
-//! | `kube_runtime` | `watcher`, in place of kube's (feature `kube-runtime`) |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -40,13 +41,10 @@ mod body;
 pub mod discovery;
 pub mod error;
 mod io_thread;
-#[cfg(feature = "kube")]
-mod kube;
-#[cfg(feature = "kube-runtime")]
-pub mod kube_runtime;
 pub mod list;
 pub mod options;
 mod progress;
+#[cfg(feature = "reqwest")]
 mod reqwest;
 pub mod resource;
 mod retry;
@@ -63,18 +61,18 @@ use std::time::Duration;
 
 use backon::ExponentialBackoff;
 use bytes::Bytes;
+use http::Uri;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 pub use self::error::{ApiError, Error, ErrorKind, Incomplete, UnexpectedBody};
-#[cfg(feature = "kube")]
-pub use self::kube::KubeTransport;
 #[cfg(feature = "cache")]
 pub(crate) use self::list::Pages;
 pub use self::list::{Items, List, ListSummary, Order, ParallelItems, ParallelList, Restart};
 pub use self::options::{ListOptions, ResourceVersion, Shard};
 use self::progress::Counters;
 pub use self::progress::Progress;
+#[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::Resource;
 pub use self::retry::Retry;
@@ -421,7 +419,11 @@ fn warning(header: &str) -> String {
 
 /// Scheme, host and port of a redirect; `None` of one that does not say them all.
 fn origin(location: &str) -> Option<String> {
-    Some(::reqwest::Url::parse(location).ok()?.origin().ascii_serialization())
+    let uri = Uri::try_from(location).ok()?;
+    let authority = uri.authority()?.as_str();
+    // What is before the @ may be a password.
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    Some(format!("{}://{host}", uri.scheme_str()?))
 }
 
 #[cfg(test)]

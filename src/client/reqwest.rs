@@ -13,9 +13,8 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Certificate, Identity, Url};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::io_thread::IoThread;
 use super::transport::{
-    self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
+    self, IoThread, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };
 use crate::sync::{Mutex, lock};
 
@@ -154,8 +153,8 @@ impl Transport for HttpTransport {
     fn redact(&self, text: String) -> String {
         match &self.credentials {
             Credentials::None => text,
-            Credentials::Token(token) => transport::without(text, token.expose_secret()),
-            Credentials::File(_, last) => transport::without(text, lock(last).expose_secret()),
+            Credentials::Token(token) => transport::redact_secret(text, token.expose_secret()),
+            Credentials::File(_, last) => transport::redact_secret(text, lock(last).expose_secret()),
         }
     }
 }
@@ -321,12 +320,8 @@ fn setup(message: impl AsRef<str>) -> TransportError {
 }
 
 fn tls_setup(what: &str, error: reqwest::Error) -> TransportError {
-    setup(format!("{what}: {}", chain(error)))
-}
-
-/// What reqwest says, without the URL.
-fn chain(error: reqwest::Error) -> String {
-    transport::chain(&error.without_url())
+    // Without the URL, which may hold a password.
+    setup(format!("{what}: {}", transport::chain(&error.without_url())))
 }
 
 fn classify(error: reqwest::Error) -> TransportError {
@@ -337,7 +332,7 @@ fn classify(error: reqwest::Error) -> TransportError {
     } else {
         TransportErrorKind::Other
     };
-    TransportError::new(transport::kind_of(&error, kind), chain(error))
+    TransportError::from_error(kind, &error.without_url())
 }
 
 /// The body of a response, with reqwest's errors made ours.

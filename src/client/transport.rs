@@ -13,6 +13,8 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderMap, StatusCode};
 
+pub use super::io_thread::IoThread;
+
 /// Sends requests to one API server.
 ///
 /// Connections, TLS and credentials are its own affair, and so are redirects: it must not follow one to another origin,
@@ -92,14 +94,22 @@ impl TransportError {
         Self { kind, message: message.as_ref().escape_debug().to_string(), at_eof: false }
     }
 
-    /// Whether the peer closed the connection in the middle of a body, as they do with watches that were open for long.
-    #[cfg(feature = "kube")]
-    pub(super) fn at_eof(self, at_eof: bool) -> Self {
-        Self { at_eof, ..self }
+    /// Converts the error of an HTTP library: its message is that of the error and of its sources, each once.
+    ///
+    /// The kind is [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`. The messages of the sources must hold no
+    /// secret; control characters in them are escaped.
+    #[must_use]
+    pub fn from_error(otherwise: TransportErrorKind, error: &(dyn StdError + 'static)) -> Self {
+        let at_eof = causes(error)
+            .filter_map(|cause| cause.downcast_ref::<io::Error>())
+            .any(|cause| cause.kind() == io::ErrorKind::UnexpectedEof);
+        Self { at_eof, ..Self::new(kind_of(error, otherwise), chain(error)) }
     }
 
-    #[cfg(feature = "kube-runtime")]
-    pub(super) fn is_at_eof(&self) -> bool {
+    /// Returns true if the peer closed the connection in the middle of a body, as API servers do with watches that were
+    /// open for long. Only errors that [`from_error`](Self::from_error) made know this.
+    #[must_use]
+    pub fn is_unexpected_eof(&self) -> bool {
         self.at_eof
     }
 
@@ -171,15 +181,20 @@ impl TransportErrorKind {
     }
 }
 
-/// Whether this host, as a URL has it, is the one that this process runs on.
-pub(super) fn is_loopback(host: &str) -> bool {
+/// Returns true if this host, as a URL writes it, is the machine that the process runs on: `localhost` or a loopback
+/// address.
+#[must_use]
+pub fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Takes a secret out of a text: whole, in base64, and in parts of eight characters or more, as a page has it that is cut
-/// or wrapped. What is shorter than that has to be there whole.
-pub(super) fn without(text: String, secret: &str) -> String {
+/// Replaces a secret in a text by `[redacted]`: the whole secret, its base64 form, and any part of eight characters or more of
+/// either, because a page may truncate or wrap it. A secret shorter than that is only found whole.
+///
+/// For implementations of [`Transport::redact`].
+#[must_use]
+pub fn redact_secret(text: String, secret: &str) -> String {
     const PART: usize = 8;
     const REDACTED: &[u8] = b"[redacted]";
 
@@ -209,8 +224,8 @@ pub(super) fn without(text: String, secret: &str) -> String {
     String::from_utf8_lossy(&clean).into_owned()
 }
 
-/// The kind, where rustls failed; else what the library in between makes of it.
-pub(super) fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
+/// [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`.
+fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
     // Of an error of its connection, h2 keeps the text only: a server refuses a client's certificate after the handshake.
     let alert = |cause: &dyn StdError| cause.to_string().starts_with("received fatal alert");
     if causes(error).any(|cause| cause.is::<rustls::Error>() || alert(cause)) {
@@ -220,15 +235,7 @@ pub(super) fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErro
     }
 }
 
-/// Whether more bytes were expected when the peer closed the connection.
-#[cfg(feature = "kube")]
-pub(super) fn is_eof(error: &(dyn StdError + 'static)) -> bool {
-    causes(error)
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|e| e.kind() == io::ErrorKind::UnexpectedEof)
-}
-
-/// What an error says, and all that is behind it, each thing once.
+/// The message of an error and those of its sources, each once.
 pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     for cause in causes(error) {
@@ -285,7 +292,7 @@ mod tests {
             ("dTpzM2NyZXQtdDBrZW4=", "s3cret-t0ken", "dTpz[redacted]ZW4="),
             ("é s3cret-töken é", "s3cret-töken", "é [redacted] é"),
         ] {
-            assert_eq!(without(text.to_owned(), secret), expected, "{text}");
+            assert_eq!(redact_secret(text.to_owned(), secret), expected, "{text}");
         }
     }
 

@@ -141,16 +141,24 @@ impl<T: Item + ?Sized, F> Watch<T, F> {
         WatchEvents { plan, initial_events, own, state: State::Start, delivered: 0, item }
     }
 
-    /// Whether the server is to send bookmarks. One that goes on behind its last event cannot do without.
-    #[cfg(feature = "kube-runtime")]
-    pub(super) fn bookmarks(mut self, bookmarks: bool) -> Self {
+    /// Whether the server sends bookmarks: yes unless set.
+    ///
+    /// Without them [`idle_timeout`](Self::idle_timeout) cannot tell a quiet collection from a dead connection, and the version
+    /// to resume from grows old while nothing changes. [`initial_events`](Self::initial_events) needs them.
+    pub fn bookmarks(mut self, bookmarks: bool) -> Self {
         self.plan.bookmarks = bookmarks;
         self
     }
 
-    /// The events of one connection, once the server has answered. The version may be of any form that a server gives.
-    #[cfg(feature = "kube-runtime")]
-    pub(super) async fn open(self) -> Result<WatchEvents<T, F>, Error> {
+    /// Opens one connection and returns its events once the server has sent the head of its response.
+    ///
+    /// As [`stream`](Self::stream), but a request that fails is an error here, and a resource version of any form is sent as it
+    /// is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the options cannot be sent, the server cannot be reached, or it refuses the watch.
+    pub async fn open(self) -> Result<WatchEvents<T, F>, Error> {
         let Self { plan, initial_events, own, item } = self;
         let connection = plan.open(&plan.options, initial_events, None)?.await?;
         let state = State::Reading(Box::new(connection));

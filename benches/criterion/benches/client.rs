@@ -1,0 +1,60 @@
+//! Counting the items of a list over loopback, against draining the same body with reqwest alone.
+//!
+//! `cargo bench -p listwatch-benches --bench client` ends with the ratio of the medians of this run.
+
+use std::hint::black_box;
+use std::ops::ControlFlow;
+
+use criterion::{Criterion, Throughput};
+use futures::StreamExt;
+use listwatch::ItemError;
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch_benches::median;
+use tokio::runtime::{Builder, Runtime};
+
+const PODS: u32 = 20_000;
+const GROUP: &str = "client";
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    client(&mut criterion);
+    criterion.final_summary();
+    if let (Some(count), Some(drain)) = (median(GROUP, "count"), median(GROUP, "drain")) {
+        println!("counting: {:.2} times the time of draining", count / drain);
+    }
+}
+
+fn client(criterion: &mut Criterion) {
+    let body = Amplifier::new(&recorded_pods(), PODS).expect("recorded Pods amplify").to_vec();
+    let bytes = body.len() as u64;
+    // The server has a thread of its own, and nothing to do but write.
+    let elsewhere = Runtime::new().expect("a runtime");
+    let answer = Answer::ok(Body::replay(body)).always();
+    let server = elsewhere.block_on(Server::start(answer)).expect("a server");
+    let here = Builder::new_current_thread().enable_all().build().expect("a runtime");
+
+    let url = format!("{}/api/v1/pods", server.url());
+    let http = reqwest::Client::builder().no_proxy().http1_only().build().expect("a client");
+    let drain = || async {
+        let mut chunks = http.get(&url).send().await.expect("an answer").bytes_stream();
+        let mut drained = 0;
+        while let Some(chunk) = chunks.next().await {
+            drained += black_box(chunk.expect("a chunk")).len() as u64;
+        }
+        assert_eq!(drained, bytes);
+    };
+    let client = Client::new(HttpTransport::builder(server.url()).build().expect("a transport"));
+    let count = || async {
+        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        let list = list.map_item(|item| Ok::<_, ItemError>(black_box(item.bytes()).len()));
+        let end = list.for_each(|_| ControlFlow::<()>::Continue(())).await.expect("a whole list");
+        assert!(matches!(end, ControlFlow::Continue(summary) if summary.items == u64::from(PODS)));
+    };
+
+    let mut group = criterion.benchmark_group(GROUP);
+    group.throughput(Throughput::Bytes(bytes)).sample_size(30);
+    group.bench_function("drain", |bencher| bencher.iter(|| here.block_on(drain())));
+    group.bench_function("count", |bencher| bencher.iter(|| here.block_on(count())));
+    group.finish();
+}

@@ -1,0 +1,82 @@
+//! What decoding Pods while they arrive costs, dropped or kept: against buffering the body and decoding it whole with prost.
+//!
+//! `cargo bench -p listwatch-benches --bench decode` ends with the ratios of the medians of this run.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput};
+use k8s_pb::api::core::v1::{Pod, PodList};
+use listwatch::{Event, Item, ListDecoder};
+use listwatch_testserver::{Amplifier, recorded_pods};
+use prost::Message as _;
+use prost::bytes::Bytes;
+use listwatch_benches::median;
+
+const PODS: u32 = 2_000;
+const CHUNKS: [usize; 2] = [64 << 10, 4 << 10];
+const GROUP: &str = "decode";
+const WAYS: [&str; 3] = ["Pods dropped", "Pods kept", "bytes kept"];
+
+/// `k8s.io/apimachinery/pkg/runtime/generated.proto`
+#[derive(prost::Message)]
+struct Unknown {
+    /// Not copied.
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    decode(&mut criterion);
+    criterion.final_summary();
+    for chunk in CHUNKS {
+        for way in WAYS {
+            let [whole, ours] = ["full buffer", way].map(|way| median(GROUP, &format!("{way}-{chunk}")));
+            if let (Some(whole), Some(ours)) = (whole, ours) {
+                println!("{way}, chunks of {:2} KiB: {:.3} of the time of the full buffer", chunk >> 10, ours / whole);
+            }
+        }
+    }
+}
+
+fn decode(criterion: &mut Criterion) {
+    let body = Amplifier::new(&recorded_pods(), PODS).expect("recorded Pods amplify").to_vec();
+    let mut group = criterion.benchmark_group(GROUP);
+    group.throughput(Throughput::Elements(PODS.into())).sample_size(20);
+    for chunk in CHUNKS {
+        group.bench_function(format!("full buffer-{chunk}"), |bencher| {
+            bencher.iter(|| {
+                let mut buffer = Vec::new();
+                black_box(&body).chunks(chunk).for_each(|chunk| buffer.extend_from_slice(chunk));
+                let envelope = Unknown::decode(Bytes::from(buffer).slice(b"k8s\0".len()..)).expect("an envelope");
+                let list = PodList::decode(envelope.raw).expect("a list");
+                assert_eq!(black_box(list).items.len(), PODS as usize);
+            });
+        });
+        let mut bench = |way: &str, decode: &dyn Fn(&[u8])| {
+            group.bench_function(format!("{way}-{chunk}"), |bencher| bencher.iter(|| decode(black_box(&body))));
+        };
+        bench(WAYS[0], &|body| each::<Pod>(body, chunk, |pod| drop(black_box(pod))));
+        bench(WAYS[1], &|body| keep::<Pod>(body, chunk));
+        bench(WAYS[2], &|body| keep::<[u8]>(body, chunk));
+    }
+    group.finish();
+}
+
+fn each<T: Item + ?Sized>(body: &[u8], chunk: usize, mut on_item: impl FnMut(T::Owned)) {
+    let mut decoder = ListDecoder::new();
+    for mut chunk in body.chunks(chunk) {
+        while let Some(event) = decoder.decode(&mut chunk).expect("a list") {
+            if let Event::Item(item) = event {
+                on_item(T::own(item).expect("a Pod"));
+            }
+        }
+    }
+    assert_eq!(decoder.finish().expect("a whole list").items, u64::from(PODS));
+}
+
+fn keep<T: Item + ?Sized>(body: &[u8], chunk: usize) {
+    let mut kept = Vec::new();
+    each::<T>(body, chunk, |item| kept.push(item));
+    black_box(kept);
+}

@@ -1,0 +1,100 @@
+//! What cutting JSON lists into items costs: against memcpy of the same body in the same chunks, and against `serde_json`,
+//! which parses all of it.
+//!
+//! `cargo bench -p listwatch-benches --bench json` ends with the ratios of the medians of this run.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput};
+use listwatch::{Event, ListDecoder};
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use listwatch_benches::{median, memcpy};
+
+/// Far more than the caches hold.
+const BYTES: usize = 100 << 20;
+/// A part of it is enough for a parser, whose speed does not depend on it.
+const PARSED: usize = 4 << 20;
+const CHUNKS: [usize; 2] = [64 << 10, 4 << 10];
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    for name in ["pods", "widgets-page-1"] {
+        bench(&mut criterion, name);
+    }
+    criterion.final_summary();
+    for name in ["pods", "widgets-page-1"] {
+        let group = format!("json-{name}");
+        for chunk in CHUNKS {
+            let Some(cut) = bandwidth(&group, &format!("cut-{chunk}"), BYTES) else { continue };
+            print!("{name}, chunks of {:2} KiB: {:.2} GB/s", chunk >> 10, cut / 1e9);
+            for (other, bytes) in
+                [(format!("memcpy-{chunk}"), BYTES), ("value".into(), PARSED), ("ignored".into(), PARSED)]
+            {
+                if let Some(other_bandwidth) = bandwidth(&group, &other, bytes) {
+                    print!(", {:.2} times {other}", cut / other_bandwidth);
+                }
+            }
+            println!();
+        }
+    }
+}
+
+fn bench(criterion: &mut Criterion, name: &str) {
+    let body = amplify(name, BYTES);
+    let mut group = criterion.benchmark_group(format!("json-{name}"));
+    group.throughput(Throughput::Bytes(body.len() as u64)).sample_size(20);
+    for chunk in CHUNKS {
+        memcpy(&mut group, &body, chunk);
+        group.bench_function(format!("cut-{chunk}"), |bencher| {
+            bencher.iter(|| {
+                let mut decoder = ListDecoder::new();
+                for mut chunk in black_box(&body).chunks(chunk) {
+                    while let Some(event) = decoder.decode(&mut chunk).expect("a list") {
+                        if let Event::Item(item) = event {
+                            black_box(item.bytes());
+                        }
+                    }
+                }
+                decoder.finish().expect("a whole list")
+            });
+        });
+    }
+    let body = amplify(name, PARSED);
+    group.throughput(Throughput::Bytes(body.len() as u64));
+    // Item by item, so that it does not pay for the fresh memory of a whole tree.
+    let list: Value = serde_json::from_slice(&body).expect("JSON");
+    let items: Vec<_> = list["items"].as_array().expect("a list").iter().map(ToString::to_string).collect();
+    group.bench_function("value", |bencher| {
+        bencher.iter(|| {
+            for item in black_box(&items) {
+                black_box(serde_json::from_str::<Value>(item).expect("JSON"));
+            }
+        });
+    });
+    group.bench_function("ignored", |bencher| {
+        bencher.iter(|| serde_json::from_slice::<IgnoredAny>(black_box(&body)).expect("JSON"));
+    });
+    group.finish();
+}
+
+/// The recorded list with its items over and over, compact as servers write it.
+fn amplify(name: &str, bytes: usize) -> Vec<u8> {
+    let path = format!("{}/../../fixtures/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let list: Value = serde_json::from_slice(&std::fs::read(path).expect("a fixture")).expect("JSON");
+    let items = list["items"].as_array().expect("a list").iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let mut body = format!(r#"{{"kind":{},"apiVersion":{},"items":["#, list["kind"], list["apiVersion"]);
+    while body.len() < bytes {
+        body += &items;
+        body.push(',');
+    }
+    body.pop();
+    body += "]}";
+    body.into_bytes()
+}
+
+/// In bytes a second, by the median that criterion wrote; `None` when the benchmark was filtered out.
+#[expect(clippy::cast_precision_loss, reason = "megabytes")]
+fn bandwidth(group: &str, name: &str, bytes: usize) -> Option<f64> {
+    Some(bytes as f64 / median(group, name)? * 1e9)
+}

@@ -1,0 +1,152 @@
+//! Decoding a list on two threads, against two processes that decode half of it each.
+//!
+//! All lists come over loopback from this process, and are decoded in processes of their own, which are there before
+//! anything is measured. `cargo bench -p listwatch-benches --bench parallel` ends with the ratios of the medians of this run.
+
+use std::env;
+use std::hint::black_box;
+use std::io::{BufRead, BufReader, Write, stdin};
+use std::num::NonZeroUsize;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, Throughput};
+use futures::{Stream, TryStreamExt};
+use k8s_pb::api::core::v1::Pod;
+use listwatch::client::{Client, Error, HttpTransport, ListOptions, Order, Resource};
+use listwatch::{ItemError, ItemRef};
+use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch_benches::median;
+use tokio::runtime::{Builder, Runtime};
+
+const PODS: u32 = 20_000;
+const GROUP: &str = "parallel";
+const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+
+/// What is done with each Pod.
+const WORKS: [&str; 2] = ["decode and drop", "box and hand over"];
+/// How two threads do it.
+const ORDERS: [(&str, Order); 2] = [("in order", Order::Listed), ("as done", Order::Done)];
+
+fn main() {
+    let args: Vec<_> = env::args().collect();
+    if let [_, child, url, work, how] = &args[..]
+        && child == "child"
+    {
+        return serve(url, work, how);
+    }
+    let mut criterion = Criterion::default().configure_from_args();
+    parallel(&mut criterion);
+    criterion.final_summary();
+    for work in WORKS {
+        for (order, _) in ORDERS {
+            let (two, threads) = (format!("{work}, two processes"), format!("{work}, two threads, {order}"));
+            if let (Some(two), Some(threads)) = (median(GROUP, &two), median(GROUP, &threads)) {
+                println!("{work}, {order}: {:.2} of the speed of two processes", two / threads);
+            }
+        }
+    }
+}
+
+fn parallel(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let serve = |pods| {
+        let body = Amplifier::new(&recorded_pods(), pods).expect("recorded Pods amplify").to_vec();
+        let bytes = body.len() as u64;
+        let answer = Answer::ok(Body::replay(body)).always();
+        (runtime.block_on(Server::start(answer)).expect("a server"), bytes)
+    };
+    let ((whole, bytes), (half, _)) = (serve(PODS), serve(PODS / 2));
+
+    let mut group = criterion.benchmark_group(GROUP);
+    group.throughput(Throughput::Bytes(bytes)).sample_size(20);
+    for work in WORKS {
+        let mut halves = [(); 2].map(|()| Lister::start(&half.url(), work, "half"));
+        group.bench_function(format!("{work}, two processes"), |bencher| {
+            bencher.iter_custom(|times| measure(times, &mut halves));
+        });
+        for (order, _) in ORDERS {
+            let mut one = [Lister::start(&whole.url(), work, order)];
+            group.bench_function(format!("{work}, two threads, {order}"), |bencher| {
+                bencher.iter_custom(|times| measure(times, &mut one));
+            });
+        }
+    }
+    group.finish();
+}
+
+fn measure(times: u64, listers: &mut [Lister]) -> Duration {
+    let start = Instant::now();
+    for _ in 0..times {
+        listers.iter_mut().for_each(Lister::begin);
+        assert_eq!(listers.iter_mut().map(Lister::end).sum::<u32>(), PODS);
+    }
+    start.elapsed()
+}
+
+/// A process that lists Pods.
+struct Lister {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Lister {
+    fn start(url: &str, work: &str, how: &str) -> Self {
+        let mut command = Command::new(env::current_exe().expect("this program"));
+        command.args(["child", url, work, how]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        let input = child.stdin.take().expect("its input");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        Self { child, input, output }
+    }
+
+    fn begin(&mut self) {
+        writeln!(self.input).expect("it listens");
+    }
+
+    fn end(&mut self) -> u32 {
+        let mut pods = String::new();
+        self.output.read_line(&mut pods).expect("it answers");
+        pods.trim_end().parse().expect("how many Pods it saw")
+    }
+}
+
+impl Drop for Lister {
+    fn drop(&mut self) {
+        self.child.kill().expect("it is there");
+        self.child.wait().expect("it has ended");
+    }
+}
+
+/// The child: a list for each line.
+fn serve(url: &str, work: &str, how: &str) {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client = Client::new(HttpTransport::builder(url).build().expect("a transport"));
+    let list = || client.list::<Pod>(&Resource::PODS, &ListOptions::default());
+    let order = ORDERS.iter().find(|(name, _)| *name == how).map(|(_, order)| *order);
+    for line in stdin().lines() {
+        line.expect("a line");
+        let pods = match (work, order) {
+            ("decode and drop", None) => runtime.block_on(count(list().map_item(decode_and_drop).stream())),
+            ("decode and drop", Some(order)) => {
+                runtime.block_on(count(list().parallel(order).map_item(decode_and_drop).threads(TWO).stream()))
+            }
+            (_, None) => runtime.block_on(count(list().stream())),
+            (_, Some(order)) => runtime.block_on(count(list().parallel(order).threads(TWO).stream())),
+        };
+        println!("{pods}");
+    }
+}
+
+fn decode_and_drop(item: ItemRef<'_>) -> Result<(), ItemError> {
+    item.decode::<Pod>().map(|pod| drop(black_box(pod)))
+}
+
+async fn count<O>(items: impl Stream<Item = Result<O, Error>>) -> u32 {
+    let counted = items.try_fold(0, |pods, pod| {
+        drop(black_box(pod));
+        futures::future::ready(Ok(pods + 1))
+    });
+    counted.await.expect("a whole list")
+}

@@ -1,0 +1,59 @@
+//! A million Pods, 8 GB, over loopback: the client holds less than 32 MB. `cargo test --test million`; it is no part of a
+//! plain `cargo test`, because it takes a minute.
+
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::process::{Command, Stdio};
+
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use support::memory;
+
+const PODS: u32 = 1_000_000;
+const MOST: u64 = 32 << 20;
+
+/// The server is this process, the client one of its own, which gets the URL as its argument.
+#[tokio::main]
+async fn main() {
+    match std::env::args().nth(1).filter(|argument| argument.starts_with("http://")) {
+        Some(url) => list(&url).await,
+        None => serve().await,
+    }
+}
+
+async fn serve() {
+    let pods = Amplifier::new(&recorded_pods(), PODS).unwrap();
+    let bytes = pods.len();
+    let server = Server::start(Answer::ok(Body::amplify(pods)).always()).await.unwrap();
+    let mut client = Command::new(std::env::current_exe().unwrap());
+    let mut client = client.arg(server.url()).stdout(Stdio::piped()).spawn().unwrap();
+    let said = tokio::task::spawn_blocking(move || {
+        let mut said = String::new();
+        client.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(client.wait().unwrap().success(), "the client failed");
+        said
+    });
+    let said = said.await.unwrap();
+    let [items, received, peak] = said.split_whitespace().map(|n| n.parse().unwrap()).collect::<Vec<u64>>()[..] else {
+        panic!("the client said {said:?}");
+    };
+    println!("{items} items, {received} bytes, at most {peak} bytes resident");
+    assert_eq!((items, received), (u64::from(PODS), bytes));
+    assert!(peak < MOST, "{peak} bytes is over {MOST}");
+}
+
+async fn list(url: &str) {
+    let client = Client::new(HttpTransport::builder(url).build().unwrap());
+    let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+    let mut items = 0_u64;
+    let end = list.for_each(|_| {
+        items += 1;
+        ControlFlow::<()>::Continue(())
+    });
+    let ControlFlow::Continue(summary) = end.await.unwrap() else { unreachable!("nothing breaks it off") };
+    assert_eq!(summary.items, items);
+    println!("{items} {} {}", summary.bytes, memory("VmHWM"));
+}

@@ -1,0 +1,249 @@
+//! Reflectors beside the lists, under troubles of their own, while what they hold changes; and what each must have then.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use futures::StreamExt as _;
+use k8s_pb::api::core::v1::ConfigMap;
+use listwatch::cache::{Change, Object, Residency, Store, Subscriber};
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource, Transport};
+use listwatch::reflector::{Cache, Reflector, Strategy};
+use listwatch::{ItemError, ItemRef};
+use listwatch_kube::KubeTransport;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use listwatch_e2e::Result;
+use crate::trouble::{Fault, Trouble, Troubled, proxy};
+use crate::worker::World;
+
+/// No other has any: nothing else writes there.
+const NAMESPACE: &str = "soak";
+const CONFIG_MAPS: usize = 300;
+const MOST_LINES: usize = 40;
+/// Between two writes.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A reflector that was without its server for long waits for up to a minute.
+const IN_STEP: Duration = Duration::from_secs(90);
+
+/// By name: the version, and a hash of all bytes.
+type View = BTreeMap<String, (String, u64)>;
+
+/// Reflectors that run as long as this, one for each strategy, and what changes beneath them.
+pub struct Caches {
+    caches: Vec<Followed>,
+    /// Those who write and those who make trouble hold it for reading.
+    gate: Arc<RwLock<()>>,
+    direct: Client,
+    /// Those that came.
+    faults: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+struct Followed {
+    strategy: Strategy,
+    cache: Cache<ConfigMap>,
+    /// What a subscriber has been told to be there.
+    told: Arc<Mutex<View>>,
+    reflector: JoinHandle<()>,
+}
+
+impl Caches {
+    /// Its tasks are those of the runtime that it is called on.
+    pub async fn start(world: Arc<World>, mut rng: Rng) -> Result<Self> {
+        let transport = |to: SocketAddr| {
+            HttpTransport::builder(format!("https://{to}")).bearer_token("admin").ca_pem(world.ca.clone())
+        };
+        let direct = Client::new(transport(world.server).build()?);
+        let gate = Arc::new(RwLock::new(()));
+        let writer = kube::Client::try_from(world.kube.clone())?;
+        for number in 0..CONFIG_MAPS {
+            put(&writer, "POST", number, &mut rng).await?;
+        }
+        let (mut caches, faults) = (Vec::new(), Arc::default());
+        for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
+            let trouble = Arc::new(Trouble::default());
+            let proxy = proxy(world.server, Arc::clone(&trouble)).await?;
+            let client = match strategy {
+                Strategy::WatchList => troubled(transport(proxy).build()?, &trouble),
+                Strategy::ListThenWatch => troubled(transport(proxy).http2().build()?, &trouble),
+                _ => {
+                    let mut config = world.kube.clone();
+                    config.cluster_url = format!("https://{proxy}").parse()?;
+                    troubled(KubeTransport::from_config(config)?, &trouble)
+                }
+            };
+            let reflector = Reflector::<ConfigMap>::new(&client, &Resource::CONFIG_MAPS).namespace(NAMESPACE);
+            let reflector = reflector.strategy(strategy).store(Store::new(Residency::Compressed));
+            let cache = reflector.cache();
+            let told = Arc::new(Mutex::new(View::new()));
+            tokio::spawn(follow(cache.subscribe().current_first().start(), Arc::clone(&told)));
+            let reflector = tokio::spawn(async { drop(reflector.run().await) });
+            cache.synced().await?;
+            tokio::spawn(make_trouble(trouble, rng.fork(), Arc::clone(&gate), Arc::clone(&faults)));
+            caches.push(Followed { strategy, cache, told, reflector });
+        }
+        tokio::spawn(write(writer, rng.fork(), Arc::clone(&gate)));
+        Ok(Self { caches, gate, direct, faults })
+    }
+
+    /// Nothing changes, and nothing goes wrong, for as long as it is held.
+    pub async fn quiet(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.gate).write_owned().await
+    }
+
+    /// When it is quiet and the server is there, each must come to have what that has, and so must those that are told: what of
+    /// it is not so.
+    pub async fn divergences(&self) -> Vec<String> {
+        let listed = match self.listed().await {
+            Ok(listed) => listed,
+            Err(error) => return vec![format!("no list to compare caches with: {error}")],
+        };
+        let mut wrong = Vec::new();
+        for followed in &self.caches {
+            let Followed { strategy, cache, told, reflector } = followed;
+            let start = Instant::now();
+            loop {
+                let differs = differs("the cache", &seen(cache), &listed)
+                    .or_else(|| differs("what a subscriber was told", &told.lock().unwrap(), &listed));
+                let Some(differs) = differs else { break };
+                if start.elapsed() > IN_STEP || reflector.is_finished() {
+                    wrong.push(format!("{strategy}: {differs}; {:?}", cache.status()));
+                    break;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+        wrong
+    }
+
+    /// What the stores take of the memory that Rust has allocated, as they say.
+    pub fn memory(&self) -> usize {
+        let of = |followed: &Followed| followed.cache.memory().total() - followed.cache.memory().zstd;
+        self.caches.iter().map(of).sum()
+    }
+
+    pub fn summary(&self) -> String {
+        let of = |Followed { strategy, cache, .. }: &Followed| {
+            let (status, objects) = (cache.status(), cache.len());
+            format!(
+                "{strategy}: {objects} objects, {} kB, {} events, {} syncs, {} errors\n",
+                cache.memory().total() >> 10,
+                status.events,
+                status.syncs,
+                status.errors
+            )
+        };
+        let faults: Vec<_> =
+            self.faults.lock().unwrap().iter().map(|(fault, count)| format!("{count} {fault}")).collect();
+        let caches: String = self.caches.iter().map(of).collect();
+        format!("{caches}faults of their watches: {}\n", faults.join(", "))
+    }
+
+    async fn listed(&self) -> Result<View> {
+        let list = self.direct.list::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).namespace(NAMESPACE);
+        let list = list.map_item(|item: ItemRef<'_>| {
+            let meta = item.meta()?;
+            Ok::<_, ItemError>((meta.name().to_owned(), (meta.resource_version().to_owned(), hash(item.bytes()))))
+        });
+        Ok(list.into_vec().await?.0.into_iter().collect())
+    }
+}
+
+fn troubled(inner: impl Transport, trouble: &Arc<Trouble>) -> Client {
+    Client::new(Troubled { inner, trouble: Arc::clone(trouble) })
+}
+
+fn see(object: &Object<ConfigMap>) -> (String, (String, u64)) {
+    let identity = object.identity();
+    let bytes = object.encoded().expect("it is held as it came");
+    (identity.name.into(), (identity.resource_version.into(), hash(&bytes)))
+}
+
+fn seen(cache: &Cache<ConfigMap>) -> View {
+    cache.snapshot().iter().map(|object| see(&object)).collect()
+}
+
+/// One of the differences.
+fn differs(what: &str, view: &View, listed: &View) -> Option<String> {
+    let names = view.keys().chain(listed.keys());
+    let name = names.into_iter().find(|name| view.get(*name) != listed.get(*name))?;
+    let (is, listed_as) = (view.get(name), listed.get(name));
+    Some(format!("{what} has {} of {} objects, and {is:?} for {name}, not {listed_as:?}", view.len(), listed.len()))
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+async fn follow(mut subscriber: Subscriber<ConfigMap>, told: Arc<Mutex<View>>) {
+    while let Some(change) = subscriber.next().await {
+        match change {
+            Change::Applied(object) => {
+                let (name, state) = see(&object);
+                told.lock().unwrap().insert(name, state);
+            }
+            Change::Deleted(tombstone) => drop(told.lock().unwrap().remove(&*tombstone.object.identity().name)),
+            Change::Resynced => {}
+        }
+    }
+}
+
+/// One fault after the other. Of those that change what comes, only those that a checksum tells.
+async fn make_trouble(
+    trouble: Arc<Trouble>,
+    mut rng: Rng,
+    gate: Arc<RwLock<()>>,
+    faults: Arc<Mutex<BTreeMap<String, u64>>>,
+) {
+    loop {
+        let open = gate.read().await;
+        let fault = Fault::OF_WATCHES[rng.usize(..Fault::OF_WATCHES.len())];
+        trouble.arm(fault, rng.u64(..20_000));
+        sleep(Duration::from_millis(rng.u64(1000..4000))).await;
+        if trouble.disarm() {
+            *faults.lock().unwrap().entry(format!("{fault:?}")).or_default() += 1;
+        }
+        drop(open);
+        sleep(Duration::from_millis(rng.u64(1000..4000))).await;
+    }
+}
+
+/// Changes, deletes and creates objects, and waits while the server is away.
+async fn write(client: kube::Client, mut rng: Rng, gate: Arc<RwLock<()>>) {
+    loop {
+        {
+            let _open = gate.read().await;
+            let number = rng.usize(..CONFIG_MAPS);
+            let method = if rng.u8(..10) == 0 { "DELETE" } else { "PUT" };
+            if put(&client, method, number, &mut rng).await.is_err() {
+                // What is not there cannot be changed.
+                let _ = put(&client, "POST", number, &mut rng).await;
+            }
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn put(client: &kube::Client, method: &str, number: usize, rng: &mut Rng) -> Result<()> {
+    let all = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+    let path = if method == "POST" { all } else { format!("{all}/c-{number}") };
+    let lines: Vec<_> =
+        (0..rng.usize(..MOST_LINES)).map(|line| format!("setting-{line} = {:x}", rng.u64(..))).collect();
+    let body = if method == "DELETE" {
+        String::new()
+    } else {
+        let data = serde_json::json!({ "settings": lines.join("\n") });
+        let metadata = serde_json::json!({ "name": format!("c-{number}"), "labels": { "app": "soak" } });
+        serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data }).to_string()
+    };
+    let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+    client.request_text(request.body(body.into_bytes())?).await?;
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! The lists that are asked for over and over, and what each must give, found out without this crate.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::PartialObjectMetadata;
+use listwatch::client::{Client, Compression, List, ListOptions, Resource, ResourceVersion};
+use prost::Message as _;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use listwatch_e2e::{Result, Server};
+use crate::support::reference;
+
+pub struct Query {
+    pub name: &'static str,
+    /// What curl would ask for, to the same effect.
+    paths: &'static [&'static str],
+    accept: &'static str,
+    /// With a checksum, so that no byte of it can be another unnoticed.
+    pub gzip: bool,
+    pub list: fn(&Client) -> List<[u8]>,
+}
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
+const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const WIDGETS: Resource = Resource::from_static("example.com", "v1", "widgets", "Widget");
+
+pub const QUERIES: [Query; 13] = [
+    Query {
+        name: "pods",
+        paths: &["/api/v1/pods"],
+        accept: PROTOBUF,
+        gzip: false,
+        list: |client| client.list(&Resource::PODS, &options()),
+    },
+    Query {
+        name: "pods, gzip",
+        paths: &["/api/v1/pods"],
+        accept: PROTOBUF,
+        gzip: true,
+        list: |client| gzip(client).list(&Resource::PODS, &options()),
+    },
+    Query {
+        name: "pods, in pages",
+        paths: &["/api/v1/pods"],
+        accept: PROTOBUF,
+        gzip: false,
+        list: |client| client.list(&Resource::PODS, &options()).pages(300),
+    },
+    Query {
+        name: "pods, as JSON",
+        paths: &["/api/v1/pods"],
+        accept: JSON,
+        gzip: false,
+        list: |client| client.list(&Resource::PODS, &options().json()),
+    },
+    Query {
+        name: "pods, as JSON, in pages, gzip",
+        paths: &["/api/v1/pods"],
+        accept: JSON,
+        gzip: true,
+        list: |client| gzip(client).list(&Resource::PODS, &options().json()).pages(500),
+    },
+    Query {
+        name: "pods, metadata",
+        paths: &["/api/v1/pods"],
+        accept: METADATA,
+        gzip: false,
+        list: |client| client.list(&Resource::PODS, &options().metadata_only()),
+    },
+    Query {
+        name: "pods, from the cache",
+        paths: &["/api/v1/pods"],
+        accept: PROTOBUF,
+        gzip: false,
+        list: |client| client.list(&Resource::PODS, &options().resource_version(ResourceVersion::Any)),
+    },
+    Query {
+        name: "pods, by labels",
+        paths: &["/api/v1/pods?labelSelector=app.kubernetes.io/name%20in%20(ledger,feed)"],
+        accept: PROTOBUF,
+        gzip: false,
+        list: |client| {
+            let labels = "app.kubernetes.io/name in (ledger, feed)".parse().expect("a selector");
+            client.list(&Resource::PODS, &options().labels(labels))
+        },
+    },
+    Query {
+        name: "pods, by fields",
+        paths: &["/api/v1/pods?fieldSelector=metadata.namespace!%3Dteam-01,status.phase%3DRunning"],
+        accept: PROTOBUF,
+        gzip: false,
+        list: |client| {
+            let fields = "metadata.namespace!=team-01,status.phase=Running".parse().expect("a selector");
+            client.list(&Resource::PODS, &options().fields(fields))
+        },
+    },
+    Query {
+        name: "pods of namespaces",
+        paths: &[
+            "/api/v1/namespaces/team-02/pods",
+            "/api/v1/namespaces/nobody/pods",
+            "/api/v1/namespaces/team-03/pods",
+        ],
+        accept: PROTOBUF,
+        gzip: false,
+        list: |client| client.list(&Resource::PODS, &options()).namespaces(["team-02", "nobody", "team-03"]),
+    },
+    Query {
+        name: "namespaces",
+        paths: &["/api/v1/namespaces"],
+        accept: PROTOBUF,
+        gzip: false,
+        list: |client| client.list(&Resource::NAMESPACES, &options()),
+    },
+    Query {
+        name: "widgets",
+        paths: &["/apis/example.com/v1/widgets"],
+        accept: JSON,
+        gzip: false,
+        list: |client| client.list(&WIDGETS, &options()),
+    },
+    Query {
+        name: "widgets, metadata, in pages",
+        paths: &["/apis/example.com/v1/widgets"],
+        accept: METADATA,
+        gzip: false,
+        list: |client| client.list(&WIDGETS, &options().metadata_only()).pages(50),
+    },
+];
+
+impl Query {
+    pub fn is_json(&self) -> bool {
+        self.accept == JSON
+    }
+}
+
+fn options() -> ListOptions {
+    ListOptions::default()
+}
+
+fn gzip(client: &Client) -> Client {
+    client.clone().compression(Compression::Gzip)
+}
+
+/// What a list must give: by namespace and name, the version and a hash of all bytes.
+pub struct Known {
+    objects: HashMap<String, (String, u64)>,
+    /// Of the bodies as they are sent.
+    pub wire_bytes: u64,
+}
+
+impl Known {
+    pub async fn ask(server: &Server, query: &Query) -> Result<Self> {
+        let ca = reqwest::Certificate::from_pem(&server.ca()?)?;
+        let http = reqwest::Client::builder().tls_certs_only([ca]).no_proxy().build()?;
+        let mut known = Self { objects: HashMap::new(), wire_bytes: 0 };
+        for path in query.paths {
+            let encoding = if query.gzip { "gzip" } else { "identity" };
+            let get = http.get(format!("{}{path}", server.url)).header("accept", query.accept);
+            let get = get.header("accept-encoding", encoding).header("authorization", "Bearer admin");
+            let response = get.send().await?.error_for_status()?;
+            let is_gzip = response.headers().contains_key("content-encoding");
+            let mut body = Vec::from(response.bytes().await?);
+            known.wire_bytes += body.len() as u64;
+            if is_gzip {
+                let wire = std::mem::take(&mut body);
+                GzDecoder::new(&wire[..]).read_to_end(&mut body)?;
+            }
+            if query.is_json() {
+                let list: JsonList<'_> = serde_json::from_slice(&body)?;
+                for item in list.items {
+                    let meta = serde_json::from_str::<JsonObject>(item.get())?.metadata;
+                    known.insert(&meta.namespace, &meta.name, meta.resource_version, item.get().as_bytes());
+                }
+            } else {
+                for item in reference(&body).ok_or("no list")?.items {
+                    let meta = PartialObjectMetadata::decode(&item[..])?.metadata.unwrap_or_default();
+                    let [namespace, name, version] =
+                        [meta.namespace, meta.name, meta.resource_version].map(Option::unwrap_or_default);
+                    known.insert(&namespace, &name, version, &item);
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    fn insert(&mut self, namespace: &str, name: &str, version: String, bytes: &[u8]) {
+        self.objects.insert(format!("{namespace}/{name}"), (version, hash(bytes)));
+    }
+
+    pub fn len(&self) -> u64 {
+        self.objects.len() as u64
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.objects.keys().map(String::as_str)
+    }
+
+    pub fn check(&self) -> Check<'_> {
+        Check { known: self, seen: HashSet::new() }
+    }
+}
+
+/// The items of one list, compared with what is known.
+pub struct Check<'a> {
+    known: &'a Known,
+    seen: HashSet<&'a str>,
+}
+
+impl Check<'_> {
+    pub fn item(&mut self, item: &Object) -> std::result::Result<(), String> {
+        let Object { key, version, bytes } = item;
+        let Some((known, of_known)) = self.known.objects.get_key_value(key) else { return Err(format!("no {key:?}")) };
+        if *of_known != (version.clone(), hash(bytes)) {
+            return Err(format!("{key} is another: version {version}"));
+        }
+        if self.seen.insert(known) { Ok(()) } else { Err(format!("{key} came twice")) }
+    }
+
+    pub fn end(&self) -> std::result::Result<(), String> {
+        let (came, all) = (self.seen.len(), self.known.objects.len());
+        if came == all { Ok(()) } else { Err(format!("complete with {came} items of {all}")) }
+    }
+}
+
+/// An item as it came.
+pub struct Object {
+    pub key: String,
+    pub version: String,
+    pub bytes: Box<[u8]>,
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[derive(Deserialize)]
+struct JsonList<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct JsonObject {
+    metadata: JsonMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonMeta {
+    #[serde(default)]
+    namespace: String,
+    name: String,
+    resource_version: String,
+}

@@ -1,0 +1,123 @@
+//! The API server of tests/apiserver, run by a test.
+#![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use listwatch::client::{HttpTransport, HttpTransportBuilder};
+
+pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// A kube-apiserver on a directory and a port of its own; etcd has the two ports above. Stopped when dropped, as hard as
+/// SIGKILL does.
+pub struct Server {
+    child: Child,
+    pub dir: PathBuf,
+    pub url: String,
+    etcd_port: String,
+}
+
+impl Server {
+    /// On what the directory holds of an earlier start.
+    pub fn start(dir: &Path, port: u16, flags: &[&str]) -> Result<Self> {
+        let etcd_port = (port + 1).to_string();
+        fs::create_dir_all(dir)?;
+        let mut child = Command::new(bin("server"))
+            .args(["-port", &port.to_string(), "-etcd-port", &etcd_port, "-dir"])
+            .arg(dir)
+            .arg("--")
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(File::create(dir.join("server.log"))?)
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or("no stdout")?;
+        let ready = BufReader::new(stdout).lines().next().ok_or("the server ended before it was ready")??;
+        let url = ready.strip_prefix("ready ").ok_or(ready.clone())?.to_owned();
+        Ok(Self { child, dir: dir.to_owned(), url, etcd_port })
+    }
+
+    /// If it ended by itself: how, and its last words.
+    pub fn last_words(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let log = fs::read_to_string(self.dir.join("server.log")).unwrap_or_default();
+        let last: Vec<_> = log.lines().rev().take(20).collect();
+        Some(format!("{status}\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n")))
+    }
+
+    pub fn load(&self, pods: usize) -> Result<()> {
+        let status = Command::new(bin("load"))
+            .args(["-host", &self.url, "-etcd", &format!("http://127.0.0.1:{}", self.etcd_port)])
+            .args(["-base", "400", "-n", &pods.to_string()])
+            .stdout(Stdio::null())
+            .status()?;
+        if status.success() { Ok(()) } else { Err(format!("load: {status}").into()) }
+    }
+
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let output =
+            Command::new("kubectl").arg("--kubeconfig").arg(self.dir.join("kubeconfig")).args(args).output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// `namespace/name` of what `kubectl get` finds.
+    pub fn names(&self, args: &[&str]) -> Result<BTreeSet<String>> {
+        let columns = "custom-columns=NS:.metadata.namespace,N:.metadata.name";
+        let output = self.kubectl(&[&["get", "--chunk-size=0", "--no-headers", "-o", columns], args].concat())?;
+        Ok(output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join("/")).collect())
+    }
+
+    /// The definition of `widgets.example.com`, and these.
+    pub fn apply_widgets(&self, widgets: &str) -> Result<()> {
+        for (file, documents) in [("definition.json", WIDGETS), ("widgets.json", widgets)] {
+            let path = self.dir.join(file);
+            fs::write(&path, documents)?;
+            self.kubectl(&["apply", "-f", path.to_str().ok_or("no path")?])?;
+            self.kubectl(&["wait", "--for=condition=Established", "crd/widgets.example.com"])?;
+        }
+        Ok(())
+    }
+
+    pub fn ca(&self) -> Result<Vec<u8>> {
+        Ok(fs::read(self.dir.join("ca.crt"))?)
+    }
+
+    pub fn http(&self, token: &str) -> Result<HttpTransportBuilder> {
+        Ok(HttpTransport::builder(&self.url).bearer_token(token).ca_pem(self.ca()?))
+    }
+
+    /// From the kubeconfig that kubectl gets, as another user.
+    pub async fn kube(&self, change: impl FnOnce(&mut AuthInfo)) -> Result<kube::Config> {
+        let mut kubeconfig = Kubeconfig::read_from(self.dir.join("kubeconfig"))?;
+        let user = kubeconfig.auth_infos.first_mut().and_then(|user| user.auth_info.as_mut()).ok_or("no user")?;
+        change(user);
+        Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn bin(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("apiserver/bin").join(name)
+}
+
+const WIDGETS: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+ "metadata": {"name": "widgets.example.com"},
+ "spec": {"group": "example.com", "scope": "Namespaced",
+ "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
+ "versions": [{"name": "v1", "served": true, "storage": true,
+ "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object",
+ "x-kubernetes-preserve-unknown-fields": true, "properties": {"n": {"type": "integer"}, "on": {"type": "boolean"}}}}}},
+ "selectableFields": [{"jsonPath": ".spec.n"}, {"jsonPath": ".spec.on"}]}]}}"#;

@@ -1,0 +1,189 @@
+//! The watcher beside kube's own, over a real kube-apiserver: `cargo test --features kube-runtime --test kube_runtime_e2e`,
+//! with the binaries that tests/apiserver/build.sh builds. `PODS=20000` and `CHANGES=20000` make it as large as you like.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs;
+use std::hash::Hash;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta, Patch, PatchParams};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher as theirs;
+use kube::runtime::{WatchStreamExt as _, reflector};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use listwatch_kube::runtime::watcher as ours;
+use listwatch_kube::runtime::watcher::{self, Config, Event};
+use listwatch_e2e::{Result, Server};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+const PORT: u16 = 16853;
+const WRITERS: u64 = 8;
+
+/// Versions by name.
+type View = BTreeMap<String, String>;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_real_api_server() -> Result<()> {
+    let state = std::env::temp_dir().join(format!("listwatch-kube-runtime-{}", std::process::id()));
+    let done = run(&state).await;
+    fs::remove_dir_all(&state)?;
+    done
+}
+
+/// A store of kube that a watcher fills.
+struct Followed {
+    name: String,
+    see: Box<dyn Fn() -> View + Send>,
+    errors: Arc<AtomicU64>,
+}
+
+fn follow<K>(name: String, events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static) -> Followed
+where
+    K: Resource + Clone + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default + Send + Sync,
+{
+    let writer = Writer::<K>::new(K::DynamicType::default());
+    follow_into(name, events, writer)
+}
+
+fn follow_into<K>(
+    name: String,
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+    writer: Writer<K>,
+) -> Followed
+where
+    K: Resource + Clone + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    let (store, errors) = (writer.as_reader(), Arc::new(AtomicU64::new(0)));
+    let mut events = Box::pin(reflector(writer, events.default_backoff()));
+    let counted = Arc::clone(&errors);
+    tokio::spawn(async move {
+        while let Some(event) = events.next().await {
+            counted.fetch_add(u64::from(event.is_err()), Relaxed);
+        }
+    });
+    Followed { name, see: Box::new(move || store.state().iter().map(|object| see(&**object)).collect()), errors }
+}
+
+fn see<K: Resource>(object: &K) -> (String, String) {
+    let key = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+    (key, object.resource_version().unwrap_or_default())
+}
+
+async fn listed<K: Resource + Clone + Debug + DeserializeOwned>(api: &Api<K>) -> Result<View> {
+    Ok(api.list(&ListParams::default()).await?.items.iter().map(see).collect())
+}
+
+/// Until all of them see what there is.
+async fn agreed(followed: &[Followed], there: &View) {
+    for Followed { name, see, .. } in followed {
+        let agrees = async {
+            while see() != *there {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let agrees = timeout(Duration::from_secs(120), agrees).await;
+        assert!(agrees.is_ok(), "{name}: {} of {}", see().len(), there.len());
+    }
+}
+
+async fn run(state: &Path) -> Result<()> {
+    let (pods, changes) = (number("PODS", 3000), number("CHANGES", 4000));
+    let server = Server::start(state, PORT, &[])?;
+    server.load(usize::try_from(pods)?)?;
+    let widgets: Vec<_> = (0..50).map(widget).collect();
+    server.apply_widgets(&json!({"apiVersion": "v1", "kind": "List", "items": widgets}).to_string())?;
+    let client = Client::try_from(server.kube(|user| user.token = Some("admin".into())).await?)?;
+    let (all, metadata) = (Api::<Pod>::all(client.clone()), Api::<PartialObjectMeta<Pod>>::all(client.clone()));
+
+    let started = Instant::now();
+    let mut followed = Vec::new();
+    for (name, config) in [
+        ("pages", Config::default()),
+        ("one response", Config { page_size: None, ..Config::default() }),
+        ("any version", Config::default().any_semantic()),
+        ("streamed", Config::default().streaming_lists()),
+    ] {
+        followed.push(follow(format!("kube, {name}"), theirs(all.clone(), config.clone())));
+        followed.push(follow(format!("listwatch, {name}"), ours(all.clone(), config.clone())));
+        followed.push(follow(format!("listwatch, {name}, metadata"), ours(metadata.clone(), config)));
+    }
+    agreed(&followed, &listed(&all).await?).await;
+    println!("{} stores of {pods} Pods in {:?}", followed.len(), started.elapsed());
+
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    let widgets = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &kind);
+    let of_widgets: Vec<_> = [Config::default(), Config::default().streaming_lists()]
+        .into_iter()
+        .flat_map(|config| {
+            let (kubes, this) = (Writer::new(kind.clone()), Writer::new(kind.clone()));
+            let name = format!("{:?}", config.initial_list_strategy);
+            let kubes = follow_into(format!("kube, widgets, {name}"), theirs(widgets.clone(), config.clone()), kubes);
+            [kubes, follow_into(format!("listwatch, widgets, {name}"), ours(widgets.clone(), config), this)]
+        })
+        .collect();
+    agreed(&of_widgets, &listed(&widgets).await?).await;
+
+    let names: Vec<String> = listed(&all).await?.into_keys().collect();
+    let mut server = Some(server);
+    let done = AtomicU64::new(0);
+    for restart in 1..=2 {
+        let writing = join_all((0..WRITERS).map(|number| write(&client, &names, number, &done, restart * changes / 2)));
+        let restarting = async {
+            while done.load(Relaxed) < restart * changes / 2 - changes / 4 {
+                sleep(Duration::from_millis(10)).await;
+            }
+            drop(server.take());
+            server = Some(tokio::task::block_in_place(|| Server::start(state, PORT, &[]))?);
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        };
+        tokio::join!(writing, restarting).1?;
+        agreed(&followed, &listed(&all).await?).await;
+        agreed(&of_widgets, &listed(&widgets).await?).await;
+        println!("{} changes and {restart} restarts in {:?}", done.load(Relaxed), started.elapsed());
+    }
+    for Followed { name, errors, .. } in followed.iter().chain(&of_widgets) {
+        println!("{name}: {} errors", errors.load(Relaxed));
+    }
+    Ok(())
+}
+
+fn widget(number: u32) -> serde_json::Value {
+    let metadata = json!({"name": format!("w-{number}"), "namespace": "default"});
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"n": number}})
+}
+
+/// Changes, deletes and makes Pods until there were enough, and waits while the server is away.
+async fn write(client: &Client, names: &[String], writer: u64, done: &AtomicU64, changes: u64) {
+    let mut rng = fastrand::Rng::with_seed(writer);
+    while done.load(Relaxed) < changes {
+        let Some((namespace, name)) = names[rng.usize(..names.len())].split_once('/') else { return };
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+        let written = if rng.u8(..) < 8 {
+            pods.delete(name, &kube::api::DeleteParams::default().grace_period(0)).await.map(drop)
+        } else {
+            let patch = json!({"metadata": {"annotations": {"example.com/changed": rng.u64(..).to_string()}}});
+            pods.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+        };
+        match written {
+            Ok(()) => drop(done.fetch_add(1, Relaxed)),
+            // Deleted before.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! The client against a real kube-apiserver: `cargo test --features kube --test e2e`, with the binaries that
+//! tests/apiserver/build.sh builds. It is no part of a plain `cargo test`: building them takes Go and minutes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use kube::config::{AuthInfo, ExecConfig};
+use listwatch::client::{
+    Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, LabelSelector, List,
+    ListOptions, ListSummary, Order, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
+};
+use listwatch::{ItemError, Json};
+use listwatch_kube::KubeTransport;
+use listwatch_e2e::{Result, Server};
+
+const PODS: usize = 20_000;
+/// Of a namespace, in a fraction of a second.
+const PAGE: u32 = 300;
+const PORT: u16 = 16643;
+
+/// Over both transports.
+async fn clients(server: &Server, token: &str) -> Result<[Client; 2]> {
+    let config = server.kube(|user| user.token = Some(token.into())).await?;
+    Ok([Client::new(server.http(token)?.build()?), Client::new(KubeTransport::from_config(config)?)])
+}
+
+fn defaults() -> ListOptions {
+    ListOptions::default()
+}
+
+async fn names(list: List<[u8]>) -> Result<(BTreeSet<String>, ListSummary)> {
+    let list = list.map_item(|item| {
+        let meta = item.meta()?;
+        Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))
+    });
+    let (names, summary) = list.into_vec().await?;
+    assert_eq!(names.len() as u64, summary.items);
+    let set: BTreeSet<_> = names.into_iter().collect();
+    assert_eq!(set.len() as u64, summary.items, "no name twice");
+    Ok((set, summary))
+}
+
+#[tokio::test]
+async fn a_real_api_server() -> Result<()> {
+    let state = std::env::temp_dir().join(format!("listwatch-e2e-{}", std::process::id()));
+    let done = run(&state).await;
+    fs::remove_dir_all(&state)?;
+    done
+}
+
+async fn run(state: &Path) -> Result<()> {
+    let server = Server::start(state, PORT, &["--feature-gates=ShardedListAndWatch=true"])?;
+    server.load(PODS)?;
+    let all = all(&server).await?;
+    server.apply_widgets(WIDGET)?;
+    for client in clients(&server, "admin").await? {
+        parts(&server, &client, &all).await?;
+        versions(&client, &all).await?;
+        custom_resources(&server, &client).await?;
+    }
+    selected_here(&clients(&server, "admin").await?[0]).await?;
+    over_http2(&server, &all).await?;
+    credentials(&server, &all).await?;
+    trust(&server).await?;
+    drop(server);
+
+    let server = Server::start(state, PORT, &["--etcd-compaction-interval=3s"])?;
+    expired_pages(&server, &all).await?;
+    drop(server);
+
+    let server = Server::start(state, PORT, &["--request-timeout=3s"])?;
+    request_timeout(&server, &all).await?;
+
+    killed(server).await?;
+    let server = Server::start(state, PORT, &[])?;
+    for client in clients(&server, "admin").await? {
+        assert!(names(pods(&client, &defaults())).await?.0 == all, "after the restart");
+    }
+    Ok(())
+}
+
+fn pods(client: &Client, options: &ListOptions) -> List<[u8]> {
+    client.list(&Resource::PODS, options)
+}
+
+/// The loader writes into etcd behind the server's back; its watch cache follows a little later.
+async fn all(server: &Server) -> Result<BTreeSet<String>> {
+    let [client, _] = clients(server, "admin").await?;
+    for _ in 0..100 {
+        let (all, summary) = names(pods(&client, &defaults())).await?;
+        if all.len() == PODS {
+            assert_eq!(all, server.names(&["pods", "-A"])?);
+            assert_eq!((summary.pages, summary.attempts, summary.consistent), (1, 1, true));
+            assert!(summary.audit_id.is_some());
+            return Ok(all);
+        }
+    }
+    Err("the pods did not all arrive".into())
+}
+
+/// Paged, by namespace, by selectors, metadata only, sharded, and a single one.
+async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Result<()> {
+    let (paged, summary) = names(pods(client, &defaults()).pages(3000)).await?;
+    assert_eq!((&paged == all, summary.pages), (true, 7));
+
+    for order in [Order::Listed, Order::Done] {
+        let list = pods(client, &defaults()).parallel(order).map_item(|item| {
+            let meta = item.meta()?;
+            Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))
+        });
+        let names: Vec<_> = list.stream().try_collect().await?;
+        assert_eq!((names.len(), &names.into_iter().collect::<BTreeSet<_>>() == all), (PODS, true), "{order:?}");
+    }
+
+    let (some, summary) = names(pods(client, &defaults()).namespaces(["team-01", "team-02"])).await?;
+    let mut expected = server.names(&["pods", "-n", "team-01"])?;
+    expected.extend(server.names(&["pods", "-n", "team-02"])?);
+    assert_eq!((some, summary.namespaces.len()), (expected, 2));
+
+    let (labels, fields) = ("app.kubernetes.io/name in (ledger, feed)", "status.phase=Running");
+    let options = defaults().labels(labels.parse::<LabelSelector>()?).fields(fields.parse::<FieldSelector>()?);
+    let (selected, _) = names(pods(client, &options)).await?;
+    assert_eq!(selected, server.names(&["pods", "-A", "-l", labels, "--field-selector", fields])?);
+    assert!(selected.len() > 1000 && selected.len() < PODS);
+
+    let compressed = client.clone().compression(Compression::Gzip);
+    let (found, summary) = names(pods(&compressed, &defaults())).await?;
+    assert!(&found == all && summary.wire_bytes < summary.bytes / 3, "{} bytes", summary.wire_bytes);
+
+    let (metadata, summary) = names(pods(client, &defaults().metadata_only())).await?;
+    assert_eq!((&metadata == all, &*summary.type_meta.kind), (true, "PartialObjectMetadataList"));
+
+    let mut shards = BTreeSet::new();
+    for index in 0..3 {
+        let (shard, _) = names(pods(client, &defaults().shard(Shard::new(index, 3)?))).await?;
+        assert!(shard.len() > PODS / 4);
+        let before = shards.len();
+        shards.extend(shard.iter().cloned());
+        assert_eq!(shards.len(), before + shard.len(), "no pod in two shards");
+    }
+    assert!(&shards == all);
+
+    let (namespace, name) = all.first().and_then(|pod| pod.split_once('/')).ok_or("no pod")?;
+    let pod = client.get::<[u8]>(&Resource::PODS, Some(namespace), name).await?;
+    assert_eq!(listwatch::MetaView::new(&pod)?.name(), name);
+    assert!(client.get::<[u8]>(&Resource::PODS, Some(namespace), "nobody").await.unwrap_err().is_not_found());
+    Ok(())
+}
+
+/// What the server selects, and what is selected here of everything.
+async fn selected_here(client: &Client) -> Result<()> {
+    let pods = |options: &ListOptions| pods(client, options).namespaces(["team-01", "team-03", "team-05"]);
+    for (labels, fields) in [
+        ("app.kubernetes.io/name=ledger", ""),
+        ("app.kubernetes.io/name==ledger,topology.example.com/cell", ""),
+        ("app.kubernetes.io/name!=ledger", ""),
+        ("app.kubernetes.io/name notin (ledger,feed),!no.such/label", ""),
+        ("app.kubernetes.io/name in (ledger,feed)", "status.phase=Running"),
+        ("no.such/label!=x", "metadata.namespace=team-03"),
+        ("no.such/label in (x)", ""),
+        ("pod-template-hash>5", ""),
+        ("pod-template-hash<500000000", ""),
+        ("", "metadata.namespace!=team-03"),
+        ("", "spec.restartPolicy=Always,spec.schedulerName=default-scheduler,spec.hostNetwork=false"),
+        ("", "spec.nodeName=,status.nominatedNodeName="),
+        ("", "spec.nodeName!=,spec.serviceAccountName!=default,status.podIP!=10.0.0.1"),
+    ] {
+        selects_alike(pods, &defaults(), labels, fields).await?;
+    }
+    for fields in ["spec.nodeName=,status.phase=Pending", "spec.hostNetwork=false,spec.nodeName!="] {
+        selects_alike(pods, &defaults().json(), "", fields).await?;
+    }
+    Ok(())
+}
+
+async fn selects_alike(
+    list: impl Fn(&ListOptions) -> List<[u8]>,
+    options: &ListOptions,
+    labels: &str,
+    fields: &str,
+) -> Result<()> {
+    let (labels, fields) = (labels.parse::<LabelSelector>()?, fields.parse::<FieldSelector>()?);
+    let (by_server, _) = names(list(&options.clone().labels(labels.clone()).fields(fields.clone()))).await?;
+    let looked_at = list(options).map_item(|item| {
+        let is_selected = labels.matches(&item.meta()?)? && fields.matches(&item)?;
+        let may_be = labels.prefilter().matches(&item) && fields.prefilter().matches(&item);
+        assert!(may_be || !is_selected, "the prefilter of {labels} {fields} hides an object");
+        let meta = item.meta()?;
+        Ok::<_, ItemError>(is_selected.then(|| format!("{}/{}", meta.namespace(), meta.name())))
+    });
+    let here: BTreeSet<_> = looked_at.into_vec().await?.0.into_iter().flatten().collect();
+    assert!(here == by_server, "{labels} {fields}: {} here, {} by the server", here.len(), by_server.len());
+    Ok(())
+}
+
+async fn versions(client: &Client, all: &BTreeSet<String>) -> Result<()> {
+    assert_eq!(client.server_version().await?.to_string(), "1.36");
+    let (_, summary) = names(client.list(&Resource::NAMESPACES, &defaults())).await?;
+    let version = summary.list_meta.resource_version;
+    for resource_version in
+        [ResourceVersion::Any, ResourceVersion::AtLeast(version.clone()), ResourceVersion::Exact(version.clone())]
+    {
+        let is_exact = resource_version == ResourceVersion::Exact(version.clone());
+        let (found, summary) = names(pods(client, &defaults().resource_version(resource_version))).await?;
+        assert!(&found == all);
+        assert!(!is_exact || summary.list_meta.resource_version == version);
+    }
+    let future = defaults().resource_version(ResourceVersion::AtLeast("99999999".to_owned()));
+    let impatient = client.clone().retry(Retry::never());
+    let error = pods(&impatient, &future).into_vec().await.unwrap_err();
+    assert!(error.is_too_large_version() && error.code() == 504, "{error}");
+    Ok(())
+}
+
+/// In JSON, and their metadata in protobuf.
+async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
+    let widgets = resource::resolve("wd", &client.discover().await?)?;
+    assert_eq!(widgets, Resource::new("example.com", "v1", "widgets", "Widget"));
+    let expected = server.names(&["widgets", "-A"])?;
+    assert_eq!(expected.len(), 3);
+    for options in [defaults(), defaults().limit(2), defaults().metadata_only()] {
+        let list = client.list(&widgets, &options);
+        let list = if options == defaults().limit(2) { list.pages(2) } else { list };
+        let (found, summary) = names(list).await?;
+        assert_eq!(found, expected);
+        assert_eq!((summary.consistent, summary.list_meta.resource_version.is_empty()), (true, false));
+    }
+    let specs = client.list::<Json<serde_json::Value>>(&widgets, &defaults()).into_vec().await?.0;
+    assert!(specs.iter().any(|widget| widget["spec"]["n"] == 1));
+    let list = |options: &ListOptions| client.list(&widgets, options);
+    for fields in
+        ["spec.n=1", "spec.n!=1", "spec.n=", "spec.on=true,metadata.namespace=default", "spec.on=false", "spec.on="]
+    {
+        selects_alike(list, &defaults(), "", fields).await?;
+    }
+    json(server, client).await
+}
+
+/// What comes in JSON, and what is made of protobuf, is what kubectl prints.
+async fn json(server: &Server, client: &Client) -> Result<()> {
+    for resource in ["namespaces", "clusterroles", "customresourcedefinitions", "pods"] {
+        let found = resource::resolve(resource, &client.discover().await?)?;
+        let of_kubectl = server.kubectl(&["get", resource, "-n", "team-01", "-o", "json", "--show-managed-fields"])?;
+        let of_kubectl: serde_json::Value = serde_json::from_str(&of_kubectl)?;
+        for options in [defaults(), defaults().json()] {
+            let list = client.list::<[u8]>(&found, &options);
+            let list = if found.is_namespaced() { list.namespace("team-01") } else { list };
+            let list = list.map_item(|item| {
+                let mut json = Vec::new();
+                item.to_json(&mut json)?;
+                serde_json::from_slice::<serde_json::Value>(&json).map_err(ItemError::other)
+            });
+            let items = list.into_vec().await?.0;
+            assert!(!items.is_empty());
+            assert!(Some(&items) == of_kubectl["items"].as_array(), "{resource} {options:?}");
+        }
+    }
+    Ok(())
+}
+
+async fn over_http2(server: &Server, all: &BTreeSet<String>) -> Result<()> {
+    let client = Client::new(server.http("admin")?.http2().build()?);
+    assert!(&names(pods(&client, &defaults())).await?.0 == all);
+    Ok(())
+}
+
+/// Who may not, and whose credentials are fresh only the second time.
+async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
+    for (token, code) in [("nobody", 403), ("wrong-token-9", 401)] {
+        for client in clients(server, token).await? {
+            let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
+            assert_eq!(error.code(), code, "{error}");
+            assert!(!format!("{error} {error:?}").contains("wrong-token-9"));
+        }
+    }
+    let impersonated = server.kube(|user| user.impersonate = Some("nobody".to_owned())).await?;
+    let client = Client::new(KubeTransport::from_config(impersonated)?);
+    let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
+    assert!(error.is_forbidden() && error.to_string().contains("\"nobody\""), "{error}");
+
+    let plugin = server.dir.join("plugin");
+    fs::write(&plugin, PLUGIN)?;
+    fs::set_permissions(&plugin, fs::Permissions::from_mode(0o700))?;
+    let exec = ExecConfig {
+        api_version: Some("client.authentication.k8s.io/v1".to_owned()),
+        command: Some(plugin.to_string_lossy().into_owned()),
+        ..serde_json::from_str("{}")?
+    };
+    let by_plugin = server.kube(|user| *user = AuthInfo { exec: Some(exec), ..AuthInfo::default() }).await?;
+    let client = Client::new(KubeTransport::from_config(by_plugin)?);
+    let (found, summary) = names(pods(&client, &defaults())).await?;
+    assert_eq!((&found == all, summary.attempts), (true, 2));
+    Ok(())
+}
+
+/// Whom we do not trust, and do not ask twice.
+async fn trust(server: &Server) -> Result<()> {
+    let http = HttpTransport::builder(&server.url).bearer_token("admin").build()?;
+    let mut config = server.kube(|_| {}).await?;
+    config.root_cert = None;
+    for client in [Client::new(http), Client::new(KubeTransport::from_config(config)?)] {
+        let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
+        let ErrorKind::Transport(transport) = error.kind() else { return Err(error.into()) };
+        assert_eq!((transport.kind(), error.is_retryable()), (TransportErrorKind::Tls, false), "{error}");
+    }
+    Ok(())
+}
+
+/// Page tokens that etcd has compacted away, and the three answers to that: of one namespace, whose rest comes before the
+/// next compaction.
+async fn expired_pages(server: &Server, all: &BTreeSet<String>) -> Result<()> {
+    let mut lists = Vec::new();
+    for client in clients(server, "admin").await? {
+        let void = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&void);
+        let list = || pods(&client, &defaults()).namespace("team-01").pages(PAGE);
+        lists.push((Expect::Failure, list().stream()));
+        let on_restart = move |restart: Restart| {
+            told.fetch_add(restart.items, Ordering::Relaxed);
+        };
+        lists.push((Expect::Restarts(void), list().start_over(on_restart).stream()));
+        lists.push((Expect::Inconsistency, list().go_on_inconsistently().stream()));
+    }
+    for (_, items) in &mut lists {
+        for _ in 0..PAGE {
+            items.try_next().await?.ok_or("a short page")?;
+        }
+    }
+    compact(server).await?;
+    let (all, page) = (all.iter().filter(|name| name.starts_with("team-01/")).count() as u64, u64::from(PAGE));
+    assert!(all > 3 * page, "{all}");
+    for (expected, mut items) in lists {
+        let (rest, end) = drain(&mut items).await;
+        if let Expect::Failure = expected {
+            let error = end.unwrap_err();
+            assert!(error.is_expired() && error.items() == page && rest == 0, "{error}");
+            continue;
+        }
+        end?;
+        let summary = items.summary().ok_or("not complete")?;
+        assert_eq!(summary.items, all);
+        match expected {
+            // On a slow machine the second snapshot expires too.
+            Expect::Restarts(void) => {
+                assert!(summary.consistent && summary.restarts > 0);
+                assert_eq!(page + rest, all + void.load(Ordering::Relaxed));
+            }
+            _ => assert_eq!((summary.consistent, page + rest), (false, all)),
+        }
+    }
+    Ok(())
+}
+
+enum Expect {
+    Failure,
+    /// After so many items that were void.
+    Restarts(Arc<AtomicU64>),
+    Inconsistency,
+}
+
+/// How many items came, and how it ended.
+async fn drain(items: &mut Items<[u8]>) -> (u64, std::result::Result<(), listwatch::client::Error>) {
+    let mut count = 0;
+    loop {
+        match items.try_next().await {
+            Ok(Some(_)) => count += 1,
+            end => return (count, end.map(drop)),
+        }
+    }
+}
+
+/// A list that outlives the server's request timeout is incomplete, and pages get through.
+async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> {
+    for client in clients(server, "admin").await? {
+        let options = defaults().timeout(Duration::from_secs(3));
+        let mut items = pods(&client, &options).stream();
+        assert!(items.try_next().await?.is_some());
+        // The sockets hold megabytes, the list has 170 of them.
+        tokio::time::sleep(Duration::from_millis(3500)).await;
+        let (rest, end) = drain(&mut items).await;
+        let error = end.unwrap_err();
+        assert!(error.is_incomplete() && error.items() == rest + 1, "{error}");
+        assert!(error.to_string().contains("list in pages (.pages)"), "{error}");
+        assert!(items.try_next().await?.is_none() && items.summary().is_none());
+        assert!(&names(pods(&client, &defaults()).pages(1000)).await?.0 == all);
+    }
+    Ok(())
+}
+
+/// In mid-list.
+async fn killed(server: Server) -> Result<()> {
+    let clients = clients(&server, "admin").await?;
+    let mut lists = clients.each_ref().map(|client| pods(client, &defaults()).stream());
+    for items in &mut lists {
+        assert!(items.try_next().await?.is_some());
+    }
+    drop(server);
+    for (mut items, client) in lists.into_iter().zip(clients) {
+        let (rest, end) = drain(&mut items).await;
+        let error = end.unwrap_err();
+        assert!(error.is_incomplete() && error.items() == rest + 1, "{error}");
+        let refused = pods(&client.retry(Retry::never()), &defaults()).into_vec().await;
+        assert!(refused.unwrap_err().is_retryable());
+    }
+    Ok(())
+}
+
+/// Writes, and waits until the server has compacted what was before: it does every 3 s what it saw 3 s ago.
+async fn compact(server: &Server) -> Result<()> {
+    for round in 0..4 {
+        server.kubectl(&["annotate", "--overwrite", "namespace", "default", &format!("round={round}")])?;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+    }
+    Ok(())
+}
+
+const WIDGET: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"},
+ "spec": {"n": 1, "on": true}},
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "b", "namespace": "default"},
+ "spec": {"n": 0, "on": false}},
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "kube-system"}}]}"#;
+
+/// A credential plugin whose first token is no good.
+const PLUGIN: &str = r#"#!/bin/sh
+token=admin
+[ -e "$0.ran" ] || token=stale
+touch "$0.ran"
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "'$token'"}}'
+"#;

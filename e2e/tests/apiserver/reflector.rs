@@ -1,0 +1,162 @@
+//! Reflectors of a real kube-apiserver: `cargo test --features kube,zstd --test reflector_e2e`, with the binaries that
+//! tests/apiserver/build.sh builds. `PODS=50000` and `CHANGES=60000` make it as large as you like.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::join_all;
+use k8s_pb::api::core::v1::Pod;
+use listwatch::cache::{Change, Object, Residency, Store, Subscriber};
+use listwatch::client::{Client, ListOptions, Resource};
+use listwatch::reflector::{Cache, Reflector, Strategy};
+use listwatch::{ItemError, ItemRef};
+use listwatch_e2e::{Result, Server};
+use tokio::time::{Instant, sleep, timeout};
+
+const PORT: u16 = 16753;
+const WRITERS: u64 = 16;
+
+/// Versions by name.
+type View = BTreeMap<String, String>;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_real_api_server() -> Result<()> {
+    let state = std::env::temp_dir().join(format!("listwatch-reflector-{}", std::process::id()));
+    let done = run(&state).await;
+    fs::remove_dir_all(&state)?;
+    done
+}
+
+async fn run(state: &Path) -> Result<()> {
+    let (pods, changes) = (number("PODS", 3000), number("CHANGES", 6000));
+    let server = Server::start(state, PORT, &[])?;
+    server.load(usize::try_from(pods)?)?;
+    let client = Client::new(server.http("admin")?.build()?);
+
+    let mut followed = Vec::new();
+    for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
+        let started = Instant::now();
+        let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).strategy(strategy);
+        let reflector = reflector.store(Store::new(Residency::Compressed));
+        let cache = reflector.cache();
+        let view = Arc::new(Mutex::new(View::new()));
+        let subscriber = cache.subscribe().current_first().start();
+        tokio::spawn(follow(subscriber, Arc::clone(&view)));
+        tokio::spawn(reflector.run());
+        let version = timeout(Duration::from_secs(300), cache.synced()).await??;
+        // A list of the watch cache may be of a moment before the last Pods were loaded.
+        let there = listed(&client).await?;
+        let is_loaded = async {
+            while seen(&cache) != there {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let is_loaded = timeout(Duration::from_secs(60), is_loaded).await;
+        assert!(is_loaded.is_ok(), "{strategy}: {} of {} Pods, {pods} were loaded", cache.len(), there.len());
+        let memory = cache.memory();
+        println!("{strategy}: {} Pods at {version} in {:?}, {} bytes", cache.len(), started.elapsed(), memory.total());
+        followed.push((strategy, cache, view, memory.total()));
+    }
+
+    let writer = kube::Client::try_from(server.kube(|user| user.token = Some("admin".into())).await?)?;
+    let names: Vec<String> = listed(&client).await?.into_keys().collect();
+    let done = AtomicU64::new(0);
+    let started = Instant::now();
+    let writing = join_all((0..WRITERS).map(|number| write(&writer, &names, number, &done, changes)));
+    let restarting = async {
+        while done.load(Relaxed) < changes / 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        drop(server);
+        tokio::task::block_in_place(|| Server::start(state, PORT, &[]))
+    };
+    let (_, server) = tokio::join!(writing, restarting);
+    let _server = server?;
+    println!("{changes} changes and a restart in {:?}", started.elapsed());
+
+    let last = annotate(&writer, &names[0], "last").await?;
+    let expected = listed(&client).await?;
+    for (strategy, cache, view, before) in followed {
+        timeout(Duration::from_secs(120), cache.wait_until(&last)).await??;
+        assert_eq!(seen(&cache), expected, "{strategy}");
+        // The subscriber is told a moment later.
+        let told = async {
+            while *view.lock().unwrap() != expected {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), told).await?;
+        let (status, after) = (cache.status(), cache.memory().total());
+        println!("{strategy}: {} events, {} syncs, {before} bytes before, {after} after", status.events, status.syncs);
+        assert!(after < before + before / 20 + 100_000, "{strategy}: it grew from {before} to {after} bytes");
+        assert!(status.errors > 0, "the server was away");
+    }
+    Ok(())
+}
+
+fn key((namespace, name): (&str, &str)) -> String {
+    format!("{namespace}/{name}")
+}
+
+async fn listed(client: &Client) -> Result<View> {
+    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod: ItemRef<'_>| {
+        let meta = pod.meta()?;
+        Ok::<_, ItemError>((key((meta.namespace(), meta.name())), meta.resource_version().to_owned()))
+    });
+    Ok(pods.into_vec().await?.0.into_iter().collect())
+}
+
+fn see(object: &Object<Pod>) -> (String, String) {
+    let identity = object.identity();
+    (key((&identity.namespace, &identity.name)), identity.resource_version.to_string())
+}
+
+fn seen(cache: &Cache<Pod>) -> View {
+    cache.snapshot().iter().map(|object| see(&object)).collect()
+}
+
+async fn follow(mut subscriber: Subscriber<Pod>, view: Arc<Mutex<View>>) {
+    while let Some(change) = subscriber.next().await {
+        let mut view = view.lock().unwrap();
+        match change {
+            Change::Applied(object) => {
+                let (key, version) = see(&object);
+                view.insert(key, version);
+            }
+            Change::Deleted(tombstone) => drop(view.remove(&see(&tombstone.object).0)),
+            Change::Resynced => {}
+        }
+    }
+}
+
+/// Changes Pods of its own until there were enough, and waits while the server is away.
+async fn write(client: &kube::Client, names: &[String], writer: u64, done: &AtomicU64, changes: u64) {
+    let mut rng = fastrand::Rng::with_seed(writer);
+    while done.load(Relaxed) < changes {
+        match annotate(client, &names[rng.usize(..names.len())], &rng.u64(..).to_string()).await {
+            Ok(_) => drop(done.fetch_add(1, Relaxed)),
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// The version of the Pod, with another label.
+async fn annotate(client: &kube::Client, pod: &str, value: &str) -> Result<String> {
+    let (namespace, name) = pod.split_once('/').ok_or("no name")?;
+    let body = format!(r#"{{"metadata":{{"annotations":{{"example.com/changed":"{value}"}}}}}}"#);
+    let request = http::Request::builder()
+        .method("PATCH")
+        .uri(format!("/api/v1/namespaces/{namespace}/pods/{name}"))
+        .header("content-type", "application/merge-patch+json");
+    let pod: serde_json::Value = serde_json::from_str(&client.request_text(request.body(body.into_bytes())?).await?)?;
+    Ok(pod["metadata"]["resourceVersion"].as_str().ok_or("no version")?.to_owned())
+}

@@ -1,0 +1,249 @@
+//! The example `shards` against a real kube-apiserver, that knows shards and that ignores them: `cargo test --features
+//! cache,kube --test shards_e2e`, with the binaries that tests/apiserver/build.sh builds.
+
+#[path = "../../../kube/examples/shards/assignment.rs"]
+mod assignment;
+#[path = "../../../kube/examples/shards/replica.rs"]
+mod replica;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::future::pending;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use listwatch::client::{Client, ListOptions, Resource, Shard};
+use listwatch::reflector::Cache;
+use listwatch::{ItemError, ItemRef};
+use listwatch_e2e::{Result, Server};
+use replica::{Change, Replica};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::select;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+const PORT: u16 = 16783;
+const PODS: usize = 3000;
+const SHARDS: u32 = 3;
+const LEASE_SECONDS: u64 = 9;
+
+/// Who serves which shard, as the replicas tell.
+#[derive(Default)]
+struct Board {
+    served: BTreeMap<String, (&'static str, Cache<[u8]>)>,
+    /// What should never be.
+    faults: Vec<String>,
+}
+
+/// One in a runtime of its own, which ends without a word when it is dropped, as a process that is killed.
+struct Running {
+    name: &'static str,
+    runtime: Option<Runtime>,
+    done: JoinHandle<std::result::Result<(), replica::Error>>,
+    stop: oneshot::Sender<()>,
+    is_killed: Arc<AtomicBool>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_pod_is_in_one_replica() -> Result<()> {
+    for (knows_shards, flags) in [(true, &["--feature-gates=ShardedListAndWatch=true"][..]), (false, &[])] {
+        let state = std::env::temp_dir().join(format!("listwatch-shards-{}", std::process::id()));
+        println!("a server that {} shards", if knows_shards { "knows" } else { "ignores" });
+        let done = run(&state, knows_shards, flags).await;
+        fs::remove_dir_all(&state)?;
+        done?;
+    }
+    Ok(())
+}
+
+async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
+    let server = Server::start(state, PORT, flags)?;
+    server.load(PODS)?;
+    let config = server.kube(|user| user.token = Some("admin".into())).await?;
+    let client = Client::new(server.http("admin")?.build()?);
+    let options = ListOptions::default().shard(Shard::new(0, SHARDS)?);
+    let (_, summary) = client.list::<[u8]>(&Resource::PODS, &options).into_vec().await?;
+    assert_eq!(summary.other_shards == 0, knows_shards);
+
+    let board = Arc::new(Mutex::new(Board::default()));
+    let start = |name, config: &_| start(name, config, &board);
+    let (cut, is_cut) = watch::channel(false);
+    let mut far = config.clone();
+    far.cluster_url = far_end(&server.url, is_cut).await?.parse()?;
+    let a = start("a", &config)?;
+    let b = start("b", &far)?;
+    let c = start("c", &config)?;
+    settled(&board, &client, &[("a", 1), ("b", 1), ("c", 1)]).await?;
+
+    let writer = kube::Client::try_from(config.clone())?;
+    let pods = listed(&client).await?;
+    for (i, (pod, _)) in pods.iter().enumerate().take(60) {
+        let (namespace, name) = pod.split_once('/').ok_or("no name")?;
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        let (method, path, body) = if i % 3 == 0 {
+            ("DELETE", format!("{path}?gracePeriodSeconds=0"), "")
+        } else {
+            ("PATCH", path, r#"{"metadata":{"annotations":{"example.com/changed":"yes"}}}"#)
+        };
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/merge-patch+json").body(body.into())?;
+        writer.request_text(request).await?;
+    }
+    settled(&board, &client, &[("a", 1), ("b", 1), ("c", 1)]).await?;
+    let changed = listed(&client).await?;
+    assert!(changed.len() < pods.len() && changed.iter().filter(|pod| !pods.contains(pod)).count() >= 40);
+
+    // It ends without a word, or nobody hears of it any more: then it has to end to serve before others begin.
+    let b = if knows_shards {
+        kill(b, &board);
+        None
+    } else {
+        cut.send_replace(true);
+        Some(b)
+    };
+    settled(&board, &client, &[("a", 2), ("c", 1)]).await?;
+    drop(b);
+    let d = start("d", &config)?;
+    settled(&board, &client, &[("a", 1), ("c", 1), ("d", 1)]).await?;
+
+    stop(a).await?;
+    assert!(board.lock().unwrap().served.values().all(|(replica, _)| *replica != "a"), "it has told that it ends");
+    settled(&board, &client, &[("c", 2), ("d", 1)]).await?;
+    stop(c).await?;
+    settled(&board, &client, &[("d", 3)]).await?;
+    stop(d).await?;
+    assert_eq!(board.lock().unwrap().faults, [""; 0]);
+    Ok(())
+}
+
+fn start(name: &'static str, config: &kube::Config, board: &Arc<Mutex<Board>>) -> Result<Running> {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let (stop, stopped) = oneshot::channel();
+    let is_killed = Arc::new(AtomicBool::new(false));
+    let on_change = {
+        let (board, is_killed) = (Arc::clone(board), Arc::clone(&is_killed));
+        move |change| {
+            let Board { served, faults } = &mut *board.lock().unwrap();
+            if is_killed.load(Relaxed) {
+                return;
+            }
+            match change {
+                Change::Taken(shard, cache) => {
+                    if let Some((other, _)) = served.insert(shard.to_string(), (name, cache)) {
+                        faults.push(format!("{name} serves shard {shard}, which {other} serves"));
+                    }
+                }
+                Change::Lost(shard) => {
+                    if served.remove(&shard.to_string()).is_none_or(|(replica, _)| replica != name) {
+                        faults.push(format!("{name} lost shard {shard}, which it did not serve"));
+                    }
+                }
+            }
+        }
+    };
+    let namespace = "default".to_owned();
+    let (shards, lease_seconds) = (SHARDS, LEASE_SECONDS);
+    let replica = Replica { name: name.to_owned(), resource: Resource::PODS, shards, namespace, lease_seconds };
+    let stopped = async { drop(stopped.await) };
+    let done = runtime.spawn(replica.run(config.clone(), on_change, stopped));
+    Ok(Running { name, runtime: Some(runtime), done, stop, is_killed })
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn kill(replica: Running, board: &Mutex<Board>) {
+    let (name, served) = (replica.name, &mut board.lock().unwrap().served);
+    replica.is_killed.store(true, Relaxed);
+    drop(replica);
+    served.retain(|_, (replica, _)| *replica != name);
+}
+
+async fn stop(mut replica: Running) -> Result<()> {
+    // Its runtime goes on until it is done.
+    let (sender, _) = oneshot::channel();
+    drop(std::mem::replace(&mut replica.stop, sender));
+    timeout(Duration::from_secs(60), &mut replica.done).await??
+}
+
+/// A URL behind which is the server, unless it is cut off: then nothing passes, and nobody is told.
+async fn far_end(server: &str, is_cut: watch::Receiver<bool>) -> Result<String> {
+    let server = server.strip_prefix("https://").ok_or("no https")?.to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("https://{}", listener.local_addr()?);
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let (server, mut is_cut) = (server.clone(), is_cut.clone());
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(server).await?;
+                select! {
+                    biased;
+                    () = async { drop(is_cut.wait_for(|is_cut| *is_cut).await) } => pending().await,
+                    copied = copy_bidirectional(&mut near, &mut far) => copied,
+                }
+            });
+        }
+    });
+    Ok(url)
+}
+
+/// Waits until each replica serves so many shards, and together they have each Pod once.
+async fn settled(board: &Mutex<Board>, client: &Client, expected: &[(&str, usize)]) -> Result<()> {
+    let started = Instant::now();
+    let is_settled = async {
+        loop {
+            sleep(Duration::from_millis(50)).await;
+            let counts = {
+                let mut counts = BTreeMap::new();
+                for (replica, _) in board.lock().unwrap().served.values() {
+                    *counts.entry(*replica).or_insert(0) += 1;
+                }
+                counts
+            };
+            if counts.into_iter().eq(expected.iter().copied()) && cached(board) == listed(client).await? {
+                return Ok(());
+            }
+        }
+    };
+    let is_settled = timeout(Duration::from_secs(120), is_settled).await;
+    let Board { served, faults } = &*board.lock().unwrap();
+    let replicas: Vec<_> =
+        served.iter().map(|(shard, (name, cache))| format!("{shard}: {name} {}", cache.len())).collect();
+    println!("{replicas:?} after {:?}, {faults:?}", started.elapsed());
+    is_settled.map_err(|_| format!("it does not become {expected:?}"))?
+}
+
+/// Names and versions of all Pods.
+async fn listed(client: &Client) -> Result<Vec<(String, String)>> {
+    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod: ItemRef<'_>| {
+        let meta = pod.meta()?;
+        Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
+    });
+    let mut pods = pods.into_vec().await?.0;
+    pods.sort();
+    Ok(pods)
+}
+
+/// Those of all caches: one that is in two is here twice.
+fn cached(board: &Mutex<Board>) -> Vec<(String, String)> {
+    let caches: Vec<_> = board.lock().unwrap().served.values().map(|(_, cache)| cache.clone()).collect();
+    let mut pods = Vec::new();
+    for cache in caches {
+        pods.extend(cache.snapshot().iter().map(|pod| {
+            let identity = pod.identity();
+            (format!("{}/{}", identity.namespace, identity.name), identity.resource_version.to_string())
+        }));
+    }
+    pods.sort();
+    pods
+}

@@ -1,0 +1,224 @@
+//! Warm starts on a real kube-apiserver: `cargo test --release --features kube,zstd --test warm_e2e -- --nocapture`, with the
+//! binaries that tests/apiserver/build.sh builds. `PODS=50000` makes it as large as you like.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_pb::api::core::v1::Pod;
+use listwatch::cache::{Residency, Store};
+use listwatch::client::transport::{Request, ResponseFuture};
+use listwatch::client::{Client, HttpTransport, ListOptions, Resource, Transport};
+use listwatch::reflector::{Cache, ColdStart, Reflector, Strategy};
+use listwatch::{ItemError, ItemRef};
+use listwatch_e2e::{Result, Server};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+const PORT: u16 = 17953;
+
+/// Versions by name.
+type View = BTreeMap<String, String>;
+
+/// Notes what is asked for.
+#[derive(Clone)]
+struct Noting(Arc<HttpTransport>, Arc<Mutex<Vec<String>>>);
+
+impl Transport for Noting {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        self.1.lock().unwrap().push(request.path_and_query.clone());
+        self.0.get(request)
+    }
+
+    fn is_near(&self) -> bool {
+        self.0.is_near()
+    }
+}
+
+impl Noting {
+    fn new(server: &Server) -> Result<Self> {
+        Ok(Self(Arc::new(server.http("admin")?.build()?), Arc::default()))
+    }
+
+    /// How often the collection was asked for: by a list, or by initial events.
+    fn collections(&self) -> usize {
+        let asked = self.1.lock().unwrap();
+        let whole = asked.iter().filter(|path| {
+            path.starts_with("/api/v1/pods") && (!path.contains("watch=1") || path.contains("sendInitialEvents"))
+        });
+        whole.count()
+    }
+}
+
+struct Running {
+    cache: Cache<Pod>,
+    run: JoinHandle<()>,
+    transport: Noting,
+}
+
+impl Running {
+    fn begin(reflector: Reflector<Pod>, transport: Noting) -> Self {
+        let cache = reflector.cache();
+        let run = tokio::spawn(async move { drop(reflector.run().await) });
+        Self { cache, run, transport }
+    }
+
+    async fn is_in_step(&self, server: &Server) -> Result<()> {
+        timeout(Duration::from_secs(120), self.cache.synced()).await??;
+        let listed = listed(&Client::new(Noting::new(server)?)).await?;
+        let is_all = async {
+            while seen(&self.cache) != listed {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), is_all).await.map_err(|_| "it is another collection")?;
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.run.abort();
+    }
+}
+
+fn reflector(transport: &Noting, residency: Residency) -> Reflector<Pod> {
+    Reflector::new(&Client::new(transport.clone()), &Resource::PODS).store(Store::new(residency))
+}
+
+async fn warm(server: &Server, residency: Residency, path: &Path) -> Result<Running> {
+    let transport = Noting::new(server)?;
+    let mut reflector = reflector(&transport, residency);
+    reflector.load(path).await?;
+    Ok(Running::begin(reflector, transport))
+}
+
+async fn refused(server: &Server, path: &Path) -> Result<ColdStart> {
+    let transport = Noting::new(server)?;
+    let mut reflector = reflector(&transport, Residency::Encoded);
+    let error = reflector.load(path).await.err().ok_or("it was loaded")?;
+    let running = Running::begin(reflector, transport);
+    running.is_in_step(server).await?;
+    Ok(error)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_real_api_server() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(folder.path()).await
+}
+
+async fn run(folder: &Path) -> Result<()> {
+    let pods: usize = std::env::var("PODS").map_or(Ok(3000), |pods| pods.parse())?;
+    let [state, backup, other] = ["state", "backup", "other"].map(|name| folder.join(name));
+    let server = Server::start(&state, PORT, &[])?;
+    server.load(pods)?;
+    let first_pods = listed(&Client::new(Noting::new(&server)?)).await?;
+    let name = |at: usize| first_pods.keys().nth(at).map_or("", |key| key.split_once('/').unwrap_or_default().1);
+
+    let file = folder.join("pods");
+    for residency in [Residency::Encoded, Residency::Compressed] {
+        for strategy in [Strategy::WatchList, Strategy::ListThenWatch] {
+            let transport = Noting::new(&server)?;
+            let started = Instant::now();
+            let cold = Running::begin(reflector(&transport, residency).strategy(strategy), transport);
+            timeout(Duration::from_secs(300), cold.cache.synced()).await??;
+            let cold_time = started.elapsed();
+            cold.is_in_step(&server).await?;
+            assert!(cold.transport.collections() > 0, "it would be no measure");
+            let started = Instant::now();
+            let cache = cold.cache.clone();
+            let path = file.clone();
+            tokio::task::spawn_blocking(move || cache.save(path)).await??;
+            let (save_time, len) = (started.elapsed(), fs::metadata(&file)?.len());
+            drop(cold);
+
+            let started = Instant::now();
+            let warm = warm(&server, residency, &file).await?;
+            let load_time = started.elapsed();
+            timeout(Duration::from_secs(60), warm.cache.synced()).await??;
+            let warm_time = started.elapsed();
+            let ratio = warm_time.as_secs_f64() / cold_time.as_secs_f64();
+            println!(
+                "{residency:?}: {} Pods, {strategy} {cold_time:?}, saved in {save_time:?} as {len} bytes, \
+                 loaded in {load_time:?} and synced in {warm_time:?}: {ratio:.3} of the cold time",
+                warm.cache.len()
+            );
+            warm.is_in_step(&server).await?;
+            assert_eq!(warm.transport.collections(), 0, "{:?}", warm.transport.1);
+            assert_eq!(warm.cache.status().syncs, 0);
+        }
+    }
+
+    // What changed while nobody watched.
+    let namespace = |at: usize| first_pods.keys().nth(at).map_or("", |key| key.split_once('/').unwrap_or_default().0);
+    server.kubectl(&["-n", namespace(1), "annotate", "pod", name(1), "warm=1"])?;
+    server.kubectl(&["-n", namespace(2), "delete", "pod", name(2), "--wait=false", "--grace-period=0", "--force"])?;
+    let running = warm(&server, Residency::Compressed, &file).await?;
+    running.is_in_step(&server).await?;
+    assert_eq!(running.transport.collections(), 0);
+    assert_eq!(running.cache.status().resource_version.is_some(), running.cache.is_synced());
+    drop(running);
+
+    // A server that was started since has no history: the collection comes again, and is not stored again.
+    drop(server);
+    copy(&state, &backup)?;
+    let server = Server::start(&state, PORT, &[])?;
+    let running = warm(&server, Residency::Compressed, &file).await?;
+    let untouched = running.cache.get(namespace(0), name(0)).ok_or("no such Pod")?.decode()?;
+    running.is_in_step(&server).await?;
+    let status = running.cache.status();
+    println!("after a restart: {} collections, last error {:?}", running.transport.collections(), status.last_error);
+    assert!(status.syncs == 1 && status.last_error.is_some_and(|error| error.is_expired()));
+    let again = running.cache.get(namespace(0), name(0)).ok_or("no such Pod")?.decode()?;
+    assert!(Arc::ptr_eq(&untouched, &again), "it is the entry that was loaded");
+
+    // Then it goes on, is saved, and the backup is restored.
+    for value in 2..10 {
+        server.kubectl(&["-n", namespace(3), "annotate", "--overwrite", "pod", name(3), &format!("warm={value}")])?;
+    }
+    running.is_in_step(&server).await?;
+    running.cache.save(&file)?;
+    drop(running);
+    drop(server);
+    let server = Server::start(&backup, PORT, &[])?;
+    println!("restored from a backup: {}", refused(&server, &file).await?);
+    // It goes on in another way, past the saved version.
+    for value in 20..60 {
+        server.kubectl(&["-n", namespace(4), "annotate", "--overwrite", "pod", name(4), &format!("warm={value}")])?;
+    }
+    let error = refused(&server, &file).await?;
+    println!("and having passed the saved version: {error}");
+    assert!(matches!(error, ColdStart::OtherHistory { .. }), "{error}");
+    drop(server);
+
+    let server = Server::start(&other, PORT, &[])?;
+    server.load(500)?;
+    println!("another cluster: {}", refused(&server, &file).await?);
+    Ok(())
+}
+
+/// A data directory, of a server that is not running.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("cp").arg("-a").args([from, to]).status()?;
+    if status.success() { Ok(()) } else { Err(format!("cp: {status}").into()) }
+}
+
+async fn listed(client: &Client) -> Result<View> {
+    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod: ItemRef<'_>| {
+        let meta = pod.meta()?;
+        Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
+    });
+    Ok(pods.into_vec().await?.0.into_iter().collect())
+}
+
+fn seen(cache: &Cache<Pod>) -> View {
+    let see = |object: listwatch::cache::Object<Pod>| {
+        let identity = object.identity();
+        (format!("{}/{}", identity.namespace, identity.name), identity.resource_version.to_string())
+    };
+    cache.snapshot().iter().map(see).collect()
+}

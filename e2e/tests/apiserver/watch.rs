@@ -1,0 +1,285 @@
+//! Watches of a real kube-apiserver: `cargo test --features kube --test watch_e2e`, with the binaries that
+//! tests/apiserver/build.sh builds.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::{StreamExt as _, TryStreamExt as _};
+use listwatch::client::{Client, Error, ListOptions, OwnedEvent, Resource, ResourceVersion, Watch};
+use listwatch::{ItemError, ItemRef, compare_resource_versions};
+use listwatch_kube::KubeTransport;
+use listwatch_e2e::{Result, Server};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+const PORT: u16 = 16653;
+const CHANGES: u64 = 20_000;
+const RESTARTS: u32 = 5;
+const WRITERS: u64 = 16;
+/// What is written last.
+const LAST: &str = "default/last";
+
+/// Name and version.
+type Seen = (String, String);
+type View = BTreeMap<String, String>;
+type See = fn(ItemRef<'_>) -> std::result::Result<Seen, ItemError>;
+
+fn see(item: ItemRef<'_>) -> std::result::Result<Seen, ItemError> {
+    let meta = item.meta()?;
+    Ok((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
+}
+
+fn watched(client: &Client, resource: &Resource, options: &ListOptions) -> Watch<[u8], See> {
+    client.watch::<[u8]>(resource, options).map_item(see as See)
+}
+
+fn defaults() -> ListOptions {
+    ListOptions::default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_real_api_server() -> Result<()> {
+    let state = std::env::temp_dir().join(format!("listwatch-watch-{}", std::process::id()));
+    let done = run(&state).await;
+    fs::remove_dir_all(&state)?;
+    done
+}
+
+async fn run(state: &Path) -> Result<()> {
+    let server = Server::start(state, PORT, &[])?;
+    server.apply_widgets(WIDGETS)?;
+    let config = server.kube(|user| user.token = Some("admin".into())).await?;
+    let http = Client::new(server.http("admin")?.build()?);
+    let http2 = Client::new(server.http("admin")?.http2().build()?);
+    for client in [&http, &http2, &Client::new(KubeTransport::from_config(config)?)] {
+        single_connections(&server, client).await?;
+        resumed(&server, client).await?;
+    }
+    drop(server);
+    // It refuses sendInitialEvents.
+    let server = Server::start(state, PORT, &["--feature-gates=WatchList=false"])?;
+    resumed(&server, &http).await?;
+    through_restarts(server, state, http).await
+}
+
+async fn single_connections(server: &Server, client: &Client) -> Result<()> {
+    let namespaces = Resource::NAMESPACES;
+    // All that there is, and where it ends.
+    for options in [defaults(), defaults().metadata_only(), defaults().json()] {
+        let mut events = watched(client, &namespaces, &options).initial_events().stream();
+        let mut seen = Vec::new();
+        let version = loop {
+            match events.try_next().await?.ok_or("the watch ended")? {
+                OwnedEvent::Added((name, _)) => seen.push(name.trim_start_matches('/').to_owned()),
+                OwnedEvent::Synced { resource_version } => break resource_version,
+                other => return Err(format!("{other:?}").into()),
+            }
+        };
+        seen.sort();
+        let expected = server.kubectl(&["get", "namespaces", "-o", "jsonpath={.items[*].metadata.name}"])?;
+        assert_eq!(seen, expected.split(' ').collect::<Vec<_>>(), "{options:?}");
+        // From there on.
+        let mut events = watched(client, &Resource::CONFIG_MAPS, &exact(&version)).namespace("default").stream();
+        server.kubectl(&["create", "configmap", "one", "-n", "default", "--from-literal=a=1"])?;
+        server.kubectl(&["label", "configmap", "one", "-n", "default", "b=2"])?;
+        server.kubectl(&["delete", "configmap", "one", "-n", "default"])?;
+        let mut kinds = Vec::new();
+        while kinds.last() != Some(&"-") {
+            kinds.push(match events.try_next().await?.ok_or("the watch ended")? {
+                OwnedEvent::Added((name, _)) if name == "default/one" => "+",
+                OwnedEvent::Modified(_) => "~",
+                OwnedEvent::Deleted(_) => "-",
+                _ => "",
+            });
+        }
+        kinds.retain(|kind| !kind.is_empty());
+        assert_eq!(kinds, ["+", "~", "-"]);
+    }
+    // The server ends it.
+    let options = defaults().timeout(Duration::from_secs(2));
+    let ended: Vec<_> =
+        timeout(Duration::from_secs(20), watched(client, &namespaces, &options).stream().collect()).await?;
+    let ended: std::result::Result<Vec<_>, Error> = ended.into_iter().collect();
+    assert!(!ended?.is_empty());
+    Ok(())
+}
+
+fn exact(version: &str) -> ListOptions {
+    defaults().resource_version(ResourceVersion::Exact(version.to_owned()))
+}
+
+/// Selected, and in JSON; through the ends of connections, which last a second.
+async fn resumed(server: &Server, client: &Client) -> Result<()> {
+    let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
+    let options = defaults().timeout(Duration::from_secs(1)).labels("keep=yes".parse()?);
+    let mut events = watched(client, &widgets, &options).resume();
+    let mut next = async || -> Result<String> {
+        let event = timeout(Duration::from_secs(30), events.next()).await?.ok_or("it ended")??;
+        Ok(match event {
+            OwnedEvent::Added((name, _)) => format!("+{name}"),
+            OwnedEvent::Modified((name, _)) => format!("~{name}"),
+            OwnedEvent::Deleted((name, _)) => format!("-{name}"),
+            OwnedEvent::Synced { .. } => "synced".to_owned(),
+            other => format!("{other:?}"),
+        })
+    };
+    assert_eq!(next().await?, "+default/a");
+    assert_eq!(next().await?, "synced");
+    for (arguments, expected) in [
+        (["label", "widget", "b", "keep=yes"], "+default/b"),
+        (["annotate", "widget", "b", "x=y"], "~default/b"),
+        // It leaves the selection.
+        (["label", "widget", "b", "keep-"], "-default/b"),
+        (["label", "widget", "b", "keep=yes"], "+default/b"),
+        (["annotate", "widget", "b", "x-"], "~default/b"),
+        (["label", "widget", "b", "keep-"], "-default/b"),
+    ] {
+        sleep(Duration::from_millis(700)).await;
+        server.kubectl(&arguments)?;
+        assert_eq!(next().await?, expected);
+    }
+    Ok(())
+}
+
+/// As many changes as the server takes, while it is killed and started again.
+async fn through_restarts(server: Server, state: &Path, client: Client) -> Result<()> {
+    let config = server.kube(|user| user.token = Some("admin".into())).await?;
+    let writer = kube::Client::try_from(config)?;
+    let changes = AtomicU64::new(0);
+    let (restarts, restarted) = watch::channel(0);
+    let writing = join_all((0..WRITERS).map(|number| write(&writer, number, &changes, restarted.clone())));
+    let writes = async {
+        writing.await;
+        // When the last one is in the view, all of those before are.
+        while request(&writer, "POST", PATH, r#"{"metadata":{"name":"last"}}"#).await.is_err() {
+            sleep(Duration::from_millis(100)).await;
+        }
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+    };
+    let restarting = async {
+        let mut server = server;
+        for restart in 1..=RESTARTS {
+            while changes.load(Relaxed) < CHANGES * u64::from(restart) / u64::from(RESTARTS + 1) {
+                sleep(Duration::from_millis(10)).await;
+            }
+            drop(server);
+            server = tokio::task::block_in_place(|| Server::start(state, PORT, &["--feature-gates=WatchList=false"]))?;
+            restarts.send_replace(restart);
+        }
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(server)
+    };
+    let watching = converge(&client);
+    let ((), server, (view, told)) = tokio::try_join!(writes, restarting, watching)?;
+    let columns = "custom-columns=NS:.metadata.namespace,N:.metadata.name,V:.metadata.resourceVersion";
+    let expected: View = server
+        .kubectl(&["get", "configmaps", "-A", "--chunk-size=0", "--no-headers", "-o", columns])?
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.split_whitespace();
+            Some((format!("{}/{}", cells.next()?, cells.next()?), cells.next()?.to_owned()))
+        })
+        .collect();
+    println!("{told:?}, {} changes written, {} objects left", changes.load(Relaxed), expected.len());
+    assert!(expected.len() > 100 && expected == view, "the view is not what kubectl gets");
+    // What was before a restart, the server has forgotten.
+    let least = u64::from(RESTARTS);
+    assert!(told.disconnects >= least && told.expired > 0 && told.events >= CHANGES / 2, "{told:?}");
+    Ok(())
+}
+
+/// What the watch told.
+#[derive(Debug, Default)]
+struct Told {
+    events: u64,
+    disconnects: u64,
+    expired: u64,
+}
+
+/// The view of a watch, from the start again when its version has expired, when the last object is in it.
+async fn converge(client: &Client) -> Result<(View, Told)> {
+    let mut told = Told::default();
+    loop {
+        let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
+        let watch = watched(client, &Resource::CONFIG_MAPS, &defaults()).resume();
+        let mut events = watch.on_disconnect(move |disconnect| drop(disconnects.send(disconnect.clone())));
+        let (mut view, mut is_synced) = (View::new(), false);
+        let error = loop {
+            let next = timeout(Duration::from_secs(120), events.next()).await?.ok_or("it ended")?;
+            while disconnected.try_recv().is_ok() {
+                told.disconnects += 1;
+            }
+            let event = match next {
+                Ok(event) => event,
+                Err(error) => break error,
+            };
+            match event {
+                OwnedEvent::Added((name, version)) | OwnedEvent::Modified((name, version)) => {
+                    told.events += 1;
+                    if let Some(before) = view.insert(name, version.clone())
+                        && compare_resource_versions(&before, &version) != Some(Ordering::Less)
+                    {
+                        return Err(format!("{version} came after {before}").into());
+                    }
+                }
+                OwnedEvent::Deleted((name, version)) => {
+                    told.events += 1;
+                    if view.remove(&name).is_none() {
+                        return Err(format!("{name} at {version} was deleted, and not there").into());
+                    }
+                }
+                OwnedEvent::Synced { .. } => is_synced = true,
+                OwnedEvent::Restarted => view.clear(),
+                OwnedEvent::Bookmark { .. } => {}
+            }
+            if is_synced && view.contains_key(LAST) {
+                return Ok((view, told));
+            }
+        };
+        if !error.is_expired() {
+            return Err(error.into());
+        }
+        told.expired += 1;
+    }
+}
+
+/// Creates, changes and deletes ConfigMaps of its own; when the server is away, waits until it is back.
+async fn write(client: &kube::Client, writer: u64, changes: &AtomicU64, mut restarted: watch::Receiver<u32>) {
+    for number in 0.. {
+        let done = changes.load(Relaxed);
+        if done >= CHANGES {
+            return;
+        }
+        let name = format!("w{writer}-{}", number / 4);
+        let path = format!("{PATH}/{name}");
+        let data = format!(r#"{{"data":{{"number":"{number}"}}}}"#);
+        let sent = match number % 4 {
+            0 => request(client, "POST", PATH, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await,
+            3 if number % 8 == 3 => request(client, "DELETE", &path, "").await,
+            _ => request(client, "PATCH", &path, &data).await,
+        };
+        match sent {
+            Ok(_) => drop(changes.fetch_add(1, Relaxed)),
+            // Of a write that was under way nobody knows; the next may then find nothing, or too much.
+            Err(kube::Error::Api(_)) => {}
+            Err(_) => drop(timeout(Duration::from_secs(1), restarted.changed()).await),
+        }
+    }
+}
+
+const PATH: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn request(client: &kube::Client, method: &str, path: &str, body: &str) -> kube::Result<String> {
+    let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+    client.request_text(request.body(body.as_bytes().to_vec()).map_err(kube::Error::HttpError)?).await
+}
+
+const WIDGETS: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
+ {"apiVersion": "example.com/v1", "kind": "Widget",
+ "metadata": {"name": "a", "namespace": "default", "labels": {"keep": "yes"}}},
+ {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "b", "namespace": "default"}}]}"#;

@@ -1,0 +1,227 @@
+//! A replica, which serves its shards of a collection.
+//!
+//! There is a Lease for each replica, which says that it is there, and one for each shard, which says who may serve it. A
+//! replica looks at all of them, tries for the shards that are [assigned](assign) to it and free, and gives back the others.
+//!
+//! No two serve a shard at once. A replica ends to serve one before it releases the Lease, and when a renewal fails, which is
+//! known long before the Lease ends: all requests for it take less than the time that is left. That holds while clocks of
+//! replicas differ by less than a quarter of the Lease's duration, and no process stands still for longer: as with any lease,
+//! who writes elsewhere has to check there. When one dies, others serve its shards after about 1.5 times that duration.
+//!
+//! It takes the rights to get, list, create and patch Leases, and to list and watch what is shared out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as StdError;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use k8s_pb::api::coordination::v1::Lease;
+use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseParams};
+use listwatch::client::{Client, ListOptions, Resource, Retry, Shard};
+use listwatch::reflector::{Cache, Reflector};
+use listwatch_kube::KubeTransport;
+use tokio::select;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::assignment::assign;
+
+pub type Error = Box<dyn StdError + Send + Sync>;
+
+/// What the names of Leases begin with.
+const REPLICA: &str = "listwatch-replica-";
+const SHARD: &str = "listwatch-shard-";
+
+#[derive(Clone)]
+pub struct Replica {
+    /// No other that runs has it, as with the name of a Pod.
+    pub name: String,
+    /// What is shared out.
+    pub resource: Resource,
+    /// In how many parts: all replicas say the same.
+    pub shards: u32,
+    /// Where the Leases are.
+    pub namespace: String,
+    /// How long a Lease is valid without renewal, at least 3.
+    pub lease_seconds: u64,
+}
+
+pub enum Change {
+    /// It serves this shard from now on. The cache may not have it yet.
+    Taken(Shard, Cache<[u8]>),
+    /// Nobody may use the cache any more when this has been heard.
+    Lost(Shard),
+}
+
+/// A replica that runs.
+struct Member<F> {
+    replica: Replica,
+    client: Client,
+    leases: kube::Client,
+    on_change: F,
+}
+
+/// What the Leases say.
+struct Seen {
+    replicas: BTreeSet<String>,
+    /// By shard.
+    holders: BTreeMap<u32, String>,
+}
+
+impl Replica {
+    /// Serves what is assigned to it until `stop`, then gives it back.
+    pub async fn run(
+        self,
+        config: kube::Config,
+        on_change: impl Fn(Change) + Send + Sync + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let client = Client::new(KubeTransport::from_config(config.clone())?).retry(Retry::never());
+        let leases = self.lease_client(config)?;
+        let member = Arc::new(Member { replica: self, client, leases, on_change });
+        let (is_there, leaving) = member.manager(format!("{REPLICA}{}", member.replica.name)).await?.watch().await;
+        let (assigned, _) = watch::channel(BTreeSet::new());
+        let mut holding = BTreeMap::<u32, JoinHandle<()>>::new();
+        let mut stop = pin!(stop);
+        loop {
+            let seen = select! {
+                () = &mut stop => break,
+                seen = async { sleep(member.replica.request_timeout()).await; member.see().await } => seen,
+            };
+            let seen = match seen {
+                Ok(seen) => seen,
+                Err(error) => {
+                    tracing::warn!(%error, "the Leases are not known");
+                    continue;
+                }
+            };
+            let shards = seen.assigned_to(&member.replica);
+            assigned.send_replace(shards.clone());
+            holding.retain(|_, task| !task.is_finished());
+            for shard in shards {
+                let is_free = seen.holders.get(&shard).is_none_or(|holder| *holder == member.replica.name);
+                if is_free && !holding.contains_key(&shard) {
+                    let (member, assigned) = (Arc::clone(&member), assigned.subscribe());
+                    holding.insert(
+                        shard,
+                        tokio::spawn(async move {
+                            if let Err(error) = member.hold(shard, assigned).await {
+                                tracing::warn!(%error, shard, "the shard is given up");
+                            }
+                        }),
+                    );
+                }
+            }
+        }
+        assigned.send_replace(BTreeSet::new());
+        for task in holding.into_values() {
+            task.await?;
+        }
+        drop(is_there);
+        leaving.await??;
+        Ok(())
+    }
+
+    /// Each request of a renewal ends in time.
+    fn lease_client(&self, mut config: kube::Config) -> Result<kube::Client, Error> {
+        let timeout = Some(self.request_timeout());
+        (config.connect_timeout, config.write_timeout, config.read_timeout) = (timeout, timeout, timeout);
+        config.reset_reader_on_write = true;
+        config.default_retry = false;
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    /// For each of connecting, writing and reading.
+    fn request_timeout(&self) -> Duration {
+        Duration::from_secs(self.lease_seconds) / 15
+    }
+
+    /// A renewal is two requests: a patch, and a look at what came of it.
+    fn longest_renewal(&self) -> Duration {
+        self.request_timeout() * 6
+    }
+}
+
+impl<F: Fn(Change)> Member<F> {
+    /// Takes a shard's Lease, and serves the shard while it has that and the shard is assigned to it.
+    async fn hold(&self, index: u32, mut assigned: watch::Receiver<BTreeSet<u32>>) -> Result<(), Error> {
+        let Self { replica, client, on_change, .. } = self;
+        let shard = Shard::new(index, replica.shards)?;
+        let manager = self.manager(format!("{SHARD}{index}")).await?;
+        match timeout(replica.longest_renewal(), manager.changed()).await {
+            Ok(Ok(true)) => {}
+            // Somebody else was faster, and it would wait until that Lease ends.
+            Ok(Ok(false)) | Err(_) => return Ok(()),
+            Ok(Err(error)) => return Err(error.into()),
+        }
+        // Returns when the Lease is lost, and when it could not be renewed.
+        let mut lost = Box::pin(manager.changed());
+        // The crate takes a Lease that has ended without a condition, and so may others at the same time. Who has it when all
+        // of their requests are over has it; anybody else leaves it as it is.
+        let seen = select! {
+            lost = &mut lost => return Ok(lost.map(drop)?),
+            seen = async { sleep(replica.longest_renewal()).await; self.see().await } => seen?,
+        };
+        if seen.holders.get(&index) != Some(&replica.name) {
+            return Ok(());
+        }
+
+        let options = ListOptions::default().shard(shard);
+        let reflector = Reflector::<[u8]>::new(client, &replica.resource).options(options);
+        on_change(Change::Taken(shard, reflector.cache()));
+        let ended: Option<Result<(), Error>> = select! {
+            biased;
+            lost = &mut lost => Some(lost.map(drop).map_err(Error::from)),
+            Err(error) = reflector.run() => Some(Err(error.into())),
+            _ = assigned.wait_for(|shards| !shards.contains(&index)) => None,
+        };
+        on_change(Change::Lost(shard));
+        drop(lost);
+        match ended {
+            Some(ended) => ended,
+            None => Ok(manager.release().await?),
+        }
+    }
+
+    async fn see(&self) -> Result<Seen, Error> {
+        let leases = self.client.list::<Lease>(&Resource::LEASES, &ListOptions::default());
+        let mut seen = Seen { replicas: BTreeSet::new(), holders: BTreeMap::new() };
+        for lease in leases.namespace(&self.replica.namespace).into_vec().await?.0 {
+            let Some(holder) = holder(&lease).map(str::to_owned) else { continue };
+            let name = lease.metadata.as_ref().map_or("", |meta| meta.name());
+            if name.starts_with(REPLICA) {
+                seen.replicas.insert(holder);
+            } else if let Some(Ok(shard)) = name.strip_prefix(SHARD).map(str::parse) {
+                seen.holders.insert(shard, holder);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// It renews when a third of the time is over.
+    async fn manager(&self, lease: String) -> Result<LeaseManager, Error> {
+        let Replica { name, namespace, lease_seconds, .. } = &self.replica;
+        let params = LeaseParams::new(name, *lease_seconds, lease_seconds - lease_seconds / 3);
+        let builder = LeaseManagerBuilder::new(self.leases.clone(), lease).with_namespace(namespace);
+        Ok(builder.with_parameters(params).build().await?)
+    }
+}
+
+impl Seen {
+    fn assigned_to(&self, replica: &Replica) -> BTreeSet<u32> {
+        let replicas = self.replicas.iter().map(String::as_str).collect();
+        let holders: Vec<_> = (0..replica.shards).map(|shard| self.holders.get(&shard).map(String::as_str)).collect();
+        assign(&replicas, &holders).remove(&*replica.name).unwrap_or_default()
+    }
+}
+
+/// Who has it, unless it has ended.
+fn holder(lease: &Lease) -> Option<&str> {
+    let spec = lease.spec.as_ref()?;
+    let renewed = spec.renew_time.as_ref()?;
+    let since = Duration::new(renewed.seconds().try_into().ok()?, renewed.nanos().try_into().ok()?);
+    let ends = SystemTime::UNIX_EPOCH + since + Duration::from_secs(spec.lease_duration_seconds?.try_into().ok()?);
+    spec.holder_identity.as_deref().filter(|_| SystemTime::now() < ends)
+}

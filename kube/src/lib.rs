@@ -1,0 +1,27 @@
+//! [listwatch](https://docs.rs/listwatch) for users of [kube-rs](https://docs.rs/kube).
+//!
+//! - [`KubeTransport`] makes listwatch's client send its requests through a [`kube::Client`]: kubeconfig, exec plugins, OIDC and
+//!   impersonation work as they do for kube.
+//! - `runtime::watcher` (feature `runtime`) takes the place of `kube::runtime::watcher`, for kube's reflectors, stores and controllers:
+//!   objects are decoded while they arrive.
+//!
+//! This crate follows kube's major versions; `listwatch` does not depend on kube.
+//!
+//! ```no_run
+//! use listwatch::client::Client;
+//! use listwatch_kube::KubeTransport;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = kube::Config::infer().await?;
+//! let client = Client::new(KubeTransport::from_config(config)?);
+//! # Ok(())
+//! # }
+//! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+#[cfg(feature = "runtime")]
+pub mod runtime;
+mod transport;
+
+pub use transport::KubeTransport;

@@ -1,0 +1,430 @@
+//! [`watcher`](fn@watcher) in place of [`kube::runtime::watcher`]: the same arguments, events and errors, but an object is
+//! decoded as soon as it is there, where kube reads a page of the list whole and then decodes all of it.
+//!
+//! One line changes, because the name here is that of kube's module too:
+//!
+//! ```
+//! use futures::TryStreamExt as _;
+//! use k8s_openapi::api::core::v1::Pod;
+//! use kube::runtime::{WatchStreamExt as _, reflector};
+//! use kube::{Api, Client};
+//! // In place of `use kube::runtime::watcher`.
+//! use listwatch_kube::runtime::watcher;
+//!
+//! # async fn run(client: Client) -> Result<(), watcher::Error> {
+//! let (pods, writer) = reflector::store::<Pod>();
+//! let events = watcher(Api::all(client), watcher::Config::default()).default_backoff();
+//! let mut applied = std::pin::pin!(reflector(writer, events).applied_objects());
+//! while let Some(pod) = applied.try_next().await? {
+//!     println!("{:?}, one of {}", pod.metadata.name, pods.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A `Controller` takes such a stream in place of an `Api` by `Controller::for_stream`, which kube has behind its feature
+//! `unstable-runtime`: that is for the user to turn on. [`examples/controller.rs`] shows it.
+//!
+//! [`kube::runtime::watcher`]: fn@kube::runtime::watcher
+//! [`examples/controller.rs`]: https://docs.rs/crate/listwatch-kube/latest/source/examples/controller.rs
+
+use std::cmp::Ordering;
+use std::fmt::Debug;
+use std::mem;
+use std::time::Duration;
+
+use kube::api::{Api, ListMeta, ResourceExt as _};
+use kube::core::request;
+use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary};
+/// kube's module: `Config`, `Event`, `Error` and the rest. The functions in it are kube's own.
+pub use kube::runtime::watcher::{self};
+use kube::runtime::watcher::{Config, Error as WatcherError, Event, InitialListStrategy, ListSemantic};
+use futures::stream::{Stream, StreamExt as _, unfold};
+use listwatch::client::{
+    ApiError, Client, Compression, Error, ErrorKind, Items, List, ListOptions, OwnedEvent, Resource, ResourceVersion,
+    Retry, TransportErrorKind, WatchEvents,
+};
+use listwatch::error::Fault;
+use listwatch::{DecodeErrorKind, ItemError, ItemRef, Json, compare_resource_versions};
+use serde::de::DeserializeOwned;
+
+use crate::KubeTransport;
+
+/// How long kube lets a server keep a watch open, unless the configuration says.
+const TIMEOUT: Duration = Duration::from_secs(290);
+
+/// For a timeout of 0, of which a server makes 30 to 60 minutes.
+const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Watches a collection for ever, as kube's [`watcher`](fn@kube::runtime::watcher) does.
+///
+/// Everything from [`Event::Init`] to [`Event::InitDone`] is the complete collection. An error is an item, after which the
+/// stream goes on when it is polled: behind the last event, or with [`Event::Init`] where that is not known any more. Nothing
+/// is asked for twice before its error is out, so put a backoff over it
+/// ([`default_backoff`](kube::runtime::WatchStreamExt::default_backoff)).
+///
+/// The memory it takes is that of one object and of a piece of the body, whatever [`page_size`](Config::page_size) is; without
+/// one, the list is a single request. As objects are handed over while a response arrives, it has to be taken within the
+/// server's request timeout, 60 s by default: a page, or without pages the whole list.
+///
+/// What else is different from kube's:
+///
+/// - Where an object of a list cannot be decoded, or the list breaks off, the objects before it are out already.
+/// - [`ListSemantic::Any`] asks for what the watch cache holds, whole. kube does so without a page size only.
+/// - A `timeout` of 0 is an hour. A connection may be given up as dead before its timeout is over: see
+///   [`Watch::idle_timeout`](listwatch::client::Watch::idle_timeout).
+/// - When the server answers 410 to a watch, the collection is listed again; kube asks for the same version for ever.
+/// - An object of a watch that cannot be decoded is a [`SerdeError`](kube::Error::SerdeError), which says why; kube makes it an
+///   empty `Status`.
+/// - A selector or a path that the server would refuse is not sent: the error is [`BuildRequest`](kube::Error::BuildRequest).
+/// - What is neither an answer of the API nor an object that cannot be decoded is [`Service`](kube::Error::Service) with an
+///   [`Error`] in it. An object or a frame of over 16 MiB is one.
+pub fn watcher<K>(api: Api<K>, config: Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let path = api.resource_url().to_owned();
+    let namespace = api.namespace().map(str::to_owned);
+    let client = Client::new(KubeTransport::new(api.into_client())).retry(Retry::never());
+    let watcher = Watcher { client, path, namespace, config, state: State::Empty };
+    unfold(watcher, |mut watcher| async {
+        let event = watcher.next().await;
+        Some((event, watcher))
+    })
+}
+
+struct Watcher<K: DeserializeOwned + Send + 'static> {
+    client: Client,
+    path: String,
+    namespace: Option<String>,
+    config: Config,
+    state: State<K>,
+}
+
+/// As kube's, so that an object which cannot be decoded ends no watch.
+type Own<K> = fn(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError>;
+type Events<K> = WatchEvents<Json<K>, Own<K>>;
+
+/// ```text
+/// Empty ──> Init ──> Listing ──> Listed <──> Watching
+///   │                                           ^
+///   └──────────────> Streaming ─────────────────┘
+/// ```
+///
+/// Whatever ends in an error begins again, but from `Listed` and `Watching`, unless the version has expired.
+#[derive(Default)]
+enum State<K: DeserializeOwned + Send + 'static> {
+    #[default]
+    Empty,
+    /// A list is to be asked for.
+    Init,
+    Listing(Box<Items<Json<K>, Own<K>>>),
+    /// The initial events of a watch.
+    Streaming(Events<K>),
+    /// Everything up to this version is out.
+    Listed(String),
+    Watching(Events<K>, String),
+}
+
+impl<K> Watcher<K>
+where
+    K: kube::Resource + DeserializeOwned + Send + 'static,
+{
+    async fn next(&mut self) -> watcher::Result<Event<K>> {
+        loop {
+            if let Some(event) = self.step().await? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// One state further.
+    async fn step(&mut self) -> watcher::Result<Option<Event<K>>> {
+        match mem::take(&mut self.state) {
+            State::Empty if self.config.initial_list_strategy == InitialListStrategy::ListWatch => {
+                self.state = State::Init;
+                Ok(Some(Event::Init))
+            }
+            State::Empty => {
+                let events = self.watch(None).await.map_err(WatcherError::WatchStartFailed)?;
+                self.state = State::Streaming(events);
+                Ok(Some(Event::Init))
+            }
+            State::Init => {
+                let list = self.list().map_err(WatcherError::InitialListFailed)?;
+                self.state = State::Listing(Box::new(list.stream()));
+                Ok(None)
+            }
+            State::Listing(mut items) => match items.next().await {
+                Some(Ok(item)) => {
+                    let item =
+                        item.map_err(|error| WatcherError::InitialListFailed(kube::Error::SerdeError(error)))?;
+                    self.state = State::Listing(items);
+                    Ok(Some(Event::InitApply(item)))
+                }
+                Some(Err(error)) => Err(WatcherError::InitialListFailed(kube_error(error))),
+                None => {
+                    let version = items.summary().map(|summary| summary.list_meta.resource_version.clone());
+                    let version = version.filter(|version| !version.is_empty());
+                    self.state = State::Listed(version.ok_or(WatcherError::NoResourceVersion)?);
+                    Ok(Some(Event::InitDone))
+                }
+            },
+            State::Streaming(mut events) => match events.next().await {
+                Some(Ok(OwnedEvent::Added(object) | OwnedEvent::Modified(object))) => {
+                    self.state = State::Streaming(events);
+                    Ok(Some(Event::InitApply(object.map_err(undecodable)?)))
+                }
+                Some(Ok(OwnedEvent::Synced { resource_version })) => {
+                    self.state = State::Watching(events, resource_version);
+                    Ok(Some(Event::InitDone))
+                }
+                Some(Ok(OwnedEvent::Bookmark { .. })) => {
+                    self.state = State::Streaming(events);
+                    Ok(None)
+                }
+                // No server deletes among the initial events; of what is out, it could not be taken back.
+                Some(Ok(OwnedEvent::Deleted(_) | OwnedEvent::Restarted)) | None => Ok(None),
+                Some(Err(error)) => broken_off(error).map_or(Ok(None), Err),
+            },
+            State::Listed(version) => match self.watch(Some(&version)).await {
+                Ok(events) => {
+                    self.state = State::Watching(events, version);
+                    Ok(None)
+                }
+                Err(error) => {
+                    if !matches!(&error, kube::Error::Api(status) if status.code == 410) {
+                        self.state = State::Listed(version);
+                    }
+                    Err(WatcherError::WatchStartFailed(error))
+                }
+            },
+            State::Watching(mut events, version) => match events.next().await {
+                Some(Ok(OwnedEvent::Added(object) | OwnedEvent::Modified(object))) => {
+                    self.changed(events, version, object).map(|object| Some(Event::Apply(object)))
+                }
+                Some(Ok(OwnedEvent::Deleted(object))) => {
+                    self.changed(events, version, object).map(|object| Some(Event::Delete(object)))
+                }
+                Some(Ok(OwnedEvent::Bookmark { resource_version } | OwnedEvent::Synced { resource_version })) => {
+                    self.state = State::Watching(events, newer(version, resource_version));
+                    Ok(None)
+                }
+                Some(Ok(OwnedEvent::Restarted)) | None => {
+                    self.state = State::Listed(version);
+                    Ok(None)
+                }
+                Some(Err(error)) => {
+                    let is_expired = error.is_expired();
+                    let error = broken_off(error);
+                    if !is_expired && !matches!(error, Some(WatcherError::NoResourceVersion)) {
+                        self.state = State::Listed(version);
+                    }
+                    error.map_or(Ok(None), Err)
+                }
+            },
+        }
+    }
+
+    /// The object of an event behind this version. The watch goes on, also behind one that cannot be decoded.
+    fn changed(&mut self, events: Events<K>, version: String, object: serde_json::Result<K>) -> watcher::Result<K> {
+        match object {
+            Ok(object) => {
+                let changed = object.resource_version().ok_or(WatcherError::NoResourceVersion)?;
+                self.state = State::Watching(events, newer(version, changed));
+                Ok(object)
+            }
+            Err(error) => {
+                self.state = State::Watching(events, version);
+                Err(undecodable(error))
+            }
+        }
+    }
+
+    fn list(&self) -> kube::Result<List<Json<K>, Own<K>>> {
+        let (version, pages) = match self.config.list_semantic {
+            ListSemantic::MostRecent => (ResourceVersion::MostRecent, self.config.page_size.filter(|items| *items > 0)),
+            // Servers ignore limits beside it.
+            ListSemantic::Any => (ResourceVersion::AtLeast("0".to_owned()), None),
+        };
+        let (resource, options) = (self.resource()?, self.options()?.resource_version(version));
+        let mut list = self.client.list::<Json<K>>(&resource, &options).map_item(decode as Own<K>);
+        if let Some(namespace) = &self.namespace {
+            list = list.namespace(namespace);
+        }
+        Ok(match pages {
+            Some(items) => list.pages(items),
+            None => list,
+        })
+    }
+
+    /// Behind this version, or with what there is as initial events.
+    async fn watch(&mut self, version: Option<&str>) -> kube::Result<Events<K>> {
+        let timeout = match self.config.timeout {
+            None => TIMEOUT,
+            Some(0) => LONG_TIMEOUT,
+            Some(seconds) => Duration::from_secs(seconds.into()),
+        };
+        let options = self.options()?.timeout(timeout).resource_version(match version {
+            Some(version) => ResourceVersion::Exact(version.to_owned()),
+            None => ResourceVersion::Any,
+        });
+        // Nor does kube want it compressed: what undoes that for it stops behind the first gzip member.
+        let client = self.client.clone().compression(Compression::Identity);
+        let watch = client.watch::<Json<K>>(&self.resource()?, &options).map_item(decode as Own<K>);
+        let mut watch = watch.bookmarks(self.config.bookmarks);
+        if let Some(namespace) = &self.namespace {
+            watch = watch.namespace(namespace);
+        }
+        if version.is_none() {
+            if !self.config.bookmarks {
+                return Err(invalid("initial events end in a bookmark, and bookmarks are turned off"));
+            }
+            watch = watch.initial_events();
+        }
+        watch.open().await.map_err(kube_error)
+    }
+
+    fn options(&self) -> kube::Result<ListOptions> {
+        let Config { label_selector, field_selector, .. } = &self.config;
+        let labels = label_selector.as_deref().unwrap_or_default().parse().map_err(invalid)?;
+        let fields = field_selector.as_deref().unwrap_or_default().parse().map_err(invalid)?;
+        let options = ListOptions::default().labels(labels).fields(fields);
+        Ok(if K::metadata_api() { options.metadata_only() } else { options })
+    }
+
+    /// Of whatever kind: an `Api` does not say.
+    fn resource(&self) -> kube::Result<Resource> {
+        let mut segments = self.path.split('/').skip(1);
+        let mut next = || segments.next().unwrap_or_default().to_owned();
+        let group = if next() == "api" { String::new() } else { next() };
+        let version = next();
+        Ok(Resource::new(
+            group,
+            version,
+            segments.last().ok_or_else(|| invalid("no path of a collection"))?.to_owned(),
+            "",
+        ))
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it is what `map_item` takes")]
+fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError> {
+    Ok(serde_json::from_slice(item.bytes()))
+}
+
+/// The later of two versions: of a deletion it may be an older one.
+fn newer(version: String, other: String) -> String {
+    if compare_resource_versions(&other, &version).is_some_and(Ordering::is_lt) { version } else { other }
+}
+
+/// What is told of a watch that broke off; of one that ended as they do in the end, nothing.
+fn broken_off(error: Error) -> Option<WatcherError> {
+    match error.kind() {
+        ErrorKind::Api(error) => return Some(WatcherError::WatchError(Box::new(status(error)))),
+        ErrorKind::Transport(error) if error.is_unexpected_eof() || error.kind() == TransportErrorKind::ReadIdle => {
+            return None;
+        }
+        ErrorKind::Decode(error) => match error.kind() {
+            DecodeErrorKind::CutFrame => return None,
+            DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing } => {
+                return Some(WatcherError::NoResourceVersion);
+            }
+            _ => {}
+        },
+        _ => {}
+    }
+    Some(WatcherError::WatchFailed(kube_error(error)))
+}
+
+fn undecodable(error: serde_json::Error) -> WatcherError {
+    WatcherError::WatchFailed(kube::Error::SerdeError(error))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+fn invalid(reason: impl ToString) -> kube::Error {
+    kube::Error::BuildRequest(request::Error::Validation(reason.to_string()))
+}
+
+fn kube_error(error: Error) -> kube::Error {
+    match error.kind() {
+        ErrorKind::Api(error) => kube::Error::Api(Box::new(status(error))),
+        ErrorKind::Options(_) | ErrorKind::Path(_) => invalid(error),
+        _ => kube::Error::Service(Box::new(error)),
+    }
+}
+
+fn status(error: &ApiError) -> Status {
+    let listwatch::Status { metadata, status, message, reason, details, code: _ } = error.status.clone();
+    let metadata = metadata.map(|meta| ListMeta {
+        continue_: Some(meta.continue_token).filter(|token| !token.is_empty()),
+        remaining_item_count: meta.remaining_item_count,
+        resource_version: Some(meta.resource_version).filter(|version| !version.is_empty()),
+        ..ListMeta::default()
+    });
+    let details = details.map(|details| StatusDetails {
+        name: details.name,
+        group: details.group,
+        kind: details.kind,
+        uid: details.uid,
+        causes: details.causes.into_iter().map(cause).collect(),
+        retry_after_seconds: details.retry_after_seconds.try_into().unwrap_or_default(),
+    });
+    let status = match &*status {
+        "Success" => Some(StatusSummary::Success),
+        "Failure" => Some(StatusSummary::Failure),
+        _ => None,
+    };
+    Status { status, code: error.code, message, metadata, reason, details }
+}
+
+fn cause(cause: listwatch::item::StatusCause) -> StatusCause {
+    StatusCause { reason: cause.reason, message: cause.message, field: cause.field }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use bytes::Bytes;
+    use futures::stream;
+    use listwatch::client::transport::{Request, Response, ResponseFuture};
+    use listwatch::client::{Transport, TransportError};
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Answers with one chunk, or with an error in place of it.
+    struct Answers(Result<&'static str, TransportError>);
+
+    impl Transport for Answers {
+        fn get(&self, _: Request) -> ResponseFuture<'_> {
+            let chunk = self.0.clone().map(Bytes::from);
+            let (status, headers) = (http::StatusCode::OK, http::HeaderMap::new());
+            let body = Box::pin(stream::iter([chunk]));
+            Box::pin(async move { Ok(Response { status, headers, body }) })
+        }
+    }
+
+    /// kube's watcher ends silently where a connection ends as connections of watches do, and else reports the error.
+    #[tokio::test]
+    async fn reports_what_kube_reports_when_a_watch_breaks() {
+        let eof = io::Error::from(io::ErrorKind::UnexpectedEof);
+        let broken = |kind| Err(TransportError::new(kind, ""));
+        for (answer, expected) in [
+            (Err(TransportError::from_error(TransportErrorKind::Broken, &eof)), "None"),
+            (broken(TransportErrorKind::Broken), "Some(WatchFailed(Service("),
+            (broken(TransportErrorKind::ReadIdle), "None"),
+            (Ok(r#"{"type":"ADDED","object":{"kind""#), "None"),
+            (Ok("{\"type\":\"ADDED\"]}\n"), "Some(WatchFailed(Service("),
+            (Ok("{\"type\":\"ADDED\",\"object\":{\"metadata\":{}}}\n"), "Some(NoResourceVersion"),
+        ] {
+            let client = Client::new(Answers(answer.clone())).retry(Retry::never());
+            let options = ListOptions::default().resource_version(ResourceVersion::Exact("1".to_owned()));
+            let mut events = client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &options).stream();
+            let error = events.next().await.expect("an item").expect_err("an error");
+            let error = broken_off(error);
+            assert!(format!("{error:?}").starts_with(expected), "{error:?}, not {expected}, for {answer:?}");
+        }
+    }
+}

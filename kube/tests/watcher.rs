@@ -1,0 +1,504 @@
+//! The watcher beside kube's own: both get the same answers of a server, and tell the same.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta};
+use kube::core::response::Status;
+use kube::runtime::watcher as theirs;
+use kube::runtime::{WatchStreamExt as _, reflector};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use listwatch_kube::runtime::watcher as ours;
+use listwatch_kube::runtime::watcher::{self, Config, Error, Event};
+use listwatch_testserver::{Answer, Body, Server, TOKEN, leak};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use support::said;
+use tokio::time::timeout;
+
+/// The object behind which nothing is read any more.
+const LAST: &str = "last";
+
+fn client(server: &Server) -> Client {
+    let mut config = kube::Config::new(server.url().parse().unwrap());
+    config.default_retry = false;
+    config.auth_info.token = Some(TOKEN.into());
+    Client::try_from(config).unwrap()
+}
+
+fn config_map(name: &str, version: u64) -> Value {
+    json!({"metadata": {"namespace": "default", "name": name, "uid": name, "resourceVersion": version.to_string()}})
+}
+
+fn undecodable(name: &str, version: u64) -> Value {
+    let mut object = config_map(name, version);
+    object["data"] = json!(5);
+    object
+}
+
+fn list(version: &str, token: &str, items: &[Value]) -> Answer {
+    let metadata = json!({"resourceVersion": version, "continue": token});
+    document(&json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}))
+}
+
+fn document(document: &Value) -> Answer {
+    Answer::ok(Body::replay(document.to_string())).content_type("application/json")
+}
+
+fn event(event: &str, mut object: Value) -> String {
+    if event != "ERROR" {
+        object["kind"] = "ConfigMap".into();
+        object["apiVersion"] = "v1".into();
+    }
+    json!({"type": event, "object": object}).to_string() + "\n"
+}
+
+fn added(name: &str, version: u64) -> String {
+    event("ADDED", config_map(name, version))
+}
+
+fn bookmark(version: u64) -> String {
+    event("BOOKMARK", json!({"metadata": {"resourceVersion": version.to_string()}}))
+}
+
+fn initial_end(version: u64) -> String {
+    let annotations = json!({"k8s.io/initial-events-end": "true"});
+    event("BOOKMARK", json!({"metadata": {"resourceVersion": version.to_string(), "annotations": annotations}}))
+}
+
+fn status(code: u16, reason: &str) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "no such luck",
+           "reason": reason, "code": code, "details": {"retryAfterSeconds": 1, "causes": [{"reason": "R", "message": "m"}]}})
+}
+
+fn refused(code: u16, reason: &str) -> Answer {
+    document(&status(code, reason)).status(code)
+}
+
+fn watch(events: &[String]) -> Answer {
+    Answer::ok(Body::replay(events.concat())).content_type("application/json")
+}
+
+/// Events of a watch that stays open, with the last object among them.
+fn last() -> Answer {
+    let body = added(LAST, 1000);
+    Answer::ok(Body::replay(body.clone() + " ").stall_at(body.len() as u64)).content_type("application/json")
+}
+
+/// What a watcher told, up to the last object, and what it asked for.
+async fn seen<K, S>(answers: &[Answer], watcher: impl FnOnce(Client) -> S) -> (Vec<String>, Vec<String>)
+where
+    K: Resource,
+    S: Stream<Item = watcher::Result<Event<K>>>,
+{
+    let server = Server::start(Answer::in_turn(answers.iter().cloned())).await.unwrap();
+    let mut watcher = pin!(watcher(client(&server)));
+    let mut told = Vec::new();
+    while told.last().is_none_or(|told: &String| !told.ends_with("pply(last)")) {
+        match timeout(Duration::from_secs(20), watcher.next()).await {
+            Ok(Some(Ok(event))) => told.push(event.to_string()),
+            Ok(Some(Err(error))) => {
+                assert_eq!(leak(said(&error).as_bytes()), None);
+                told.push(written(&error));
+            }
+            ended => panic!("{ended:?} after {told:?}", ended = ended.map(|_| "the end")),
+        }
+    }
+    (told, server.requests().iter().map(|request| asked(&request.path)).collect())
+}
+
+/// All of an error of the API; of others, where they come from.
+fn written(error: &Error) -> String {
+    let of = |error: &kube::Error| match error {
+        // As which kube reads an object of a watch that cannot be decoded.
+        kube::Error::Api(status) if **status == Status::default() => "undecodable".to_owned(),
+        kube::Error::Api(status) => format!("{status:?}"),
+        // Of the document, which the one reads whole, and the other looks at first.
+        kube::Error::SerdeError(error) if error.is_syntax() => "broken".to_owned(),
+        kube::Error::SerdeError(_) => "undecodable".to_owned(),
+        kube::Error::BuildRequest(_) => "not sent".to_owned(),
+        _ => "broken".to_owned(),
+    };
+    match error {
+        Error::InitialListFailed(error) => format!("InitialListFailed: {}", of(error)),
+        Error::WatchStartFailed(error) => format!("WatchStartFailed: {}", of(error)),
+        Error::WatchError(status) => format!("WatchError: {status:?}"),
+        Error::WatchFailed(error) => format!("WatchFailed: {}", of(error)),
+        Error::NoResourceVersion => "NoResourceVersion".to_owned(),
+    }
+}
+
+/// A request, whatever the order and the form of its parameters.
+fn asked(path: &str) -> String {
+    let url = reqwest::Url::parse(&format!("http://host{path}")).unwrap();
+    let query: BTreeMap<_, _> = url.query_pairs().collect();
+    let query =
+        query.iter().map(|(key, value)| if key == "watch" { key.to_string() } else { format!("{key}={value}") });
+    let query: Vec<_> = query.collect();
+    format!("{}?{}", url.path(), query.join("&"))
+}
+
+fn everywhere(client: Client) -> Api<ConfigMap> {
+    Api::all(client)
+}
+
+/// What a server answers, with which configuration, and what both watchers tell then, in which errors are cut short.
+struct Situation {
+    name: &'static str,
+    config: Config,
+    answers: Vec<Answer>,
+    told: &'static str,
+}
+
+#[expect(clippy::too_many_lines, reason = "it is a table")]
+fn situations() -> Vec<Situation> {
+    let situation =
+        |name, config: &Config, answers: Vec<Answer>, told| Situation { name, config: config.clone(), answers, told };
+    let lists = Config::default();
+    let streams = Config::default().streaming_lists();
+    let (a, b) = (|| config_map("a", 1), || config_map("b", 2));
+    let of_a_and_b = || list("2", "", &[a(), b()]);
+    let gone = || event("ERROR", status(410, "Expired"));
+    let torn = |body: String| Answer::ok(Body::replay(body.clone() + " ").reset_at(body.len() as u64));
+    let ended = |body: String| Answer::ok(Body::replay(body.clone() + " ").cut_at(body.len() as u64));
+    vec![
+        situation(
+            "a list and a watch",
+            &lists,
+            vec![
+                of_a_and_b(),
+                watch(&[
+                    event("MODIFIED", config_map("a", 3)),
+                    event("DELETED", config_map("b", 4)),
+                    added("c", 5),
+                    bookmark(9),
+                ]),
+                watch(&[]),
+                watch(&[added("d", 10)]),
+                last(),
+            ],
+            "Init InitApply(a) InitApply(b) InitDone Apply(a) Delete(b) Apply(c) Apply(d) Apply(last)",
+        ),
+        situation("nothing there", &lists, vec![list("7", "", &[]), last()], "Init InitDone Apply(last)"),
+        situation(
+            "pages",
+            &lists.clone().page_size(1),
+            vec![list("2", "x y", &[a()]), list("2", "z", &[]), list("2", "", &[b()]), last()],
+            "Init InitApply(a) InitApply(b) InitDone Apply(last)",
+        ),
+        situation(
+            "one page whatever its size",
+            &Config { page_size: None, ..lists.clone() },
+            vec![of_a_and_b(), last()],
+            "Init InitApply(a) InitApply(b) InitDone Apply(last)",
+        ),
+        situation(
+            "any version",
+            &Config { page_size: None, ..lists.clone().any_semantic() },
+            vec![of_a_and_b(), last()],
+            "Init InitApply(a) InitApply(b) InitDone Apply(last)",
+        ),
+        situation(
+            "selectors, a timeout and no bookmarks",
+            &lists.clone().labels("app=web,tier in (a,b)").fields("metadata.name!=x").timeout(77).disable_bookmarks(),
+            vec![of_a_and_b(), last()],
+            "Init InitApply(a) InitApply(b) InitDone Apply(last)",
+        ),
+        situation(
+            "a page that has expired",
+            &lists.clone().page_size(1),
+            vec![list("2", "x", &[a()]), refused(410, "Expired"), of_a_and_b(), last()],
+            "Init InitApply(a) InitialListFailed Init InitApply(a) InitApply(b) InitDone Apply(last)",
+        ),
+        situation(
+            "a list that is refused",
+            &lists,
+            vec![refused(403, "Forbidden"), refused(429, "TooManyRequests"), list("2", "", &[a()]), last()],
+            "Init InitialListFailed Init InitialListFailed Init InitApply(a) InitDone Apply(last)",
+        ),
+        situation(
+            "a list that is none",
+            &lists,
+            vec![Answer::ok(Body::replay("<html>")).content_type("text/html"), list("2", "", &[a()]), last()],
+            "Init InitialListFailed Init InitApply(a) InitDone Apply(last)",
+        ),
+        situation(
+            "an object of a list that cannot be decoded",
+            &lists,
+            vec![list("2", "", &[undecodable("a", 1), b()]), list("2", "", &[b()]), last()],
+            "Init InitialListFailed Init InitApply(b) InitDone Apply(last)",
+        ),
+        situation(
+            "a list without a version",
+            &lists,
+            vec![list("", "", &[]), list("2", "", &[]), last()],
+            "Init NoResourceVersion Init InitDone Apply(last)",
+        ),
+        situation(
+            "a watch that is refused",
+            &lists,
+            vec![of_a_and_b(), refused(500, "InternalError"), refused(429, "TooManyRequests"), last()],
+            "Init InitApply(a) InitApply(b) InitDone WatchStartFailed WatchStartFailed Apply(last)",
+        ),
+        situation(
+            "a version that has expired",
+            &lists,
+            vec![of_a_and_b(), watch(&[added("c", 3), gone()]), list("9", "", &[b()]), last()],
+            "Init InitApply(a) InitApply(b) InitDone Apply(c) WatchError Init InitApply(b) InitDone Apply(last)",
+        ),
+        situation(
+            "another error of a watch",
+            &lists,
+            vec![list("2", "", &[]), watch(&[added("c", 3), event("ERROR", status(500, "InternalError"))]), last()],
+            "Init InitDone Apply(c) WatchError Apply(last)",
+        ),
+        situation(
+            "an object of a watch that cannot be decoded",
+            &lists,
+            vec![
+                list("2", "", &[]),
+                watch(&[event("MODIFIED", undecodable("c", 3)), added("d", 4)]),
+                watch(&[event("DELETED", undecodable("d", 5))]),
+                last(),
+            ],
+            "Init InitDone WatchFailed Apply(d) WatchFailed Apply(last)",
+        ),
+        situation(
+            "an object without a version",
+            &lists,
+            vec![
+                list("2", "", &[]),
+                watch(&[added("c", 3), event("ADDED", json!({"metadata": {"name": "d"}}))]),
+                list("4", "", &[a()]),
+                last(),
+            ],
+            "Init InitDone Apply(c) NoResourceVersion Init InitApply(a) InitDone Apply(last)",
+        ),
+        situation(
+            "watches that are cut between frames and in one",
+            &lists,
+            vec![
+                list("2", "", &[]),
+                torn(added("c", 3)),
+                ended(added("d", 4)),
+                torn(added("e", 5) + "{\"type\":"),
+                ended(added("f", 6) + "{\"type\":"),
+                last(),
+            ],
+            "Init InitDone Apply(c) Apply(d) Apply(e) Apply(f) Apply(last)",
+        ),
+        situation(
+            "a streamed list",
+            &streams,
+            vec![
+                watch(&[added("a", 1), bookmark(1), added("b", 2), initial_end(2), added("c", 3)]),
+                watch(&[event("DELETED", config_map("a", 4))]),
+                last(),
+            ],
+            "Init InitApply(a) InitApply(b) InitDone Apply(c) Delete(a) Apply(last)",
+        ),
+        situation(
+            "a streamed list of nothing",
+            &streams,
+            vec![watch(&[initial_end(2)]), last()],
+            "Init InitDone Apply(last)",
+        ),
+        situation(
+            "a streamed list that is refused",
+            &streams,
+            vec![refused(422, "Invalid"), watch(&[added("a", 1), initial_end(2)]), last()],
+            "WatchStartFailed Init InitApply(a) InitDone Apply(last)",
+        ),
+        situation(
+            "a streamed list that ends too early",
+            &streams,
+            vec![
+                watch(&[added("a", 1)]),
+                torn(added("a", 1)),
+                watch(&[added("a", 1), gone()]),
+                watch(&[added("a", 1), event("ERROR", status(500, "InternalError"))]),
+                watch(&[added("a", 1), event("ADDED", undecodable("b", 2)), initial_end(2)]),
+                last(),
+            ],
+            "Init InitApply(a) Init InitApply(a) Init InitApply(a) WatchError Init InitApply(a) WatchError \
+             Init InitApply(a) WatchFailed InitDone Apply(last)",
+        ),
+        situation(
+            "a streamed list again, when its version has expired",
+            &streams,
+            vec![watch(&[initial_end(2)]), watch(&[gone()]), watch(&[added("a", 1), initial_end(2)]), last()],
+            "Init InitDone WatchError Init InitApply(a) InitDone Apply(last)",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn what_kube_tells_and_asks() {
+    for Situation { name, config, answers, told } in situations() {
+        let of_kube = seen(&answers, |client| theirs(everywhere(client), config.clone())).await;
+        let of_this = seen(&answers, |client| ours(everywhere(client), config.clone())).await;
+        let short: Vec<_> = of_kube.0.iter().map(|told| told.split(':').next().unwrap()).collect();
+        assert_eq!(short.join(" "), told, "kube, {name}");
+        assert_eq!(of_this, of_kube, "{name}");
+    }
+}
+
+/// Answers that are those of other types than `ConfigMap`.
+async fn alike<K>(api: impl Fn(Client) -> Api<K>, answers: &[Answer], paths: &[&str])
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let of_kube = seen(answers, |client| theirs(api(client), Config::default())).await;
+    let of_this = seen(answers, |client| ours(api(client), Config::default())).await;
+    assert_eq!(of_this, of_kube);
+    assert_eq!(of_this.0.join(" "), "Init InitApply(a) InitDone Apply(last)");
+    assert_eq!(of_this.1.iter().map(|path| path.split('?').next().unwrap()).collect::<Vec<_>>(), paths);
+}
+
+#[tokio::test]
+async fn types_and_places() {
+    alike(
+        |client| Api::<ConfigMap>::namespaced(client, "team-1"),
+        &[list("2", "", &[config_map("a", 1)]), last()],
+        &["/api/v1/namespaces/team-1/configmaps"; 2],
+    )
+    .await;
+    let of = |api_version: &str, kind: &str, list_kind: &str| {
+        let (mut a, mut last) = (config_map("a", 1), config_map(LAST, 2));
+        for object in [&mut a, &mut last] {
+            object["apiVersion"] = api_version.into();
+            object["kind"] = kind.into();
+        }
+        let metadata = json!({"resourceVersion": "2"});
+        let of_a = json!({"apiVersion": api_version, "kind": list_kind, "metadata": metadata, "items": [a]});
+        let mut line = json!({"type": "ADDED", "object": last}).to_string() + "\n";
+        let length = line.len() as u64;
+        line.push(' ');
+        [document(&of_a), Answer::ok(Body::replay(line).stall_at(length)).content_type("application/json")]
+    };
+    // A list kind of its own, which only its definition tells.
+    let widgets = || ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    alike(
+        |client| Api::<DynamicObject>::all_with(client, &widgets()),
+        &of("example.com/v1", "Widget", "WidgetCollectionList"),
+        &["/apis/example.com/v1/widgets"; 2],
+    )
+    .await;
+    alike(
+        |client| Api::<DynamicObject>::namespaced_with(client, "a", &widgets()),
+        &of("example.com/v1", "Widget", "WidgetList"),
+        &["/apis/example.com/v1/namespaces/a/widgets"; 2],
+    )
+    .await;
+    alike(
+        Api::<PartialObjectMeta<ConfigMap>>::all,
+        &of("meta.k8s.io/v1", "PartialObjectMetadata", "PartialObjectMetadataList"),
+        &["/api/v1/configmaps"; 2],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_asked_for_in_what_form() {
+    let server = Server::start(Answer::in_turn([list("2", "", &[]), last()])).await.unwrap();
+    let api = Api::<PartialObjectMeta<ConfigMap>>::all(client(&server));
+    let events = ours(api, Config::default()).take(3);
+    let _: Vec<_> = events.collect().await;
+    let headers: Vec<_> = server.requests().into_iter().map(|request| request.headers).collect();
+    let form = ";g=meta.k8s.io;v=v1";
+    assert_eq!(headers[0]["accept"], format!("application/json;as=PartialObjectMetadataList{form}"));
+    assert_eq!(headers[0]["authorization"], format!("Bearer {TOKEN}"));
+}
+
+/// Where it is meant to be otherwise than kube's.
+#[tokio::test]
+async fn differences() {
+    let (a, b) = (|| config_map("a", 1), || config_map("b", 2));
+    let cut = list("2", "", &[a(), b()]);
+    for (name, config, answers, told) in [
+        (
+            "objects before one that cannot be decoded are out",
+            Config::default(),
+            vec![list("2", "", &[a(), undecodable("b", 2)]), cut.clone(), last()],
+            "Init InitApply(a) InitialListFailed Init InitApply(a) InitApply(b) InitDone Apply(last)",
+        ),
+        (
+            "a watch that is refused because its version has expired",
+            Config::default(),
+            vec![list("2", "", &[a()]), refused(410, "Expired"), list("9", "", &[]), last()],
+            "Init InitApply(a) InitDone WatchStartFailed Init InitDone Apply(last)",
+        ),
+        (
+            "a deletion among the initial events",
+            Config::default().streaming_lists(),
+            vec![watch(&[added("a", 1), event("DELETED", a()), initial_end(2)]), watch(&[initial_end(3)]), last()],
+            "Init InitApply(a) Init InitDone Apply(last)",
+        ),
+        (
+            "a deletion of an older version moves nothing back",
+            Config::default(),
+            vec![list("2", "", &[a()]), watch(&[added("b", 5), event("DELETED", a())]), last()],
+            "Init InitApply(a) InitDone Apply(b) Delete(a) Apply(last)",
+        ),
+    ] {
+        let (seen, asked) = seen(&answers, |client| ours(everywhere(client), config.clone())).await;
+        let short: Vec<_> = seen.iter().map(|told| told.split(':').next().unwrap()).collect();
+        assert_eq!(short.join(" "), told, "{name}");
+        if name.contains("older") {
+            assert!(asked[2].contains("resourceVersion=5"), "{asked:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_sent_is_an_error_of_the_request() {
+    let streams_without_bookmarks = Config::default().streaming_lists().disable_bookmarks();
+    for (config, told) in [
+        (Config::default().labels("a=b=c"), "InitialListFailed: not sent"),
+        (Config::default().fields("a"), "InitialListFailed: not sent"),
+        (Config::default().streaming_lists().labels("a=b=c"), "WatchStartFailed: not sent"),
+        (streams_without_bookmarks, "WatchStartFailed: not sent"),
+    ] {
+        let server = Server::start(Answer::always(last())).await.unwrap();
+        let events = ours(everywhere(client(&server)), config).filter_map(async |event| event.err());
+        let errors: Vec<_> = events.take(2).collect().await;
+        assert_eq!(errors.iter().map(written).collect::<Vec<_>>(), [told, told]);
+        assert!(server.requests().is_empty());
+    }
+}
+
+/// With the client of the watcher, which goes first: its connections must live on.
+#[tokio::test]
+async fn the_client_is_shared() {
+    let server = Server::start(Answer::always(list("2", "", &[config_map("a", 1)]))).await.unwrap();
+    let client = client(&server);
+    let events: Vec<_> = ours(everywhere(client.clone()), Config::default()).take(3).collect().await;
+    assert!(events.iter().all(Result::is_ok));
+    let body = Api::<ConfigMap>::all(client).list(&ListParams::default()).await.unwrap();
+    assert_eq!((body.items.len(), server.accepted()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_store_of_kube_with_its_backoff() {
+    let server = Server::start(Answer::in_turn([
+        refused(429, "TooManyRequests"),
+        list("2", "", &[config_map("a", 1), config_map("b", 2)]),
+        watch(&[event("DELETED", config_map("b", 3)), added("c", 4), event("ERROR", status(410, "Expired"))]),
+        list("9", "", &[config_map("c", 4), config_map("d", 8)]),
+        last(),
+    ]))
+    .await
+    .unwrap();
+    let (store, writer) = reflector::store();
+    let events = ours(everywhere(client(&server)), Config::default()).default_backoff();
+    let mut applied = pin!(reflector(writer, events).applied_objects());
+    while applied.next().await.is_some_and(|applied| applied.is_err() || applied.unwrap().name_any() != LAST) {}
+    let names: BTreeSet<_> = store.state().iter().map(|object| object.name_any()).collect();
+    assert_eq!(names, BTreeSet::from(["c", "d", LAST].map(str::to_owned)));
+}
