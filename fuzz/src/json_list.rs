@@ -9,7 +9,7 @@ use listwatch::{Limits, ListMeta, TypeMeta};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::members::Members;
+use super::support::members::Members;
 use super::support::{List, cut};
 
 /// The last byte says how the body before it is cut.

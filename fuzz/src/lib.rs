@@ -1,4 +1,4 @@
-//! What the fuzz targets do, as plain functions: libFuzzer calls them on what it makes up, `tests/fuzz.rs` on what is kept.
+//! What the fuzz targets do, as plain functions: libFuzzer calls them on what it makes up, `tests/client/fuzz.rs` on what is kept.
 
 pub mod http_error;
 pub mod json_list;
@@ -9,9 +9,5 @@ pub mod projection;
 pub mod selectors;
 pub mod watch_decode;
 
-#[path = "../../tests/support/members.rs"]
-mod members;
 #[path = "../../tests/support/mod.rs"]
 mod support;
-#[path = "../../tests/support/watch.rs"]
-mod watch_support;

@@ -7,7 +7,7 @@ use prost::Message as _;
 use prost::encoding::{WireType, decode_key};
 use serde_json::{Map, Value};
 
-use super::members::Members;
+use super::support::members::Members;
 use super::projection::{field, inner};
 
 /// An object in JSON, if it begins with `{`, else in protobuf.

@@ -6,7 +6,7 @@ use listwatch::error::Fault;
 use listwatch::{DecodeErrorKind, Limits, WatchDecoder};
 
 use super::support::cut;
-use super::watch_support::{Seen, is_json, reference, watch};
+use super::support::watch::{Seen, is_json, reference, watch};
 
 /// The last four bytes say how the body before them is cut, and how large a frame may be.
 pub fn run(data: &[u8]) {

@@ -1,6 +1,12 @@
 //! An independent decode of the full buffer, and ways to cut a body into chunks.
 #![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
 
+pub mod members;
+pub mod store;
+pub mod watch;
+#[cfg(feature = "client")]
+pub mod world;
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;

@@ -6,7 +6,7 @@ use prost::Message as _;
 use serde_json::value::RawValue;
 
 use super::members::Members;
-use super::support::{RuntimeTypeMeta, Unknown};
+use super::{RuntimeTypeMeta, Unknown};
 
 /// An event, decoded one way or the other.
 #[derive(Clone, Debug, PartialEq)]

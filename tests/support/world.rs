@@ -18,7 +18,7 @@ use listwatch::client::{Transport, TransportError, TransportErrorKind};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::support::{body_of, config_map, event_frame, len_field, status};
+use super::{body_of, config_map, event_frame, len_field, status};
 
 /// An object as the consumer is to see it: its uid, which tells it from others of its name, and its version.
 pub type Object = (u64, String);

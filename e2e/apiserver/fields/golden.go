@@ -129,7 +129,7 @@ func writeGzip(name string, content []byte) {
 	_, err = writer.Write(content)
 	must(err)
 	must(writer.Close())
-	must(os.WriteFile(root+"/tests/json_form/"+name, compressed.Bytes(), 0o644))
+	must(os.WriteFile(root+"/tests/core/json_form/"+name, compressed.Bytes(), 0o644))
 }
 
 // filler fills values at random; density is how likely a field is set.

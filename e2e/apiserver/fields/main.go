@@ -3,7 +3,7 @@
 //	go run ./fields
 //
 // in the directory of this module writes src/fields/table.txt, and the JSON that Go makes of the recorded bodies and of
-// objects filled at random, against which tests/json_form.rs holds the JSON form of this crate.
+// objects filled at random, against which tests/core/json_form.rs holds the JSON form of this crate.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	}
 	kinds := kinds(all)
 	must(os.WriteFile(root+"/src/fields/table.txt", table(kinds), 0o644))
-	must(os.MkdirAll(root+"/tests/json_form", 0o755))
+	must(os.MkdirAll(root+"/tests/core/json_form", 0o755))
 	writeRecorded(all)
 	writeFilled(kinds)
 }
@@ -102,7 +102,7 @@ var forms = map[reflect.Type]string{
 const head = `# Kubernetes objects by field number, read off the struct tags of the Go types of
 #
 %s#
-# by "go run ./fields" in tests/apiserver, which writes this file. Lines:
+# by "go run ./fields" in e2e/apiserver, which writes this file. Lines:
 #
 #   package NAME                      of the messages that follow
 #   message NAME [=FORM] [VERSION]... FORM when its JSON is not an object; the apiVersions in which it is a kind

@@ -5,7 +5,7 @@
 //! std, are not.
 #![cfg(shuttle)]
 
-#[path = "support/store.rs"]
+#[path = "../support/store.rs"]
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,9 +1,5 @@
 //! What a store takes, counted allocation by allocation. zstd's own memory is not of Rust's allocator.
 
-#[path = "support/store.rs"]
-mod objects;
-mod support;
-
 use std::sync::Arc;
 
 use allocation_counter::measure;
@@ -12,8 +8,8 @@ use listwatch::cache::{Budget, Effect, Object, Residency, Store, StoreError, Sto
 use listwatch::item::path::pod;
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
 use listwatch_testserver::Amplifier;
-use objects::object;
-use support::fixture;
+use crate::support::store::object;
+use crate::support::fixture;
 
 const PODS: u32 = 2000;
 

@@ -1,19 +1,17 @@
 //! The JSON form of protobuf objects is byte for byte that of Go, or an error. The expected JSON is written by
 //! tests/apiserver/fields.
 
-mod support;
-
 use std::fs::File;
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use listwatch::fields::{Field, Message, to_json};
 use listwatch::{ItemError, ListReader, TypeMeta};
-use support::lists;
+use crate::support::lists;
 
 fn expected(name: &str) -> Vec<u8> {
     let mut content = Vec::new();
-    let path = format!("{}/tests/json_form/{name}.gz", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/core/json_form/{name}.gz", env!("CARGO_MANIFEST_DIR"));
     GzDecoder::new(File::open(path).unwrap()).read_to_end(&mut content).unwrap();
     content
 }

@@ -1,9 +1,6 @@
 //! A store and its indexes do what a naive model does, whatever is written to them in whatever order, and however objects
 //! are held.
 
-#[path = "support/store.rs"]
-mod support;
-
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +8,7 @@ use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, Residenc
 use listwatch::{Encoding, compare_resource_versions};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::{Object, object};
+use crate::support::store::{Object, object};
 
 type Key = (String, String);
 type Indexes = Vec<(Index<[u8], String>, OrderedIndex<[u8], String>)>;

@@ -1,10 +1,6 @@
 //! Reflectors that share out a model of a server, which sends what they ask for, or everything: whatever happens, the caches
 //! are disjoint in the end, and together the collection. Schedules as in `reflector_model`.
 
-mod support;
-#[path = "support/world.rs"]
-mod world;
-
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -12,7 +8,7 @@ use listwatch::cache::Object;
 use listwatch::client::{Client, ListOptions, Resource, Shard};
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use tokio::time::sleep;
-use world::{Objects, World, each_schedule, hash};
+use crate::support::world::{Objects, World, each_schedule, hash};
 
 const SCHEDULES: u64 = 300;
 const SHARDS: u32 = 3;

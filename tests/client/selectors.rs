@@ -1,12 +1,10 @@
 //! What is selected here is what a real API server selected from the same collection.
 
-mod support;
-
 use std::collections::BTreeSet;
 
 use listwatch::client::{FieldSelector, LabelSelector, Shard};
 use listwatch::{Event, ItemRef, ListDecoder};
-use support::fixture;
+use crate::support::fixture;
 
 fn uids(body: &[u8], mut select: impl FnMut(&ItemRef<'_>) -> bool) -> BTreeSet<String> {
     let mut decoder = ListDecoder::new();

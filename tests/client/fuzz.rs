@@ -7,7 +7,7 @@ use std::{env, fs, io};
 
 use listwatch::{Event, ListDecoder};
 
-#[path = "../fuzz/src/lib.rs"]
+#[path = "../../fuzz/src/lib.rs"]
 mod targets;
 
 /// Longer ones are slow, and find nothing that shorter ones do not.

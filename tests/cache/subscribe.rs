@@ -1,8 +1,5 @@
 //! Subscribers of a store: random writes, subscribers of any pace, with and without a filter; and what single ones are told.
 
-#[path = "support/store.rs"]
-mod objects;
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use fastrand::Rng;
 use listwatch::Encoding::Protobuf;
 use listwatch::cache::{Change, Residency, Store, Subscriber};
-use objects::object;
+use crate::support::store::object;
 
 type Objects = BTreeMap<String, u64>;
 

@@ -1,9 +1,6 @@
 //! Stores in files: what is saved is loaded, whatever happens to a file or to who writes it is an error, and never another
 //! collection.
 
-#[path = "support/store.rs"]
-mod objects;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -15,7 +12,7 @@ use allocation_counter::measure;
 use fastrand::Rng;
 use listwatch::cache::{Budget, Change, LoadError, Residency, SaveError, Store, StoreError, Stored};
 use listwatch::{Encoding, ItemError};
-use objects::{Object, object};
+use crate::support::store::{Object, object};
 use tempfile::TempDir;
 
 const RESIDENCIES: &[Residency] = &[
@@ -162,7 +159,7 @@ fn what_a_type_does_not_have_is_not_saved_without_it() {
     #[derive(Clone, PartialEq, prost::Message)]
     struct Metadata {
         #[prost(message, optional, tag = "1")]
-        metadata: Option<objects::ObjectMeta>,
+        metadata: Option<crate::support::store::ObjectMeta>,
     }
     let (_folder, path) = path();
     let store = Store::<Metadata>::new(Residency::Decoded);

@@ -1,7 +1,5 @@
 //! Watches over a scripted transport, in paused time: what is asked, what each kind of end leads to, and when.
 
-mod support;
-
 use std::collections::VecDeque;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex};
@@ -19,7 +17,7 @@ use listwatch::client::{
 };
 use listwatch::{ItemError, ItemRef, Limits};
 use listwatch_testserver::{Answer as ServerAnswer, Body, Server, TOKEN};
-use support::{body_of, event_frame, fixture, len_field, status};
+use crate::support::{body_of, event_frame, fixture, len_field, status};
 use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -122,7 +120,7 @@ impl Transport for Scripted {
 
 /// Its uid is its name.
 fn config_map(name: &str, version: &str) -> Vec<u8> {
-    support::config_map(name, name, version)
+    crate::support::config_map(name, name, version)
 }
 
 fn event(event: &str, name: &str, version: u64) -> Vec<u8> {
@@ -897,7 +895,7 @@ async fn a_consumer_that_stalls_makes_the_server_wait() {
     let body = Body::read(length, open).chunk_size(64 << 10).append(error(410));
     let server = Server::start(ServerAnswer::ok(body).always()).await.unwrap();
     let client = Client::new(HttpTransport::builder(server.url()).bearer_token(TOKEN).build().unwrap());
-    let before = support::memory("VmRSS");
+    let before = crate::support::memory("VmRSS");
     let mut events = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).stream();
     events.next().await.unwrap().unwrap();
     let mut sent = 0;
@@ -916,7 +914,7 @@ async fn a_consumer_that_stalls_makes_the_server_wait() {
     }
     assert_eq!(seen, frames);
     assert!(end.unwrap().is_expired());
-    let held = support::memory("VmHWM").saturating_sub(before);
+    let held = crate::support::memory("VmHWM").saturating_sub(before);
     assert!(held < 2 * AHEAD, "{held} bytes");
 }
 

@@ -1,11 +1,9 @@
 //! Memory, counted allocation by allocation.
 
-mod support;
-
 use allocation_counter::{AllocationInfo, measure};
 use listwatch::{Event, ListDecoder};
 use listwatch_testserver::Amplifier;
-use support::{fixture, len_field, reference, tag, varint};
+use crate::support::{fixture, len_field, reference, tag, varint};
 
 fn config_maps(items: u32) -> Vec<u8> {
     Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec()
@@ -95,7 +93,7 @@ fn unknown_fields_are_skipped_in_constant_memory() {
     varint(10 << 20, &mut long);
     long.resize(long.len() + (10 << 20), 0xff);
     let raw = [&long, &len_field(1, &[&long[..], b"\x12\x017"].concat())[..], &len_field(2, b"item")].concat();
-    let body = support::body_of("v1", "PodList", &raw);
+    let body = crate::support::body_of("v1", "PodList", &raw);
     for chunk in [1000, 4096] {
         let mut items = 0;
         let counted = count(&body, chunk, |_| items += 1);
@@ -114,7 +112,7 @@ fn no_kept_item_keeps_a_chunk_alive() {
     use futures::executor::block_on;
     use futures::{StreamExt as _, TryStreamExt as _, stream};
     use listwatch::ListStream;
-    use support::cut;
+    use crate::support::cut;
 
     struct Chunk(Vec<u8>, Arc<AtomicUsize>);
     impl AsRef<[u8]> for Chunk {

@@ -4,6 +4,7 @@
 //! Each case checks every item against the whole list, searches the error for the token, and waits until the tasks and
 //! sockets of the client are gone.
 
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::fmt::Write as _;

@@ -2,8 +2,6 @@
 //!
 //! What the tests of other files print and log is searched by `.ci/run`, which sets `LISTWATCH_WATCH_LOGS`.
 
-mod support;
-
 use std::fmt::Debug;
 use std::process::Command;
 
@@ -12,7 +10,7 @@ use listwatch::client::{Client, Error, HttpTransport, HttpTransportBuilder, List
 use listwatch::item::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, Server, TOKEN, leak, recorded_pods};
 use prost::Message as _;
-use support::{body_of, said};
+use crate::support::{body_of, said};
 
 const WATCH_LOGS: &str = "LISTWATCH_WATCH_LOGS";
 const PLANT: &str = "LISTWATCH_PLANT_A_LEAK";

@@ -1,11 +1,9 @@
 //! FAULTS, "Bytes": what a hostile body gets, with the offset, whole and byte by byte.
 
-mod support;
-
 use std::iter;
 
 use listwatch::{Limits, OnItemError};
-use support::{body_of, cut, decode, len_field, tag, varint};
+use crate::support::{body_of, cut, decode, len_field, tag, varint};
 
 /// What a body ends in: its items, or an error as a user reads it.
 fn outcome(limits: Limits, body: &[u8], chunk: usize) -> Result<Vec<Vec<u8>>, String> {

@@ -1,8 +1,6 @@
 //! Reflectors over a scripted transport, in paused time: what is asked after each kind of end, and what the store has then.
 //! The scenarios are those of client-go's own tests (`tools/cache/reflector_test.go`).
 
-mod support;
-
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -18,7 +16,7 @@ use listwatch::client::{
 };
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
-use support::{body_of, config_map, event_frame, len_field, status};
+use crate::support::{body_of, config_map, event_frame, len_field, status};
 use tokio::time::{Instant, sleep, timeout};
 
 /// What a request meets.

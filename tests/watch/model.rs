@@ -1,17 +1,13 @@
 //! A watch against a model: whatever happens to connections, the consumer sees what the server saw, each change once and in
 //! order. 10,000 schedules, in paused time; that of a failure is run alone by `SEED=N cargo test --test watch_model`.
 
-mod support;
-#[path = "support/world.rs"]
-mod world;
-
 use std::time::Duration;
 
 use futures::StreamExt;
 use listwatch::ItemRef;
 use listwatch::client::{Client, ListOptions, OwnedEvent, Resource};
 use tokio::time::{sleep, timeout};
-use world::{Change, Kind, Objects, World, each_schedule};
+use crate::support::world::{Change, Kind, Objects, World, each_schedule};
 
 const SCHEDULES: u64 = 10_000;
 

@@ -2,10 +2,6 @@
 //! has, and so does every subscriber; also where it is saved and restarted meanwhile. 2,000 schedules for each way to sync, in paused time; that of a failure is run alone by
 //! `SEED=N cargo test --test reflector_model`.
 
-mod support;
-#[path = "support/world.rs"]
-mod world;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +11,7 @@ use listwatch::cache::{Change, Object, Residency, SaveError, Store, Subscriber};
 use listwatch::client::{Client, Resource};
 use listwatch::reflector::{Reflector, Strategy};
 use tokio::time::sleep;
-use world::{Objects, World, each_schedule};
+use crate::support::world::{Objects, World, each_schedule};
 
 const SCHEDULES: u64 = 2000;
 

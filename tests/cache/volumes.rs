@@ -1,6 +1,6 @@
 //! The example `volumes` finds by its indexes the volume that the PV controller finds by going through all of them.
 
-#[path = "../examples/volumes/matching.rs"]
+#[path = "../../examples/volumes/matching.rs"]
 mod matching;
 
 use std::collections::BTreeMap;

@@ -1,14 +1,11 @@
 //! What a store promises, one thing at a time. That all of it holds together is in `store_model`.
 
-#[path = "support/store.rs"]
-mod support;
-
 use std::sync::Arc;
 use std::thread;
 
 use listwatch::cache::{Effect, ObjectKey, Residency, Store, StoreError};
 use listwatch::{Encoding, ItemError, Json, TypeMeta};
-use support::{Object, object};
+use crate::support::store::{Object, object};
 
 const RESIDENCIES: [Residency; 3] = [Residency::Encoded, Residency::Compressed, Residency::Decoded];
 

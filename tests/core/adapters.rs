@@ -1,7 +1,5 @@
 //! Iterator, stream and codec give the same items, one at a time, and never end silently.
 
-mod support;
-
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -9,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use k8s_pb::api::core::v1::{ConfigMap, Pod};
 use listwatch::{DecodeErrorKind, Event, ItemError, Limits, ListDecoder, ListError, ListReader, OnItemError};
-use support::{body_of, cut, fixture, len_field, reference};
+use crate::support::{body_of, cut, fixture, len_field, reference};
 
 /// Three of the recorded ConfigMaps are longer.
 const LONG: usize = 330;
@@ -40,7 +38,7 @@ impl Read for Script {
 
 #[test]
 fn the_reader_gives_every_item_and_then_the_end() {
-    for (name, body) in support::lists() {
+    for (name, body) in crate::support::lists() {
         let expected = reference(&body).unwrap();
         for lengths in [&[1][..], &[4096], &[60_000], &[1, 5000, 30]] {
             let mut reader = ListReader::<_, [u8]>::new(Script::new(&body, lengths));
@@ -71,7 +69,7 @@ fn an_interrupted_read_is_read_again_and_a_failed_one_is_the_transports() {
 }
 
 fn reference_items_in(prefix: &[u8]) -> usize {
-    usize::try_from(support::decode(Limits::default(), [prefix]).unwrap_err().items()).unwrap()
+    usize::try_from(crate::support::decode(Limits::default(), [prefix]).unwrap_err().items()).unwrap()
 }
 
 #[test]
@@ -228,7 +226,7 @@ fn typed_pods_equal_those_of_the_full_buffer() {
     use prost::Message as _;
 
     let body = fixture("pods.pb");
-    let unknown = support::Unknown::decode(&body[4..]).unwrap();
+    let unknown = crate::support::Unknown::decode(&body[4..]).unwrap();
     let expected = PodList::decode(&unknown.raw[..]).unwrap().items;
     let pods: Vec<Pod> = ListReader::<_, Pod>::new(&body[..]).map(|pod| *pod.unwrap()).collect();
     assert!(pods == expected);
@@ -280,7 +278,7 @@ mod asynchronous {
 
     #[test]
     fn stream_and_codec_give_what_the_reader_gives() {
-        for (name, body) in support::lists() {
+        for (name, body) in crate::support::lists() {
             if body.len() > 200_000 {
                 continue;
             }

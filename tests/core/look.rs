@@ -1,7 +1,5 @@
 //! What is read off an item, and what is left of it, is what decoding it with prost gives.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -16,7 +14,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 use prost::Message as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
-use support::{fixture, len_field, lists};
+use crate::support::{fixture, len_field, lists};
 
 #[test]
 fn metadata_of_all_recorded_items() {

@@ -1,0 +1,14 @@
+//! The client over HTTP: requests, pages, retries, limits and secrets.
+
+mod discovery;
+mod fuzz;
+mod lists;
+mod pages;
+mod parallel;
+mod secrets;
+mod selectors;
+mod time;
+mod trace;
+mod transport;
+#[path = "../support/mod.rs"]
+mod support;
