@@ -114,11 +114,11 @@ impl Error for DecodeError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The body is neither Kubernetes protobuf, which begins with `k8s\0`, nor, with the feature `json`, JSON.
+    /// The body is neither Kubernetes protobuf, which begins with `k8s\0`, nor JSON that the decoder accepts.
     #[error("unexpected encoding: the body looks like {found}, not like a list{hint}", found = .0, hint = hint(*.0))]
     UnexpectedEncoding(Sniffed),
 
-    /// The body of a watch is neither frames of Kubernetes protobuf nor, with the feature `json`, lines of JSON.
+    /// The body of a watch is neither frames of Kubernetes protobuf nor lines of JSON that the decoder accepts.
     #[error("unexpected encoding: the body looks like {found}, not like a watch{hint}", found = .0, hint = hint(*.0))]
     UnexpectedWatchEncoding(Sniffed),
 

@@ -7,8 +7,8 @@ use prost::Message as _;
 use prost::encoding::{WireType, decode_key};
 use serde_json::{Map, Value};
 
-use super::support::members::Members;
 use super::projection::{field, inner};
+use super::support::members::Members;
 
 /// An object in JSON, if it begins with `{`, else in protobuf.
 pub fn run(object: &[u8]) {

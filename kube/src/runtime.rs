@@ -33,13 +33,13 @@ use std::fmt::Debug;
 use std::mem;
 use std::time::Duration;
 
+use futures::stream::{Stream, StreamExt as _, unfold};
 use kube::api::{Api, ListMeta, ResourceExt as _};
 use kube::core::request;
 use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary};
 /// kube's module: `Config`, `Event`, `Error` and the rest. The functions in it are kube's own.
 pub use kube::runtime::watcher::{self};
 use kube::runtime::watcher::{Config, Error as WatcherError, Event, InitialListStrategy, ListSemantic};
-use futures::stream::{Stream, StreamExt as _, unfold};
 use listwatch::client::{
     ApiError, Client, Compression, Error, ErrorKind, Items, List, ListOptions, OwnedEvent, Resource, ResourceVersion,
     Retry, TransportErrorKind, WatchEvents,
@@ -157,8 +157,7 @@ where
             }
             State::Listing(mut items) => match items.next().await {
                 Some(Ok(item)) => {
-                    let item =
-                        item.map_err(|error| WatcherError::InitialListFailed(kube::Error::SerdeError(error)))?;
+                    let item = item.map_err(|error| WatcherError::InitialListFailed(kube::Error::SerdeError(error)))?;
                     self.state = State::Listing(items);
                     Ok(Some(Event::InitApply(item)))
                 }

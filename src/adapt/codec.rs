@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use bytes::{Buf, BytesMut};
 use tokio_util::codec::Decoder;
 
-use super::source::{ListError, Own, Source, adapter_methods};
+use super::source::{ListError, Own, Source, adapter_methods, source};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
 use crate::item::Item;
@@ -41,7 +41,7 @@ impl<T: Item + ?Sized> ListCodec<T> {
     /// A codec for one list.
     #[must_use]
     pub fn new() -> Self {
-        Self { source: Source::new(T::own), item: PhantomData }
+        Self { source: source::<T>(), item: PhantomData }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
-use super::source::{ListError, Own, Source, adapter_methods};
+use super::source::{ListError, Own, Source, adapter_methods, source};
 use crate::decode::{ItemRef, ListEnd};
 use crate::error::ItemError;
 use crate::item::Item;
@@ -47,7 +47,7 @@ impl<R, T: Item + ?Sized> ListReader<R, T> {
     pub fn new(read: R) -> Self {
         Self {
             read,
-            source: Source::new(T::own),
+            source: source::<T>(),
             chunk: vec![0; CHUNK].into(),
             taken: 0,
             filled: 0,

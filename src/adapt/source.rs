@@ -1,5 +1,7 @@
 //! What all adapters share: a decoder, and what becomes of each item.
 
+#[cfg(feature = "json")]
+use crate::decode::Encoding;
 use crate::decode::{Event, ItemRef, ListDecoder, ListEnd};
 use crate::error::{DecodeError, ItemError};
 use crate::item::Item;
@@ -45,11 +47,15 @@ pub(super) struct Source<F> {
     own: F,
 }
 
-impl<F> Source<F> {
-    pub(super) fn new(own: F) -> Self {
-        Self { decoder: ListDecoder::new(), on_item_error: OnItemError::default(), end: None, own }
-    }
+/// Accepts the encoding that `T` is made from; protobuf where any will do.
+pub(super) fn source<T: Item + ?Sized>() -> Source<Own<T>> {
+    let decoder = ListDecoder::new();
+    #[cfg(feature = "json")]
+    let decoder = if T::ENCODING == Some(Encoding::Json) { decoder.accept_json() } else { decoder };
+    Source { decoder, on_item_error: OnItemError::default(), end: None, own: T::own }
+}
 
+impl<F> Source<F> {
     pub(super) fn map_item<G>(self, own: G) -> Source<G> {
         let Self { decoder, on_item_error, end, own: _ } = self;
         Source { decoder, on_item_error, end, own }
@@ -90,6 +96,17 @@ macro_rules! adapter_methods {
         #[must_use]
         pub fn limits(mut self, limits: crate::Limits) -> Self {
             self.source.decoder.set_limits(limits);
+            self
+        }
+
+        /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
+        ///
+        /// A `T` that is made from JSON, like [`Json`](crate::Json), accepts JSON without it. Otherwise a body in JSON is
+        /// [`DecodeErrorKind::UnexpectedEncoding`](crate::DecodeErrorKind::UnexpectedEncoding), whatever cargo features are on.
+        #[cfg(feature = "json")]
+        #[must_use]
+        pub fn accept_json(mut self) -> Self {
+            self.source.decoder = self.source.decoder.accept_json();
             self
         }
 

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 
-use super::source::{ListError, Own, Source, adapter_methods};
+use super::source::{ListError, Own, Source, adapter_methods, source};
 use crate::decode::{ItemRef, ListEnd};
 use crate::error::ItemError;
 use crate::item::Item;
@@ -51,7 +51,7 @@ pin_project! {
 impl<S, T: Item + ?Sized> ListStream<S, T> {
     /// Nothing is polled yet.
     pub fn new(chunks: S) -> Self {
-        Self { chunks, source: Source::new(T::own), chunk: Bytes::new(), ended: false, item: PhantomData }
+        Self { chunks, source: source::<T>(), chunk: Bytes::new(), ended: false, item: PhantomData }
     }
 }
 

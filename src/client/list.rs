@@ -574,7 +574,7 @@ impl Run {
         limits.items = limits.items.saturating_sub(self.summary.seen());
         limits.bytes = limits.bytes.saturating_sub(self.summary.bytes);
         Page {
-            decoder: ListDecoder::with_limits(limits),
+            decoder: ListDecoder::with_limits(limits).accept_json(),
             chunk: mem::take(&mut answer.first),
             answer,
             shard: self.options.shard,

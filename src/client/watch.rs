@@ -310,7 +310,7 @@ impl Plan {
                 tracing::warn!(server_warning = warning, "the server warns");
             }
             let idle = Idle::new(idle_timeout, timeout, gap);
-            let decoder = WatchDecoder::with_limits(limits);
+            let decoder = WatchDecoder::with_limits(limits).accept_json();
             Ok(Connection { client, answer, decoder, chunk: Bytes::new(), expected, shard, idle })
         };
         Ok(Box::pin(opening.instrument(self.span.clone())))

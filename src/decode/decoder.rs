@@ -19,8 +19,8 @@ use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::item::{self, ListMeta, MetaView, Projection, TypeMeta};
 use crate::limits::{Limits, OnItemError};
 
-/// Decodes the body of a list while it arrives: protobuf, or JSON with the feature `json`. It tells them by their first
-/// bytes.
+/// Decodes the body of a list while it arrives: protobuf, and JSON where [`accept_json`](Self::accept_json) allows it. The
+/// first bytes decide which of the two a body is.
 ///
 /// Bytes go in by [`decode`](Self::decode) or [`feed`](Self::feed), cut anywhere; [`Event`]s come out. After the last
 /// byte [`finish`](Self::finish) says whether the list is complete: **without it, a list may be short.**
@@ -136,6 +136,8 @@ enum Body {
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) limits: Limits,
+    /// Set only with the feature `json`.
+    pub(super) accepts_json: bool,
     /// Bytes taken so far.
     pub(super) position: u64,
     /// Where the current field begins.
@@ -171,6 +173,23 @@ impl ListDecoder {
     pub fn with_limits(limits: Limits) -> Self {
         let list = Progress { limits, ..Progress::default() };
         Self { body: Body::Start { list, matched: 0 }, end: None, lent: false }
+    }
+
+    /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
+    ///
+    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are on.
+    #[cfg(feature = "json")]
+    #[must_use]
+    pub fn accept_json(mut self) -> Self {
+        self.body.list_mut().accepts_json = true;
+        self
+    }
+
+    /// A decoder for what a server sends in place of a watch.
+    pub(super) fn of_watch(watch: &Progress) -> Self {
+        let mut decoder = Self::with_limits(watch.limits.items(u64::MAX).bytes(u64::MAX));
+        decoder.body.list_mut().accepts_json = watch.accepts_json;
+        decoder
     }
 
     /// Takes bytes off the front of `input` up to the next event. `None`: all of `input` is taken, more is needed.
@@ -389,7 +408,7 @@ impl Body {
             let Some(&byte) = input.first() else { return Ok(None) };
             match byte {
                 #[cfg(feature = "json")]
-                b'{' | b'[' | b' ' | b'\t' | b'\n' | b'\r' if *matched == 0 => {
+                b'{' | b'[' | b' ' | b'\t' | b'\n' | b'\r' if *matched == 0 && list.accepts_json => {
                     *self = Self::Json(Json::new(mem::take(list)));
                 }
                 byte if Some(&byte) == MAGIC.get(*matched) => {

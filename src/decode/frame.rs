@@ -36,8 +36,9 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// The annotation of the bookmark that ends the initial events (KEP-3157).
 pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Decodes the body of a watch while it arrives: frames of protobuf, or lines of JSON with the feature `json`. It tells
-/// them by their first bytes, not by the content type, which servers get wrong.
+/// Decodes the body of a watch while it arrives: frames of protobuf, and lines of JSON where
+/// [`accept_json`](Self::accept_json) allows it. The first bytes decide which of the two a body is, not the content type, which
+/// servers get wrong.
 ///
 /// Bytes go in by [`decode`](Self::decode), cut anywhere; a [`WatchEvent`] comes out for each frame. When the body has
 /// ended, [`finish`](Self::finish) says whether that was between two frames.
@@ -198,6 +199,16 @@ impl WatchDecoder {
         }
     }
 
+    /// Accepts watches in JSON in addition to protobuf, as API servers send them for custom resources.
+    ///
+    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are on.
+    #[cfg(feature = "json")]
+    #[must_use]
+    pub fn accept_json(mut self) -> Self {
+        self.watch.accepts_json = true;
+        self
+    }
+
     /// Takes bytes off the front of `input` up to the end of the next frame. `None`: all of `input` is taken, more is
     /// needed.
     ///
@@ -302,7 +313,7 @@ impl WatchDecoder {
                 #[cfg(feature = "json")]
                 &mut State::Line { begun } => self.line(begun, input)?,
                 #[cfg(feature = "json")]
-                State::Start if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
+                State::Start if self.watch.accepts_json && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
                     self.watch.take(1, input);
                     None
                 }
@@ -334,12 +345,12 @@ impl WatchDecoder {
     fn start(&mut self, byte: u8) {
         self.watch.field_start = self.watch.position;
         // Whose items and bytes nobody counts.
-        let list = || Box::new(ListDecoder::with_limits(self.watch.limits.items(u64::MAX).bytes(u64::MAX)));
+        let list = || Box::new(ListDecoder::of_watch(&self.watch));
         match byte {
             // No other encoding begins so, nor does a frame of 150 MB or more. Spaces were skipped for JSON only.
             0x00..=0x08 if self.watch.position == 0 => self.state = State::Length { so_far: 0, bytes: 0 },
             #[cfg(feature = "json")]
-            b'{' => self.state = State::Opening(list()),
+            b'{' if self.watch.accepts_json => self.state = State::Opening(list()),
             _ => self.state = State::Other(list()),
         }
     }

@@ -41,7 +41,8 @@ pub trait Item {
     /// What is kept of an item. It owns all it has: nothing refers to the chunk that the item came in.
     type Owned: Send + 'static;
 
-    /// The one encoding that it is made from, which a client then asks the server for; `None` where any will do.
+    /// The one encoding that it is made from. A client asks the server for it, and an adapter accepts no JSON unless it is
+    /// [`Encoding::Json`] or the caller says so. `None` where any will do.
     const ENCODING: Option<Encoding> = None;
 
     /// Makes it from the lent bytes.

@@ -4,11 +4,11 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::support::store::{Object, object};
 use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, Residency, Store};
 use listwatch::{Encoding, compare_resource_versions};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use crate::support::store::{Object, object};
 
 type Key = (String, String);
 type Indexes = Vec<(Index<[u8], String>, OrderedIndex<[u8], String>)>;

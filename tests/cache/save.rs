@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::support::store::{Object, object};
 use allocation_counter::measure;
 use fastrand::Rng;
 use listwatch::cache::{Budget, Change, LoadError, Residency, SaveError, Store, StoreError, Stored};
 use listwatch::{Encoding, ItemError};
-use crate::support::store::{Object, object};
 use tempfile::TempDir;
 
 const RESIDENCIES: &[Residency] = &[

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::support::store::object;
 use fastrand::Rng;
 use listwatch::Encoding::Protobuf;
 use listwatch::cache::{Change, Residency, Store, Subscriber};
-use crate::support::store::object;
 
 type Objects = BTreeMap<String, u64>;
 

@@ -2,8 +2,8 @@
 
 use std::iter;
 
-use listwatch::{Limits, OnItemError};
 use crate::support::{body_of, cut, decode, len_field, tag, varint};
+use listwatch::{Limits, OnItemError};
 
 /// What a body ends in: its items, or an error as a user reads it.
 fn outcome(limits: Limits, body: &[u8], chunk: usize) -> Result<Vec<Vec<u8>>, String> {

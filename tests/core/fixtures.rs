@@ -1,10 +1,10 @@
 //! The recorded bodies of a real API server, cut in every way, give what prost makes of the full buffer.
 
+use crate::support::{cut, decode, fixture, lists, reference};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::{DecodeErrorKind, Event, Limits, ListDecoder, ListReader};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use crate::support::{cut, decode, fixture, lists, reference};
 
 #[test]
 fn every_chunking_gives_the_same() {

@@ -1,17 +1,17 @@
 //! JSON lists: cut anywhere, they give what `serde_json` makes of the full buffer; what is wrong with them is said where.
 
+use crate::support::members::Members;
+use crate::support::{List, cut, fixture};
 use allocation_counter::{AllocationInfo, measure};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::{
     DecodeError, Encoding, Event, ItemError, Json, Limits, ListDecoder, ListEnd, ListMeta, ListReader, OnItemError,
     TypeMeta,
 };
-use crate::support::members::Members;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::de::Deserialize;
 use serde_json::value::RawValue;
-use crate::support::{List, cut, fixture};
 
 const LISTS: [&str; 3] = ["pods.json", "widgets-page-1.json", "widgets-negotiated.json"];
 

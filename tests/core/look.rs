@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use crate::support::{fixture, len_field, lists};
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::{Container, ContainerStatus, Pod, PodIp, PodSpec, PodStatus};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{self as meta_v1, ObjectMeta, PartialObjectMetadata};
@@ -14,7 +15,6 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 use prost::Message as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
-use crate::support::{fixture, len_field, lists};
 
 #[test]
 fn metadata_of_all_recorded_items() {

@@ -1,10 +1,10 @@
 //! Arbitrary lists equal what prost makes of the full buffer; arbitrary bytes do no harm.
 
+use crate::support::{cut, decode, fixture, len_field, reference, tag, varint};
 use allocation_counter::measure;
 use listwatch::{Event, Limits, ListDecoder, MetaView};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use crate::support::{cut, decode, fixture, len_field, reference, tag, varint};
 
 /// A field with a number that nothing has, of any wire type, groups included.
 fn unknown_field() -> impl Strategy<Value = Vec<u8>> {

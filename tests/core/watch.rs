@@ -1,12 +1,12 @@
 //! Watches: recorded, made up and broken ones give, cut in every way, what an independent decode of the full body gives.
 
+use crate::support::watch::{Seen, reference, see, watch};
+use crate::support::{body_of, cut, fixture, framed, len_field, tag, varint};
 use allocation_counter::measure;
 use listwatch::error::Fault;
 use listwatch::{DecodeErrorKind, Limits, WatchDecoder, WatchEvent};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use crate::support::{body_of, cut, fixture, framed, len_field, tag, varint};
-use crate::support::watch::{Seen, reference, see, watch};
 
 const PROTOBUF: &[&str] = &[
     "watch-configmaps.pb",

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{body_of, event_frame, fixture, len_field, status};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,7 +18,6 @@ use listwatch::client::{
 };
 use listwatch::{ItemError, ItemRef, Limits};
 use listwatch_testserver::{Answer as ServerAnswer, Body, Server, TOKEN};
-use crate::support::{body_of, event_frame, fixture, len_field, status};
 use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use criterion::{Criterion, Throughput};
 use futures::StreamExt;
 use listwatch::ItemError;
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 use listwatch_benches::median;
+use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 use tokio::runtime::{Builder, Runtime};
 
 const PODS: u32 = 20_000;

@@ -7,10 +7,10 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use k8s_pb::api::core::v1::{Pod, PodList};
 use listwatch::{Event, Item, ListDecoder};
+use listwatch_benches::median;
 use listwatch_testserver::{Amplifier, recorded_pods};
 use prost::Message as _;
 use prost::bytes::Bytes;
-use listwatch_benches::median;
 
 const PODS: u32 = 2_000;
 const CHUNKS: [usize; 2] = [64 << 10, 4 << 10];

@@ -6,8 +6,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use listwatch::{Event, ListDecoder};
-use listwatch_testserver::{Amplifier, recorded_pods};
 use listwatch_benches::{median, memcpy};
+use listwatch_testserver::{Amplifier, recorded_pods};
 
 /// About 170 MB: far more than the caches hold.
 const PODS: u32 = 20_000;

@@ -7,9 +7,9 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use listwatch::{Event, ListDecoder};
+use listwatch_benches::{median, memcpy};
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use listwatch_benches::{median, memcpy};
 
 /// Far more than the caches hold.
 const BYTES: usize = 100 << 20;

@@ -8,9 +8,9 @@ use criterion::{Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::item::path::{meta, pod};
 use listwatch::{Event, ItemRef, ListDecoder, MetaView, Prefilter, Projection};
+use listwatch_benches::median;
 use listwatch_testserver::recorded_pods;
 use prost::Message as _;
-use listwatch_benches::median;
 
 const GROUP: &str = "look";
 const DECODE: &str = "decode with k8s-pb";

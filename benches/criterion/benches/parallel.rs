@@ -15,8 +15,8 @@ use futures::{Stream, TryStreamExt};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{Client, Error, HttpTransport, ListOptions, Order, Resource};
 use listwatch::{ItemError, ItemRef};
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 use listwatch_benches::median;
+use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 use tokio::runtime::{Builder, Runtime};
 
 const PODS: u32 = 20_000;

@@ -9,9 +9,9 @@ use std::path::Path;
 
 use criterion::{Criterion, Throughput};
 use listwatch::{WatchDecoder, WatchEvent};
+use listwatch_benches::{median, memcpy};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use listwatch_benches::{median, memcpy};
 
 /// A cache holds it, as it does what just came off the network; of a body that it does not, memory would be measured.
 const BYTES: usize = 2 << 20;

@@ -12,12 +12,12 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig};
 use listwatch::client::{
-    Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, LabelSelector, List,
-    ListOptions, ListSummary, Order, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
+    Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, LabelSelector, List, ListOptions, ListSummary,
+    Order, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
 };
 use listwatch::{ItemError, Json};
-use listwatch_kube::KubeTransport;
 use listwatch_e2e::{Result, Server};
+use listwatch_kube::KubeTransport;
 
 const PODS: usize = 20_000;
 /// Of a namespace, in a fraction of a second.

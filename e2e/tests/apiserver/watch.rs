@@ -12,8 +12,8 @@ use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
 use listwatch::client::{Client, Error, ListOptions, OwnedEvent, Resource, ResourceVersion, Watch};
 use listwatch::{ItemError, ItemRef, compare_resource_versions};
-use listwatch_kube::KubeTransport;
 use listwatch_e2e::{Result, Server};
+use listwatch_kube::KubeTransport;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 

@@ -18,9 +18,9 @@ use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use listwatch_e2e::Result;
 use crate::trouble::{Fault, Trouble, Troubled, proxy};
 use crate::worker::World;
+use listwatch_e2e::Result;
 
 /// No other has any: nothing else writes there.
 const NAMESPACE: &str = "soak";

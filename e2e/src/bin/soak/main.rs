@@ -26,11 +26,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
-use listwatch_e2e::{Result, Server};
 use caches::Caches;
 use clap::Parser;
 use fastrand::Rng;
 use jiff::SignedDuration;
+use listwatch_e2e::{Result, Server};
 use query::{Known, QUERIES};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;

@@ -11,8 +11,8 @@ use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use listwatch_e2e::{Result, Server};
 use crate::support::reference;
+use listwatch_e2e::{Result, Server};
 
 pub struct Query {
     pub name: &'static str,

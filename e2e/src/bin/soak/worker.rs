@@ -15,9 +15,9 @@ use listwatch::client::{
 };
 use listwatch_kube::KubeTransport;
 
-use listwatch_e2e::Result;
 use crate::query::{Known, Object, Query};
 use crate::trouble::{Fault, Trouble, Troubled};
+use listwatch_e2e::Result;
 
 /// Of every list that is given time.
 const DEADLINE: Duration = Duration::from_secs(60);
