@@ -47,7 +47,7 @@ benches() {
 demo() {
     printf '\n| | wall time | CPU time | first item | peak memory | held per item | time ratio | memory ratio |\n'
     echo '|---|---:|---:|---:|---:|---:|---:|---:|'
-    cargo run --release --locked -- demo --svg "$target/demo.svg" | awk -F '  +' '
+    cargo run --release --locked --no-default-features -- demo --svg "$target/demo.svg" | awk -F '  +' '
         NF == 8 && /^(full buffer|listwatch)/ { gsub(/  +/, " | "); gsub(/Box<[^ ]+>/, "`&`"); print "| " $0 " |"; rows++ }
         END { if (rows != 4) { print "the demo did not show four ways" >"/dev/stderr"; exit 1 } }'
     echo
@@ -58,7 +58,7 @@ publish() {
     sed -i -e "/<!-- $1 /,/<!-- end of $1 -->/{//!d}" -e "/<!-- $1 /r $target/$1.md" README.md
 }
 
-cargo bench --locked --bench framing --bench decode --bench json --bench look --bench client -- "$@"
+cargo bench --locked -p listwatch-benches --bench framing --bench decode --bench json --bench look --bench client -- "$@"
 benches >"$target/benches.md"
 demo >"$target/demo.md"
 publish benches

@@ -1,5 +1,5 @@
-//! The API server of tests/apiserver, run by a test.
-#![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
+//! Runs the kube-apiserver that apiserver/build.sh builds.
+#![allow(missing_docs, clippy::missing_errors_doc, reason = "of the tests in this package")]
 
 use std::collections::BTreeSet;
 use std::error::Error;

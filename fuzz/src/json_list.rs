@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
 
 /// The events are not checked against each other, as the type meta may come late and again.
 fn decode_json(body: &[u8], chunk: usize) -> Result<List, String> {
-    let mut decoder = listwatch::ListDecoder::with_limits(Limits::default());
+    let mut decoder = listwatch::ListDecoder::with_limits(Limits::default()).accept_json();
     let mut items = Vec::new();
     for mut chunk in cut(body, &[chunk]) {
         while let Some(event) = decoder.decode(&mut chunk).map_err(|error| error.to_string())? {

@@ -77,7 +77,7 @@ impl Walked {
 }
 
 fn walk(body: &[u8], caps: &Caps, lengths: &[usize]) -> Walked {
-    let mut decoder = ListDecoder::with_limits(caps.limits);
+    let mut decoder = ListDecoder::with_limits(caps.limits).accept_json();
     let mut seen = Vec::new();
     let mut broken = None;
     'body: for mut chunk in cut(body, lengths) {
@@ -129,7 +129,7 @@ fn see(event: Event<'_>, caps: &Caps) -> Seen {
 
 /// Decodes and drops; gives whether it ended in the server's own error.
 fn drain(body: &[u8], limits: Limits, lengths: &[usize]) -> bool {
-    let mut decoder = ListDecoder::with_limits(limits);
+    let mut decoder = ListDecoder::with_limits(limits).accept_json();
     for mut chunk in cut(body, lengths) {
         loop {
             match decoder.decode(&mut chunk) {

@@ -64,7 +64,7 @@ fn compare(body: &[u8], seen: &[Seen], end: &Result<(), DecodeErrorKind>) {
 }
 
 fn drain(body: &[u8], limits: Limits, lengths: &[usize]) {
-    let mut decoder = WatchDecoder::with_limits(limits);
+    let mut decoder = WatchDecoder::with_limits(limits).accept_json();
     for mut chunk in cut(body, lengths) {
         loop {
             match decoder.decode(&mut chunk) {

@@ -1,9 +1,9 @@
-//! The watcher beside kube's own: both get the same answers of a server, and tell the same.
-
-mod support;
+//! The watcher and kube's own get the same answers of a server, and report the same events and errors.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as StdError;
 use std::fmt::Debug;
+use std::iter::successors;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ use listwatch_kube::runtime::watcher::{self, Config, Error, Event};
 use listwatch_testserver::{Answer, Body, Server, TOKEN, leak};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use support::said;
 use tokio::time::timeout;
 
 /// The object behind which nothing is read any more.
@@ -104,7 +103,9 @@ where
         match timeout(Duration::from_secs(20), watcher.next()).await {
             Ok(Some(Ok(event))) => told.push(event.to_string()),
             Ok(Some(Err(error))) => {
-                assert_eq!(leak(said(&error).as_bytes()), None);
+                let chain = successors(Some(&error as &dyn StdError), |&error| error.source());
+                let text: String = chain.map(|error| format!("{error}\n{error:?}\n")).collect();
+                assert_eq!(leak(text.as_bytes()), None);
                 told.push(written(&error));
             }
             ended => panic!("{ended:?} after {told:?}", ended = ended.map(|_| "the end")),

@@ -48,7 +48,7 @@ fn bench(criterion: &mut Criterion, name: &str) {
         memcpy(&mut group, &body, chunk);
         group.bench_function(format!("cut-{chunk}"), |bencher| {
             bencher.iter(|| {
-                let mut decoder = ListDecoder::new();
+                let mut decoder = ListDecoder::new().accept_json();
                 for mut chunk in black_box(&body).chunks(chunk) {
                     while let Some(event) = decoder.decode(&mut chunk).expect("a list") {
                         if let Event::Item(item) = event {

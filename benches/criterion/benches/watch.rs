@@ -68,7 +68,7 @@ fn bench(criterion: &mut Criterion, name: &str, body: &[u8], events: usize) {
 }
 
 fn decode(body: &[u8], chunk: usize, mut on_event: impl FnMut(WatchEvent<'_>)) -> usize {
-    let (mut decoder, mut events) = (WatchDecoder::new(), 0);
+    let (mut decoder, mut events) = (WatchDecoder::new().accept_json(), 0);
     for mut chunk in black_box(body).chunks(chunk) {
         while let Some(event) = decoder.decode(&mut chunk).expect("a watch") {
             on_event(event);

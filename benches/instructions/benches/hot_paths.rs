@@ -113,7 +113,7 @@ fn keep(list: Chunks) -> Vec<Box<[u8]>> {
 }
 
 fn each_item((body, chunk): Chunks, mut on_item: impl FnMut(ItemRef<'_>)) {
-    let mut decoder = ListDecoder::new();
+    let mut decoder = ListDecoder::new().accept_json();
     for mut chunk in black_box(body).chunks(chunk) {
         while let Some(event) = decoder.decode(&mut chunk).expect("a list") {
             if let Event::Item(item) = event {

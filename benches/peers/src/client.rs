@@ -16,7 +16,8 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Identity, Object, Residency, Store};
-use listwatch::client::{HttpTransport, ListOptions, Order, Resource, kube_runtime};
+use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
+use listwatch_kube::runtime;
 use listwatch::item::path::pod;
 use listwatch::{ItemError, Json, MetaView};
 use prost::Message;
@@ -74,8 +75,8 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "kube-metadata" => Box::new(kube_metadata(url, seen).await?),
         "kube-reflector" => kube_reflector(url, |api| watcher(api, paged()), seen).await?,
         "kube-reflector-streaming" => kube_reflector(url, |api| watcher(api, streaming()), seen).await?,
-        "kube-runtime" => kube_reflector(url, |api| kube_runtime::watcher(api, paged()), seen).await?,
-        "kube-runtime-streaming" => kube_reflector(url, |api| kube_runtime::watcher(api, streaming()), seen).await?,
+        "kube-runtime" => kube_reflector(url, |api| runtime::watcher(api, paged()), seen).await?,
+        "kube-runtime-streaming" => kube_reflector(url, |api| runtime::watcher(api, streaming()), seen).await?,
         _ => bail!("no way is called {way}"),
     })
 }

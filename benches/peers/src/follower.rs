@@ -17,7 +17,8 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Change, Residency, Store};
-use listwatch::client::{Client, HttpTransport, Resource, kube_runtime};
+use listwatch::client::{Client, HttpTransport, Resource};
+use listwatch_kube::runtime;
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use tokio::sync::oneshot;
 
@@ -75,7 +76,7 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
         "encoded" => Box::new(listwatch(server, Residency::Encoded, Strategy::WatchList, handler).await?),
         "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
         "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
-        "kube-runtime" => Box::new(kube(kube_runtime::watcher(server.kube().await?, default), handler).await?),
+        "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), handler).await?),
         _ => bail!("no way is called {way}"),
     })
 }

@@ -1,5 +1,5 @@
-//! A million Pods, 8 GB, over loopback: the client holds less than 32 MB. `cargo test --test million`; it is no part of a
-//! plain `cargo test`, because it takes a minute.
+//! Lists a million Pods, 8 GB, over loopback and fails if the client ever holds 32 MB: `cargo run --release -p listwatch-e2e --bin
+//! million`. It takes a minute and needs no API server.
 
 #[path = "../../../tests/support/mod.rs"]
 mod support;

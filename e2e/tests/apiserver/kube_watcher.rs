@@ -1,5 +1,4 @@
-//! The watcher beside kube's own, over a real kube-apiserver: `cargo test --features kube-runtime --test kube_runtime_e2e`,
-//! with the binaries that tests/apiserver/build.sh builds. `PODS=20000` and `CHANGES=20000` make it as large as you like.
+//! The watcher of listwatch-kube and kube's own fill the same stores. `PODS=20000` and `CHANGES=20000` set the size.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,5 +1,4 @@
-//! The client against a real kube-apiserver: `cargo test --features kube --test e2e`, with the binaries that
-//! tests/apiserver/build.sh builds. It is no part of a plain `cargo test`: building them takes Go and minutes.
+//! Lists through both transports: over expired page tokens, the server's request timeout and its death, compared with kubectl.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,4 @@
-//! Reflectors of a real kube-apiserver: `cargo test --features kube,zstd --test reflector_e2e`, with the binaries that
-//! tests/apiserver/build.sh builds. `PODS=50000` and `CHANGES=60000` make it as large as you like.
+//! Three reflectors stay synced while Pods change and the server is killed. `PODS=50000` and `CHANGES=60000` set the size.
 
 use std::collections::BTreeMap;
 use std::fs;

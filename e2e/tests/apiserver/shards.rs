@@ -1,5 +1,4 @@
-//! The example `shards` against a real kube-apiserver, that knows shards and that ignores them: `cargo test --features
-//! cache,kube --test shards_e2e`, with the binaries that tests/apiserver/build.sh builds.
+//! The example `shards` of listwatch-kube, against a server that knows shards and one that ignores them.
 
 #[path = "../../../kube/examples/shards/assignment.rs"]
 mod assignment;

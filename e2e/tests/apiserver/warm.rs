@@ -1,5 +1,5 @@
-//! Warm starts on a real kube-apiserver: `cargo test --release --features kube,zstd --test warm_e2e -- --nocapture`, with the
-//! binaries that tests/apiserver/build.sh builds. `PODS=50000` makes it as large as you like.
+//! Warm starts: caches start from files and resume their watch without a list. `PODS=50000` sets the size; times are worth
+//! reading with `--release` and `--nocapture`.
 
 use std::collections::BTreeMap;
 use std::fs;

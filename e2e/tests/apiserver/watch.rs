@@ -1,5 +1,4 @@
-//! Watches of a real kube-apiserver: `cargo test --features kube --test watch_e2e`, with the binaries that
-//! tests/apiserver/build.sh builds.
+//! Watches through both transports, while the server is killed and started again under 20,000 changes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

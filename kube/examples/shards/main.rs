@@ -1,5 +1,5 @@
-//! Replicas that share out the Pods of a cluster: `cargo run --features cache,kube --example shards -- --replica a`, and the
-//! same with `b` and `c` beside it. Each Pod is in the cache of one of them; end one, and the others have its Pods too.
+//! Replicas that share out the Pods of a cluster: `cargo run -p listwatch-kube --example shards -- --replica a`, then the same with
+//! `b` and `c` in other terminals. Each Pod is in the cache of one replica; when one ends, the others take over its Pods.
 
 mod assignment;
 mod replica;

@@ -1,13 +1,13 @@
-//! Lists in a row, several at once, a tenth of them broken on purpose, against a real API server that is killed every 30
-//! seconds: `cargo test --release --features kube,zstd --test soak -- 1h`, with the binaries that tests/apiserver/build.sh builds.
+//! Lists from a real API server for as long as one likes, several at once, while a tenth of them meets a fault and the server is
+//! killed every 30 seconds: `cargo run --release -p listwatch-e2e -- 1h`, once apiserver/build.sh has built the server.
 //!
-//! It fails on a complete list that is not what was loaded, item by item and byte by byte; on an error that nothing
-//! provoked, or that is wrong about the items delivered; on a list that ends later than its deadline; and on memory, descriptors or tasks that
-//! are left when no list is under way.
+//! It fails on a complete list that is not what was loaded, item by item and byte by byte; on an error that nothing provoked,
+//! or that reports the wrong number of delivered items; on a list that ends after its deadline; and on memory, descriptors or
+//! tasks that are left when no list is running.
 //!
-//! Beside the lists run reflectors, one for each strategy, into compressed stores, over connections that break all the time, while
-//! objects are changed, deleted and created. It fails when one does not come to have what the server has once that stops, byte
-//! by byte, or when its subscriber was not told so.
+//! At the same time, three reflectors, one for each strategy, fill compressed stores over connections that break, while objects
+//! are changed, deleted and created. It fails if one does not equal the server, byte by byte, once the changes stop, or if its
+//! subscriber missed a change.
 
 mod caches;
 mod query;
