@@ -19,11 +19,8 @@
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!
-//! Cargo features, each only adding API: `client` (default) for the client over reqwest and rustls; `kube` for the same
-//! client over a `kube::Client`, and `kube-runtime` for a watcher in place of kube's; `cache` for `Store` and, with `client`,
-//! `Reflector`, and `zstd` for compressed objects; `json` (part of both clients) for lists in JSON and the JSON form of
-//! protobuf; `async` (part of both) for `ListStream` and `ListCodec`. Without them the crate is the sans-IO core and the
-//! adapter over [`std::io::Read`].
+//! The default cargo feature `reqwest` brings the client over HTTP. Without features the crate is the sans-IO core and the adapter
+//! over [`std::io::Read`]. A feature only adds API: none changes what existing calls do.
 
 pub mod adapt;
 #[cfg(feature = "cache")]

@@ -1,0 +1,64 @@
+//! Which encodings a decoder accepts is its setting: cargo features do not change it.
+
+use listwatch::decode::Sniffed;
+use listwatch::{DecodeError, DecodeErrorKind, ListDecoder, ListError, ListReader, WatchDecoder};
+
+use crate::support::fixture;
+
+fn decode_list(mut decoder: ListDecoder, mut body: &[u8]) -> Result<u64, DecodeError> {
+    while decoder.decode(&mut body)?.is_some() {}
+    Ok(decoder.finish()?.items)
+}
+
+fn decode_watch(mut decoder: WatchDecoder, mut body: &[u8]) -> Result<u64, DecodeError> {
+    let mut events = 0;
+    while decoder.decode(&mut body)?.is_some() {
+        events += 1;
+    }
+    decoder.finish().map(|()| events)
+}
+
+fn assert_refuses_json(result: Result<u64, DecodeError>, body: &str) {
+    let error = result.expect_err(body);
+    let is_json = match error.kind() {
+        DecodeErrorKind::UnexpectedEncoding(found) | DecodeErrorKind::UnexpectedWatchEncoding(found) => *found == Sniffed::Json,
+        _ => false,
+    };
+    assert!(is_json && error.offset() == 0, "{body}: {error}");
+}
+
+#[test]
+fn refuses_json_unless_the_caller_accepts_it() {
+    for name in ["pods.json", "widgets-negotiated.json"] {
+        let body = fixture(name);
+        assert_refuses_json(decode_list(ListDecoder::new(), &body), name);
+        assert_refuses_json(decode_watch(WatchDecoder::new(), &body), name);
+        let mut items = ListReader::<_, [u8]>::new(&body[..]);
+        let Some(Err(ListError::Decode(error))) = items.next() else { panic!("{name} is read") };
+        assert_refuses_json(Err(error), name);
+    }
+    assert_refuses_json(decode_watch(WatchDecoder::new(), &fixture("watch-configmaps.json")), "a watch");
+}
+
+#[cfg(feature = "json")]
+#[test]
+fn accepts_both_encodings_where_the_caller_says_so() {
+    use listwatch::{ItemError, Json};
+
+    for (name, items) in [("pods.json", 30), ("widgets-negotiated.json", 30), ("configmaps.pb", 13)] {
+        let body = fixture(name);
+        assert_eq!(decode_list(ListDecoder::new().accept_json(), &body).unwrap(), items, "{name}");
+        let read = ListReader::<_, [u8]>::new(&body[..]).accept_json().map(Result::unwrap).count();
+        assert_eq!(read as u64, items, "{name}");
+    }
+    for name in ["watch-configmaps.json", "watch-configmaps.pb"] {
+        assert!(decode_watch(WatchDecoder::new().accept_json(), &fixture(name)).unwrap() > 0, "{name}");
+    }
+    // A type that is made from JSON needs no setting; what it does with protobuf is an error of the item.
+    let body = fixture("widgets-negotiated.json");
+    assert_eq!(ListReader::<_, Json<serde_json::Value>>::new(&body[..]).map(Result::unwrap).count(), 30);
+    let body = fixture("configmaps.pb");
+    let first = ListReader::<_, Json<serde_json::Value>>::new(&body[..]).next().unwrap();
+    let Err(ListError::Decode(error)) = first else { panic!("protobuf becomes JSON") };
+    assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::WrongEncoding { .. })), "{error}");
+}
