@@ -1,9 +1,9 @@
 //! Memory, counted allocation by allocation.
 
+use crate::support::{fixture, len_field, reference, tag, varint};
 use allocation_counter::{AllocationInfo, measure};
 use listwatch::{Event, ListDecoder};
 use listwatch_testserver::Amplifier;
-use crate::support::{fixture, len_field, reference, tag, varint};
 
 fn config_maps(items: u32) -> Vec<u8> {
     Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec()
@@ -108,11 +108,11 @@ fn no_kept_item_keeps_a_chunk_alive() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use crate::support::cut;
     use bytes::Bytes;
     use futures::executor::block_on;
     use futures::{StreamExt as _, TryStreamExt as _, stream};
     use listwatch::ListStream;
-    use crate::support::cut;
 
     struct Chunk(Vec<u8>, Arc<AtomicUsize>);
     impl AsRef<[u8]> for Chunk {

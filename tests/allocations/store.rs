@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::support::fixture;
+use crate::support::store::object;
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::cache::{Budget, Effect, Object, Residency, Store, StoreError, Stored};
 use listwatch::item::path::pod;
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
 use listwatch_testserver::Amplifier;
-use crate::support::store::object;
-use crate::support::fixture;
 
 const PODS: u32 = 2000;
 

@@ -5,9 +5,9 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::support::{body_of, cut, fixture, len_field, reference};
 use k8s_pb::api::core::v1::{ConfigMap, Pod};
 use listwatch::{DecodeErrorKind, Event, ItemError, Limits, ListDecoder, ListError, ListReader, OnItemError};
-use crate::support::{body_of, cut, fixture, len_field, reference};
 
 /// Three of the recorded ConfigMaps are longer.
 const LONG: usize = 330;

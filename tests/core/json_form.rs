@@ -4,10 +4,10 @@
 use std::fs::File;
 use std::io::Read as _;
 
+use crate::support::lists;
 use flate2::read::GzDecoder;
 use listwatch::fields::{Field, Message, to_json};
 use listwatch::{ItemError, ListReader, TypeMeta};
-use crate::support::lists;
 
 fn expected(name: &str) -> Vec<u8> {
     let mut content = Vec::new();
