@@ -41,8 +41,9 @@ fn node<T: Stored + ?Sized>(object: &listwatch::cache::ObjectRef<'_, T>) -> Resu
 
 #[test]
 fn reported_memory_is_allocated_memory() {
-    let pods = pods(PODS);
-    let config_maps = Amplifier::new(&fixture("configmaps.pb"), 20_000).unwrap().to_vec();
+    let count = |quick, thorough| u32::try_from(cases(quick, thorough)).unwrap();
+    let pods = pods(count(800, 2000));
+    let config_maps = Amplifier::new(&fixture("configmaps.pb"), count(8000, 20_000)).unwrap().to_vec();
     for (body, residency) in [
         (&pods, Residency::Encoded),
         (&pods, Residency::Compressed),
@@ -204,7 +205,7 @@ fn a_stalled_subscriber_keeps_one_entry_for_each_object() {
 #[test]
 fn a_store_keeps_its_budget() {
     // The Pods have about twice the bytes of the budget.
-    let count = u32::try_from(cases(1000, 4000)).unwrap();
+    let count = u32::try_from(cases(600, 4000)).unwrap();
     let (pods, bytes) = (pods(count), count as usize * (4 << 10));
     for (residency, budget, compresses) in [
         (Residency::Encoded, Budget::Refuse(bytes), false),
