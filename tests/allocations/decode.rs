@@ -1,4 +1,4 @@
-//! Memory, counted allocation by allocation.
+//! The memory that a decoder of lists allocates, counted.
 
 use crate::support::{fixture, len_field, reference, tag, varint};
 use allocation_counter::{AllocationInfo, measure};
@@ -9,7 +9,7 @@ fn config_maps(items: u32) -> Vec<u8> {
     Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec()
 }
 
-/// Decodes a body in chunks of one length, gives each item to `on_item`, and counts what that allocates.
+/// Decodes a body in chunks of one length with a callback for each item, and counts the allocations.
 fn count(body: &[u8], chunk: usize, mut on_item: impl FnMut(listwatch::ItemRef<'_>)) -> AllocationInfo {
     measure(|| {
         let mut decoder = ListDecoder::new();
@@ -25,9 +25,9 @@ fn count(body: &[u8], chunk: usize, mut on_item: impl FnMut(listwatch::ItemRef<'
 }
 
 #[test]
-fn what_is_dropped_allocates_the_same_for_any_number_of_items() {
+fn dropped_items_allocate_the_same_for_any_number_of_items() {
     let (few, many) = (config_maps(100), config_maps(100_000));
-    // In chunks of 7 the buffer of a split item grows by the same steps whatever came before; a whole body needs none.
+    // In chunks of 7 the buffer of a split item grows in the same steps for every item; a whole body needs no buffer.
     for (few_chunk, many_chunk) in [(7, 7), (few.len(), many.len())] {
         let mut items = 0;
         let few = count(&few, few_chunk, |_| items += 1);
@@ -42,7 +42,7 @@ fn what_is_dropped_allocates_the_same_for_any_number_of_items() {
 fn a_split_item_takes_at_most_twice_its_length() {
     let body = fixture("pods.pb");
     let longest = reference(&body).unwrap().items.iter().map(Vec::len).max().unwrap() as u64;
-    // The type meta, the list meta and what the decoder says of the end.
+    // The type meta, the list meta and the end.
     let rest = 1000;
     for chunk in [1, 7, 1000, 4096, 5000] {
         let peak = count(&body, chunk, |_| {}).bytes_max;
@@ -69,8 +69,8 @@ fn a_kept_item_is_one_allocation_of_exactly_its_size() {
 }
 
 #[test]
-fn what_a_body_claims_is_not_reserved() {
-    // An item of 16 MiB, of which three bytes come; a raw of 2^60 bytes, of which none comes.
+fn a_declared_length_reserves_nothing() {
+    // An item of 16 MiB with its first three bytes; a `raw` of 2^60 bytes with none.
     let mut item = [b"k8s\0", &len_field(1, b"\x12\x07PodList")[..], b"\x12\xff\xff\xff\xff\x0f\x12"].concat();
     varint(16 << 20, &mut item);
     item.extend_from_slice(b"abc");
@@ -104,7 +104,7 @@ fn unknown_fields_are_skipped_in_constant_memory() {
 
 #[cfg(feature = "async")]
 #[test]
-fn no_kept_item_keeps_a_chunk_alive() {
+fn kept_items_keep_no_chunk_alive() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! Memory, counted allocation by allocation. A program of its own, for the counter is of the process.
+//! The memory that decoders and stores allocate, counted. It is a separate program: the counter replaces the allocator.
 
 mod decode;
 mod store;

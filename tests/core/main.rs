@@ -1,14 +1,15 @@
-//! The decoders, the adapters and what reads single items: sans-IO, and without a feature but for JSON.
+//! The sans-IO core: the decoders, their adapters, and functions that read single items. It needs no feature but for JSON.
 
 mod adapters;
-mod faults;
-mod fixtures;
-#[cfg(feature = "json")]
-mod json;
+mod encodings;
+mod inspect;
 #[cfg(feature = "json")]
 mod json_form;
-mod look;
-mod properties;
+#[cfg(feature = "json")]
+mod json_lists;
+mod lists;
+#[path = "../support/random.rs"]
+mod random;
 #[path = "../support/mod.rs"]
 mod support;
 mod watch;

@@ -1,5 +1,5 @@
-//! An independent decode of the full buffer, and ways to cut a body into chunks.
-#![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
+//! What the test programs share: an independent decode of a full body, chunks of a body, recorded and made bodies.
+#![allow(dead_code, missing_docs, reason = "each test program uses a part of it")]
 
 pub mod members;
 pub mod store;
@@ -12,8 +12,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use listwatch::{DecodeError, Event, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta};
+use listwatch::{DecodeError, Encoding, Event, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta};
 use prost::Message as _;
+
+/// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
+pub fn cases(quick: u64, thorough: u64) -> u64 {
+    if std::env::var_os("LISTWATCH_THOROUGH").is_some() { thorough } else { quick }
+}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Unknown {
@@ -59,7 +64,7 @@ pub struct List {
     pub items: Vec<Vec<u8>>,
 }
 
-/// What prost makes of the full buffer; `None` when it is no list.
+/// The list that prost decodes from the full body; `None` if the body is no list.
 pub fn reference(body: &[u8]) -> Option<List> {
     let unknown = Unknown::decode(body.strip_prefix(b"k8s\0")?).ok()?;
     let RuntimeTypeMeta { api_version, kind } = unknown.type_meta?;
@@ -77,22 +82,31 @@ pub fn reference(body: &[u8]) -> Option<List> {
     Some(List { type_meta, list_meta: metadata.unwrap_or_default(), items })
 }
 
-/// What the decoder makes of it, with its events checked against each other.
+/// The list that the decoder returns, in either encoding, with its events checked against each other.
 pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(List, ListEnd), DecodeError> {
     let mut decoder = ListDecoder::with_limits(limits);
     let mut list = List { type_meta: TypeMeta::default(), list_meta: ListMeta::default(), items: Vec::new() };
-    let mut received = 0;
+    let (mut received, mut encoding) = (0, None);
     for mut chunk in chunks {
         received += chunk.len() as u64;
+        let first = chunk.iter().find(|byte| !byte.is_ascii_whitespace());
+        let first = first.map(|byte| if *byte == b'{' { Encoding::Json } else { Encoding::Protobuf });
+        encoding = encoding.or(first);
         while let Some(event) = decoder.decode(&mut chunk)? {
             match event {
                 Event::TypeMeta(type_meta) => {
-                    assert_eq!((list.items.len(), &list.type_meta), (0, &TypeMeta::default()));
+                    // A JSON list may have its kind after its items, and more than once.
+                    if encoding == Some(Encoding::Protobuf) {
+                        assert_eq!((list.items.len(), &list.type_meta), (0, &TypeMeta::default()));
+                    }
                     list.type_meta = type_meta.clone();
                 }
                 Event::ListMeta(list_meta) => list.list_meta = list_meta.clone(),
                 Event::Item(item) => {
-                    assert_eq!(item.type_meta(), &list.type_meta);
+                    assert_eq!(Some(item.encoding()), encoding);
+                    if encoding == Some(Encoding::Protobuf) {
+                        assert_eq!(item.type_meta(), &list.type_meta);
+                    }
                     assert!(item.index() >= list.items.len() as u64, "skipped items count");
                     list.items.push(item.bytes().to_vec());
                 }
@@ -108,7 +122,7 @@ pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
     Ok((list, end))
 }
 
-/// All that an error says, displayed and as `Debug`, with what caused it.
+/// The texts of an error and of its sources, as `Display` and as `Debug`.
 pub fn said(error: &dyn Error) -> String {
     let mut said = format!("{error}\n{error:?}\n{error:#?}");
     let mut source = error.source();
@@ -119,13 +133,15 @@ pub fn said(error: &dyn Error) -> String {
     said
 }
 
-/// Bytes of memory of this process, as Linux counts them: `VmRSS`, resident now, or `VmHWM`, the most that ever was.
+/// The memory of this process in bytes, as Linux counts it: `VmRSS`, resident now, or `VmHWM`, its peak.
+#[cfg(target_os = "linux")]
 pub fn memory(of: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux says how much memory a process has");
     let line = status.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(':')).expect("this among it");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("in kilobytes") * 1024
 }
 
+/// The recorded body of this name.
 pub fn fixture(name: &str) -> Vec<u8> {
     fs::read(fixtures().join(name)).unwrap()
 }
@@ -149,7 +165,7 @@ fn fixtures() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures"))
 }
 
-/// Cuts a body into chunks of the given lengths, over and over.
+/// Splits a body into chunks of these lengths, used in turn.
 pub fn cut<'a>(body: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
     let mut lengths = lengths.iter().cycle();
     let mut rest = body;
@@ -160,7 +176,7 @@ pub fn cut<'a>(body: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a
     })
 }
 
-/// A field with a length.
+/// A field of wire type 2: bytes, a string or a message.
 pub fn len_field(number: u32, value: &[u8]) -> Vec<u8> {
     let mut field = tag(number, 2);
     varint(value.len() as u64, &mut field);
@@ -178,18 +194,18 @@ pub fn varint(value: u64, buffer: &mut Vec<u8>) {
     prost::encoding::encode_varint(value, buffer);
 }
 
-/// `k8s\0`, a type meta, `raw` and the two empty strings behind it.
+/// A body in its envelope: `k8s\0`, a type meta, `raw`, an empty content encoding and an empty content type.
 pub fn body_of(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = [len_field(1, api_version.as_bytes()), len_field(2, kind.as_bytes())].concat();
     [b"k8s\0", &len_field(1, &type_meta)[..], &len_field(2, raw), b"\x1a\0\x22\0"].concat()
 }
 
-/// Led by its length, as a watch has it.
+/// A frame of a watch: its length, then its bytes.
 pub fn framed(frame: &[u8]) -> Vec<u8> {
     [&u32::try_from(frame.len()).unwrap().to_be_bytes()[..], frame].concat()
 }
 
-/// An event of a watch, with an object in its envelope.
+/// A frame of a watch with this event and an object, which is in its envelope.
 pub fn event_frame(event: &str, object: &[u8]) -> Vec<u8> {
     framed(&[len_field(1, event.as_bytes()), len_field(2, &len_field(1, object))].concat())
 }

@@ -1,9 +1,8 @@
-//! What is read off an item, and what is left of it, is what decoding it with prost gives.
+//! Inspecting and projecting an item gives the same as decoding it with prost.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use crate::support::{fixture, len_field, lists};
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::{Container, ContainerStatus, Pod, PodIp, PodSpec, PodStatus};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{self as meta_v1, ObjectMeta, PartialObjectMetadata};
@@ -16,8 +15,11 @@ use proptest::sample::{Index, subsequence};
 use prost::Message as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
 
+use crate::random::{edited, randomized};
+use crate::support::{fixture, len_field, lists};
+
 #[test]
-fn metadata_of_all_recorded_items() {
+fn metadata_views_equal_decoded_items() {
     let mut items = 0;
     for (name, body) in lists() {
         each_item(&body, |item| {
@@ -30,7 +32,7 @@ fn metadata_of_all_recorded_items() {
 }
 
 #[test]
-fn metadata_with_everything_in_it() {
+fn a_metadata_view_has_every_field() {
     let text = |text: &str| Some(text.to_owned());
     let map = |keys: [&str; 3]| keys.map(|key| (key.to_owned(), format!("value of {key}"))).into();
     let time = |seconds, nanos| Some(meta_v1::Time { seconds: Some(seconds), nanos });
@@ -76,7 +78,7 @@ fn metadata_with_everything_in_it() {
 }
 
 #[test]
-fn fields_of_pods() {
+fn field_paths_read_what_prost_decodes() {
     let text = |text: &str| Some(text.to_owned());
     let mut pods = vec![Pod {
         metadata: None,
@@ -210,7 +212,7 @@ fn assert_keeps(object: &[u8]) {
 }
 
 #[test]
-fn recorded_pods_projected() {
+fn projections_drop_and_keep_fields_of_recorded_pods() {
     for object in recorded_pods() {
         for drop in DROPS {
             assert_drops(object, &[*drop]);
@@ -224,7 +226,7 @@ fn recorded_pods_projected() {
 }
 
 #[test]
-fn projections_in_an_adapter() {
+fn adapters_project_items() {
     let body = fixture("pods.pb");
     let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&pod::STATUS);
     let boxes = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| item.project(&slim));
@@ -240,7 +242,7 @@ fn projections_in_an_adapter() {
 }
 
 #[test]
-fn memory() {
+fn views_allocate_nothing_and_projections_once() {
     let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&pod::STATUS);
     for object in recorded_pods() {
         let counted = measure(|| {
@@ -255,7 +257,7 @@ fn memory() {
 }
 
 #[test]
-fn prefilters() {
+fn prefilters_match_texts_of_items() {
     let mut items = 0;
     each_item(&fixture("pods.pb"), |item| {
         let meta = item.meta().unwrap();
@@ -310,21 +312,10 @@ fn rearranged_pod() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A Pod as recorded or rearranged, with some of its bytes changed, inserted or removed.
-fn broken_pod() -> impl Strategy<Value = Vec<u8>> {
+/// A Pod as recorded or rearranged, with edits.
+fn edited_pod() -> impl Strategy<Value = Vec<u8>> {
     let recorded = any::<Index>().prop_map(|pod| pod.get(recorded_pods()).to_vec());
-    let edits = vec((any::<Index>(), any::<u8>(), 0..3_u8), 1..4);
-    (prop_oneof![recorded, rearranged_pod()], edits).prop_map(|(mut pod, edits)| {
-        for (place, byte, edit) in edits {
-            let place = place.index(pod.len());
-            match edit {
-                0 => pod.insert(place, byte),
-                1 => drop(pod.remove(place)),
-                _ => pod[place] = byte,
-            }
-        }
-        pod
-    })
+    edited(prop_oneof![recorded, rearranged_pod()], any::<u8>(), usize::MAX)
 }
 
 fn drops() -> impl Strategy<Value = Vec<Drop>> {
@@ -348,10 +339,10 @@ fn assert_same(object: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(randomized(500, 5000))]
 
     #[test]
-    fn rearranged_pods(object in rearranged_pod(), drops in drops()) {
+    fn rearranged_pods_read_as_in_prost(object in rearranged_pod(), drops in drops()) {
         prop_assert!(Pod::decode(&object[..]).is_ok());
         assert_same(&object);
         assert_drops(&object, &drops);
@@ -359,7 +350,7 @@ proptest! {
     }
 
     #[test]
-    fn broken_pods(object in broken_pod(), drops in drops()) {
+    fn edited_pods_read_as_in_prost(object in edited_pod(), drops in drops()) {
         assert_same(&object);
         assert_drops(&object, &drops);
         assert_keeps(&object);
@@ -367,7 +358,7 @@ proptest! {
 
     /// Small numbers are tags and lengths of what Pods have.
     #[test]
-    fn arbitrary_bytes(object in vec(prop_oneof![3 => 0..0x70_u8, 1 => any::<u8>()], 0..60), drops in drops()) {
+    fn arbitrary_bytes_read_as_in_prost(object in vec(prop_oneof![3 => 0..0x70_u8, 1 => any::<u8>()], 0..60), drops in drops()) {
         assert_same(&object);
         assert_drops(&object, &drops);
         assert_keeps(&object);

@@ -1,4 +1,4 @@
-//! Arbitrary lists equal what prost makes of the full buffer; arbitrary bytes do no harm.
+//! Arbitrary, edited and truncated lists end as in prost, for every chunking.
 
 use crate::support::{cut, decode, fixture, len_field, reference, tag, varint};
 use allocation_counter::measure;
@@ -6,22 +6,14 @@ use listwatch::{Event, Limits, ListDecoder, MetaView};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A field with a number that nothing has, of any wire type, groups included.
+use crate::random::{chunk_lengths, edited, randomized, unknown_leaf, varint_field};
+use crate::support::{cut, decode, fixture, len_field, reference, tag};
+
+/// A field with a number that no message has, of any wire type, groups included.
 fn unknown_field() -> impl Strategy<Value = Vec<u8>> {
-    let number = 14..1000_u32;
-    let leaf = prop_oneof![
-        (number.clone(), vec(any::<u8>(), 0..50)).prop_map(|(number, value)| len_field(number, &value)),
-        (number.clone(), any::<u64>()).prop_map(|(number, value)| {
-            let mut field = tag(number, 0);
-            varint(value, &mut field);
-            field
-        }),
-        (number.clone(), any::<[u8; 4]>()).prop_map(|(number, value)| [&tag(number, 5)[..], &value].concat()),
-        (number.clone(), any::<[u8; 8]>()).prop_map(|(number, value)| [&tag(number, 1)[..], &value].concat()),
-    ];
     // Field 13 opens with the `k` of `k8s\0`; it is a group like any other.
-    let group = prop_oneof![number, Just(13)];
-    leaf.prop_recursive(4, 20, 3, move |inner| {
+    let group = prop_oneof![14..1000_u32, Just(13)];
+    unknown_leaf().prop_recursive(4, 20, 3, move |inner| {
         (group.clone(), vec(inner, 0..3))
             .prop_map(|(number, fields)| [tag(number, 3), fields.concat(), tag(number, 4)].concat())
     })
@@ -39,11 +31,7 @@ fn message(known: impl Strategy<Value = Vec<Vec<u8>>>) -> impl Strategy<Value = 
 
 fn list_meta() -> impl Strategy<Value = Vec<u8>> {
     let text = |number| "[a-zü0-9]{0,20}".prop_map(move |text| len_field(number, text.as_bytes()));
-    let count = any::<i64>().prop_map(|count| {
-        let mut field = tag(4, 0);
-        varint(count.cast_unsigned(), &mut field);
-        field
-    });
+    let count = any::<i64>().prop_map(|count| varint_field(4, count.cast_unsigned()));
     let shard_info = message(vec(text(1), 0..2)).prop_map(|shard| len_field(5, &shard));
     message(vec(prop_oneof![text(1), text(2), text(3), count, shard_info], 0..5))
 }
@@ -66,33 +54,15 @@ fn list_body(longest: usize) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn chunk_lengths() -> impl Strategy<Value = Vec<usize>> {
-    vec(prop_oneof![1..10_usize, 1..2000_usize], 1..20)
-}
-
 const BODIES: &[&str] = &["pods-empty.pb", "configmaps.pb", "nodes.pb", "error-410-continue.pb", "single-configmap.pb"];
 const LISTS: &[&str] = &["pods-empty.pb", "configmaps.pb", "nodes.pb", "customresourcedefinitions.pb"];
 
-/// A recorded body with some of its bytes changed, inserted or removed.
-fn broken_body(names: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
-    let edit = (any::<prop::sample::Index>(), any::<u8>(), 0..4_u8);
-    (prop::sample::select(names), vec(edit, 1..6)).prop_map(|(name, edits)| {
-        let mut body = fixture(name);
-        for (place, byte, edit) in edits {
-            // Most faults are where the framing is.
-            let place = if edit == 3 { place.index(36) } else { place.index(body.len()) };
-            match edit {
-                0 => body.insert(place, byte),
-                1 => drop(body.remove(place)),
-                _ => body[place] = byte,
-            }
-            body.resize(body.len().max(36), 0);
-        }
-        body
-    })
+/// A recorded body with edits, most of them in its framing.
+fn edited_body(names: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+    edited(prop::sample::select(names).prop_map(fixture), any::<u8>(), 36)
 }
 
-/// Decodes and drops; gives the longest item, and the error if there was one.
+/// Decodes a body and keeps nothing; returns the length of the longest item, and the error if there was one.
 fn longest_item(body: &[u8], lengths: &[usize]) -> (usize, Option<String>) {
     let mut decoder = ListDecoder::new();
     let mut longest = 0;
@@ -110,7 +80,7 @@ fn longest_item(body: &[u8], lengths: &[usize]) -> (usize, Option<String>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(randomized(200, 3000))]
 
     #[test]
     fn arbitrary_lists_equal_the_reference(body in list_body(300), lengths in chunk_lengths()) {
@@ -120,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_list_is_never_a_shorter_one(body in list_body(300), lengths in chunk_lengths(), at in any::<prop::sample::Index>()) {
+    fn a_truncated_list_is_never_a_shorter_one(body in list_body(300), lengths in chunk_lengths(), at in any::<prop::sample::Index>()) {
         let expected = reference(&body).unwrap();
         let cut_body = &body[..at.index(body.len())];
         match decode(Limits::default(), cut(cut_body, &lengths)) {
@@ -129,9 +99,9 @@ proptest! {
         }
     }
 
-    /// The same fault is found whatever the chunks are, and where prost would see a list, so do we.
+    /// Every chunking finds the same fault or the list that prost decodes.
     #[test]
-    fn broken_bodies_end_the_same_in_all_chunkings(body in broken_body(BODIES), lengths in chunk_lengths()) {
+    fn edited_bodies_end_the_same_in_all_chunkings(body in edited_body(BODIES), lengths in chunk_lengths()) {
         let whole = decode(Limits::default(), [&body[..]]);
         let chunked = decode(Limits::default(), cut(&body, &lengths));
         match (whole, chunked) {
@@ -145,14 +115,14 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..300), magic: bool, lengths in chunk_lengths()) {
+    fn arbitrary_bytes_end_the_same_in_all_chunkings(bytes in vec(any::<u8>(), 0..300), magic: bool, lengths in chunk_lengths()) {
         let start: &[u8] = if magic { b"k8s\0\x0a\x09\x12\x07PodList\x12" } else { b"" };
         let body = [start, &bytes].concat();
         prop_assert_eq!(longest_item(&body, &lengths), longest_item(&body, &[body.len().max(1)]));
         _ = MetaView::new(&body);
     }
 
-    /// The chunk is the caller's; the rest is what the strings of the metadata and the end take.
+    /// The 1000 bytes are for the strings of the metadata and of the end; the chunk is the caller's.
     #[test]
     fn the_decoder_holds_at_most_twice_the_longest_item(body in list_body(20_000), lengths in chunk_lengths()) {
         let mut longest = 0;
@@ -160,9 +130,9 @@ proptest! {
         prop_assert!(counted.bytes_max <= 2 * longest + 1000, "{} bytes for {}", counted.bytes_max, longest);
     }
 
-    /// An item that the body cut short counts as far as it came, with the buffer before and after it grew.
+    /// A truncated item counts up to its last byte received, twice while its buffer grows.
     #[test]
-    fn nothing_is_held_for_what_is_only_claimed(body in broken_body(LISTS), lengths in chunk_lengths()) {
+    fn a_declared_length_reserves_nothing(body in edited_body(LISTS), lengths in chunk_lengths()) {
         let counted = measure(|| drop(longest_item(&body, &lengths)));
         prop_assert!(counted.bytes_max <= 3 * body.len() as u64 + 1000, "{} bytes for {}", counted.bytes_max, body.len());
     }

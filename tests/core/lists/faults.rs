@@ -1,11 +1,12 @@
-//! FAULTS, "Bytes": what a hostile body gets, with the offset, whole and byte by byte.
+//! A fault of a list is an error with its position, the same for every chunking.
 
 use std::iter;
 
-use crate::support::{body_of, cut, decode, len_field, tag, varint};
 use listwatch::{Limits, OnItemError};
 
-/// What a body ends in: its items, or an error as a user reads it.
+use crate::support::{body_of, cut, decode, len_field, tag, varint};
+
+/// The items of a body, or its error as a user reads it.
 fn outcome(limits: Limits, body: &[u8], chunk: usize) -> Result<Vec<Vec<u8>>, String> {
     decode(limits, cut(body, &[chunk])).map(|(list, _)| list.items).map_err(|error| error.to_string())
 }
@@ -22,7 +23,7 @@ fn check(name: &str, limits: Limits, body: &[u8], expected: Result<&[&[u8]], &st
     }
 }
 
-/// A list with these bytes behind its metadata and the items `a` and `bc`: they begin at byte 21 + 2 + 3 + 4 = 30.
+/// A list with these bytes after its metadata and the items `a` and `bc`: they begin at byte 21 + 2 + 3 + 4 = 30.
 fn list(more: &[u8]) -> Vec<u8> {
     let raw = [&len_field(1, b"")[..], &len_field(2, b"a"), &len_field(2, b"bc"), more].concat();
     body_of("v1", "PodList", &raw)
@@ -39,7 +40,7 @@ const RAW: &[u8] = b"\x12\x07\x0a\x00\x12\x01a\x12\x00";
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn wire_format() {
+fn checks_the_wire_format() {
     let groups = |depth: usize| [[0x73].repeat(depth), [0x74].repeat(depth)].concat();
     for (name, more, expected) in [
         ("nothing", vec![], Ok(ITEMS)),
@@ -161,7 +162,7 @@ fn wire_format() {
 }
 
 #[test]
-fn envelopes() {
+fn checks_the_envelope() {
     let status =
         [b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x10", &b"\x1a\x04boom\x22\x05Oops!\x30\xf4\x03"[..]].concat();
     let status_bytes = &status[..];
@@ -257,7 +258,7 @@ fn envelopes() {
 }
 
 #[test]
-fn kinds_that_are_no_lists() {
+fn refuses_kinds_that_are_no_lists() {
     for (api_version, kind, expected) in [
         ("v1", "PodList", None),
         ("example.com/v1", "WidgetList", None),
@@ -279,7 +280,7 @@ fn kinds_that_are_no_lists() {
 }
 
 #[test]
-fn metadata_in_pieces_and_behind_the_items() {
+fn merges_metadata_in_pieces_and_after_the_items() {
     let pieces = [
         len_field(2, b"item"),
         len_field(1, b"\x12\x018\x1a\x05token"),
@@ -298,7 +299,7 @@ fn metadata_in_pieces_and_behind_the_items() {
 }
 
 #[test]
-fn limits() {
+fn applies_limits() {
     let three = {
         let items = [&[b'x'; 10][..], &[b'y'; 20], &[b'z'; 5]].map(|item| len_field(2, item)).concat();
         body_of("v1", "PodList", &[&len_field(1, b"\x12\x0242")[..], &items].concat())
@@ -356,7 +357,7 @@ fn limits() {
 }
 
 #[test]
-fn what_is_left_out_is_counted() {
+fn counts_skipped_items() {
     let items = [vec![1; 10], vec![2; 2], vec![3; 11], vec![]].map(|item| len_field(2, &item)).concat();
     let body = body_of("v1", "PodList", &items);
     for chunk in [1, 4, 1000] {
@@ -377,9 +378,9 @@ fn what_is_left_out_is_counted() {
     }
 }
 
-/// Each unknown field is longer than all that the decoder may hold; tests/memory.rs counts.
+/// Each unknown field is longer than the decoder's limits; tests/allocations counts its memory.
 #[test]
-fn unknown_fields_of_any_size() {
+fn skips_unknown_fields_of_any_size() {
     let long = [
         tag(9, 2),
         {
@@ -396,7 +397,7 @@ fn unknown_fields_of_any_size() {
 }
 
 #[test]
-fn an_error_stays() {
+fn returns_an_error_again() {
     for fault in [&b"\0"[..], b"\x12\x50"] {
         let body = list(fault);
         let mut decoder = listwatch::ListDecoder::new();
@@ -413,7 +414,7 @@ fn an_error_stays() {
 }
 
 #[test]
-fn bytes_after_finish_are_a_misuse() {
+fn refuses_bytes_after_finish() {
     let mut decoder = listwatch::ListDecoder::new();
     let body = envelope(RAW);
     assert!(decoder.feed(&body, |_| std::ops::ControlFlow::<()>::Continue(())).unwrap().is_continue());

@@ -1,0 +1,382 @@
+//! A fault of a JSON list is an error with its position, the same for every chunking.
+
+use listwatch::{Limits, OnItemError};
+
+use super::{ITEMS, LIST, check, ending, items};
+use crate::support::{decode, fixture};
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn faults() {
+    let spaced = " \t\r\n{ \"kind\" : \"PodList\" , \"apiVersion\" :\n\"v1\", \"items\" : [ {\"a\":1} , {} ] }\n ";
+    let deep = |brackets| items(&["{\"a\":", &"[".repeat(brackets), &"]".repeat(brackets), "}"].concat());
+    for (name, body, expected) in [
+        ("the list", LIST.to_owned(), Ok(ITEMS)),
+        ("whitespace", spaced.to_owned(), Ok(ITEMS)),
+        ("no items", items(""), Ok(&[][..])),
+        ("items of null", r#"{"kind":"PodList","apiVersion":"v1","items":null}"#.to_owned(), Ok(&[])),
+        ("an item of null", items("null , {}"), Ok(&["null", "{}"])),
+        ("names in escapes", LIST.replace("kind", r"\u006bi\u006Ed").replace("items", r"\u0069tems"), Ok(ITEMS)),
+        ("names in other cases", ending(r#"],"Items":1,"KIND":2}"#), Ok(ITEMS)),
+        (
+            "unknown members",
+            ending(r#"],"a":"]\"","b":[{"items":[1]}],"c":-1.5e+3,"d":true,"e":null,"":{}}"#),
+            Ok(ITEMS),
+        ),
+        (
+            "items before all others",
+            r#"{"items":[{"a":1},{}],"kind":"PodList","apiVersion":"v1"}"#.to_owned(),
+            Ok(ITEMS),
+        ),
+        ("what kubectl prints", LIST.replace("PodList", "List"), Ok(ITEMS)),
+        ("the last kind counts", ending(r#"],"kind":"WidgetList","kind":null}"#), Ok(ITEMS)),
+        (
+            "items again, where there were none",
+            r#"{"kind":"PodList","apiVersion":"v1","items":null,"items":[],"items":[{}]}"#.to_owned(),
+            Ok(&["{}"]),
+        ),
+        (
+            "items again",
+            ending(r#"],"items":null}"#),
+            Err("malformed: a second value in items, at byte 92, 2 items delivered"),
+        ),
+        (
+            "the last kind is none of a list",
+            ending(r#"],"kind":"Pod"}"#),
+            Err("not a list: the body is a Pod of \"v1\", at byte 92, 2 items delivered"),
+        ),
+        ("nothing", String::new(), Err("incomplete: the body ended before the list did, at byte 0, 0 items delivered")),
+        (
+            "whitespace alone",
+            " \n".to_owned(),
+            Err("incomplete: the body ended before the list did, at byte 2, 0 items delivered"),
+        ),
+        (
+            "an item cut",
+            LIST[..85].to_owned(),
+            Err("incomplete: the body ended before the list did in item 0, at byte 85, 0 items delivered"),
+        ),
+        (
+            "a null cut",
+            format!("{}nul", &LIST[..80]),
+            Err("incomplete: the body ended before the list did in item 0, at byte 83, 0 items delivered"),
+        ),
+        (
+            "cut before the last brace",
+            ending("]"),
+            Err("incomplete: the body ended before the list did, at byte 91, 2 items delivered"),
+        ),
+        (
+            "an array",
+            " []".to_owned(),
+            Err("malformed: a value of another type in the body, at byte 1, 0 items delivered"),
+        ),
+        (
+            "HTML behind whitespace",
+            "\n<html>".to_owned(),
+            Err("malformed: a fault of JSON syntax in the body, at byte 1, 0 items delivered"),
+        ),
+        (
+            "bytes behind the list",
+            format!("{LIST}\n{{"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 93, 2 items delivered"),
+        ),
+        (
+            "a comma too many",
+            ending("],}"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 92, 2 items delivered"),
+        ),
+        (
+            "no comma",
+            ending("] \"a\":1}"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 92, 2 items delivered"),
+        ),
+        (
+            "no colon",
+            ending("],\"a\"1}"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 95, 2 items delivered"),
+        ),
+        (
+            "no value",
+            ending("],\"a\":}"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 96, 2 items delivered"),
+        ),
+        (
+            "no name",
+            ending("],a:1}"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 92, 2 items delivered"),
+        ),
+        (
+            "another bracket",
+            ending("}"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 90, 2 items delivered"),
+        ),
+        (
+            "a comma before the items' end",
+            ending(",]}"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 91, 2 items delivered"),
+        ),
+        (
+            "no comma between items",
+            items("{} {}"),
+            Err("malformed: a fault of JSON syntax in the body, at byte 83, 1 item delivered"),
+        ),
+        (
+            "another literal",
+            ending("],\"a\":nul}"),
+            Err("malformed: a fault of JSON syntax in an unknown field, at byte 92, 2 items delivered"),
+        ),
+        (
+            "a number with a zero",
+            ending("],\"a\":01}"),
+            Err("malformed: a fault of JSON syntax in an unknown field, at byte 92, 2 items delivered"),
+        ),
+        (
+            "an item of another literal",
+            items("nil"),
+            Err("malformed: a fault of JSON syntax in items in item 0, at byte 80, 0 items delivered"),
+        ),
+        (
+            "a number for an item",
+            items("{},7"),
+            Err("malformed: a value of another type in items in item 1, at byte 83, 1 item delivered"),
+        ),
+        (
+            "a list for an item",
+            items("[]"),
+            Err("malformed: a value of another type in items in item 0, at byte 80, 0 items delivered"),
+        ),
+        (
+            "a string for an item",
+            items("\"\""),
+            Err("malformed: a value of another type in items in item 0, at byte 80, 0 items delivered"),
+        ),
+        (
+            "an item with another last bracket",
+            items("{},{]"),
+            Err("malformed: a fault of JSON syntax in items in item 1, at byte 83, 1 item delivered"),
+        ),
+        (
+            "an object for items",
+            LIST.replace("[{\"a\":1},{}]", "{}"),
+            Err("malformed: a value of another type in items, at byte 71, 0 items delivered"),
+        ),
+        (
+            "a number for kind",
+            LIST.replace("\"PodList\"", "7"),
+            Err("malformed: a value of another type in kind, at byte 1, 0 items delivered"),
+        ),
+        (
+            "an object for apiVersion",
+            LIST.replace("\"v1\"", "{}"),
+            Err("malformed: a value of another type in apiVersion, at byte 18, 0 items delivered"),
+        ),
+        (
+            "a string for metadata",
+            LIST.replace("{\"resourceVersion\":\"7\"}", "\"\""),
+            Err("malformed: a value of another type in metadata, at byte 36, 0 items delivered"),
+        ),
+        (
+            "a number for a version",
+            LIST.replace("\"7\"", "7"),
+            Err("malformed: a value of another type in metadata.resourceVersion, at byte 36, 0 items delivered"),
+        ),
+        (
+            "a wrong escape in metadata",
+            LIST.replace("\"7\"", r#""\x""#),
+            Err("malformed: a fault of JSON syntax in metadata, at byte 36, 0 items delivered"),
+        ),
+        (
+            "a wrong escape in a name",
+            LIST.replace("kind", r"k\ind"),
+            Err("malformed: a fault of JSON syntax in an unknown field, at byte 1, 0 items delivered"),
+        ),
+        (
+            "no kind",
+            r#"{"apiVersion":"v1","items":[{}]}"#.to_owned(),
+            Err("malformed: no value in kind, at byte 31, 1 item delivered"),
+        ),
+        ("an empty object", "{}".to_owned(), Err("malformed: no value in kind, at byte 1, 0 items delivered")),
+        (
+            "no apiVersion",
+            r#"{"kind":"PodList","items":[]}"#.to_owned(),
+            Err("malformed: no value in apiVersion, at byte 28, 0 items delivered"),
+        ),
+        (
+            "no items",
+            r#"{"kind":"PodList","apiVersion":"v1"}"#.to_owned(),
+            Err("malformed: no value in items, at byte 35, 0 items delivered"),
+        ),
+        (
+            "an object with items, and its kind behind them",
+            r#"{"apiVersion":"v1","items":[{}],"kind":"Thing"}"#.to_owned(),
+            Err("not a list: the body is a Thing of \"v1\", at byte 32, 1 item delivered"),
+        ),
+        (
+            "an object with items, and its kind before them",
+            r#"{"kind":"Thing","items":[{}],"apiVersion":"v1"}"#.to_owned(),
+            Err("not a list: the body is a Thing of \"\", at byte 16, 0 items delivered"),
+        ),
+        ("as deep as Go reads", deep(9997), Ok(&[&deep(9997)[80..20_080]])),
+        ("one deeper", deep(9998), Err("malformed: nested too deep in items in item 0, at byte 80, 0 items delivered")),
+        (
+            "an unknown member too deep",
+            ending(&format!("],\"a\":{}", "[".repeat(10_000))),
+            Err("malformed: nested too deep in an unknown field, at byte 92, 2 items delivered"),
+        ),
+    ] {
+        check(name, Limits::default(), body.as_bytes(), expected);
+    }
+    let body = LIST.replace("\"7\"", "\"?\"").into_bytes();
+    let body: Vec<u8> = body.into_iter().map(|byte| if byte == b'?' { 0xff } else { byte }).collect();
+    check(
+        "invalid UTF-8 in the metadata",
+        Limits::default(),
+        &body,
+        Err("malformed: invalid UTF-8 in metadata, at byte 36, 0 items delivered"),
+    );
+}
+
+#[test]
+fn a_status_in_place_of_a_list_is_the_servers_error() {
+    let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{"continue":"token"},"status":"Failure","message":"too old","reason":"Expired","details":{"retryAfterSeconds":3,"causes":[{"reason":"R","message":"M","field":"F"}]},"code":410}"#;
+    let sorted =
+        r#"{"apiVersion":"v1","code":410,"message":"too old","metadata":{},"reason":"Expired","kind":"Status"}"#;
+    let expired = "API error: 410 Expired: too old, at byte 0, 0 items delivered";
+    for (name, body, expected) in [
+        ("kind first", status.to_owned(), expired),
+        ("kind last", sorted.to_owned(), expired),
+        ("whitespace", format!("\n{}", sorted.replace(',', " ,\n ")), expired),
+        (
+            "cut",
+            status[..status.len() - 1].to_owned(),
+            "incomplete: the body ended before the list did, at byte 221, 0 items delivered",
+        ),
+        (
+            "of another group",
+            sorted.replace("v1", "example.com/v1"),
+            "not a list: the body is a Status of \"example.com/v1\", at byte 95, 0 items delivered",
+        ),
+        (
+            "of another shape",
+            status.replace("410", "\"410\""),
+            "malformed: something else than a Status in the body, at byte 0, 0 items delivered",
+        ),
+        // As an API server ends a list of which it cannot encode an item.
+        (
+            "behind an item",
+            format!("{},{status}\n", &LIST[..87]),
+            "API error: 410 Expired: too old, at byte 88, 1 item delivered",
+        ),
+        (
+            "before the first item",
+            format!("{}{status}\n", &LIST[..80]),
+            "API error: 410 Expired: too old, at byte 80, 0 items delivered",
+        ),
+    ] {
+        check(name, Limits::default(), body.as_bytes(), Err(expected));
+    }
+    let error = decode(Limits::default(), [status.as_bytes()]).unwrap_err();
+    let status = error.status().unwrap();
+    let details = status.details.as_ref().unwrap();
+    assert_eq!(status.metadata.as_ref().unwrap().continue_token, "token");
+    assert_eq!((details.retry_after_seconds, details.causes[0].field.as_str()), (3, "F"));
+}
+
+#[test]
+fn what_is_no_list_is_refused_by_name() {
+    for (name, expected) in [
+        (
+            "pods-table.json",
+            "not a list: the body is a Table of \"meta.k8s.io/v1\"; ask for the list, without as=Table, at byte 16, 0 items delivered",
+        ),
+        (
+            "watch-configmaps.json",
+            "unexpected encoding: the body looks like a watch stream, not like a list, at byte 0, 0 items delivered",
+        ),
+        (
+            "configmaps.cbor",
+            "unexpected encoding: the body looks like CBOR, not like a list; \
+             ask for application/vnd.kubernetes.protobuf, at byte 0, 0 items delivered",
+        ),
+    ] {
+        check(name, Limits::default(), &fixture(name), Err(expected));
+    }
+    for (kind, expected) in [
+        ("Pod", "not a list: the body is a Pod of \"v1\", at byte 14, 0 items delivered"),
+        ("APIResourceList", "not a list: the body is a APIResourceList of \"v1\", at byte 26, 0 items delivered"),
+        ("APIGroupList", "not a list: the body is a APIGroupList of \"v1\", at byte 23, 0 items delivered"),
+    ] {
+        check(kind, Limits::default(), LIST.replace("PodList", kind).as_bytes(), Err(expected));
+    }
+}
+
+#[test]
+fn limits() {
+    let three = items(r#"{"x":"1234"},{"y":"}"},null"#);
+    // The items are 12, 9 and 4 bytes long and begin at 80, 93 and 103; the body is 109 bytes long.
+    let [x, y] = [r#"{"x":"1234"}"#, r#"{"y":"}"}"#];
+    let limits = Limits::default();
+    for (name, limits, expected) in [
+        ("an item of just the size", limits.item_size(12), Ok(&[x, y, "null"][..])),
+        (
+            "an item over the size",
+            limits.item_size(11),
+            Err(
+                "limit: an item's size in bytes of 12 is over the limit of 11, which Limits::item_size raises in item 0, \
+                 at byte 80, 0 items delivered",
+            ),
+        ),
+        ("oversized items left out", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[y, "null"])),
+        ("just as many items", limits.items(3), Ok(&[x, y, "null"])),
+        (
+            "an item too many",
+            limits.items(2),
+            Err("limit: a number of items of 3 is over the limit of 2, which Limits::items raises in item 2, \
+                 at byte 103, 2 items delivered"),
+        ),
+        (
+            "items left out count",
+            limits.items(2).item_size(8).on_oversized(OnItemError::Skip),
+            Err("limit: a number of items of 3 is over the limit of 2, which Limits::items raises in item 2, \
+                 at byte 103, 0 items delivered"),
+        ),
+        ("just as many bytes", limits.bytes(109), Ok(&[x, y, "null"])),
+        (
+            "a byte too many",
+            limits.bytes(108),
+            Err("limit: a body's size in bytes of 109 is over the limit of 108, which Limits::bytes raises, \
+                 at byte 108, 3 items delivered"),
+        ),
+        (
+            "too many bytes within an item",
+            limits.bytes(85),
+            Err("limit: a body's size in bytes of 86 is over the limit of 85, which Limits::bytes raises, \
+                 at byte 85, 0 items delivered"),
+        ),
+        ("no limits", limits.item_size(u64::MAX).metadata_size(u64::MAX), Ok(&[x, y, "null"])),
+        ("metadata of just the size", limits.metadata_size(23), Ok(&[x, y, "null"])),
+        (
+            "metadata over the size",
+            limits.metadata_size(22),
+            Err("limit: a metadata size in bytes of 23 is over the limit of 22, which Limits::metadata_size raises, \
+                 at byte 36, 0 items delivered"),
+        ),
+    ] {
+        check(name, limits, three.as_bytes(), expected);
+    }
+    let status = r#"{"apiVersion":"v1","message":"1234567890","kind":"Status","code":500}"#;
+    check(
+        "a Status over the size",
+        limits.metadata_size(65),
+        status.as_bytes(),
+        Err("limit: a metadata size in bytes of 66 is over the limit of 65, which Limits::metadata_size raises, \
+             at byte 0, 0 items delivered"),
+    );
+    check(
+        "a Status over the size before its kind",
+        limits.metadata_size(30),
+        status.as_bytes(),
+        Err("not a list: the body is a Status of \"v1\", at byte 42, 0 items delivered"),
+    );
+}

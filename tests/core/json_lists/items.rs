@@ -1,0 +1,128 @@
+//! Items of JSON lists: their type meta, their metadata and their decoding by serde.
+
+use k8s_pb::api::core::v1::Pod;
+use listwatch::{Encoding, Event, ItemError, Json, ListDecoder, ListReader, OnItemError};
+
+use super::items;
+#[cfg(feature = "async")]
+use super::reference;
+#[cfg(feature = "async")]
+use crate::support::cut;
+use crate::support::fixture;
+
+/// `kind` stands behind the items in lists of custom resources.
+#[test]
+fn the_type_meta_of_an_item_is_what_came_before_it() {
+    let (mut decoder, body) = (ListDecoder::new(), fixture("widgets-page-1.json"));
+    let (mut rest, mut events) = (&body[..], Vec::new());
+    while let Some(event) = decoder.decode(&mut rest).unwrap() {
+        events.push(match event {
+            Event::TypeMeta(type_meta) => format!("{} {}", type_meta.api_version, type_meta.kind),
+            Event::ListMeta(list_meta) => format!("{:?} left", list_meta.remaining_item_count),
+            Event::Item(item) => format!("{}: {:?}", item.index(), item.type_meta().api_version),
+            _ => unreachable!("no other events"),
+        });
+    }
+    assert_eq!(events[..2], ["0: \"example.com/v1\"", "1: \"example.com/v1\""]);
+    assert_eq!(events[20..], ["example.com/v1 WidgetList", "Some(10) left"]);
+}
+
+#[derive(Debug, serde::Deserialize)]
+struct Named {
+    metadata: Name,
+}
+
+#[derive(Debug, serde::Deserialize)]
+struct Name {
+    name: String,
+}
+
+#[test]
+fn items_become_what_serde_makes_of_them() {
+    let names = ListReader::<_, Json<Named>>::new(&fixture("pods.json")[..])
+        .map(|item| item.map(|item| item.metadata.name))
+        .collect::<Result<Vec<_>, _>>()
+        .unwrap();
+    assert_eq!((names.len(), names[0].as_str()), (30, "billing-401f53e7-00028"));
+
+    let (list, broken) =
+        (items(r#"{"metadata":{"name":"a"}},{"metadata":{"name":7}},{"#), r#"{"metadata":{"name":tru}}]}"#);
+    let body = list.replace("{]}", broken);
+    let mut items = ListReader::<_, Json<Named>>::new(body.as_bytes()).on_item_error(OnItemError::Skip);
+    assert_eq!(items.by_ref().map(|item| item.unwrap().metadata.name).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(items.end().unwrap().skipped, 2);
+    let error = ListReader::<_, Json<Named>>::new(body.as_bytes()).find_map(Result::err).unwrap();
+    assert_eq!(
+        error.to_string(),
+        "item: invalid type: integer `7`, expected a string at line 1 column 21 in item 1, at byte 106, 1 item delivered"
+    );
+}
+
+#[test]
+fn no_encoding_is_taken_for_the_other() {
+    let (json, protobuf) = (fixture("pods.json"), fixture("pods.pb"));
+    for (error, expected) in [
+        (
+            ListReader::<_, Pod>::new(&json[..]).find_map(Result::err).unwrap(),
+            "item: it is in JSON, where protobuf is to be read in item 0, at byte 224, 0 items delivered",
+        ),
+        (
+            ListReader::<_, Json<Named>>::new(&protobuf[..]).find_map(Result::err).unwrap(),
+            "item: it is in protobuf, where JSON is to be read in item 0, at byte 34, 0 items delivered",
+        ),
+    ] {
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+/// The same collection in both encodings, of which the JSON is the first page.
+#[test]
+fn the_metadata_is_the_same_as_in_protobuf() {
+    fn read(body: &[u8]) -> Vec<String> {
+        let items = ListReader::<_, [u8]>::new(body).map_item(|item| {
+            let meta = item.meta()?;
+            let managers = meta.managed_fields()?.map(|entry| (entry.manager.to_owned(), entry.time));
+            Ok::<_, ItemError>(format!(
+                "{meta:?} {} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+                meta.generate_name(),
+                meta.generation(),
+                meta.creation_timestamp(),
+                meta.deletion_timestamp(),
+                meta.deletion_grace_period_seconds(),
+                meta.labels()?.collect::<Vec<_>>(),
+                meta.label("app.kubernetes.io/name")?,
+                meta.annotations()?.collect::<Vec<_>>(),
+                meta.annotation("kubernetes.io/config.source")?,
+                meta.owner_references()?.collect::<Vec<_>>(),
+                meta.finalizers()?.collect::<Vec<_>>(),
+                managers.collect::<Vec<_>>(),
+            ))
+        });
+        items.collect::<Result<_, _>>().unwrap()
+    }
+    let (json, protobuf) = (read(&fixture("pods.json")), read(&fixture("pods.pb")));
+    assert_eq!((json.len(), protobuf.len()), (30, 120));
+    assert_eq!(json, protobuf[..30]);
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn streams_and_codecs_read_json() {
+    use bytes::Bytes;
+    use futures::{StreamExt as _, executor::block_on, stream};
+    use listwatch::{ListCodec, ListStream};
+    use tokio_util::codec::FramedRead;
+
+    let body = fixture("widgets-negotiated.json");
+    let expected: Vec<_> = reference(&body).unwrap().items.into_iter().map(Vec::into_boxed_slice).collect();
+    let chunks = stream::iter(cut(&body, &[100]).map(|chunk| Ok::<_, std::io::Error>(Bytes::copy_from_slice(chunk))));
+    let streamed: Vec<_> = block_on(ListStream::<_, [u8]>::new(chunks).map(Result::unwrap).collect());
+    let framed: Vec<_> = block_on(FramedRead::new(&body[..], ListCodec::<[u8]>::new()).map(Result::unwrap).collect());
+    assert_eq!((&streamed, &framed), (&expected, &expected));
+}
+
+#[test]
+fn item_errors_tell_the_encodings() {
+    let error = ItemError::WrongEncoding { found: Encoding::Json, expected: Encoding::Protobuf };
+    assert_eq!(error.to_string(), "it is in JSON, where protobuf is to be read");
+}

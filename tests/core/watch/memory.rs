@@ -1,0 +1,85 @@
+//! The memory that a decoder of watches allocates, counted.
+
+use allocation_counter::measure;
+use listwatch::{DecodeErrorKind, WatchDecoder};
+
+use super::protobuf;
+use crate::support::{cut, fixture, len_field};
+
+/// The 17 MiB of client-go's own test.
+#[test]
+fn a_frame_over_the_limit_is_refused_before_anything_is_allocated() {
+    let mut body = (17_u32 << 20).to_be_bytes().to_vec();
+    body.resize(body.len() + (17 << 20), 0xff);
+    for chunk in [1, 3, 4096, body.len()] {
+        let counted = measure(|| {
+            let mut decoder = WatchDecoder::new();
+            let error = cut(&body, &[chunk]).find_map(|mut chunk| decoder.decode(&mut chunk).err()).unwrap();
+            assert!(matches!(error.kind(), DecodeErrorKind::Limit { size: 0x0110_0000, max: 0x0100_0000, .. }));
+            assert_eq!(decoder.position(), 4);
+        });
+        assert!(counted.bytes_total < 300, "{} bytes, which are the error's", counted.bytes_total);
+    }
+    // Nor is what a frame under the limit claims.
+    let counted = measure(|| {
+        let mut decoder = WatchDecoder::new();
+        assert!(decoder.decode(&mut &b"\x00\xff\xff\xff\x0a\x05ADD"[..]).unwrap().is_none());
+        assert!(decoder.finish().unwrap_err().is_incomplete());
+    });
+    assert!(counted.bytes_max < 300, "{} bytes", counted.bytes_max);
+}
+
+#[test]
+fn no_event_allocates() {
+    for name in [
+        "watch-initial-events-pods.pb",
+        "watch-initial-events.pb",
+        #[cfg(feature = "json")]
+        "watch-configmaps.json",
+    ] {
+        let body = fixture(name);
+        for chunk in [100, 4096, body.len()] {
+            let mut decoder = WatchDecoder::new();
+            let run = |decoder: &mut WatchDecoder| {
+                let mut events = 0;
+                for mut chunk in cut(&body, &[chunk]) {
+                    while decoder.decode(&mut chunk).unwrap().is_some() {
+                        events += 1;
+                    }
+                }
+                assert!(events > 0);
+            };
+            // The buffer of split frames, and the type meta.
+            run(&mut decoder);
+            let counted = measure(|| run(&mut decoder));
+            assert_eq!(counted.count_total, 0, "{name} in chunks of {chunk}");
+        }
+    }
+}
+
+#[test]
+fn the_buffer_shrinks_when_frames_are_small_again() {
+    let large = protobuf(
+        "ADDED",
+        "v1",
+        "ConfigMap",
+        &[&b"\x0a\x03\x32\x017"[..], &len_field(2, &vec![b'x'; 2 << 20])].concat(),
+    );
+    let small = protobuf("ADDED", "v1", "ConfigMap", b"\x0a\x03\x32\x017");
+    let mut decoder = None;
+    let mut feed = |body: &[u8], chunk| {
+        let counted = measure(|| {
+            let decoder = decoder.get_or_insert_with(WatchDecoder::new);
+            for mut chunk in cut(body, &[chunk]) {
+                while decoder.decode(&mut chunk).unwrap().is_some() {}
+            }
+        });
+        (counted.bytes_current, counted.bytes_max)
+    };
+    let (kept, peak) = feed(&large, 4096);
+    assert!(kept >= 2 << 20 && peak <= 2 * large.len() as u64 + 1000, "{kept} and {peak} bytes");
+    // It may be needed again at once, and is not when two small ones came.
+    feed(&small, 4096);
+    let (kept, _) = feed(&small, 4096);
+    assert!(kept <= -(2 << 20), "{kept} bytes");
+}
