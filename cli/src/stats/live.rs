@@ -18,11 +18,11 @@ Examples:
   listwatch stats --file pods.pb --html pods.html            a saved body, as a page to look at
   listwatch stats secrets -A -o json | jq .sizes.p99         for scripts";
 
-/// The arguments and groups of [`Args`], none of which a saved body has.
+/// The arguments and groups of [`Live`], none of which a saved body has.
 pub const ARGUMENTS: [&str; 4] = ["Selection", "Version", "limit", "Connection"];
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct Live {
     #[command(flatten)]
     selection: Option<Selection>,
 
@@ -37,8 +37,8 @@ pub struct Args {
     connection: Connection,
 }
 
-pub async fn report(mut stats: Stats, args: Args) -> Result<Report, Failure> {
-    let Args { selection, version, limit, connection } = args;
+pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
+    let Live { selection, version, limit, connection } = args;
     let selection = selection.expect("clap wants a resource where there is no file");
     let query = Query { selection, version };
     let options = query.options()?;

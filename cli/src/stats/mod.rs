@@ -32,7 +32,7 @@ use crate::rows;
 #[command(after_help = live::EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    live: live::Args,
+    live: live::Live,
 
     /// A saved body in place of a resource, gzipped or not; `-` for stdin
     #[arg(short, long, value_name = "FILE", required = live::ARGUMENTS.is_empty(), conflicts_with_all = live::ARGUMENTS)]

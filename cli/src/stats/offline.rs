@@ -17,9 +17,9 @@ This build has no `stats` of a live collection: that needs the feature `cluster`
 pub const ARGUMENTS: [&str; 0] = [];
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Live {}
 
 #[expect(clippy::unused_async, reason = "as in the module that this one replaces")]
-pub async fn report(_: Stats, _: Args) -> Result<Report, Failure> {
+pub async fn report(_: Stats, _: Live) -> Result<Report, Failure> {
     unreachable!("clap requires --file")
 }
