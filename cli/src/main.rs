@@ -29,7 +29,7 @@ use crate::failure::Failure;
     not(feature = "cluster"),
     command(after_help = "\
 This build has no commands that talk to an API server: list, watch, cache, record, and stats of a live collection.
-To get them, build listwatch-cli with its default feature `cluster`.")
+They need the feature `cluster` of listwatch-cli, which is on by default.")
 )]
 struct Cli {
     #[command(subcommand)]

@@ -83,7 +83,7 @@ impl Field {
             (found, None) => return Err(ItemError::WrongEncoding { found, expected: Encoding::Json }),
         };
         let mut values = Vec::new();
-        values(json, &self.names, &mut values).map_err(ItemError::other)?;
+        add_values(json, &self.names, &mut values).map_err(ItemError::other)?;
         if values.is_empty() {
             values.push(String::new());
         }
@@ -92,12 +92,12 @@ impl Field {
 }
 
 /// Appends the strings, numbers and booleans at this path of a JSON object, also where it leads through arrays.
-fn values(object: &[u8], path: &[impl AsRef<str>], found: &mut Vec<String>) -> Result<(), serde_json::Error> {
+fn add_values(object: &[u8], path: &[impl AsRef<str>], found: &mut Vec<String>) -> Result<(), serde_json::Error> {
     let Some((first, rest)) = path.split_first() else { return Ok(()) };
     json::members(object, |member| match rest {
         _ if member.name != first.as_ref() => Ok(()),
         [] => scalars(serde_json::from_str(member.value.get())?, found),
-        rest => json::objects(member.value, |inner| values(inner, rest, found)),
+        rest => json::objects(member.value, |inner| add_values(inner, rest, found)),
     })
 }
 
