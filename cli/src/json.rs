@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde::Deserializer as _;
 use serde::de::{Error as _, MapAccess, Visitor};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A member of a JSON object.
@@ -56,27 +55,6 @@ pub fn names(path: &str) -> Vec<&str> {
         None => (path, None),
     };
     path.split('.').chain(key).collect()
-}
-
-/// Appends the strings, numbers and booleans at this path of a JSON object, also where it leads through arrays.
-pub fn values(object: &[u8], path: &[impl AsRef<str>], found: &mut Vec<String>) -> Result<(), serde_json::Error> {
-    let Some((first, rest)) = path.split_first() else { return Ok(()) };
-    members(object, |member| match rest {
-        _ if member.name != first.as_ref() => Ok(()),
-        [] => scalars(serde_json::from_str(member.value.get())?, found),
-        rest => objects(member.value, |inner| values(inner, rest, found)),
-    })
-}
-
-fn scalars(value: Value, found: &mut Vec<String>) -> Result<(), serde_json::Error> {
-    match value {
-        Value::Null => {}
-        Value::String(text) => found.push(text),
-        Value::Bool(_) | Value::Number(_) => found.push(value.to_string()),
-        Value::Array(values) => values.into_iter().try_for_each(|value| scalars(value, found))?,
-        Value::Object(_) => return Err(serde_json::Error::custom("an object is no single value")),
-    }
-    Ok(())
 }
 
 /// Appends a JSON object without what is at these paths, also where these lead through arrays.

@@ -1,21 +1,16 @@
 //! The `listwatch` command.
 
-mod cache;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod completions;
-mod connect;
 mod decode;
 mod demo;
 mod failure;
 mod json;
-mod list;
 mod notices;
 mod output;
-mod query;
-mod record;
-mod resource;
 mod rows;
 mod stats;
-mod watch;
 
 use std::env;
 use std::path::Path;
@@ -30,6 +25,12 @@ use crate::failure::Failure;
 /// usage, 130 interrupted; watch and cache are meant to be interrupted: 0.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
+#[cfg_attr(
+    not(feature = "cluster"),
+    command(after_help = "\
+This build has no commands that talk to an API server: list, watch, cache, record, and stats of a live collection.
+They need the feature `cluster` of listwatch-cli, which is on by default.")
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -37,10 +38,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    List(list::Args),
-    Watch(watch::Args),
-    Cache(cache::Args),
-    Record(record::Args),
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    Cluster(cluster::Command),
     Stats(stats::Args),
     Decode(decode::Args),
     Demo(demo::Args),
@@ -53,12 +53,9 @@ enum Command {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    notices::show();
     let done = match parse().command {
-        Command::List(args) => list::run(args).await,
-        Command::Watch(args) => watch::run(args).await,
-        Command::Cache(args) => cache::run(args).await,
-        Command::Record(args) => record::run(args).await,
+        #[cfg(feature = "cluster")]
+        Command::Cluster(command) => cluster::run(command).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Decode(args) => decode::run(args).await,
         Command::Completions(args) => completions::run(&args),

@@ -76,11 +76,6 @@ impl Shown {
             }),
         }
     }
-
-    /// Whether this field is dropped.
-    pub fn drops(&self, path: &str) -> bool {
-        self.drop.iter().any(|dropped| dropped == path)
-    }
 }
 
 /// Makes rows of items.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
-use listwatch::client;
 use tokio::time::{Instant, timeout_at};
 
 use crate::failure::Failure;
@@ -25,15 +24,6 @@ pub struct Reached {
 }
 
 impl Reached {
-    pub fn of(progress: &client::Progress) -> Self {
-        Self {
-            bytes: progress.bytes(),
-            items: progress.items(),
-            expected_bytes: progress.expected_bytes(),
-            expected_items: progress.expected_items(),
-        }
-    }
-
     /// As an error of the library ends.
     pub fn text(&self) -> String {
         let Self { bytes, items, .. } = self;

@@ -13,8 +13,9 @@ pub fn available_memory() -> u64 {
 /// The most that was ever resident, where the operating system remembers it.
 #[cfg(target_os = "linux")]
 pub fn peak_memory(process: u32) -> Option<u64> {
-    let status = procfs::process::Process::new(process.try_into().ok()?).ok()?.status().ok()?;
-    Some(status.vmhwm? * 1024)
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"))?;
+    Some(kilobytes.parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(not(target_os = "linux"))]

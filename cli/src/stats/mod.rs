@@ -2,6 +2,8 @@
 
 mod collect;
 mod html;
+#[cfg_attr(not(feature = "cluster"), path = "offline.rs")]
+mod live;
 mod report;
 mod savings;
 mod walk;
@@ -9,47 +11,32 @@ mod walk;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use listwatch::client::Client;
 use listwatch::{ListError, ListStream};
 use tempfile::NamedTempFile;
 use tokio_util::io::ReaderStream;
 
 use self::collect::Stats;
 use self::report::Report;
-use crate::connect::Connection;
 use crate::decode;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Format, Output, Row, temporary_beside};
-use crate::query::{self, Query, Selection, Version};
-use crate::rows::{self, Reached};
+use crate::rows;
 
 /// Shows where the bytes of a collection are: per field, per namespace, per object.
 ///
-/// The collection is one of an API server, or a saved body with --file. Nothing of it is kept: of more than 10,000 fields
+/// The collection is one of an API server (feature `cluster`), or a saved body with --file. Nothing of it is kept: of more than 10,000 fields
 /// and keys, or namespaces, the later ones are counted together, as `others`. Sizes are those in the list's encoding. In
 /// protobuf a field takes its tag, its length and its value; in JSON its name, its value and the comma.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  listwatch stats pods -A                                    all Pods of a cluster
-  listwatch stats pods -A --drop metadata.managedFields      and what it would save to drop a field
-  listwatch stats --file pods.pb --html pods.html            a saved body, as a page to look at
-  listwatch stats secrets -A -o json | jq .sizes.p99         for scripts")]
+#[command(after_help = live::EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    selection: Option<Selection>,
-
-    #[command(flatten)]
-    version: Version,
+    live: live::Live,
 
     /// A saved body in place of a resource, gzipped or not; `-` for stdin
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["Selection", "Version", "limit", "Connection"])]
+    #[arg(short, long, value_name = "FILE", required = live::ARGUMENTS.is_empty(), conflicts_with_all = live::ARGUMENTS)]
     file: Option<PathBuf>,
-
-    /// In pages of so many items, which all are counted
-    #[arg(long, value_name = "PAGE", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
 
     /// How deep to look into objects; annotations are shown one by one
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
@@ -70,9 +57,6 @@ pub struct Args {
     /// Writes a page with plots as well, which a browser opens
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-
-    #[command(flatten)]
-    connection: Connection,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -86,11 +70,9 @@ enum Form {
 pub async fn run(args: Args) -> Result<(), Failure> {
     let stats = Stats::new(args.top.into(), args.depth.into(), args.drop);
     let page = args.html.map(Page::create).transpose()?;
-    let report = if let Some(file) = args.file {
-        of_saved(stats, &file).await?
-    } else {
-        let selection = args.selection.expect("clap wants a resource where there is no file");
-        of_resource(stats, Query { selection, version: args.version }, args.limit, args.connection).await?
+    let report = match args.file {
+        Some(file) => of_saved(stats, &file).await?,
+        None => live::report(stats, args.live).await?,
     };
     if let Some(page) = page {
         page.write(&report)?;
@@ -101,27 +83,6 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         Form::Json => report.print_json(&mut out)?,
     }
     Ok(out.flush()?)
-}
-
-async fn of_resource(
-    mut stats: Stats,
-    query: Query,
-    limit: Option<u32>,
-    connection: Connection,
-) -> Result<Report, Failure> {
-    let options = query.options()?;
-    let (transport, namespace) = connection.open().await?;
-    let client = Client::new(transport);
-    let list = query.list(&client, &options, limit, namespace).await?;
-    let progress = list.progress();
-    let mut items = list.map_item(|item| stats.add(&item).map(|()| Row::Nothing)).stream();
-    let done = rows::print(&mut items, &mut Output::new(Format::Summary), |_| Reached::of(&progress)).await?;
-    let summary = items.summary().cloned();
-    drop(items);
-    done.map_err(|error| failure(&stats, error.to_string()))?;
-    let summary = summary.expect("without an error the list is complete");
-    query::warn(&summary);
-    Ok(stats.report(&summary.type_meta, &summary.list_meta, summary.bytes))
 }
 
 async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {

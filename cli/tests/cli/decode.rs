@@ -1,49 +1,25 @@
-//! `listwatch decode` over recorded bodies: what it prints, how it ends.
-
-mod support;
+//! `listwatch decode` of recorded bodies: what it prints, how it ends.
 
 use std::io::{Read, Write};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use flate2::read::MultiGzDecoder;
-use k8s_pb::api::core::v1::{Pod, PodList};
+use k8s_pb::api::core::v1::Pod;
 use k8s_pb::api::rbac::v1::ClusterRoleList;
-use k8s_pb::apimachinery::pkg::runtime::Unknown;
 use prost::Message;
-use support::{FIXTURES, fixture, stderr, stdout, with_stdin};
 
-fn listwatch(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch"));
-    command.arg("decode").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+use crate::support::{FIXTURES, fixture, list, listwatch, names, piped, pods, stderr, stdout, with_stdin};
 
 /// Decodes a body given on stdin.
 fn decode(args: &[&str], body: &[u8]) -> Output {
-    with_stdin(listwatch(args), body)
+    with_stdin(&[&["decode"], args].concat(), body)
 }
 
-/// The list in a body, decoded by other means.
-fn list<M: Message + Default>(body: &[u8]) -> M {
-    let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").unwrap()).unwrap();
-    M::decode(envelope.raw.unwrap().as_slice()).unwrap()
-}
-
-fn pods(body: &[u8]) -> Vec<Pod> {
-    list::<PodList>(body).items
-}
-
-/// Namespace, name, version, size and uid.
-/// But for the age.
+/// The row of a table: namespace, name, version and size, without the age.
 fn cells(pod: &Pod) -> [String; 4] {
     let meta = pod.metadata.clone().unwrap();
     let size = pod.encoded_len().to_string();
     [meta.namespace.unwrap(), meta.name.unwrap(), meta.resource_version.unwrap(), size]
-}
-
-/// What `-o name` prints of them.
-fn keys(pods: &[Pod]) -> String {
-    pods.iter().map(cells).map(|[namespace, name, ..]| [&namespace, "/", &name, "\n"].concat()).collect()
 }
 
 fn gunzip(body: &[u8]) -> Vec<u8> {
@@ -59,7 +35,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn names() {
+fn prints_names_of_plain_and_gzipped_bodies() {
     let two_members = |body: &[u8]| [gzip(&body[..70_000]), gzip(&body[70_000..])].concat();
     let plain = fixture("pods.pb");
     for (name, body) in [
@@ -70,25 +46,25 @@ fn names() {
         ("pods-empty.pb", fixture("pods-empty.pb")),
     ] {
         let plain = if body.starts_with(b"k8s") { body.clone() } else { gunzip(&body) };
-        let expected = keys(&pods(&plain));
+        let expected = names(&pods(&plain));
         let output = decode(&[], &body);
         assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)), "{name}");
     }
 }
 
 #[test]
-fn names_without_a_namespace_from_a_file() {
+fn prints_names_without_a_namespace_from_a_file() {
     let expected: String = list::<ClusterRoleList>(&fixture("clusterroles.pb"))
         .items
         .into_iter()
         .map(|role| role.metadata.unwrap().name.unwrap() + "\n")
         .collect();
-    let output = listwatch(&[&format!("{FIXTURES}clusterroles.pb")]).output().unwrap();
+    let output = listwatch(&["decode", &format!("{FIXTURES}clusterroles.pb")]).output().unwrap();
     assert_eq!((stdout(&output), output.status.code()), (&*expected, Some(0)));
 }
 
 #[test]
-fn table() {
+fn prints_an_aligned_table() {
     let pods = pods(&fixture("pods.pb"));
     let output = decode(&["-o", "table", "-"], &fixture("pods.pb"));
     let rows: Vec<Vec<&str>> = stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
@@ -117,9 +93,8 @@ fn table() {
     assert_eq!(stdout(&output), "NAME   VERSION   AGE   SIZE\n");
 }
 
-/// The same from both encodings.
 #[test]
-fn json() {
+fn prints_the_same_json_from_both_encodings() {
     let parse = |output: &Output| -> Vec<serde_json::Value> {
         assert_eq!((stderr(output), output.status.code()), ("", Some(0)));
         stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -138,7 +113,7 @@ fn json() {
 }
 
 #[test]
-fn json_without_fields() {
+fn drops_fields_from_json() {
     let parse = |output: &Output| -> Vec<serde_json::Value> {
         assert!(output.status.success(), "{output:?}");
         stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -177,7 +152,7 @@ fn json_without_fields() {
 }
 
 #[test]
-fn summaries() {
+fn prints_summaries() {
     for (name, expected) in [
         (
             "pods.pb",
@@ -203,7 +178,7 @@ fn summaries() {
 }
 
 #[test]
-fn errors_are_one_line_and_end_with_1() {
+fn reports_each_error_on_one_line_and_exits_with_1() {
     let pods = fixture("pods.pb");
     let cut = |at: usize| pods[..at].to_vec();
     let gzipped = fixture("pods-gzip.pb.gz");
@@ -307,7 +282,7 @@ fn errors_are_one_line_and_end_with_1() {
 }
 
 #[test]
-fn the_error_of_an_expired_token_is_one_line() {
+fn reports_an_expired_token_on_one_line() {
     let output = decode(&[], &fixture("error-410-continue.pb"));
     let error = stderr(&output);
     assert!(error.starts_with("error: API error: 410 Expired: The provided continue parameter is too old"), "{error}");
@@ -316,23 +291,23 @@ fn the_error_of_an_expired_token_is_one_line() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named() {
-    let output = listwatch(&["no/such/file"]).output().unwrap();
+fn names_the_file_that_it_cannot_read() {
+    let output = listwatch(&["decode", "no/such/file"]).output().unwrap();
     assert_eq!(stderr(&output), "error: cannot read no/such/file: No such file or directory (os error 2)\n");
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
-fn bad_items_are_skipped_and_counted_when_asked_to() {
+fn skips_and_counts_bad_items() {
     let pods = fixture("pods.pb");
-    let small = self::pods(&pods).iter().filter(|pod| pod.encoded_len() <= 8600).count();
+    let small = crate::support::pods(&pods).iter().filter(|pod| pod.encoded_len() <= 8600).count();
     let output = decode(&["--skip-bad-items", "--max-item-size", "8600B"], &pods);
     assert_eq!((stdout(&output).lines().count(), output.status.code()), (small, Some(0)));
     assert_eq!(stderr(&output), format!("skipped: {} bad items\n", 120 - small));
 }
 
 #[test]
-fn names_cannot_forge_lines_or_drive_the_terminal() {
+fn escapes_control_characters_in_names() {
     // Two items without namespaces, the second with a name that is not UTF-8.
     let body = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x15\x0a\0\x12\x08\x0a\x06\x0a\x04a\n\x1bb\x12\x07\x0a\x05\x0a\x03\xff\xff\xff";
     let output = decode(&["--skip-bad-items"], body);
@@ -346,15 +321,15 @@ fn names_cannot_forge_lines_or_drive_the_terminal() {
 }
 
 #[test]
-fn wrong_usage_ends_with_2() {
+fn exits_with_2_on_wrong_usage() {
     for args in [&["-o", "yaml"][..], &["--no-such-option"], &["--max-item-size", "much"], &["a", "b"]] {
         assert_eq!(decode(args, b"").status.code(), Some(2), "{args:?}");
     }
 }
 
 #[test]
-fn a_closed_pipe_ends_quietly_with_0() {
-    let mut child = listwatch(&[]).spawn().unwrap();
+fn exits_quietly_with_0_on_a_closed_pipe() {
+    let mut child = piped(&["decode"]).spawn().unwrap();
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     _ = stdin.write_all(&fixture("pods.pb"));
@@ -363,12 +338,11 @@ fn a_closed_pipe_ends_quietly_with_0() {
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
 }
 
-/// The names come although the body has not ended.
 #[test]
-fn names_are_printed_as_they_come() {
+fn prints_names_before_the_body_ends() {
     let body = fixture("pods.pb");
-    let expected = keys(&pods(&body)[..58]);
-    let mut child = listwatch(&[]).spawn().unwrap();
+    let expected = names(&pods(&body)[..58]);
+    let mut child = piped(&["decode"]).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&body[..500_000]).unwrap();
     let mut names = vec![0; expected.len()];
@@ -380,14 +354,14 @@ fn names_are_printed_as_they_come() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_says_so_and_ends_with_130() {
-    let mut child = listwatch(&[]).spawn().unwrap();
+fn exits_with_130_on_an_interrupt() {
+    let mut child = piped(&["decode"]).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&fixture("pods.pb")[..9000]).unwrap();
     // By the time that the first name comes, the command listens to signals.
     let mut first = [0; 10];
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    crate::support::signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(stderr(&output), "interrupted: at byte 9000, 1 item delivered\n");
     assert_eq!(output.status.code(), Some(130));

@@ -2,11 +2,11 @@
 
 use listwatch::client::Client;
 
-use crate::connect::Connection;
+use crate::cluster::connect::Connection;
+use crate::cluster::query::{self, Query};
 use crate::failure::Failure;
 use crate::output::{Format, Output, Shown, Summary};
-use crate::query::{self, Query};
-use crate::rows::{self, Reached};
+use crate::rows;
 
 /// Streams a collection from an API server.
 ///
@@ -46,7 +46,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if shown.format == Format::Json {
         options = options.json();
     }
-    if shown.drops("metadata.managedFields") {
+    if shown.drop.iter().any(|path| path == "metadata.managedFields") {
         options = options.drop_managed_fields();
     }
     let (transport, namespace) = connection.open().await?;
@@ -55,7 +55,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let progress = list.progress();
     let mut items = list.map_item(|item| rows.row(&item)).stream();
     let mut output = Output::new(shown.format);
-    rows::print(&mut items, &mut output, |_| Reached::of(&progress))
+    rows::print(&mut items, &mut output, |_| query::reached(&progress))
         .await?
         .map_err(|error| Failure::Error(error.to_string()))?;
     let summary = items.summary().expect("without an error the list is complete");

@@ -1,14 +1,9 @@
-//! Both servers speak TLS under their own authority, which may be that of clients too, and can leave it without a goodbye.
-
-#![cfg(feature = "tls")]
-
-mod client;
+//! Both servers speak TLS with their own certificate authority, verify client certificates, and can omit close_notify.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use client::{End, VERSIONS, receive, request};
 use hyper::Version;
 use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +13,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use tokio_rustls::rustls::{AlertDescription, ClientConfig, Error, RootCertStore};
+
+use crate::client::{End, VERSIONS, receive, request};
 
 async fn connect(
     addr: SocketAddr,
@@ -55,7 +52,7 @@ async fn connect_as(
 }
 
 #[tokio::test]
-async fn bodies_and_resets_pass_through_tls() {
+async fn delivers_bodies_and_resets_over_tls() {
     let answers = [Answer::ok(Body::replay("list")), Answer::ok(Body::replay("list").reset_at(2))];
     for (version, alpn) in VERSIONS.into_iter().zip([&b"http/1.1"[..], b"h2"]) {
         let server = Server::start_tls(Answer::in_turn(answers.clone())).await.unwrap();
@@ -71,7 +68,7 @@ async fn bodies_and_resets_pass_through_tls() {
 }
 
 #[tokio::test]
-async fn another_authority_is_not_trusted() {
+async fn fails_a_client_that_trusts_another_authority() {
     let answer = || Answer::ok(Body::replay("list")).always();
     let server = Server::start_tls(answer()).await.unwrap();
     let other = Server::start_tls(answer()).await.unwrap();
@@ -87,7 +84,7 @@ async fn another_authority_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_server_that_demands_a_certificate_takes_one_of_its_own_authority() {
+async fn requires_a_client_certificate_of_its_own_authority() {
     let answer = || Answer::ok(Body::replay("list")).always();
     let server = Server::start_mtls(answer()).await.unwrap();
     let other = Server::start_mtls(answer()).await.unwrap();
@@ -114,7 +111,7 @@ async fn a_server_that_demands_a_certificate_takes_one_of_its_own_authority() {
 }
 
 #[tokio::test]
-async fn a_raw_server_ends_tls_with_or_without_a_goodbye() {
+async fn raw_server_ends_tls_with_or_without_close_notify() {
     let cases = [
         (RawEnd::Close, None),
         (RawEnd::CloseWithoutNotify, Some(ErrorKind::UnexpectedEof)),

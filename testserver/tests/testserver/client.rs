@@ -1,6 +1,4 @@
-//! A bare HTTP client: one connection, and all that a response brings until it ends or breaks.
-
-#![allow(dead_code, reason = "no test uses all of it")]
+//! A bare HTTP client: one connection, and everything that a response delivers until it ends or breaks.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};

@@ -1,31 +1,19 @@
-//! `listwatch list` and `listwatch record` against a server: what they send and print, how they end.
-
-mod support;
+//! `listwatch list` against a server: what it sends and prints, how it ends.
 
 use std::io::Read;
-use std::process::Command;
 
-use k8s_pb::api::core::v1::PodList;
-use k8s_pb::apimachinery::pkg::runtime::Unknown;
 use listwatch_testserver::{Amplifier, Answer, Body, TOKEN, recorded_pods};
-use prost::Message;
-use support::api::{Api, listwatch, status};
-use support::{FIXTURES, fixture, stderr, stdout};
 
-fn ok(fixture_name: &str) -> Answer {
-    Answer::ok(Body::replay(fixture(fixture_name)))
-}
+use crate::support::api::{Api, ok, status};
+use crate::support::{FIXTURES, fixture, listwatch, pods, stderr, stdout};
 
-/// What `-o name` prints of a body, decoded by other means.
+/// What `-o name` prints of a body.
 fn names(body: &[u8]) -> String {
-    let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").unwrap()).unwrap();
-    let pods = PodList::decode(envelope.raw.unwrap().as_slice()).unwrap().items;
-    let metas = pods.into_iter().map(|pod| pod.metadata.unwrap());
-    metas.map(|meta| format!("{}/{}\n", meta.namespace.unwrap(), meta.name.unwrap())).collect::<Vec<_>>().concat()
+    crate::support::names(&pods(body))
 }
 
 #[test]
-fn names_come_whole_and_in_pages() {
+fn prints_names_of_a_whole_list_and_of_pages() {
     let pages = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"];
     let all: String = pages.iter().map(|page| names(&fixture(page))).collect();
     for (args, answers, expected) in [
@@ -39,7 +27,7 @@ fn names_come_whole_and_in_pages() {
 }
 
 #[test]
-fn what_is_sent() {
+fn requests_the_path_and_query_of_each_option() {
     for (args, expected) in [
         ("pods", "/api/v1/namespaces/default/pods"),
         ("po -n web", "/api/v1/namespaces/web/pods"),
@@ -80,7 +68,7 @@ fn what_is_sent() {
 }
 
 #[test]
-fn json_is_asked_for() {
+fn requests_json_for_json_output() {
     let api = Api::new([ok("pods.json")]);
     let output = api.run(&["list", "pods", "-A", "-o", "json"]);
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
@@ -96,7 +84,7 @@ fn json_is_asked_for() {
 }
 
 #[test]
-fn shards_that_the_server_ignores() {
+fn filters_a_shard_that_the_server_ignores() {
     let api = Api::new([ok("pods.pb")]);
     let output = api.run(&["list", "pods", "-A", "--shard", "0/2"]);
     let left_out = 120 - stdout(&output).lines().count();
@@ -108,7 +96,7 @@ fn shards_that_the_server_ignores() {
 }
 
 #[test]
-fn metadata_only_is_asked_for() {
+fn requests_metadata_only() {
     let api = Api::new([status(403, "Forbidden", "no")]);
     api.run(&["list", "pods", "--metadata-only"]);
     let accept = api.server.requests()[0].headers["accept"].to_str().unwrap().to_owned();
@@ -116,7 +104,7 @@ fn metadata_only_is_asked_for() {
 }
 
 #[test]
-fn summary() {
+fn prints_one_summary_of_all_pages() {
     let api = Api::new(["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"].map(ok));
     let output = api.run(&["list", "pods", "-A", "--limit", "50", "-o", "summary"]);
     let summary: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
@@ -127,7 +115,7 @@ fn summary() {
 
 /// An error is one line, the last one; retries and warnings come before it.
 #[test]
-fn errors() {
+fn reports_each_error_on_one_line() {
     let pods = || Body::replay(fixture("pods.pb"));
     for (answers, expected) in [
         (vec![status(401, "Unauthorized", "Unauthorized")], "error: API error: 401 Unauthorized: Unauthorized\n"),
@@ -144,7 +132,7 @@ fn errors() {
 }
 
 #[test]
-fn retries_and_warnings_are_told() {
+fn reports_retries_and_warnings() {
     let busy = status(429, "TooManyRequests", "busy");
     let warned = ok("pods.pb").header("warning", r#"299 - "pods are deprecated""#);
     let api = Api::new([busy, warned]);
@@ -161,9 +149,8 @@ fn retries_and_warnings_are_told() {
     assert_eq!((stdout(&output), output.status.code()), (&*names(&fixture("pods.pb")), Some(0)));
 }
 
-/// Nothing is sent.
 #[test]
-fn wrong_usage() {
+fn rejects_wrong_usage_before_any_request() {
     let api = Api::new([ok("pods.pb")]);
     for (args, expected) in [
         ("list", "<RESOURCE>"),
@@ -175,7 +162,6 @@ fn wrong_usage() {
         ("list pods --resource-version x", "error: invalid resource version \"x\": it must be digits"),
         ("list pods --resource-version 0 --resource-version-match Exact", "error: exact version 0: "),
         ("list pods --kubeconfig a", "cannot be used with"),
-        ("record pods", "<FILE>"),
     ] {
         let output = api.run(&args.split(' ').collect::<Vec<_>>());
         assert!(stderr(&output).contains(expected), "{args}: {}", stderr(&output));
@@ -186,7 +172,7 @@ fn wrong_usage() {
 
 /// By discovery, in its older form: a custom resource, and names that stand for nothing. One group does not answer.
 #[test]
-fn names_that_the_server_knows() {
+fn discovers_resources_that_are_not_built_in() {
     let api = Api::by(|request, _| {
         let document = match &*request.path {
             "/api" => r#"{"kind":"APIVersions","versions":[]}"#,
@@ -221,7 +207,7 @@ fn names_that_the_server_knows() {
 }
 
 #[test]
-fn without_a_server() {
+fn explains_a_missing_server() {
     let output = listwatch(&["list", "pods"]).output().unwrap();
     let expected = "error: no kubeconfig, and not in a cluster: name one with --kubeconfig, or a --server\n";
     assert_eq!((stderr(&output), output.status.code()), (expected, Some(1)));
@@ -231,7 +217,7 @@ fn without_a_server() {
 }
 
 #[test]
-fn a_token_is_sent_and_never_shown() {
+fn sends_the_token_and_never_prints_it() {
     let api = Api::by(|request, _| {
         let token = request.headers["authorization"].to_str().unwrap();
         Answer::ok(Body::replay(format!("<html>{token}, {TOKEN}</html>"))).status(407)
@@ -271,7 +257,7 @@ fn a_token_is_sent_and_never_shown() {
 }
 
 #[test]
-fn a_reader_that_closes_ends_it_quietly() {
+fn exits_quietly_on_a_closed_pipe() {
     let pods = Amplifier::new(&recorded_pods(), 50_000).unwrap();
     let api = Api::new([Answer::ok(Body::amplify(pods))]);
     let mut child = api.command(&["list", "pods", "-A"]).spawn().unwrap();
@@ -282,59 +268,12 @@ fn a_reader_that_closes_ends_it_quietly() {
 
 #[test]
 #[cfg(unix)]
-fn interrupted() {
+fn exits_with_130_on_an_interrupt() {
     let api = Api::new([Answer::ok(Body::replay(fixture("pods.pb")).stall_at(100_000))]);
     let mut child = api.command(&["list", "pods", "-A"]).spawn().unwrap();
     child.stdout.take().unwrap().read_exact(&mut [0; 20]).unwrap();
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    crate::support::signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
     assert!(stderr(&output).starts_with("interrupted: at byte "), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(130));
-}
-
-#[test]
-fn recorded_byte_for_byte() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("pods.pb");
-    let path = file.to_str().unwrap();
-    let body = fixture("pods.pb");
-
-    let cut = Answer::ok(Body::replay(body.clone()).cut_at(100_000));
-    let output = Api::new([cut]).run(&["record", "pods", "-A", path]);
-    assert!(stderr(&output).starts_with("error: incomplete: "), "{}", stderr(&output));
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "nothing is left");
-
-    // What a failed try sent is not in it.
-    let api = Api::new([status(503, "ServiceUnavailable", "soon"), ok("pods.pb")]);
-    let output = api.run(&["record", "pods", "-A", path]);
-    let last = stderr(&output).lines().last().unwrap();
-    assert!(last.starts_with("recorded: "), "{}", stderr(&output));
-    assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
-    assert!(std::fs::read(&file).unwrap() == body);
-    assert_eq!(api.server.requests()[1].headers["accept-encoding"], "identity");
-    assert_eq!(directory.path().read_dir().unwrap().count(), 1, "nothing else is left");
-
-    let output = Api::new([ok("pods.pb")]).run(&["record", "pods", "/no/directory/pods.pb"]);
-    assert!(stderr(&output).starts_with("error: cannot write /no/directory/pods.pb: "), "{}", stderr(&output));
-}
-
-#[test]
-#[cfg(unix)]
-fn as_a_plugin_of_kubectl() {
-    let directory = tempfile::tempdir().unwrap();
-    let plugin = directory.path().join("kubectl-listwatch");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_listwatch"), &plugin).unwrap();
-    let output = Command::new(&plugin).args(["list", "--help"]).output().unwrap();
-    assert!(stdout(&output).contains("Usage: kubectl listwatch list [OPTIONS] <RESOURCE>"), "{}", stdout(&output));
-    assert!(stdout(&output).contains("  kubectl listwatch list pods -A  "), "{}", stdout(&output));
-}
-
-#[test]
-fn completions() {
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let output = listwatch(&["completions", shell]).output().unwrap();
-        assert!(stdout(&output).contains("field-selector"), "{shell}");
-        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{shell}");
-    }
 }

@@ -1,45 +1,21 @@
 //! `listwatch watch` against a server: what it asks for and prints, how it ends.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read};
-use std::process::Command;
 
 use listwatch_testserver::{Answer, Body};
-use support::api::{Api, status};
-use support::{stderr, stdout};
 
-/// A ConfigMap in namespace `web`, as JSON.
-fn object(name: &str, version: u32, rest: &str) -> String {
-    format!(
-        r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"web","uid":"{name}","resourceVersion":"{version}"}}{rest}}}"#
-    )
-}
-
-fn event(kind: &str, name: &str, version: u32, rest: &str) -> String {
-    format!(r#"{{"type":"{kind}","object":{}}}"#, object(name, version, rest)) + "\n"
-}
+use crate::support::api::{Api, config_map, event, expired, initial_end, status};
+use crate::support::{listwatch, signal, stderr, stdout};
 
 fn watch(events: &[String]) -> Answer {
     Answer::ok(Body::replay(events.concat()))
 }
 
-/// What tells the version of now.
+/// The list from which a watch learns the current version.
 fn now(version: &str) -> Answer {
     let meta = format!(r#""metadata":{{"resourceVersion":"{version}"}},"items":[]"#);
     let list = format!(r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",{meta}}}"#);
     Answer::ok(Body::replay(list))
-}
-
-fn initial_end(version: u32) -> String {
-    let metadata = format!(r#"{{"resourceVersion":"{version}","annotations":{{"k8s.io/initial-events-end":"true"}}}}"#);
-    format!(r#"{{"type":"BOOKMARK","object":{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}}}"#) + "\n"
-}
-
-fn expired() -> String {
-    let status =
-        r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old","code":410}"#;
-    format!(r#"{{"type":"ERROR","object":{status}}}"#) + "\n"
 }
 
 fn changes() -> Vec<String> {
@@ -50,9 +26,9 @@ fn changes() -> Vec<String> {
     ]
 }
 
-/// A 403 ends it.
+/// A 403 ends each watch.
 #[test]
-fn events_are_lines() {
+fn prints_a_line_per_event_and_resumes() {
     let forbidden = || status(403, "Forbidden", "no");
     let table = "EVENT   NAMESPACE   NAME   VERSION   AGE         SIZE   CHANGED\n";
     for (args, answers, expected, said, asked) in [
@@ -96,8 +72,8 @@ fn events_are_lines() {
             vec![now("7"), watch(&changes()[..2]), forbidden()],
             &format!(
                 "{{\"type\":\"ADDED\",\"object\":{}}}\n{{\"type\":\"MODIFIED\",\"changed\":[\"data\"],\"object\":{}}}\n",
-                object("a", 8, r#","data":{"k":"1"}"#),
-                object("a", 9, r#","data":{"k":"2"}"#)
+                config_map("a", 8, r#","data":{"k":"1"}"#),
+                config_map("a", 9, r#","data":{"k":"2"}"#)
             ),
             vec![],
             vec!["limit=1", "resourceVersion=7", "resourceVersion=9"],
@@ -129,7 +105,8 @@ fn events_are_lines() {
 }
 
 #[test]
-fn an_interrupt_ends_it_with_counts() {
+#[cfg(unix)]
+fn prints_counts_on_an_interrupt() {
     let stalled = Answer::ok(Body::replay(changes().concat()).stall_at(changes().concat().len() as u64));
     let api = Api::new([now("7"), stalled]);
     let mut child = api.command(&["watch", "cm", "-n", "web"]).spawn().unwrap();
@@ -137,15 +114,14 @@ fn an_interrupt_ends_it_with_counts() {
     for expected in ["+ web/a 8", "~ web/a 9", "- web/a 10"] {
         assert_eq!(lines.next().unwrap().unwrap(), expected);
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    signal(&child, "-INT");
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!((&*said, child.wait().unwrap().code()), ("1 added, 1 modified, 1 deleted, up to version 10\n", Some(0)));
 }
 
-/// Whichever connection brings them.
 #[test]
-fn warnings_of_the_server_are_told_once() {
+fn prints_each_server_warning_once_over_all_connections() {
     let warned = |answer: Answer, text: &str| answer.header("warning", &format!("299 - \"{text}\""));
     let api = Api::new([
         now("7"),
@@ -161,14 +137,14 @@ fn warnings_of_the_server_are_told_once() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn rejects_wrong_usage() {
     for (args, expected) in [
         (vec!["watch", "cm", "--initial", "--resource-version", "7"], "cannot be used with"),
         (vec!["watch", "cm", "--limit", "7"], "unexpected argument"),
         (vec!["watch", "cm", "-o", "summary"], "invalid value"),
         (vec!["watch"], "<RESOURCE>"),
     ] {
-        let output = support::api::listwatch(&args).output().unwrap();
+        let output = listwatch(&args).output().unwrap();
         assert!(stderr(&output).contains(expected), "{}", stderr(&output));
         assert_eq!(output.status.code(), Some(2));
     }

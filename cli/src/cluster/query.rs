@@ -2,12 +2,13 @@
 
 use listwatch::client::options::OptionWarning;
 use listwatch::client::{
-    Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, Resource, ResourceVersion, Shard,
+    Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, Progress, Resource, ResourceVersion, Shard,
 };
 
+use crate::cluster::resource;
 use crate::failure::Failure;
 use crate::notices;
-use crate::resource;
+use crate::rows::Reached;
 
 #[derive(clap::Args)]
 pub struct Query {
@@ -138,7 +139,17 @@ impl Selection {
     }
 }
 
-/// What there is to say of a complete list.
+/// How far a list is.
+pub fn reached(progress: &Progress) -> Reached {
+    Reached {
+        bytes: progress.bytes(),
+        items: progress.items(),
+        expected_bytes: progress.expected_bytes(),
+        expected_items: progress.expected_items(),
+    }
+}
+
+/// Warns of what a complete list reports.
 pub fn warn(summary: &ListSummary) {
     if summary.other_shards > 0 {
         notices::warn(&format!(

@@ -15,11 +15,11 @@ use listwatch::{ItemError, ItemRef};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 
-use crate::connect::Connection;
+use crate::cluster::connect::Connection;
+use crate::cluster::query::Selection;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{self, Output, Row, Rows, Shown};
-use crate::query::Selection;
 use crate::rows::FLUSH_EVERY;
 
 /// Watches a collection of an API server: a line for each object that is added (+), modified (~) or deleted (-).

@@ -1,17 +1,16 @@
-//! Every body, whole or broken, arrives as described: over HTTP/1.1 and HTTP/2.
-
-mod client;
+//! Every body, whole or broken, arrives as described over HTTP/1.1 and HTTP/2.
 
 use std::io::Read;
 use std::time::Duration;
 
-use client::{End, VERSIONS, get, receive, request};
 use flate2::read::{GzDecoder, MultiGzDecoder};
 use http_body_util::BodyExt;
 use hyper::Version;
 use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+
+use crate::client::{End, VERSIONS, get, receive, request};
 
 /// 100,000 bytes without a pattern that repeats within a chunk.
 fn plain() -> Vec<u8> {
@@ -23,7 +22,7 @@ async fn serve(body: Body) -> Server {
 }
 
 #[tokio::test]
-async fn bodies_arrive_up_to_their_fault() {
+async fn delivers_bodies_up_to_their_fault() {
     let plain = plain();
     let flipped = |offset: usize| {
         let mut bytes = plain.clone();
@@ -80,7 +79,7 @@ async fn bodies_arrive_up_to_their_fault() {
 
 /// All bytes before a reset arrive, also where the client's windows and the sockets hold but a part of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_waits_for_the_bytes_before_it() {
+async fn delivers_all_bytes_before_a_reset() {
     let pods = Amplifier::new(&recorded_pods(), 2000).unwrap();
     let expected = pods.to_vec();
     let length = expected.len() - 1234;
@@ -96,7 +95,7 @@ async fn a_reset_waits_for_the_bytes_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_ends_so_long_after_its_last_byte() {
+async fn delays_the_end_of_a_body() {
     let hour = Duration::from_secs(3600);
     let server = serve(Body::replay(plain()).end_after(hour)).await;
     for version in VERSIONS {
@@ -110,7 +109,7 @@ async fn a_body_ends_so_long_after_its_last_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_body_sends_nothing_and_stays_open() {
+async fn keeps_a_stalled_body_open() {
     for version in VERSIONS {
         for length in [0, 1, 5000, 100_000] {
             let server = serve(Body::replay(plain()).stall_at(length as u64)).await;
@@ -130,7 +129,7 @@ async fn a_stalled_body_sends_nothing_and_stays_open() {
 }
 
 #[tokio::test]
-async fn chunks_are_of_the_size_asked_for() {
+async fn sends_chunks_of_the_requested_size() {
     let cases = [
         (Body::replay(plain()), 4096, 25),
         (Body::replay(plain()).chunk_size(1).cut_at(300), 1, 300),
@@ -150,7 +149,7 @@ async fn chunks_are_of_the_size_asked_for() {
 }
 
 #[tokio::test]
-async fn gzip_is_one_member_or_one_per_chunk() {
+async fn gzips_in_one_member_or_one_per_chunk() {
     let pods = Amplifier::new(&recorded_pods(), 300).unwrap();
     let plain = [&pods.to_vec()[..], b"status"].concat();
     for (members, name) in [(false, "one member"), (true, "a member per chunk")] {
@@ -191,7 +190,7 @@ fn gunzip(mut decoder: impl Read) -> std::io::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_transfer_is_chunked_unless_a_length_is_asked_for() {
+async fn chunks_a_transfer_without_a_requested_length() {
     let answers = [Answer::ok(Body::replay("list")), Answer::ok(Body::replay("list").with_content_length())];
     let server = Server::start(Answer::in_turn(answers)).await.unwrap();
     let chunked = get(&server, Version::HTTP_11).await.headers;

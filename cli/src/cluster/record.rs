@@ -13,11 +13,11 @@ use listwatch::client::transport::{Request, ResponseFuture};
 use listwatch::client::{Client, Compression, Transport, TransportError, TransportErrorKind};
 use tempfile::NamedTempFile;
 
-use crate::connect::{Connection, Server};
+use crate::cluster::connect::{Connection, Server};
+use crate::cluster::query::{self, Query};
 use crate::failure::Failure;
 use crate::output::{Format, Output, Row, temporary_beside};
-use crate::query::{self, Query};
-use crate::rows::{self, Reached};
+use crate::rows;
 
 /// Saves the body of a list, byte for byte.
 ///
@@ -55,7 +55,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let progress = list.progress();
     let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(Row::Nothing);
     let mut items = list.map_item(nothing).stream();
-    let done = rows::print(&mut items, &mut Output::new(Format::Summary), |_| Reached::of(&progress)).await?;
+    let done = rows::print(&mut items, &mut Output::new(Format::Summary), |_| query::reached(&progress)).await?;
     let temporary = match mem::take(&mut *recording.lock()) {
         State::On(temporary) => temporary,
         State::Failed(error) => return Err(cannot_write(error)),

@@ -1,4 +1,4 @@
-//! A raw server writes what it is given, and ends as it is told.
+//! A raw server sends the given bytes and ends a connection in the given way.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn connect(server: &RawServer) -> TcpStream {
 }
 
 #[tokio::test]
-async fn bytes_go_out_as_they_are_and_the_last_answer_repeats() {
+async fn sends_bytes_unchanged_and_repeats_the_last_answer() {
     let answers = ["garbage", HALF_A_CHUNK].map(|bytes| RawAnswer::new(bytes, RawEnd::Close));
     let server = RawServer::start(answers).await.unwrap();
     for expected in ["garbage", HALF_A_CHUNK, HALF_A_CHUNK] {
@@ -30,14 +30,14 @@ async fn bytes_go_out_as_they_are_and_the_last_answer_repeats() {
 }
 
 #[tokio::test]
-async fn a_reset_is_an_error_to_the_client() {
+async fn resets_a_connection() {
     let server = RawServer::start([RawAnswer::new("", RawEnd::Reset)]).await.unwrap();
     let error = connect(&server).await.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_connection_stays_open_until_the_server_is_dropped() {
+async fn holds_a_connection_until_dropped() {
     let server = RawServer::start([RawAnswer::new(HALF_A_CHUNK, RawEnd::Hold)]).await.unwrap();
     let mut client = connect(&server).await;
     let mut received = vec![0; HALF_A_CHUNK.len()];

@@ -1,15 +1,14 @@
 //! `listwatch cache` against a server: what it keeps, tells and serves, how it ends.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStderr, Command};
+use std::process::{Child, ChildStderr};
 
 use listwatch_testserver::{Answer, Body, leak};
 use serde_json::{Value, json};
-use support::api::{Api, listwatch, status};
-use support::{FIXTURES, fixture, stderr, stdout};
+
+use crate::support::api::{Api, config_map, event, expired, initial_end, ok, status};
+use crate::support::{FIXTURES, listwatch, stderr, stdout};
 
 /// The command while it runs, killed when it is dropped.
 struct Running {
@@ -73,7 +72,7 @@ impl Running {
 
     /// Exit code, and what it says until then.
     fn end(&mut self, signal: &str) -> (Option<i32>, Vec<String>) {
-        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+        crate::support::signal(&self.child, signal);
         let said = self.said.by_ref().map(Result::unwrap).collect();
         (self.child.wait().unwrap().code(), said)
     }
@@ -105,14 +104,14 @@ fn sorted(array: &Value) -> Vec<String> {
 
 /// A server with 120 Pods, in protobuf.
 fn pods() -> Api {
-    Api::new([Answer::ok(Body::replay(fixture("pods.pb"))), stalled("")])
+    Api::new([ok("pods.pb"), stalled("")])
 }
 
 const PODS: [&str; 4] = ["pods", "-A", "--strategy", "list-then-watch"];
 
 /// What `decode` makes of the same Pods is what is served.
 #[test]
-fn what_is_served() {
+fn serves_keys_objects_and_indexes() {
     let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.pb")]).output().unwrap();
     let pods: Vec<Value> = stdout(&decoded).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let keys = |which: &dyn Fn(&Value) -> bool| {
@@ -183,7 +182,7 @@ fn key(pod: &Value) -> String {
 }
 
 #[test]
-fn what_is_not_answered() {
+fn refuses_other_paths_methods_and_hosts() {
     let api = pods();
     let mut running = Running::start(&api, &PODS);
     running.next_line();
@@ -214,7 +213,7 @@ fn what_is_not_answered() {
 }
 
 #[test]
-fn what_is_measured() {
+fn exports_metrics() {
     for residency in ["encoded", "compressed"] {
         let api = pods();
         let args = [&PODS[..], &["--residency", residency, "--index", "node=spec.nodeName"]].concat();
@@ -267,20 +266,9 @@ fn metrics(running: &Running) -> Vec<(String, f64)> {
     values
 }
 
-/// A ConfigMap in namespace `web`, as JSON.
-fn event(kind: &str, name: &str, version: u32) -> String {
-    let metadata = format!(r#"{{"name":"{name}","namespace":"web","uid":"{name}","resourceVersion":"{version}"}}"#);
-    format!(r#"{{"type":"{kind}","object":{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}}}"#) + "\n"
-}
-
-fn initial_end(version: u32) -> String {
-    let metadata = format!(r#"{{"resourceVersion":"{version}","annotations":{{"k8s.io/initial-events-end":"true"}}}}"#);
-    format!(r#"{{"type":"BOOKMARK","object":{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}}}"#) + "\n"
-}
-
 #[test]
-fn before_a_collection_is_complete_nothing_of_it_is_served() {
-    let api = Api::new([stalled(event("ADDED", "a", 8))]);
+fn serves_nothing_before_the_first_sync() {
+    let api = Api::new([stalled(event("ADDED", "a", 8, ""))]);
     let mut running = Running::start(&api, &["cm", "-n", "web"]);
     for path in ["/healthz", "/keys", "/objects/web/a", "/indexes"] {
         let Response { code, body, .. } = running.get(path);
@@ -296,13 +284,11 @@ fn before_a_collection_is_complete_nothing_of_it_is_served() {
 
 /// Syncs and errors are told, and how it ends.
 #[test]
-fn a_signal_ends_it_with_what_there_was() {
+fn prints_totals_and_exits_with_0_on_signals() {
     for signal in ["-INT", "-TERM"] {
-        let changes = [event("ADDED", "a", 8), initial_end(8)].concat();
-        let expired = r#"{"kind":"Status","apiVersion":"v1","message":"too old","reason":"Expired","code":410}"#;
-        let expired = format!(r#"{{"type":"ERROR","object":{expired}}}"#) + "\n";
-        let again = [event("ADDED", "a", 8), event("ADDED", "b", 20), initial_end(21)].concat();
-        let api = Api::new([Answer::ok(Body::replay(changes + &expired)), stalled(again)]);
+        let changes = [event("ADDED", "a", 8, ""), initial_end(8)].concat();
+        let again = [event("ADDED", "a", 8, ""), event("ADDED", "b", 20, ""), initial_end(21)].concat();
+        let api = Api::new([Answer::ok(Body::replay(changes + &expired())), stalled(again)]);
         let mut running = Running::start(&api, &["cm", "-n", "web"]);
         let mut said = Vec::new();
         while said.last().is_none_or(|line: &String| !line.starts_with("synced: 2")) {
@@ -317,17 +303,16 @@ fn a_signal_ends_it_with_what_there_was() {
 }
 
 #[test]
-fn a_file_is_what_it_begins_with_the_next_time() {
+fn resumes_from_its_file_and_refuses_a_foreign_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config-maps");
     let file = file.to_str().unwrap();
-    let metadata = r#"{"name":"a","namespace":"web","uid":"a","resourceVersion":"8"}"#;
-    let a = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}"#);
-    let cold = [event("ADDED", "a", 8), initial_end(9)].concat();
+    let a = config_map("a", 8, "");
+    let cold = [event("ADDED", "a", 8, ""), initial_end(9)].concat();
     let loaded = ["loaded: 1 objects at version 9".to_owned()];
     let runs = [
         (vec![stalled(cold)], &[][..], vec!["web/a"]),
-        (vec![document(&a), stalled(event("ADDED", "b", 12))], &loaded[..], vec!["web/a", "web/b"]),
+        (vec![document(&a), stalled(event("ADDED", "b", 12, ""))], &loaded[..], vec!["web/a", "web/b"]),
     ];
     for (answers, loaded, keys) in runs {
         let api = Api::new(answers);
@@ -354,7 +339,7 @@ fn a_file_is_what_it_begins_with_the_next_time() {
 }
 
 #[test]
-fn what_there_is_no_room_for_is_an_error() {
+fn fails_on_an_exceeded_budget() {
     let output = pods().run(&[&["cache"], &PODS[..], &["--budget", "0", "--listen", "127.0.0.1:0"]].concat());
     assert!(stderr(&output).contains("no room for the object in its 0 bytes"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
@@ -362,7 +347,7 @@ fn what_there_is_no_room_for_is_an_error() {
 
 /// They come as JSON, and have fields that are known to nobody here.
 #[test]
-fn custom_resources() {
+fn serves_and_indexes_custom_resources() {
     let widget = |name: &str, spec: &str| {
         format!(
             r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"{name}","namespace":"web","uid":"{name}","resourceVersion":"5"}},"spec":{spec}}}"#
@@ -412,7 +397,7 @@ fn custom_resources() {
 }
 
 #[test]
-fn what_is_dropped_is_not_held() {
+fn drops_fields_before_it_stores_objects() {
     let api = pods();
     let drop = ["--drop", "status", "--drop", "metadata.managedFields"];
     let mut running = Running::start(&api, &[&PODS[..], &drop].concat());
@@ -424,7 +409,7 @@ fn what_is_dropped_is_not_held() {
 }
 
 #[test]
-fn what_a_server_refuses_ends_it() {
+fn ends_on_a_forbidden_collection() {
     let api = Api::new([status(403, "Forbidden", "no")]);
     let output = api.run(&["cache", "pods", "--listen", "127.0.0.1:0"]);
     assert!(stderr(&output).ends_with("error: API error: 403 Forbidden: no\n"), "{}", stderr(&output));
@@ -432,7 +417,7 @@ fn what_a_server_refuses_ends_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn rejects_wrong_usage() {
     let api = Api::new([status(403, "Forbidden", "no")]);
     for (args, expected) in [
         (vec!["--listen", "0.0.0.0:8002"], "it is not on loopback"),

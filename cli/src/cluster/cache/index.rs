@@ -7,6 +7,8 @@ use listwatch::cache::{ObjectRef, OrderedIndex};
 use listwatch::fields::{self, Message};
 use listwatch::reflector::Cache;
 use listwatch::{Encoding, FieldPath, ItemError, Projection, TypeMeta};
+use serde::de::Error as _;
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::json;
@@ -81,10 +83,31 @@ impl Field {
             (found, None) => return Err(ItemError::WrongEncoding { found, expected: Encoding::Json }),
         };
         let mut values = Vec::new();
-        json::values(json, &self.names, &mut values).map_err(ItemError::other)?;
+        add_values(json, &self.names, &mut values).map_err(ItemError::other)?;
         if values.is_empty() {
             values.push(String::new());
         }
         Ok(values.into_iter().map(Arc::from).collect())
     }
+}
+
+/// Appends the strings, numbers and booleans at this path of a JSON object, also where it leads through arrays.
+fn add_values(object: &[u8], path: &[impl AsRef<str>], found: &mut Vec<String>) -> Result<(), serde_json::Error> {
+    let Some((first, rest)) = path.split_first() else { return Ok(()) };
+    json::members(object, |member| match rest {
+        _ if member.name != first.as_ref() => Ok(()),
+        [] => scalars(serde_json::from_str(member.value.get())?, found),
+        rest => json::objects(member.value, |inner| add_values(inner, rest, found)),
+    })
+}
+
+fn scalars(value: Value, found: &mut Vec<String>) -> Result<(), serde_json::Error> {
+    match value {
+        Value::Null => {}
+        Value::String(text) => found.push(text),
+        Value::Bool(_) | Value::Number(_) => found.push(value.to_string()),
+        Value::Array(values) => values.into_iter().try_for_each(|value| scalars(value, found))?,
+        Value::Object(_) => return Err(serde_json::Error::custom("an object is no single value")),
+    }
+    Ok(())
 }

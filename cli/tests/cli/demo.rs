@@ -1,18 +1,16 @@
-//! `listwatch demo`, with few Pods.
+//! `listwatch demo`, with few Pods: its table, its plot, its processes.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+
+use crate::support::{listwatch, piped, stderr, stdout};
 
 #[test]
 fn shows_a_table_and_writes_a_plot() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_listwatch"))
-        .args(["demo", "--pods", "2000", "--svg", "memory.svg"])
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let mut demo = listwatch(&["demo", "--pods", "2000", "--svg", "memory.svg"]);
+    let output = demo.current_dir(&folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let stdout = stdout(&output);
 
     let row = |name: &str| {
         let line = stdout.lines().find(|line| line.trim_start().starts_with(name));
@@ -39,34 +37,27 @@ fn shows_a_table_and_writes_a_plot() {
 }
 
 #[test]
-fn a_plot_that_cannot_be_written_is_an_error_before_any_work() {
-    let output = Command::new(env!("CARGO_BIN_EXE_listwatch"))
-        .args(["demo", "--svg", "no/such/folder/memory.svg"])
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(stderr, "error: cannot write no/such/folder/memory.svg: No such file or directory (os error 2)\n");
+fn refuses_an_unwritable_plot_before_any_work() {
+    let output = listwatch(&["demo", "--svg", "no/such/folder/memory.svg"]).output().unwrap();
+    assert_eq!(
+        stderr(&output),
+        "error: cannot write no/such/folder/memory.svg: No such file or directory (os error 2)\n"
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The clients count: a list of another length is not what they were asked to list.
 #[test]
-fn a_client_that_saw_too_few_pods_fails() {
-    let start = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch"));
-        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut server = start(&["demo-server", "10"]);
+fn client_fails_on_a_list_of_another_length() {
+    let mut server = piped(&["demo-server", "10"]).spawn().unwrap();
     let mut url = String::new();
     BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut url).unwrap();
     for way in ["full-buffer", "drop", "keep-pods", "keep-bytes"] {
-        let mut client = start(&["demo-client", way, url.trim().trim_matches('"'), "11"]);
+        let mut client = piped(&["demo-client", way, url.trim().trim_matches('"'), "11"]).spawn().unwrap();
         // Its end would end the client.
         let mut stdin = client.stdin.take().unwrap();
         stdin.write_all(b"\n").unwrap();
         let output = client.wait_with_output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((&*stderr, output.status.code()), ("error: 10 Pods came, not 11\n", Some(1)), "{way}");
+        assert_eq!((stderr(&output), output.status.code()), ("error: 10 Pods came, not 11\n", Some(1)), "{way}");
     }
     // No child outlives its parent.
     assert_eq!(server.wait_with_output().unwrap().status.code(), Some(0));

@@ -1,13 +1,12 @@
-//! GOAWAY ends the connections that are open, and neither what they have begun nor the server.
+//! GOAWAY closes open connections, but neither interrupts a body nor ends the server.
 
-mod client;
-
-use client::{Sender, VERSIONS, connect};
 use http_body_util::BodyExt;
 use hyper::Version;
 use listwatch_testserver::{Answer, Body, Server};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpSocket, TcpStream};
+
+use crate::client::{Sender, VERSIONS, connect};
 
 /// More than the windows of a client hold, and more than the sockets do.
 const LONG: usize = 20_000_000;
@@ -37,7 +36,7 @@ async fn takes_requests(sender: &mut Sender) -> bool {
 }
 
 #[tokio::test]
-async fn a_body_under_way_arrives_whole_and_later_requests_need_a_new_connection() {
+async fn finishes_a_body_and_refuses_later_requests_after_goaway() {
     for version in VERSIONS {
         let server = server().await;
         // Every connection goes away like the first one.
@@ -68,7 +67,7 @@ async fn a_body_under_way_arrives_whole_and_later_requests_need_a_new_connection
 }
 
 #[tokio::test]
-async fn idle_and_silent_connections_are_closed() {
+async fn goaway_closes_idle_and_silent_connections() {
     let server = server().await;
     let mut idle = Vec::new();
     for version in VERSIONS {

@@ -1,29 +1,24 @@
 //! `listwatch stats`: what it counts is what prost and `serde_json` count, and its page shows what objects say as text.
 
-mod support;
+#[cfg(feature = "cluster")]
+mod live;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
-use std::process::{Command, Output, Stdio};
+use std::io::Write;
+use std::process::Output;
 
 use k8s_pb::api::core::v1::{Pod, PodList};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use k8s_pb::apimachinery::pkg::runtime::{TypeMeta, Unknown};
-use listwatch_testserver::{Answer, Body, Server};
 use prost::Message;
 use prost::encoding::{encoded_len_varint, message, string};
 use serde_json::Value;
-use support::{FIXTURES, fixture, stderr, stdout, with_stdin};
 
-fn listwatch(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch"));
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+use crate::support::{FIXTURES, fixture, listwatch, piped, pods, stderr, stdout, with_stdin};
 
 /// Of a body given on stdin.
 fn stats(args: &[&str], body: &[u8]) -> Output {
-    with_stdin(listwatch(&[&["stats", "--file", "-"], args].concat()), body)
+    with_stdin(&[&["stats", "--file", "-"], args].concat(), body)
 }
 
 /// `-o json` with everything named.
@@ -37,11 +32,6 @@ fn report(args: &[&str], body: &[u8]) -> Value {
 fn sizes(report: &Value) -> BTreeMap<&str, u64> {
     let fields = report["fields"].as_array().unwrap().iter().filter(|field| field.get("others").is_none());
     fields.map(|field| (field["path"].as_str().unwrap(), field["bytes"].as_u64().unwrap())).collect()
-}
-
-fn pods(body: &[u8]) -> Vec<Pod> {
-    let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").unwrap()).unwrap();
-    PodList::decode(envelope.raw.unwrap().as_slice()).unwrap().items
 }
 
 /// The body of a list.
@@ -61,7 +51,7 @@ fn sum<T>(items: &[T], size: impl Fn(&T) -> usize) -> u64 {
 }
 
 #[test]
-fn fields_are_as_large_as_prost_makes_them() {
+fn sizes_of_fields_match_prost() {
     let pods = pods(&fixture("pods.pb"));
     let meta = |pod: &Pod| pod.metadata.clone().unwrap();
     let annotation = |pod: &Pod, key: &str| {
@@ -111,7 +101,7 @@ fn fields_are_as_large_as_prost_makes_them() {
 }
 
 #[test]
-fn depth() {
+fn stops_at_the_requested_depth() {
     for (depth, deepest) in [("1", 0), ("2", 1), ("4", 3)] {
         let report = report(&["--depth", depth], &fixture("pods.pb"));
         let dots = |path: &&str| path.split('[').next().unwrap_or_default().matches('.').count();
@@ -125,7 +115,7 @@ fn depth() {
 }
 
 #[test]
-fn sizes_namespaces_and_the_largest() {
+fn counts_sizes_namespaces_and_the_largest_objects() {
     let pods = pods(&fixture("pods.pb"));
     let mut all: Vec<_> = pods.iter().map(|pod| pod.encoded_len() as u64).collect();
     all.sort_unstable();
@@ -172,7 +162,7 @@ fn sizes_namespaces_and_the_largest() {
 }
 
 #[test]
-fn what_it_saves_to_drop_fields() {
+fn savings_match_objects_without_the_fields() {
     let kept = |change: fn(&mut Pod)| {
         let mut pods = pods(&fixture("pods.pb"));
         let before = sum(&pods, Message::encoded_len);
@@ -206,7 +196,7 @@ fn what_it_saves_to_drop_fields() {
 
 /// In JSON, as in protobuf, dropping is measured by doing it.
 #[test]
-fn custom_resources() {
+fn counts_custom_resources_as_serde_json_does() {
     let list: Value = serde_json::from_slice(&fixture("widgets-page-1.json")).unwrap();
     let items = list["items"].as_array().unwrap();
     let size = |value: &Value| value.to_string().len();
@@ -263,7 +253,7 @@ fn custom_resources() {
 }
 
 #[test]
-fn json_and_protobuf_of_a_collection_agree() {
+fn json_and_protobuf_agree() {
     let mut decode = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.pb")]);
     let items = String::from_utf8(decode.output().unwrap().stdout).unwrap();
     let items = items.lines().collect::<Vec<_>>().join(",");
@@ -292,7 +282,7 @@ fn json_and_protobuf_of_a_collection_agree() {
 }
 
 #[test]
-fn tables() {
+fn prints_tables() {
     let meta = |namespace: &str, name: &str| ObjectMeta {
         namespace: Some(namespace.to_owned()),
         name: Some(name.to_owned()),
@@ -330,7 +320,7 @@ none             119 B
 }
 
 #[test]
-fn lists_without_items_namespaces_or_names_of_fields() {
+fn reports_lists_without_items_namespaces_or_known_fields() {
     assert_eq!(stdout(&stats(&[], &fixture("pods-empty.pb"))), "PodList at version 525: 0 items, 0 B\n");
     assert_eq!(report(&[], &fixture("pods-empty.pb"))["sizes"], Value::Null);
 
@@ -350,7 +340,7 @@ fn lists_without_items_namespaces_or_names_of_fields() {
 
 /// A collection in which every object has names of its own takes no more memory than one of the same.
 #[test]
-fn what_is_told_apart_is_bounded() {
+fn bounds_the_number_of_distinct_names() {
     let own = |n: usize| ObjectMeta {
         namespace: Some(format!("namespace-{n}")),
         annotations: BTreeMap::from([(format!("annotation-{n}"), String::new())]),
@@ -370,7 +360,7 @@ fn what_is_told_apart_is_bounded() {
 }
 
 #[test]
-fn errors() {
+fn reports_errors() {
     let pods = fixture("pods.pb");
     // A list of one Pod, whose spec is no message.
     let bad_spec = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x09\x0a\0\x12\x05\x12\x03\x0a\x09a";
@@ -391,8 +381,6 @@ fn errors() {
             "error: invalid field path \"spec[\\\"a\\\"]\": not a map, so it has no keys\n",
             2,
         ),
-        (&["-A"], &pods, "error: the argument '--file <FILE>' cannot be used with:\n", 2),
-        (&["--server", "x"], &pods, "error: the argument '--file <FILE>' cannot be used with:\n", 2),
         (&["--depth", "0"], &pods, "error: invalid value '0' for '--depth <N>'", 2),
         (&["--html", "/no/directory/page.html"], &pods, "error: cannot write /no/directory/page.html: ", 1),
     ] {
@@ -403,18 +391,19 @@ fn errors() {
     let output = listwatch(&["stats", "--file", "no/such/file"]).output().unwrap();
     assert_eq!(stderr(&output), "error: cannot read no/such/file: No such file or directory (os error 2)\n");
     let output = listwatch(&["stats"]).output().unwrap();
-    assert!(stderr(&output).contains("<RESOURCE>") && output.status.code() == Some(2), "{}", stderr(&output));
+    let missing = if cfg!(feature = "cluster") { "<RESOURCE>" } else { "--file <FILE>" };
+    assert!(stderr(&output).contains(missing) && output.status.code() == Some(2), "{}", stderr(&output));
 }
 
 #[test]
-fn a_page_of_a_list_is_told_from_the_whole() {
+fn warns_of_a_single_page() {
     let output = stats(&[], &fixture("pods-page-1.pb"));
     assert_eq!(stderr(&output), "warning: the body is one page of a longer list\n");
     assert!(stdout(&output).starts_with("PodList at version 525: 50 items"), "{}", stdout(&output));
 }
 
 #[test]
-fn the_page_shows_text_and_needs_nothing_else() {
+fn html_page_escapes_text_and_loads_nothing() {
     let hostile = ObjectMeta {
         namespace: Some("<script>alert(1)</script>".to_owned()),
         name: Some("\"><img src=x onerror=alert(1)>".to_owned()),
@@ -457,61 +446,13 @@ fn the_page_shows_text_and_needs_nothing_else() {
     assert_eq!(directory.path().read_dir().unwrap().count(), 1, "nothing else is left");
 }
 
-/// Runs it against a server that answers so.
-fn live<T>(args: &[&str], answers: Vec<Answer>, run: impl FnOnce(Command) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let server = runtime.block_on(Server::start(Answer::in_turn(answers))).unwrap();
-    run(listwatch(&[&["stats", "pods", "-A", "--server", &server.url()], args].concat()))
-}
-
 #[test]
-fn of_a_server() {
-    let ok = |name: &str| Answer::ok(Body::replay(fixture(name)));
-    let mut saved = report(&["--depth", "3"], &fixture("pods.pb"));
-    let pages = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"];
-    for (args, answers) in [(&[][..], vec![ok("pods.pb")]), (&["--limit", "50"], pages.map(ok).to_vec())] {
-        let args = [&["-o", "json", "--top", "60000", "--depth", "3"], args].concat();
-        let output = live(&args, answers, |mut command| command.output().unwrap());
-        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{args:?}");
-        let mut found: Value = serde_json::from_slice(&output.stdout).unwrap();
-        // Three pages have three envelopes.
-        saved["bodyBytes"] = found["bodyBytes"].take();
-        found["bodyBytes"] = saved["bodyBytes"].clone();
-        assert_eq!(found, saved, "{args:?}");
-    }
-    for (args, answer, expected, code) in [
-        (&[][..], Answer::ok(Body::replay(fixture("pods.pb")).cut_at(100_000)), "error: incomplete: ", 1),
-        (&["--drop", "spec.x"], ok("pods.pb"), "error: invalid field path \"spec.x\": Pod has no such field\n", 2),
-    ] {
-        let output = live(args, vec![answer], |mut command| command.output().unwrap());
-        assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));
-        assert_eq!((stdout(&output), output.status.code()), ("", Some(code)), "{expected}");
-    }
-}
-
-#[test]
-fn a_closed_pipe_ends_quietly_with_0() {
-    let mut child = listwatch(&["stats", "--file", "-"]).spawn().unwrap();
+fn exits_quietly_with_0_on_a_closed_pipe() {
+    let mut child = piped(&["stats", "--file", "-"]).spawn().unwrap();
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&fixture("pods.pb")).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
-}
-
-#[cfg(unix)]
-#[test]
-fn an_interrupt_says_so_and_ends_with_130() {
-    let stalled = Answer::ok(Body::replay(fixture("pods.pb")).stall_at(100_000));
-    // A retry is told at once, by when the command listens to signals.
-    let busy = Answer::ok(Body::replay("")).status(503);
-    live(&[], vec![busy, stalled], |mut command| {
-        let mut child = command.spawn().unwrap();
-        child.stderr.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
-        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-        let output = child.wait_with_output().unwrap();
-        assert!(stderr(&output).contains("interrupted: at byte "), "{}", stderr(&output));
-        assert_eq!((stdout(&output), output.status.code()), ("", Some(130)));
-    });
 }

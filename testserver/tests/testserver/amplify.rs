@@ -1,4 +1,4 @@
-//! An amplified body is the list it says it is, as an independent decoder sees it.
+//! An amplified body decodes with prost to the recorded items, repeated under unique names.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -101,7 +101,7 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn every_item_is_a_recorded_one_with_names_of_its_own() {
+fn repeats_recorded_items_under_unique_names() {
     for name in
         ["pods.pb", "pods-page-1.pb", "pods-shard.pb", "pods-metadata.pb", "clusterroles.pb", "leases.pb", "nodes.pb"]
     {
@@ -147,12 +147,12 @@ fn every_item_is_a_recorded_one_with_names_of_its_own() {
 }
 
 #[test]
-fn an_embedded_recording_is_the_fixture() {
+fn embeds_the_fixture() {
     assert!(recorded_pods() == fixture("pods.pb"));
 }
 
 #[test]
-fn reading_in_any_pieces_gives_the_same_body() {
+fn reads_the_same_body_in_pieces_of_any_size() {
     let amplifier = Amplifier::new(&recorded_pods(), 250).unwrap();
     let whole = amplifier.to_vec();
     for size in [1, 7, 4096, 8000, 1 << 16] {
@@ -169,7 +169,7 @@ fn reading_in_any_pieces_gives_the_same_body() {
 }
 
 #[test]
-fn a_long_list_has_its_length_before_it_is_made() {
+fn knows_the_length_of_a_long_list_before_it_is_read() {
     let short = Amplifier::new(&recorded_pods(), 120_000).unwrap();
     let long = Amplifier::new(&recorded_pods(), 120_000_000).unwrap();
     // A thousand times as long, but for the heads of a thousand short ones.
@@ -180,7 +180,7 @@ fn a_long_list_has_its_length_before_it_is_made() {
 }
 
 #[test]
-fn what_is_no_whole_list_is_refused() {
+fn refuses_bodies_that_are_no_whole_list() {
     let pods = recorded_pods();
     let list = |type_meta: TypeMeta, raw: Vec<u8>| {
         let envelope = Unknown { type_meta: Some(type_meta), raw: Some(raw), ..Unknown::default() };

@@ -24,10 +24,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
 use self::index::{ByText, IndexBy};
 use self::status::Live;
-use crate::connect::Connection;
+use crate::cluster::connect::Connection;
+use crate::cluster::query::Selection;
 use crate::failure::Failure;
 use crate::notices;
-use crate::query::Selection;
 
 /// Keeps a collection in memory and in step, and serves it on loopback: for those who debug a controller.
 ///

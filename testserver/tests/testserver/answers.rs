@@ -1,15 +1,14 @@
-//! A server answers as its handler says, records what it is asked, counts, and ends when it is dropped.
+//! A server answers by its handler, records requests, counts connections, and ends when it is dropped.
 
-mod client;
-
-use client::{End, VERSIONS, get, receive, request};
 use http_body_util::BodyExt;
 use hyper::Version;
 use listwatch_testserver::{Answer, Body, Server};
 use tokio::net::TcpStream;
 
+use crate::client::{End, VERSIONS, get, receive, request};
+
 #[tokio::test]
-async fn answers_come_in_turn_and_the_last_one_repeats() {
+async fn answers_in_turn_and_repeats_the_last_answer() {
     let unavailable = Answer::ok(Body::replay("too many requests"))
         .status(429)
         .content_type("text/plain; charset=utf-8")
@@ -34,7 +33,7 @@ async fn answers_come_in_turn_and_the_last_one_repeats() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_sees_the_request_and_its_number() {
+async fn passes_the_request_and_its_number_to_the_handler() {
     let server = Server::start(|request, n| Answer::ok(Body::replay(format!("{n} {}", request.path))));
     let server = server.await.unwrap();
     for (n, version) in VERSIONS.into_iter().enumerate() {
@@ -54,7 +53,7 @@ async fn a_handler_sees_the_request_and_its_number() {
 }
 
 #[tokio::test]
-async fn a_reader_is_made_for_each_response() {
+async fn opens_a_reader_for_each_response() {
     let body = Body::read(8, || &b"the list"[..]).chunk_size(3);
     let server = Server::start(Answer::ok(body.with_content_length()).always()).await.unwrap();
     for version in VERSIONS {
@@ -69,7 +68,7 @@ async fn a_reader_is_made_for_each_response() {
 }
 
 #[tokio::test]
-async fn connections_are_counted() {
+async fn counts_connections() {
     let server = Server::start(Answer::ok(Body::replay("list").stall_at(2)).always()).await.unwrap();
     server.no_connections().await;
     let mut responses = Vec::new();
@@ -84,7 +83,7 @@ async fn connections_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropping_the_server_closes_its_connections_and_leaves_no_task() {
+async fn closes_connections_and_ends_tasks_when_dropped() {
     for version in VERSIONS {
         let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let server = Server::start(Answer::ok(Body::replay("list").stall_at(2)).always()).await.unwrap();
@@ -103,7 +102,7 @@ async fn dropping_the_server_closes_its_connections_and_leaves_no_task() {
 }
 
 #[tokio::test]
-async fn a_server_needs_no_client_to_read() {
+async fn survives_a_client_that_leaves_during_a_response() {
     // A client that leaves in the middle of a response does no harm to the next one.
     let server = Server::start(Answer::ok(Body::replay(vec![7; 10_000_000])).always()).await.unwrap();
     for version in VERSIONS {

@@ -1,4 +1,4 @@
-//! How a command reaches an API server.
+//! The options that name an API server, and the transport to it.
 
 use std::path::PathBuf;
 use std::{fs, io};
@@ -9,6 +9,7 @@ use listwatch::client::transport::{Request, ResponseFuture};
 use listwatch::client::{HttpTransport, Transport};
 use listwatch_kube::KubeTransport;
 
+use super::warnings;
 use crate::failure::Failure;
 
 #[derive(clap::Args)]
@@ -36,8 +37,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The server, and the namespace that counts where none is named.
+    /// Returns the server and the default namespace. From then on, warnings of its client are shown.
     pub async fn open(self) -> Result<(Server, String), Failure> {
+        warnings::show();
         if let Some(url) = &self.server {
             return Ok((Server::Direct(self.direct(url)?), "default".to_owned()));
         }

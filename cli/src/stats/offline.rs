@@ -1,0 +1,25 @@
+//! In place of `live`, in a build without the feature `cluster`: `stats` reads saved bodies only.
+
+use super::collect::Stats;
+use super::report::Report;
+use crate::failure::Failure;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  listwatch stats --file pods.pb                                      a saved body
+  listwatch stats --file pods.pb --drop metadata.managedFields        and what it would save to drop a field
+  listwatch stats --file pods.pb --html pods.html                     as a page to look at
+  listwatch stats --file secrets.pb -o json | jq .sizes.p99           for scripts
+
+This build has no `stats` of a live collection: that needs the feature `cluster` of listwatch-cli.";
+
+/// Without any, clap requires `--file`.
+pub const ARGUMENTS: [&str; 0] = [];
+
+#[derive(clap::Args)]
+pub struct Live {}
+
+#[expect(clippy::unused_async, reason = "as in the module that this one replaces")]
+pub async fn report(_: Stats, _: Live) -> Result<Report, Failure> {
+    unreachable!("clap requires --file")
+}

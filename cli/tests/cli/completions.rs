@@ -1,0 +1,13 @@
+//! `listwatch completions`: scripts that know the options of the commands in this build.
+
+use crate::support::{listwatch, stderr, stdout};
+
+#[test]
+fn completes_options_in_each_shell() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = listwatch(&["completions", shell]).output().unwrap();
+        assert!(stdout(&output).contains("skip-bad-items"), "{shell}");
+        assert_eq!(stdout(&output).contains("field-selector"), cfg!(feature = "cluster"), "{shell}");
+        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{shell}");
+    }
+}

@@ -1,0 +1,16 @@
+//! The command, run as a process: what it prints, sends and writes, and how it ends. One module per command.
+
+#[cfg(feature = "cluster")]
+mod cache;
+mod completions;
+mod decode;
+mod demo;
+mod help;
+#[cfg(feature = "cluster")]
+mod list;
+#[cfg(feature = "cluster")]
+mod record;
+mod stats;
+mod support;
+#[cfg(feature = "cluster")]
+mod watch;

@@ -1,0 +1,41 @@
+//! `listwatch record` against a server: the file is the body that the server sent.
+
+use listwatch_testserver::{Answer, Body};
+
+use crate::support::api::{Api, ok, status};
+use crate::support::{fixture, stderr, stdout};
+
+#[test]
+fn writes_the_body_byte_for_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pods.pb");
+    let path = file.to_str().unwrap();
+    let body = fixture("pods.pb");
+
+    let cut = Answer::ok(Body::replay(body.clone()).cut_at(100_000));
+    let output = Api::new([cut]).run(&["record", "pods", "-A", path]);
+    assert!(stderr(&output).starts_with("error: incomplete: "), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "nothing is left");
+
+    // What a failed try sent is not in it.
+    let api = Api::new([status(503, "ServiceUnavailable", "soon"), ok("pods.pb")]);
+    let output = api.run(&["record", "pods", "-A", path]);
+    let last = stderr(&output).lines().last().unwrap();
+    assert!(last.starts_with("recorded: "), "{}", stderr(&output));
+    assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
+    assert!(std::fs::read(&file).unwrap() == body);
+    assert_eq!(api.server.requests()[1].headers["accept-encoding"], "identity");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 1, "nothing else is left");
+
+    let output = Api::new([ok("pods.pb")]).run(&["record", "pods", "/no/directory/pods.pb"]);
+    assert!(stderr(&output).starts_with("error: cannot write /no/directory/pods.pb: "), "{}", stderr(&output));
+}
+
+#[test]
+fn rejects_a_missing_file_name_before_any_request() {
+    let api = Api::new([ok("pods.pb")]);
+    let output = api.run(&["record", "pods"]);
+    assert!(stderr(&output).contains("<FILE>"), "{}", stderr(&output));
+    assert_eq!((output.status.code(), api.paths()), (Some(2), vec![]));
+}
