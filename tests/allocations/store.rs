@@ -2,32 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::support::{cases, fixture};
 use crate::support::store::object;
+use crate::support::{cases, each_item, fixture};
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::cache::{Budget, Effect, Object, Residency, Store, StoreError, Stored};
 use listwatch::item::path::pod;
-use listwatch::{Encoding, Event, ItemError, ListDecoder};
+use listwatch::{Encoding, ItemError};
 use listwatch_testserver::Amplifier;
 
 const PODS: u32 = 2000;
 
-/// Writes the items of a list by `write`.
-fn each_item(body: &[u8], mut write: impl FnMut(Encoding, &[u8])) {
-    let mut decoder = ListDecoder::new();
-    let mut body = body;
-    while let Some(event) = decoder.decode(&mut body).unwrap() {
-        if let Event::Item(item) = event {
-            write(item.encoding(), item.bytes());
-        }
-    }
-    decoder.finish().unwrap();
-}
-
 fn fill<T: Stored + ?Sized>(store: &Store<T>, body: &[u8]) {
     let mut replace = store.begin_replace();
-    each_item(body, |encoding, bytes| replace.observe(encoding, bytes).map(drop).unwrap());
+    each_item(body, |item| replace.observe(item.encoding(), item.bytes()).map(drop).unwrap());
     assert!(replace.commit("1").unwrap().deleted.is_empty());
 }
 
@@ -76,7 +64,7 @@ fn an_encoded_object_takes_little_more_than_its_bytes() {
     for items in [1000, 20_000, 60_000] {
         let body = Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec();
         let mut wire = 0;
-        each_item(&body, |_, bytes| wire += i64::try_from(bytes.len()).unwrap());
+        each_item(&body, |item| wire += i64::try_from(item.bytes().len()).unwrap());
         let mut store = None;
         let counted = measure(|| {
             let filled = Store::<[u8]>::new(Residency::Encoded);
@@ -93,8 +81,8 @@ fn a_relist_takes_no_second_copy() {
     let body = pods(PODS);
     // All of it anew: each version is another one.
     let mut changed = Vec::new();
-    each_item(&body, |_, bytes| {
-        let mut pod = <Pod as prost::Message>::decode(bytes).unwrap();
+    each_item(&body, |item| {
+        let mut pod = <Pod as prost::Message>::decode(item.bytes()).unwrap();
         pod.metadata.as_mut().unwrap().resource_version.replace("999999999999".to_owned());
         changed.push(prost::Message::encode_to_vec(&pod));
     });
@@ -135,9 +123,9 @@ fn a_held_object_keeps_no_other() {
         let after = measure(|| {
             let mut others = Vec::new();
             let mut replace = store.begin_replace();
-            each_item(body, |encoding, bytes| {
+            each_item(body, |item| {
                 if others.is_empty() {
-                    replace.observe(encoding, bytes).map(drop).unwrap();
+                    replace.observe(item.encoding(), item.bytes()).map(drop).unwrap();
                     others.push(());
                 }
             });
@@ -218,9 +206,9 @@ fn a_store_keeps_its_budget() {
         store.set_budget(budget);
         let _by_node = store.index("node", node);
         let (mut held, mut refused, mut most) = (Vec::new(), 0, 0);
-        each_item(&pods, |encoding, pod| {
-            match store.observe(encoding, pod) {
-                Ok(_) => held.push(pod.to_vec()),
+        each_item(&pods, |item| {
+            match store.observe(item.encoding(), item.bytes()) {
+                Ok(_) => held.push(item.bytes().to_vec()),
                 Err(StoreError::OverBudget(over)) if over == bytes => refused += 1,
                 Err(error) => panic!("{error}"),
             }

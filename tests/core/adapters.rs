@@ -1,4 +1,4 @@
-//! Iterator, stream and codec give the same items, one at a time, and never end silently.
+//! The iterator, the stream and the codec return the same items, one at a time, and end in the list's end or an error.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -37,7 +37,7 @@ impl Read for Script {
 }
 
 #[test]
-fn the_reader_gives_every_item_and_then_the_end() {
+fn the_reader_returns_every_item_and_then_the_end() {
     for (name, body) in crate::support::lists() {
         let expected = reference(&body).unwrap();
         for lengths in [&[1][..], &[4096], &[60_000], &[1, 5000, 30]] {
@@ -54,7 +54,7 @@ fn the_reader_gives_every_item_and_then_the_end() {
 }
 
 #[test]
-fn an_interrupted_read_is_read_again_and_a_failed_one_is_the_transports() {
+fn retries_an_interrupted_read_and_returns_the_error_of_a_failed_one() {
     let body = fixture("configmaps.pb");
     let mut script = Script::new(&body, &[1000]);
     script.0.insert(1, Err(io::ErrorKind::Interrupted));
@@ -73,7 +73,7 @@ fn reference_items_in(prefix: &[u8]) -> usize {
 }
 
 #[test]
-fn a_cut_body_is_an_error_everywhere() {
+fn a_truncated_body_is_an_error_in_every_adapter() {
     let body = &fixture("configmaps.pb")[..3000];
     let mut reader = ListReader::<_, [u8]>::new(body);
     let last = reader.by_ref().last().unwrap();
@@ -84,7 +84,7 @@ fn a_cut_body_is_an_error_everywhere() {
 }
 
 #[test]
-fn for_each_breaks_and_try_for_each_carries_the_callers_error() {
+fn for_each_breaks_and_try_for_each_returns_the_callers_error() {
     let body = &fixture("configmaps.pb")[..];
     let reader = || ListReader::<_, [u8]>::new(body);
     let mut seen = 0;
@@ -102,7 +102,7 @@ fn for_each_breaks_and_try_for_each_carries_the_callers_error() {
 }
 
 #[test]
-fn items_that_prost_refuses_fail_or_are_counted() {
+fn items_that_prost_refuses_fail_or_are_skipped_and_counted() {
     let bad = [len_field(1, &len_field(2, b"\xff")), b"\x0a\x02\x0a".to_vec()];
     let good = len_field(1, &len_field(2, b"name"));
     let deep = (0..200).fold(Vec::new(), |inner, _| len_field(1, &inner));
@@ -113,7 +113,7 @@ fn items_that_prost_refuses_fail_or_are_counted() {
         let error = ListReader::<_, Nested>::new(&body[..]).find_map(Result::err).unwrap();
         let ListError::Decode(error) = error else { panic!("{error}") };
         assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::Protobuf(_))), "{error}");
-        // The second item: behind magic, type meta and the header of raw comes the first.
+        // The second item: the first follows the magic, the type meta and the header of `raw`.
         let raw_start = body.len() - 4 - raw.len();
         assert_eq!((error.index(), error.items()), (Some(1), 1));
         assert_eq!(error.offset(), (raw_start + 2 + good.len()) as u64);
@@ -135,7 +135,7 @@ struct Nested {
 }
 
 #[test]
-fn limits_hold_in_adapters() {
+fn adapters_apply_limits() {
     let body = fixture("configmaps.pb");
     let error = ListReader::<_, [u8]>::new(&body[..]).limits(Limits::default().items(5)).find_map(Result::err);
     let Some(ListError::Decode(error)) = error else { panic!("{error:?}") };
@@ -143,7 +143,7 @@ fn limits_hold_in_adapters() {
 }
 
 #[test]
-fn wrapper_types_are_refused() {
+fn refuses_wrapper_types() {
     let body = fixture("configmaps.pb");
     let refused = |error: Option<ListError<io::Error>>| {
         let Some(ListError::Decode(error)) = error else { panic!("{error:?}") };
@@ -155,7 +155,7 @@ fn wrapper_types_are_refused() {
 }
 
 #[test]
-fn a_closure_may_fail_with_an_error_of_its_own() {
+fn a_closure_may_return_its_own_error() {
     let body = fixture("configmaps.pb");
     let reader = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| match item.index() {
         4 => Err(ItemError::other("no fours")),
@@ -195,7 +195,7 @@ fn a_panic_in_a_callback_poisons() {
 }
 
 #[test]
-fn feed_goes_on_where_it_was_broken_off() {
+fn feed_resumes_after_a_break() {
     let body = fixture("configmaps.pb");
     let mut decoder = ListDecoder::new();
     let mut names = Vec::new();
@@ -221,7 +221,7 @@ fn feed_goes_on_where_it_was_broken_off() {
 }
 
 #[test]
-fn typed_pods_equal_those_of_the_full_buffer() {
+fn typed_pods_equal_pods_of_the_full_body() {
     use k8s_pb::api::core::v1::PodList;
     use prost::Message as _;
 
@@ -248,7 +248,7 @@ mod asynchronous {
 
     use super::*;
 
-    /// Chunks with a `Pending` before each of them; counts those taken.
+    /// Chunks with a `Pending` before each of them; counts the chunks taken.
     struct Chunks {
         chunks: VecDeque<Result<Bytes, io::ErrorKind>>,
         ready: bool,
@@ -277,7 +277,7 @@ mod asynchronous {
     }
 
     #[test]
-    fn stream_and_codec_give_what_the_reader_gives() {
+    fn stream_and_codec_return_the_items_of_the_reader() {
         for (name, body) in crate::support::lists() {
             if body.len() > 200_000 {
                 continue;
@@ -300,7 +300,7 @@ mod asynchronous {
     }
 
     #[test]
-    fn one_item_a_poll_and_the_chunk_waits() {
+    fn each_poll_returns_one_item_and_takes_a_chunk_only_when_needed() {
         let body = fixture("configmaps.pb");
         let chunks = Chunks::new(&body, &[2000]);
         let taken = Arc::clone(&chunks.taken);
@@ -358,7 +358,7 @@ mod asynchronous {
     }
 
     #[test]
-    fn for_each_and_combinators() {
+    fn for_each_and_combinators_work_on_streams() {
         let body = fixture("configmaps.pb");
         let items = || ListStream::<_, [u8]>::new(Chunks::new(&body, &[500]));
         let end = block_on(items().try_for_each::<Boxed>(|_| Ok(()))).unwrap();
@@ -375,7 +375,7 @@ mod asynchronous {
     }
 
     #[test]
-    fn all_are_send() {
+    fn adapters_are_send() {
         fn send<T: Send>(value: T) -> T {
             value
         }

@@ -8,7 +8,7 @@ use k8s_pb::api::core::v1::{Container, ContainerStatus, Pod, PodIp, PodSpec, Pod
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{self as meta_v1, ObjectMeta, PartialObjectMetadata};
 use listwatch::item::path::{meta, pod};
 use listwatch::item::{FieldPath, ManagedFieldsEntry, OwnerReference, Time};
-use listwatch::{Event, ItemRef, ListDecoder, ListReader, MetaView, Prefilter, Projection, TypeMeta};
+use listwatch::{ListReader, MetaView, Prefilter, Projection, TypeMeta};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
@@ -16,7 +16,7 @@ use prost::Message as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
 
 use crate::random::{edited, randomized};
-use crate::support::{fixture, len_field, lists};
+use crate::support::{each_item, fixture, len_field, lists};
 
 #[test]
 fn metadata_views_equal_decoded_items() {
@@ -413,17 +413,7 @@ fn recorded_pods() -> &'static [Box<[u8]>] {
     &PODS
 }
 
-fn each_item(mut body: &[u8], mut on_item: impl FnMut(ItemRef<'_>)) {
-    let mut decoder = ListDecoder::new();
-    while let Some(event) = decoder.decode(&mut body).unwrap() {
-        if let Event::Item(item) = event {
-            on_item(item);
-        }
-    }
-    decoder.finish().unwrap();
-}
-
-/// Number and bytes of each field, as prost cuts them.
+/// The number and the bytes of each field, split by prost.
 fn fields(mut message: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut fields = Vec::new();
     while !message.is_empty() {

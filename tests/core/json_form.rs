@@ -1,10 +1,11 @@
-//! The JSON form of protobuf objects is byte for byte that of Go, or an error. The expected JSON is written by
-//! tests/apiserver/fields.
+//! The JSON form of a protobuf object equals Go's byte for byte, or is an error.
+//!
+//! The program in e2e/apiserver/fields writes the expected JSON.
 
 use std::fs::File;
 use std::io::Read as _;
 
-use crate::support::lists;
+use crate::support::{len_field as field, lists};
 use flate2::read::GzDecoder;
 use listwatch::fields::{Field, Message, to_json};
 use listwatch::{ItemError, ListReader, TypeMeta};
@@ -16,7 +17,7 @@ fn expected(name: &str) -> Vec<u8> {
     content
 }
 
-/// Compares all items of these bodies with lines of JSON; returns how many they are.
+/// Compares all items of these bodies with lines of JSON; returns the number of items.
 fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &[u8]) -> usize {
     let mut lines = expected.strip_suffix(b"\n").unwrap().split(|&byte| byte == b'\n');
     let mut items = 0;
@@ -45,7 +46,7 @@ fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &
 }
 
 #[test]
-fn recorded_objects_are_as_in_go() {
+fn recorded_objects_equal_gos_json() {
     let mut lists = lists();
     lists.retain(|(name, _)| name != "pods-rv0.pb"); // byte for byte pods.pb
     lists.sort();
@@ -55,14 +56,14 @@ fn recorded_objects_are_as_in_go() {
 
 /// From empty to full, with odd values in every field of every kind.
 #[test]
-fn objects_of_every_kind_are_as_in_go() {
+fn objects_of_every_kind_equal_gos_json() {
     let bodies = expected("filled.pb");
     let name = |body: &[u8]| body[8..].iter().map_while(|&byte| (byte > b' ').then_some(char::from(byte))).collect();
     let items = compare(frames(&bodies).map(|body| (name(body), body)), &expected("filled.ndjson"));
     assert!(items > 700, "{items}");
 }
 
-/// Bodies, each behind its length.
+/// Bodies, each after its length.
 fn frames(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (len, behind) = rest.split_first_chunk()?;
@@ -80,13 +81,6 @@ fn json(kind: &str, object: &[u8]) -> Result<String, String> {
     let json = String::from_utf8(out).unwrap().strip_prefix("before").unwrap().to_owned();
     assert!(result.is_ok() || json.is_empty(), "half an object: {json}");
     result.map(|()| json).map_err(|error| error.to_string())
-}
-
-/// A field with a length.
-fn field(number: u32, contents: &[u8]) -> Vec<u8> {
-    let mut field = Vec::new();
-    prost::encoding::bytes::encode(number, &contents.to_vec(), &mut field);
-    field
 }
 
 #[test]
@@ -107,7 +101,7 @@ fn pieces_are_merged_and_the_last_value_wins() {
 }
 
 #[test]
-fn packed_numbers_are_read_as_others() {
+fn reads_packed_numbers() {
     // spec.securityContext.supplementalGroups
     for groups in [&b"\x20\x01\x20\xac\x02"[..], b"\x22\x03\x01\xac\x02"] {
         let json = json("Pod", &field(2, &field(14, groups))).unwrap();
@@ -115,16 +109,16 @@ fn packed_numbers_are_read_as_others() {
     }
 }
 
-/// As protobuf says; Go reads an int32 so, prost as well.
+/// As protobuf specifies, and as Go and prost read it.
 #[test]
-fn of_an_int32_the_low_bits_count() {
+fn an_int32_keeps_its_low_bits() {
     // spec.priority: 2^32 + 7
     let json = json("Pod", &field(2, b"\xc8\x01\x87\x80\x80\x80\x10")).unwrap();
     assert!(json.contains(r#""priority":7"#), "{json}");
 }
 
 #[test]
-fn what_is_not_known_or_malformed_is_an_error() {
+fn unknown_and_malformed_fields_are_errors() {
     let fields_v1 = |text: &[u8]| field(1, &field(17, &field(7, &field(1, text))));
     for (kind, object, expected) in [
         ("Widget", vec![], r#"no fields are known of Widget of "v1""#),
@@ -185,7 +179,7 @@ fn nesting_is_bounded() {
     }
 }
 
-/// Whatever the bytes, there is no panic, and what comes out is JSON.
+/// Edited bytes cause no panic, and the output is JSON or empty.
 #[test]
 fn mutated_objects_give_json_or_an_error() {
     let (mut converted, mut refused) = (0, 0);

@@ -1,11 +1,11 @@
-//! JSON objects by `serde_json`, with nothing lost.
+//! JSON objects by `serde_json`, with duplicate members.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of an object, in order, those included that come twice.
+/// The members of an object in order, duplicates included.
 pub struct Members<'a>(pub Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {

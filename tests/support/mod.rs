@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use listwatch::{DecodeError, Encoding, Event, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta};
+use listwatch::{DecodeError, Encoding, Event, ItemRef, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta};
 use prost::Message as _;
 
 /// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
@@ -120,6 +120,17 @@ pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
     assert_eq!((&end.type_meta, &end.list_meta), (&list.type_meta, &list.list_meta));
     assert_eq!((end.items, end.bytes), (list.items.len() as u64, received));
     Ok((list, end))
+}
+
+/// Calls back for each item of a whole list.
+pub fn each_item(mut body: &[u8], mut on_item: impl FnMut(ItemRef<'_>)) {
+    let mut decoder = ListDecoder::new();
+    while let Some(event) = decoder.decode(&mut body).unwrap() {
+        if let Event::Item(item) = event {
+            on_item(item);
+        }
+    }
+    decoder.finish().unwrap();
 }
 
 /// The texts of an error and of its sources, as `Display` and as `Debug`.

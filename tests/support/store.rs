@@ -1,5 +1,5 @@
 //! Objects to write to a store, in both encodings.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ pub enum Seen {
     Error(Status),
 }
 
-/// What the decoder makes of it: the events, and how it ended.
+/// The events that the decoder returns, and how the watch ended.
 pub fn watch<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, Result<(), DecodeError>) {
     let mut decoder = WatchDecoder::with_limits(limits);
     let (mut seen, mut received) = (Vec::new(), 0);
@@ -59,7 +59,7 @@ pub fn see(event: WatchEvent<'_>, index: u64) -> Seen {
     }
 }
 
-/// The events of the full body up to its first fault, and whether it ended without any.
+/// The events of the full body up to its first fault, and whether it has no fault.
 pub fn reference(body: &[u8]) -> (Vec<Seen>, bool) {
     let is_json = is_json(body);
     let (mut seen, mut rest) = (Vec::new(), body);
@@ -96,7 +96,7 @@ fn line(body: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(body.split_at(end + 1))
 }
 
-/// Of an object, what an event needs.
+/// The part of an object that an event needs.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Object {
     #[prost(message, optional, tag = "1")]
@@ -203,7 +203,7 @@ fn by_serde(line: &[u8]) -> Option<Seen> {
     change(&event, || Some(ends), Encoding::Json, type_meta, object.into(), version.unwrap_or_default())
 }
 
-/// Of a Status, what the recorded ones have.
+/// The fields of a Status that the recorded ones have.
 fn status(json: &str) -> Option<Status> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();

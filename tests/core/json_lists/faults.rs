@@ -7,7 +7,7 @@ use crate::support::{decode, fixture};
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn faults() {
+fn checks_json_syntax_and_members() {
     let spaced = " \t\r\n{ \"kind\" : \"PodList\" , \"apiVersion\" :\n\"v1\", \"items\" : [ {\"a\":1} , {} ] }\n ";
     let deep = |brackets| items(&["{\"a\":", &"[".repeat(brackets), &"]".repeat(brackets), "}"].concat());
     for (name, body, expected) in [
@@ -238,7 +238,7 @@ fn faults() {
 }
 
 #[test]
-fn a_status_in_place_of_a_list_is_the_servers_error() {
+fn a_status_is_an_api_error() {
     let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{"continue":"token"},"status":"Failure","message":"too old","reason":"Expired","details":{"retryAfterSeconds":3,"causes":[{"reason":"R","message":"M","field":"F"}]},"code":410}"#;
     let sorted =
         r#"{"apiVersion":"v1","code":410,"message":"too old","metadata":{},"reason":"Expired","kind":"Status"}"#;
@@ -284,7 +284,7 @@ fn a_status_in_place_of_a_list_is_the_servers_error() {
 }
 
 #[test]
-fn what_is_no_list_is_refused_by_name() {
+fn names_the_body_that_is_no_list() {
     for (name, expected) in [
         (
             "pods-table.json",
@@ -312,7 +312,7 @@ fn what_is_no_list_is_refused_by_name() {
 }
 
 #[test]
-fn limits() {
+fn applies_limits() {
     let three = items(r#"{"x":"1234"},{"y":"}"},null"#);
     // The items are 12, 9 and 4 bytes long and begin at 80, 93 and 103; the body is 109 bytes long.
     let [x, y] = [r#"{"x":"1234"}"#, r#"{"y":"}"}"#];

@@ -10,9 +10,9 @@ use super::reference;
 use crate::support::cut;
 use crate::support::fixture;
 
-/// `kind` stands behind the items in lists of custom resources.
+/// In lists of custom resources, `kind` follows the items.
 #[test]
-fn the_type_meta_of_an_item_is_what_came_before_it() {
+fn an_item_has_the_type_meta_read_before_it() {
     let (mut decoder, body) = (ListDecoder::new(), fixture("widgets-page-1.json"));
     let (mut rest, mut events) = (&body[..], Vec::new());
     while let Some(event) = decoder.decode(&mut rest).unwrap() {
@@ -38,7 +38,7 @@ struct Name {
 }
 
 #[test]
-fn items_become_what_serde_makes_of_them() {
+fn decodes_items_by_serde() {
     let names = ListReader::<_, Json<Named>>::new(&fixture("pods.json")[..])
         .map(|item| item.map(|item| item.metadata.name))
         .collect::<Result<Vec<_>, _>>()
@@ -59,7 +59,7 @@ fn items_become_what_serde_makes_of_them() {
 }
 
 #[test]
-fn no_encoding_is_taken_for_the_other() {
+fn refuses_items_of_the_other_encoding() {
     let (json, protobuf) = (fixture("pods.json"), fixture("pods.pb"));
     for (error, expected) in [
         (
@@ -75,9 +75,9 @@ fn no_encoding_is_taken_for_the_other() {
     }
 }
 
-/// The same collection in both encodings, of which the JSON is the first page.
+/// The same collection in both encodings; the JSON is its first page.
 #[test]
-fn the_metadata_is_the_same_as_in_protobuf() {
+fn metadata_equals_that_of_protobuf() {
     fn read(body: &[u8]) -> Vec<String> {
         let items = ListReader::<_, [u8]>::new(body).map_item(|item| {
             let meta = item.meta()?;
@@ -122,7 +122,7 @@ fn streams_and_codecs_read_json() {
 }
 
 #[test]
-fn item_errors_tell_the_encodings() {
+fn a_wrong_encoding_error_names_both_encodings() {
     let error = ItemError::WrongEncoding { found: Encoding::Json, expected: Encoding::Protobuf };
     assert_eq!(error.to_string(), "it is in JSON, where protobuf is to be read");
 }

@@ -21,7 +21,7 @@ fn count(body: &[u8], chunk: usize, limits: Limits) -> (u64, AllocationInfo) {
 }
 
 #[test]
-fn what_is_dropped_allocates_the_same_for_any_number_of_items() {
+fn dropped_items_allocate_the_same_for_any_number_of_items() {
     let list = |times| items(&vec![r#"{"metadata":{"name":"a-\"name\""}}"#; times].join(", "));
     let (few, many) = (list(100), list(100_000));
     for (few_chunk, many_chunk) in [(7, 7), (few.len(), many.len())] {
@@ -32,7 +32,7 @@ fn what_is_dropped_allocates_the_same_for_any_number_of_items() {
     }
 }
 
-/// JSON does not say how long an item is, so its buffer doubles: at worst while it holds all but the last byte.
+/// JSON declares no length of an item, so its buffer doubles: at worst while it holds all but the last byte.
 #[test]
 fn a_split_item_takes_at_most_three_times_its_length() {
     let body = fixture("pods.json");
@@ -46,7 +46,7 @@ fn a_split_item_takes_at_most_three_times_its_length() {
 }
 
 #[test]
-fn what_is_not_read_takes_constant_memory() {
+fn unknown_members_and_skipped_items_take_constant_memory() {
     let long = "x".repeat(10 << 20);
     let unknown = format!(r#","{long}":1,"s":"{long}","n":{},"o":{{"{long}":[1]}}"#, "1".repeat(1 << 20));
     let body = LIST.replace(",\"metadata\"", &format!("{unknown},\"metadata\""));

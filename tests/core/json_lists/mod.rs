@@ -27,7 +27,7 @@ fn set<'a, T: Deserialize<'a>>(place: &mut T, value: &'a RawValue) -> Option<()>
     Some(())
 }
 
-/// What `serde_json` makes of the full buffer, with duplicates and nulls as Go reads them; `None` when it is no list.
+/// The list that `serde_json` reads from the full body, with duplicates and nulls as Go reads them; `None` if it is no list.
 fn reference(body: &[u8]) -> Option<List> {
     let (mut type_meta, mut list_meta, mut items) = (TypeMeta::default(), ListMeta::default(), None::<Vec<Vec<u8>>>);
     for (name, value) in members(str::from_utf8(body).ok()?)? {
@@ -35,7 +35,7 @@ fn reference(body: &[u8]) -> Option<List> {
             "apiVersion" => set(&mut type_meta.api_version, value)?,
             "kind" => {
                 set(&mut type_meta.kind, value)?;
-                // Refused when it comes, though a later one would count.
+                // The decoder refuses it at once, though a later kind would replace it.
                 if !type_meta.kind.is_empty() && !is_list(&type_meta.kind) {
                     return None;
                 }

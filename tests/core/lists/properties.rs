@@ -122,6 +122,12 @@ proptest! {
         _ = MetaView::new(&body);
     }
 
+}
+
+proptest! {
+    // Most of the time goes into making long items.
+    #![proptest_config(randomized(50, 1000))]
+
     /// The 1000 bytes are for the strings of the metadata and of the end; the chunk is the caller's.
     #[test]
     fn the_decoder_holds_at_most_twice_the_longest_item(body in list_body(20_000), lengths in chunk_lengths()) {

@@ -9,9 +9,9 @@ use crate::support::cut;
 use crate::support::watch::{reference, watch};
 use crate::support::{body_of, fixture, framed, len_field};
 
-/// What comes behind a whole frame of 41 bytes.
+/// Each fault follows a whole frame of 41 bytes.
 #[test]
-fn faults_of_protobuf() {
+fn checks_protobuf_frames() {
     let good = protobuf("ADDED", "v1", "Pod", b"\x0a\x03\x32\x017");
     assert_eq!(good.len(), 41);
     let pod = |object: &[u8]| protobuf("ADDED", "v1", "Pod", object);
@@ -78,7 +78,7 @@ fn faults_of_protobuf() {
         let body = [&good[..], &frame, &good].concat();
         check(Limits::default(), &body, 1, &format!("{fault} in event 1, at byte 41, 1 event delivered"));
     }
-    // What is not at fault: unknown fields anywhere, a version in pieces of metadata, members in another order, an empty Status.
+    // No faults: unknown fields anywhere, a version in pieces of metadata, members in another order, an empty Status.
     let unknown = b"\x18\x05\x1d....\x33\x3a\x01x\x34";
     for frame in [
         framed(&[&unknown[..], &good[4..], unknown].concat()),
@@ -101,7 +101,7 @@ fn faults_of_protobuf() {
 
 #[cfg(feature = "json")]
 #[test]
-fn faults_of_json() {
+fn checks_json_frames() {
     const GOOD: &str = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}"#;
     const ENDS: &str = r#"{"metadata":{"resourceVersion":"6","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
     let deep =
@@ -157,7 +157,7 @@ fn faults_of_json() {
         let body = format!("{GOOD}\n{line}\n{GOOD}\n");
         check(Limits::default(), body.as_bytes(), 1, &format!("{fault} in event 1, at byte 76, 1 event delivered"));
     }
-    // What is not at fault: spaces, escapes, unknown members anywhere, names that come again, blank lines, a line break of CR LF.
+    // No faults: spaces, escapes, unknown members anywhere, names that come again, blank lines, a line break of CR LF.
     for line in [
         format!(" \t{}\t\r", GOOD.replace(':', " : ").replace(',', "\t,  ").replace('{', "{ ").replace('}', " }")),
         GOOD.replace("type", r"\u0074ype")
@@ -192,7 +192,7 @@ fn faults_of_json() {
 
 #[cfg(feature = "json")]
 #[test]
-fn json_that_is_no_watch() {
+fn names_the_json_that_is_no_watch() {
     let over = "limit: an item's size in bytes of 75 is over the limit of 74, which Limits::item_size raises in event 0, at byte 1, 0 events delivered";
     let line = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}"#;
     assert_eq!(line.len(), 75);
@@ -234,7 +234,7 @@ fn json_that_is_no_watch() {
 }
 
 #[test]
-fn limits() {
+fn applies_limits() {
     let good = protobuf("ADDED", "v1", "Pod", b"\x0a\x03\x32\x017");
     let item_size = |max| Limits::default().item_size(max);
     check(item_size(37).items(0).bytes(1), &good, 1, "whole");
@@ -255,7 +255,7 @@ fn limits() {
 }
 
 #[test]
-fn what_is_no_watch_is_refused_by_name() {
+fn names_the_body_that_is_no_watch() {
     for (name, expected) in [
         ("pods-page-1.pb", "not a watch: the body is a PodList of \"v1\", at byte 0, 0 events delivered"),
         ("pods-empty.pb", "not a watch: the body is a PodList of \"v1\", at byte 0, 0 events delivered"),
@@ -312,7 +312,7 @@ fn what_is_no_watch_is_refused_by_name() {
 }
 
 #[test]
-fn nothing_comes_after_finish() {
+fn refuses_bytes_after_finish() {
     let body = fixture("watch-configmaps.pb");
     let mut decoder = WatchDecoder::new();
     decoder.finish().unwrap();

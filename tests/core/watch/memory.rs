@@ -8,7 +8,7 @@ use crate::support::{cut, fixture, len_field};
 
 /// The 17 MiB of client-go's own test.
 #[test]
-fn a_frame_over_the_limit_is_refused_before_anything_is_allocated() {
+fn refuses_a_frame_over_the_limit_before_allocating() {
     let mut body = (17_u32 << 20).to_be_bytes().to_vec();
     body.resize(body.len() + (17 << 20), 0xff);
     for chunk in [1, 3, 4096, body.len()] {
@@ -20,7 +20,7 @@ fn a_frame_over_the_limit_is_refused_before_anything_is_allocated() {
         });
         assert!(counted.bytes_total < 300, "{} bytes, which are the error's", counted.bytes_total);
     }
-    // Nor is what a frame under the limit claims.
+    // A frame under the limit reserves nothing for its declared length either.
     let counted = measure(|| {
         let mut decoder = WatchDecoder::new();
         assert!(decoder.decode(&mut &b"\x00\xff\xff\xff\x0a\x05ADD"[..]).unwrap().is_none());
@@ -78,7 +78,7 @@ fn the_buffer_shrinks_when_frames_are_small_again() {
     };
     let (kept, peak) = feed(&large, 4096);
     assert!(kept >= 2 << 20 && peak <= 2 * large.len() as u64 + 1000, "{kept} and {peak} bytes");
-    // It may be needed again at once, and is not when two small ones came.
+    // The decoder keeps the buffer for one small frame and frees it at the second.
     feed(&small, 4096);
     let (kept, _) = feed(&small, 4096);
     assert!(kept <= -(2 << 20), "{kept} bytes");

@@ -30,7 +30,7 @@ fn fixtures() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     PROTOBUF.iter().chain(JSON).map(|name| (*name, fixture(name)))
 }
 
-/// The lengths of the frames, that of a frame or its line break included.
+/// The lengths of the frames: the prefix of a protobuf frame and the line break of a JSON frame count.
 fn frame_lengths(body: &[u8]) -> Vec<usize> {
     if body.starts_with(b"{") {
         return body.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len).collect();
