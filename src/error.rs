@@ -195,7 +195,7 @@ const TABLE: &str = "; ask for the list, without as=Table";
 fn hint(found: Sniffed) -> &'static str {
     match found {
         Sniffed::Cbor => "; ask for application/vnd.kubernetes.protobuf",
-        Sniffed::Json => ", and the feature `json` is off",
+        Sniffed::Json => ", which this decoder does not accept",
         _ => "",
     }
 }

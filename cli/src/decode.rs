@@ -71,6 +71,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let body = open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
 
     let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, CHUNK))
+        .accept_json()
         .limits(args.limits())
         .on_item_error(args.on_item_error())
         .map_item(|item| rows.row(&item));

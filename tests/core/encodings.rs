@@ -25,6 +25,8 @@ fn assert_refuses_json(result: Result<u64, DecodeError>, body: &str) {
         _ => false,
     };
     assert!(is_json && error.offset() == 0, "{body}: {error}");
+    assert!(error.to_string().contains("looks like JSON, not like a"), "{error}");
+    assert!(error.to_string().contains("which this decoder does not accept"), "{error}");
 }
 
 #[test]

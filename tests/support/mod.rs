@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use listwatch::{DecodeError, Encoding, Event, ItemRef, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta};
+use listwatch::{DecodeError, Encoding, Event, ItemRef, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta, WatchDecoder};
 use prost::Message as _;
 
 /// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
@@ -82,9 +82,25 @@ pub fn reference(body: &[u8]) -> Option<List> {
     Some(List { type_meta, list_meta: metadata.unwrap_or_default(), items })
 }
 
+/// A decoder of lists in every encoding that the features allow.
+pub fn list_decoder(limits: Limits) -> ListDecoder {
+    let decoder = ListDecoder::with_limits(limits);
+    #[cfg(feature = "json")]
+    let decoder = decoder.accept_json();
+    decoder
+}
+
+/// A decoder of watches in every encoding that the features allow.
+pub fn watch_decoder(limits: Limits) -> WatchDecoder {
+    let decoder = WatchDecoder::with_limits(limits);
+    #[cfg(feature = "json")]
+    let decoder = decoder.accept_json();
+    decoder
+}
+
 /// The list that the decoder returns, in either encoding, with its events checked against each other.
 pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(List, ListEnd), DecodeError> {
-    let mut decoder = ListDecoder::with_limits(limits);
+    let mut decoder = list_decoder(limits);
     let mut list = List { type_meta: TypeMeta::default(), list_meta: ListMeta::default(), items: Vec::new() };
     let (mut received, mut encoding) = (0, None);
     for mut chunk in chunks {

@@ -1,7 +1,7 @@
 //! An independent decode of the full body of a watch: prost with the messages of k8s-pb, `serde_json`.
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::WatchEvent as PbWatchEvent;
-use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchDecoder, WatchEvent};
+use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchEvent};
 use prost::Message as _;
 use serde_json::value::RawValue;
 
@@ -18,7 +18,7 @@ pub enum Seen {
 
 /// The events that the decoder returns, and how the watch ended.
 pub fn watch<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, Result<(), DecodeError>) {
-    let mut decoder = WatchDecoder::with_limits(limits);
+    let mut decoder = super::watch_decoder(limits);
     let (mut seen, mut received) = (Vec::new(), 0);
     for mut chunk in chunks {
         received += chunk.len() as u64;

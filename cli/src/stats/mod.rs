@@ -90,6 +90,7 @@ async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = decode::open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
     let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, decode::CHUNK))
+        .accept_json()
         .map_item(|item| stats.add(&item).map(|()| Row::Nothing));
     let reached = |items: &_| decode::reached(ListStream::decoder(items));
     let done = rows::print(&mut items, &mut Output::new(Format::Summary), reached).await?;

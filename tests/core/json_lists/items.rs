@@ -13,7 +13,7 @@ use crate::support::fixture;
 /// In lists of custom resources, `kind` follows the items.
 #[test]
 fn an_item_has_the_type_meta_read_before_it() {
-    let (mut decoder, body) = (ListDecoder::new(), fixture("widgets-page-1.json"));
+    let (mut decoder, body) = (ListDecoder::new().accept_json(), fixture("widgets-page-1.json"));
     let (mut rest, mut events) = (&body[..], Vec::new());
     while let Some(event) = decoder.decode(&mut rest).unwrap() {
         events.push(match event {
@@ -63,7 +63,7 @@ fn refuses_items_of_the_other_encoding() {
     let (json, protobuf) = (fixture("pods.json"), fixture("pods.pb"));
     for (error, expected) in [
         (
-            ListReader::<_, Pod>::new(&json[..]).find_map(Result::err).unwrap(),
+            ListReader::<_, Pod>::new(&json[..]).accept_json().find_map(Result::err).unwrap(),
             "item: it is in JSON, where protobuf is to be read in item 0, at byte 224, 0 items delivered",
         ),
         (
@@ -79,7 +79,7 @@ fn refuses_items_of_the_other_encoding() {
 #[test]
 fn metadata_equals_that_of_protobuf() {
     fn read(body: &[u8]) -> Vec<String> {
-        let items = ListReader::<_, [u8]>::new(body).map_item(|item| {
+        let items = ListReader::<_, [u8]>::new(body).accept_json().map_item(|item| {
             let meta = item.meta()?;
             let managers = meta.managed_fields()?.map(|entry| (entry.manager.to_owned(), entry.time));
             Ok::<_, ItemError>(format!(
@@ -116,8 +116,8 @@ fn streams_and_codecs_read_json() {
     let body = fixture("widgets-negotiated.json");
     let expected: Vec<_> = reference(&body).unwrap().items.into_iter().map(Vec::into_boxed_slice).collect();
     let chunks = stream::iter(cut(&body, &[100]).map(|chunk| Ok::<_, std::io::Error>(Bytes::copy_from_slice(chunk))));
-    let streamed: Vec<_> = block_on(ListStream::<_, [u8]>::new(chunks).map(Result::unwrap).collect());
-    let framed: Vec<_> = block_on(FramedRead::new(&body[..], ListCodec::<[u8]>::new()).map(Result::unwrap).collect());
+    let streamed: Vec<_> = block_on(ListStream::<_, [u8]>::new(chunks).accept_json().map(Result::unwrap).collect());
+    let framed: Vec<_> = block_on(FramedRead::new(&body[..], ListCodec::<[u8]>::new().accept_json()).map(Result::unwrap).collect());
     assert_eq!((&streamed, &framed), (&expected, &expected));
 }
 

@@ -9,7 +9,7 @@ use crate::support::fixture;
 fn count(body: &[u8], chunk: usize, limits: Limits) -> (u64, AllocationInfo) {
     let mut items = 0;
     let counted = measure(|| {
-        let mut decoder = ListDecoder::with_limits(limits);
+        let mut decoder = ListDecoder::with_limits(limits).accept_json();
         for mut chunk in body.chunks(chunk) {
             while let Some(event) = decoder.decode(&mut chunk).unwrap() {
                 items += u64::from(matches!(event, Event::Item(_)));

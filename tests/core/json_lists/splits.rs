@@ -36,7 +36,7 @@ fn every_split_into_two_gives_the_same() {
 #[test]
 fn an_item_whole_in_a_chunk_is_borrowed_from_it() {
     let body = fixture("pods.json");
-    let mut decoder = ListDecoder::new();
+    let mut decoder = ListDecoder::new().accept_json();
     let mut rest = &body[..];
     while let Some(event) = decoder.decode(&mut rest).unwrap() {
         if let Event::Item(item) = event {
@@ -65,7 +65,7 @@ fn every_prefix_is_incomplete() {
 
 /// Where the items end.
 fn ends(body: &[u8]) -> Vec<usize> {
-    let (mut decoder, mut rest, mut ends) = (ListDecoder::new(), body, Vec::new());
+    let (mut decoder, mut rest, mut ends) = (ListDecoder::new().accept_json(), body, Vec::new());
     while let Some(event) = decoder.decode(&mut rest).unwrap() {
         if let Event::Item(item) = event {
             ends.push(usize::try_from(item.offset()).unwrap() + item.bytes().len());

@@ -1,6 +1,5 @@
 //! Arbitrary, edited and truncated lists end as in prost, for every chunking.
 
-use crate::support::{cut, decode, fixture, len_field, reference, tag, varint};
 use allocation_counter::measure;
 use listwatch::{Event, Limits, ListDecoder, MetaView};
 use proptest::collection::vec;

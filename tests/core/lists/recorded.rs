@@ -19,12 +19,6 @@ fn names_the_body_that_is_no_list() {
             "unexpected encoding: the body looks like a watch stream, not like a list, at byte 0, \
              0 items delivered",
         ),
-        #[cfg(not(feature = "json"))]
-        (
-            "pods.json",
-            "unexpected encoding: the body looks like JSON, not like a list, and the feature `json` is off, \
-             at byte 0, 0 items delivered",
-        ),
         (
             "configmaps.cbor",
             "unexpected encoding: the body looks like CBOR, not like a list; \

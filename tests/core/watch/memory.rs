@@ -1,7 +1,7 @@
 //! The memory that a decoder of watches allocates, counted.
 
 use allocation_counter::measure;
-use listwatch::{DecodeErrorKind, WatchDecoder};
+use listwatch::{DecodeErrorKind, Limits, WatchDecoder};
 
 use super::protobuf;
 use crate::support::{cut, fixture, len_field};
@@ -13,7 +13,7 @@ fn refuses_a_frame_over_the_limit_before_allocating() {
     body.resize(body.len() + (17 << 20), 0xff);
     for chunk in [1, 3, 4096, body.len()] {
         let counted = measure(|| {
-            let mut decoder = WatchDecoder::new();
+            let mut decoder = crate::support::watch_decoder(Limits::default());
             let error = cut(&body, &[chunk]).find_map(|mut chunk| decoder.decode(&mut chunk).err()).unwrap();
             assert!(matches!(error.kind(), DecodeErrorKind::Limit { size: 0x0110_0000, max: 0x0100_0000, .. }));
             assert_eq!(decoder.position(), 4);
@@ -22,7 +22,7 @@ fn refuses_a_frame_over_the_limit_before_allocating() {
     }
     // A frame under the limit reserves nothing for its declared length either.
     let counted = measure(|| {
-        let mut decoder = WatchDecoder::new();
+        let mut decoder = crate::support::watch_decoder(Limits::default());
         assert!(decoder.decode(&mut &b"\x00\xff\xff\xff\x0a\x05ADD"[..]).unwrap().is_none());
         assert!(decoder.finish().unwrap_err().is_incomplete());
     });
@@ -39,7 +39,7 @@ fn no_event_allocates() {
     ] {
         let body = fixture(name);
         for chunk in [100, 4096, body.len()] {
-            let mut decoder = WatchDecoder::new();
+            let mut decoder = crate::support::watch_decoder(Limits::default());
             let run = |decoder: &mut WatchDecoder| {
                 let mut events = 0;
                 for mut chunk in cut(&body, &[chunk]) {
@@ -69,7 +69,7 @@ fn the_buffer_shrinks_when_frames_are_small_again() {
     let mut decoder = None;
     let mut feed = |body: &[u8], chunk| {
         let counted = measure(|| {
-            let decoder = decoder.get_or_insert_with(WatchDecoder::new);
+            let decoder = decoder.get_or_insert_with(|| crate::support::watch_decoder(Limits::default()));
             for mut chunk in cut(body, &[chunk]) {
                 while decoder.decode(&mut chunk).unwrap().is_some() {}
             }

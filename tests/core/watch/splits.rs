@@ -1,6 +1,6 @@
 //! A watch gives the same events for every chunking, and a prefix of it ends between two frames or in an error.
 
-use listwatch::{DecodeErrorKind, Limits, WatchDecoder, WatchEvent};
+use listwatch::{DecodeErrorKind, Limits, WatchEvent};
 
 use super::{PROTOBUF, fixtures, frame_lengths};
 use crate::random::splits;
@@ -30,7 +30,7 @@ fn every_split_into_two_gives_the_same() {
         let (expected, _) = reference(body);
         let lengths = frame_lengths(body);
         for split in splits(body.len(), ends(&lengths)) {
-            let mut decoder = WatchDecoder::new();
+            let mut decoder = crate::support::watch_decoder(Limits::default());
             let (mut events, mut start) = (0, 0);
             for mut chunk in [&body[..split], &body[split..]] {
                 while let Some(event) = decoder.decode(&mut chunk).unwrap() {
