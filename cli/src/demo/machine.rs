@@ -1,4 +1,4 @@
-//! What the operating system says of memory.
+//! Memory, as the operating system reports it.
 
 use sysinfo::{MemoryRefreshKind, System};
 
@@ -21,4 +21,18 @@ pub fn peak_memory(process: u32) -> Option<u64> {
 #[cfg(not(target_os = "linux"))]
 pub fn peak_memory(_process: u32) -> Option<u64> {
     None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_peak_of_a_process_in_bytes() {
+        let held = vec![1_u8; 64 << 20];
+        let peak = peak_memory(std::process::id()).unwrap();
+        assert!((64 << 20..64 << 30).contains(&peak), "{peak}");
+        assert_eq!(std::hint::black_box(held).len(), 64 << 20);
+        assert_eq!(peak_memory(u32::MAX), None);
+    }
 }
