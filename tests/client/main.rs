@@ -3,6 +3,7 @@
 mod discovery;
 mod fuzz;
 mod lists;
+mod middle_page;
 mod pages;
 mod parallel;
 mod secrets;

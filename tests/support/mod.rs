@@ -3,6 +3,9 @@
 
 pub mod config_maps;
 pub mod members;
+pub mod process;
+#[cfg(feature = "reqwest")]
+pub mod server;
 pub mod store;
 #[cfg(feature = "client")]
 pub mod transport;
@@ -127,6 +130,11 @@ pub fn memory(of: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux says how much memory a process has");
     let line = status.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(':')).expect("this among it");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("in kilobytes") * 1024
+}
+
+/// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
+pub fn cases(quick: u64, thorough: u64) -> u64 {
+    if std::env::var_os("LISTWATCH_THOROUGH").is_some() { thorough } else { quick }
 }
 
 pub fn fixture(name: &str) -> Vec<u8> {
