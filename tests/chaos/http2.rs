@@ -39,7 +39,7 @@ fn a_cut_and_a_reset_at_every_byte_of_the_frames() {
 }
 
 #[test]
-fn goaways() {
+fn a_goaway_ends_only_the_streams_above_it() {
     const NO_ERROR: u32 = 0;
     const CALM: u32 = 11;
 
@@ -95,7 +95,7 @@ fn goaways() {
 }
 
 #[test]
-fn streams_that_are_reset() {
+fn a_reset_stream_is_broken_off() {
     alone(async {
         let whole = Whole::small();
         let (head, all) = (http2_head(), data(&whole.body));
@@ -119,7 +119,7 @@ fn streams_that_are_reset() {
 }
 
 #[test]
-fn tiny_frames() {
+fn tiny_frames_arrive_whole() {
     alone(async {
         for (format, whole) in [("protobuf", Whole::small()), ("JSON", Whole::small_json())] {
             let server = serve(Answer::ok(Body::replay(whole.body.clone()).chunk_size(1))).await;

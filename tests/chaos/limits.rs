@@ -10,7 +10,7 @@ use crate::support::{len_field, tag, varint};
 use crate::{BROKEN, DEADLINE, INCOMPLETE, Whole, alone, client, gzip, list, list_within, resident, serve, small_raw};
 
 #[test]
-fn broken_gzip() {
+fn broken_gzip_is_never_complete() {
     alone(async {
         for whole in [Whole::small(), Whole::small_json()] {
             let gzip = gzip(&whole.body);
@@ -63,7 +63,7 @@ fn zeros() -> Vec<u8> {
 }
 
 #[test]
-fn gzip_bombs() {
+fn gzip_bombs_end_at_a_limit() {
     alone(async {
         let whole = Whole { body: Vec::new(), items: Vec::new() };
         let zeros = zeros();

@@ -5,7 +5,7 @@ use listwatch_testserver::{Answer, Body, Server, TOKEN};
 use crate::{INCOMPLETE, Whole, alone, client, elsewhere, list, serve};
 
 #[test]
-fn redirects() {
+fn redirects_are_not_followed() {
     alone(async {
         let whole = Whole::small();
         let elsewhere = serve(Answer::ok(Body::replay(whole.body.clone()))).await;

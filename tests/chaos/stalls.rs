@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[test]
-fn stalls() {
+fn a_stall_ends_in_the_read_idle_timeout() {
     alone(async {
         let whole = Whole::small();
         let (head, behind) = framed("length", &whole.body);
@@ -70,7 +70,7 @@ fn stalls() {
 }
 
 #[test]
-fn stalls_before_there_is_a_connection() {
+fn a_stall_before_the_connection_ends_in_the_connect_timeout() {
     alone(async {
         let whole = Whole::small();
         for http2 in [false, true] {
@@ -128,7 +128,7 @@ async fn list_held(case: &str, client: Client, whole: &Whole, held: tokio::task:
 }
 
 #[test]
-fn a_late_head() {
+fn waits_for_a_late_head() {
     alone(async {
         let whole = Whole::small();
         for http2 in [false, true] {

@@ -58,7 +58,7 @@ fn old(request: &RecordedRequest, _: usize) -> Answer {
 }
 
 #[tokio::test]
-async fn names_as_typed() {
+async fn resolves_names_as_typed() {
     for http2 in [false, true] {
         for (server, requests) in [(serve_by(aggregated).await, 2), (serve_by(old).await, 6)] {
             let discovered = client(&server, http2).discover().await.unwrap();
@@ -96,7 +96,7 @@ async fn discovery_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn the_servers_version() {
+async fn reads_the_version_of_the_server() {
     let version = json(r#"{"major":"1","minor":"36+","gitVersion":"v1.36.3"}"#);
     let server = serve_in_turn([version, json(r#"{"major":"","minor":"x"}"#)]).await;
     let client = client(&server, false);
@@ -106,7 +106,7 @@ async fn the_servers_version() {
 }
 
 #[tokio::test]
-async fn one_object() {
+async fn gets_one_object() {
     for http2 in [false, true] {
         for (answer, expected) in [
             (recorded("single-configmap.pb"), None),

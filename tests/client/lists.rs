@@ -61,7 +61,7 @@ async fn one_byte_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_request() {
+async fn sends_path_query_credentials_and_encodings() {
     let server = serve(recorded("pods-empty.pb")).await;
     for http2 in [false, true] {
         let client = client(&server, http2);
@@ -88,7 +88,7 @@ async fn the_request() {
 
 /// A body that ends too early is never a shorter list, and never asked for again once an item is out.
 #[tokio::test]
-async fn broken_bodies() {
+async fn a_broken_body_is_incomplete_and_not_requested_again() {
     let body = Amplifier::new(&recorded_pods(), 500).unwrap();
     let (bytes, half) = (body.len(), body.len() / 2);
     for (name, body) in [
@@ -125,7 +125,7 @@ const JSON_STATUS: &str =
 
 /// What has no protobuf, and what is asked for in JSON.
 #[tokio::test]
-async fn json() {
+async fn lists_in_json_where_there_is_no_protobuf() {
     #[derive(serde::Deserialize)]
     struct Widget {
         spec: serde_json::Value,
@@ -170,7 +170,7 @@ async fn json() {
 }
 
 #[tokio::test]
-async fn wrong_bodies() {
+async fn a_body_that_is_not_the_list_is_an_error() {
     let pods = || Body::replay(recorded_pods());
     // The checksum is in the last eight bytes.
     let gzip = fixture("pods-gzip.pb.gz");
@@ -220,7 +220,7 @@ async fn wrong_bodies() {
 
 /// Every answer that is not 2xx is a typed error, whatever its body.
 #[tokio::test]
-async fn error_answers() {
+async fn every_error_status_is_a_typed_error() {
     let json = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"slow TOKEN","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"x"}],"retryAfterSeconds":7},"code":504}"#;
     let json = json.replace("TOKEN", TOKEN);
     let text = |code, body: &'static str| {
@@ -296,7 +296,7 @@ async fn error_answers() {
 
 /// What is asked again: how many requests go out when the error lasts, and when it passes.
 #[tokio::test]
-async fn retries() {
+async fn retries_what_may_pass_before_the_first_item() {
     let plain = |code| Answer::ok(Body::replay("")).status(code);
     let list = || Answer::ok(Body::replay(recorded_pods()));
     let after = |code| plain(code).header("retry-after", "0");
@@ -361,7 +361,7 @@ async fn limits_count_after_decompression_and_over_pages() {
 }
 
 #[tokio::test]
-async fn items_that_cannot_be_had() {
+async fn an_item_that_fails_ends_the_list_or_is_skipped() {
     let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
     for http2 in [false, true] {
         let odd = |n: &mut u32| {

@@ -27,7 +27,7 @@ fn paths(server: &Server) -> Vec<String> {
 const PAGES: [&str; 3] = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"];
 
 #[tokio::test]
-async fn pages() {
+async fn lists_in_pages_at_one_version() {
     let exact = ListOptions::default().resource_version(ResourceVersion::Exact("7".into()));
     for http2 in [false, true] {
         for (options, version) in

@@ -142,7 +142,7 @@ async fn retries_wait_as_long_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_differ() {
+async fn waits_have_jitter() {
     let mut waits = BTreeSet::new();
     for _ in 0..10 {
         let transport = Scripted::always(Answer::default().code(503));

@@ -19,7 +19,7 @@ fn transport_kind(error: &Error) -> TransportErrorKind {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn a_refused_connection_is_retryable() {
     let server = serve(Answer::ok(Body::replay(""))).await;
     let url = server.url();
     drop(server);
@@ -154,7 +154,7 @@ async fn tokens_in_files_are_read_again() {
 }
 
 #[tokio::test]
-async fn tls() {
+async fn trusts_the_given_authority_only() {
     let server = Server::start_tls(list().always()).await.unwrap();
     let other = Server::start_tls(Answer::ok(Body::replay("")).always()).await.unwrap();
     for http2 in [false, true] {
@@ -212,7 +212,7 @@ async fn client_certificates() {
 
 /// What is under way when the server says GOAWAY arrives; what comes next uses a new connection.
 #[tokio::test]
-async fn goaway() {
+async fn a_goaway_lets_the_list_finish() {
     let server = serve(Answer::ok(Body::amplify(Amplifier::new(&recorded_pods(), 5000).unwrap()))).await;
     for http2 in [false, true] {
         let client = client(&server, http2);
@@ -244,7 +244,7 @@ async fn truncated_tls_is_incomplete() {
 
 /// The kernel accepts the connection, and nobody answers the handshake.
 #[tokio::test]
-async fn the_connect_timeout() {
+async fn the_connect_timeout_ends_a_handshake() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     for http2 in [false, true] {

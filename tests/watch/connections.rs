@@ -15,7 +15,7 @@ use crate::support::{body_of, event_frame, fixture, status};
 use crate::{SECOND, exact, list, watch, written};
 
 #[tokio::test(start_paused = true)]
-async fn one_connection() {
+async fn delivers_events_until_the_connection_ends() {
     for (answer, expected) in [
         (
             Answer::pieces([added("a", 8), event("MODIFIED", "a", 9), event("DELETED", "a", 9), bookmark(12)]),
@@ -54,7 +54,7 @@ async fn one_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_watched() {
+async fn reads_both_encodings_gzip_members_and_shards() {
     // Recorded ones, in both encodings.
     for (body, expected) in [("watch-configmaps.pb", 1), ("watch-configmaps.json", 1)] {
         let server = Scripted::in_turn([Answer::pieces([fixture(body)])]);

@@ -9,7 +9,7 @@ use crate::{Name, SECOND, kinds, list, name, resumed, watch};
 
 /// The first requests of each are for initial events or lists.
 #[tokio::test(start_paused = true)]
-async fn it_begins_with_the_collection() {
+async fn begins_with_the_collection() {
     let whole = || Answer::pieces([added("a", 5), added("b", 3), initial_end(8)]);
     let half = || Answer::pieces([added("a", 5)]);
     let fatal = "the script has ended";
@@ -109,7 +109,7 @@ async fn it_begins_with_the_collection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_list_in_place_of_initial_events() {
+async fn lists_where_initial_events_are_refused() {
     let big = "x".repeat(2000);
     let late = |list: Answer| list.paced(SECOND * 60);
     let half = || list(&["a"], "8").cut(3);
@@ -134,7 +134,7 @@ async fn the_list_in_place_of_initial_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_remembers_who_does_not_end_initial_events() {
+async fn remembers_servers_that_do_not_end_initial_events() {
     for (first, remembers) in [
         (Answer::status(422), true),
         (Answer::pieces([added("a", 5)]).then_stalls(), true),

@@ -7,7 +7,7 @@ use crate::support::transport::{Answer, Scripted};
 use crate::{SECOND, exact, options, resumed, watch};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked() {
+async fn requests_name_version_initial_events_and_timeout() {
     let every = "/api/v1/configmaps?";
     let seconds = ListOptions::default().timeout(SECOND * 40);
     for (options, initial, expected) in [

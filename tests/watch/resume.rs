@@ -9,7 +9,7 @@ use crate::{between, exact, list, resumed, watch};
 
 /// The answers, what comes of all of them, which versions are asked for, and up to which all came. The script's end is fatal.
 #[tokio::test(start_paused = true)]
-async fn it_goes_on_where_it_was() {
+async fn resumes_from_the_last_version() {
     let end = "setup: the script has ended";
     let expired = "API error: 410";
     for (answers, expected, versions, ends) in [
@@ -137,7 +137,7 @@ async fn versions_that_do_not_compare_are_all_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_disconnect_says() {
+async fn a_disconnect_names_its_cause_version_and_wait() {
     let answers = [
         Answer::status(500),
         Answer::pieces([added("a", 5)]),

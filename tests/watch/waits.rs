@@ -9,7 +9,7 @@ use crate::support::transport::{Answer, Scripted};
 use crate::{exact, list, resumed, watch};
 
 #[tokio::test(start_paused = true)]
-async fn how_long_it_waits() {
+async fn waits_grow_until_a_good_connection() {
     let waits = |options: ListOptions, answers: Vec<Answer>| async move {
         let server = Scripted::in_turn(answers);
         let _ = resumed(watch(&server.client(), &options).resume()).await;
