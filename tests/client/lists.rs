@@ -12,7 +12,7 @@ use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, TOK
 
 /// The pods of this server, over HTTP/1.1 and then HTTP/2.
 async fn both(server: &Server) -> [Result<(Vec<Box<[u8]>>, ListSummary), Error>; 2] {
-    let [first, second] = [false, true].map(|http2| pods(&client(&server, http2)).into_vec());
+    let [first, second] = [false, true].map(|http2| pods(&client(server, http2)).into_vec());
     [first.await, second.await]
 }
 

@@ -1,5 +1,7 @@
 //! The client over HTTP: requests, pages, retries, limits and secrets.
 
+#![allow(clippy::duplicate_mod, reason = "the fuzz targets have `tests/support` as a module of their own")]
+
 mod discovery;
 mod fuzz;
 mod lists;

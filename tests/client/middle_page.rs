@@ -97,16 +97,16 @@ async fn a_token_file_that_changes_between_pages_is_read_again() {
         for changes in [true, false] {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), "old").unwrap();
-            let (path, served) = (file.path().to_owned(), AtomicUsize::new(0));
+            let (path, pages_sent) = (file.path().to_owned(), AtomicUsize::new(0));
             let server = serve_by(move |request: &RecordedRequest, _| {
-                let next = served.load(Ordering::Relaxed);
+                let next = pages_sent.load(Ordering::Relaxed);
                 if next > 0 && request.headers["authorization"] == "Bearer old" {
                     if changes {
                         std::fs::write(&path, "new").unwrap();
                     }
                     return ServerAnswer::ok(Body::replay(fixture("error-401.pb"))).status(401);
                 }
-                served.store(next + 1, Ordering::Relaxed);
+                pages_sent.store(next + 1, Ordering::Relaxed);
                 recorded(PAGES[next])
             })
             .await;
