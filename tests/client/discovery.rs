@@ -1,17 +1,14 @@
 //! Names as typed become resources, the new way and the old; single objects and the server's version.
 
+use crate::support::fixture;
+use crate::support::server::{anonymous, client_of, recorded, serve, serve_by, serve_in_turn};
 use listwatch::client::resource::resolve;
 use listwatch::client::served_from::ServerVersion;
-use listwatch::client::{Client, ErrorKind, HttpTransport, Resource, Retry};
+use listwatch::client::{Client, ErrorKind, Resource, Retry};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
 
-fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
-
 fn client(server: &Server, http2: bool) -> Client {
-    let builder = HttpTransport::builder(server.url());
-    Client::new(if http2 { builder.http2() } else { builder }.build().unwrap()).retry(Retry::never())
+    client_of(anonymous(&server.url(), http2)).retry(Retry::never())
 }
 
 fn json(text: &'static str) -> Answer {
@@ -61,11 +58,9 @@ fn old(request: &RecordedRequest, _: usize) -> Answer {
 }
 
 #[tokio::test]
-async fn names_as_typed() {
+async fn resolves_names_as_typed() {
     for http2 in [false, true] {
-        for (server, requests) in
-            [(Server::start(aggregated).await.unwrap(), 2), (Server::start(old).await.unwrap(), 6)]
-        {
+        for (server, requests) in [(serve_by(aggregated).await, 2), (serve_by(old).await, 6)] {
             let discovered = client(&server, http2).discover().await.unwrap();
             assert_eq!(server.requests().len(), requests);
             for (typed, expected) in [
@@ -92,7 +87,7 @@ async fn discovery_that_cannot_be_read() {
         (json("<html>"), "unexpected encoding: the body looks like HTML"),
         (not_found(), "API error: 404: 404 page not found"),
     ] {
-        let server = Server::start(answer.always()).await.unwrap();
+        let server = serve(answer).await;
         for http2 in [false, true] {
             let error = client(&server, http2).discover().await.unwrap_err();
             assert!(error.to_string().starts_with(expected), "{error}");
@@ -101,9 +96,9 @@ async fn discovery_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn the_servers_version() {
+async fn reads_the_version_of_the_server() {
     let version = json(r#"{"major":"1","minor":"36+","gitVersion":"v1.36.3"}"#);
-    let server = Server::start(Answer::in_turn([version, json(r#"{"major":"","minor":"x"}"#)])).await.unwrap();
+    let server = serve_in_turn([version, json(r#"{"major":"","minor":"x"}"#)]).await;
     let client = client(&server, false);
     assert_eq!(client.server_version().await.unwrap(), ServerVersion { major: 1, minor: 36 });
     assert!(matches!(client.server_version().await.unwrap_err().kind(), ErrorKind::Discovery(_)));
@@ -111,19 +106,13 @@ async fn the_servers_version() {
 }
 
 #[tokio::test]
-async fn one_object() {
+async fn gets_one_object() {
     for http2 in [false, true] {
         for (answer, expected) in [
-            (Answer::ok(Body::replay(fixture("single-configmap.pb"))), None),
-            (
-                Answer::ok(Body::replay(fixture("error-404-no-such-object.pb"))).status(404),
-                Some("API error: 404 NotFound: "),
-            ),
-            (Answer::ok(Body::replay(fixture("error-403.pb"))), Some("API error: 403 Forbidden: ")),
-            (
-                Answer::ok(Body::replay(fixture("pods.pb"))),
-                Some("another kind: asked for ConfigMap of \"v1\", got PodList"),
-            ),
+            (recorded("single-configmap.pb"), None),
+            (recorded("error-404-no-such-object.pb").status(404), Some("API error: 404 NotFound: ")),
+            (recorded("error-403.pb"), Some("API error: 403 Forbidden: ")),
+            (recorded("pods.pb"), Some("another kind: asked for ConfigMap of \"v1\", got PodList")),
             (
                 json(r#"{"kind":"Widget","apiVersion":"v1"}"#),
                 Some("another kind: asked for ConfigMap of \"v1\", got Widget"),
@@ -139,7 +128,7 @@ async fn one_object() {
             (Answer::ok(Body::replay(fixture("single-configmap.pb")).cut_at(40)), Some("malformed: ")),
             (Answer::ok(Body::replay(fixture("single-configmap.pb")).reset_at(40)), Some("transport: broken off: ")),
         ] {
-            let server = Server::start(answer.always()).await.unwrap();
+            let server = serve(answer).await;
             let client = client(&server, http2);
             let maps = Resource::CONFIG_MAPS;
             let result = client.get::<k8s_pb::api::core::v1::ConfigMap>(&maps, Some("team-1"), "config-1").await;

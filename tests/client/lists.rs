@@ -1,47 +1,23 @@
 //! Lists over HTTP end exactly as they did: complete, or in an error that says why; over HTTP/1.1 and HTTP/2.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
+use crate::support::fixture;
+use crate::support::server::{anonymous, client, pods, quick, recorded, serve, serve_by, serve_in_turn};
 use futures::{FutureExt, StreamExt};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::client::{
-    Client, Compression, Error, ErrorKind, HttpTransport, List, ListOptions, ListSummary, Resource, Retry,
-};
+use listwatch::client::{Client, Compression, Error, ErrorKind, ListOptions, ListSummary, Resource, Retry};
 use listwatch::{DecodeErrorKind, Json, Limits, OnItemError};
 use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, TOKEN, leak, recorded_pods};
 
-fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
-
-/// Retries without waiting.
-fn quick() -> Retry {
-    Retry::default().delay(Duration::from_nanos(1))
-}
-
-fn client(url: &str, http2: bool) -> Client {
-    let builder = HttpTransport::builder(url).bearer_token(TOKEN);
-    let builder = if http2 { builder.http2() } else { builder };
-    Client::new(builder.build().unwrap()).retry(quick())
-}
-
-fn pods(client: &Client) -> List<[u8]> {
-    client.list(&Resource::PODS, &ListOptions::default())
-}
-
 /// The pods of this server, over HTTP/1.1 and then HTTP/2.
 async fn both(server: &Server) -> [Result<(Vec<Box<[u8]>>, ListSummary), Error>; 2] {
-    let [first, second] = [false, true].map(|http2| pods(&client(&server.url(), http2)).into_vec());
+    let [first, second] = [false, true].map(|http2| pods(&client(server, http2)).into_vec());
     [first.await, second.await]
 }
 
-async fn serve(answer: Answer) -> Server {
-    Server::start(answer.always()).await.unwrap()
-}
-
 fn status(code: u16, file: &str) -> Answer {
-    Answer::ok(Body::replay(fixture(file))).status(code)
+    recorded(file).status(code)
 }
 
 #[tokio::test]
@@ -79,22 +55,21 @@ async fn a_list_arrives_whole() {
 async fn one_byte_at_a_time() {
     let server = serve(Answer::ok(Body::replay(fixture("configmaps.pb")).chunk_size(1))).await;
     for http2 in [false, true] {
-        let list = client(&server.url(), http2).list::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default());
+        let list = client(&server, http2).list::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default());
         assert_eq!(list.into_vec().await.unwrap().0.len(), 13);
     }
 }
 
 #[tokio::test]
-async fn the_request() {
-    let server = serve(Answer::ok(Body::replay(fixture("pods-empty.pb")))).await;
+async fn sends_path_query_credentials_and_encodings() {
+    let server = serve(recorded("pods-empty.pb")).await;
     for http2 in [false, true] {
-        let client = client(&server.url(), http2);
+        let client = client(&server, http2);
         let options = ListOptions::default().limit(5).labels("app=web".parse().unwrap());
         let (items, _) = client.list::<[u8]>(&Resource::PODS, &options).namespace("team-1").into_vec().await.unwrap();
         assert!(items.is_empty());
         // Behind a proxy with a path of its own, compressed.
-        let prefixed = HttpTransport::builder(format!("{}/k8s/clusters/c1/", server.url()));
-        let prefixed = if http2 { prefixed.http2() } else { prefixed };
+        let prefixed = anonymous(&format!("{}/k8s/clusters/c1/", server.url()), http2);
         let prefixed = Client::new(prefixed.build().unwrap()).compression(Compression::Gzip);
         pods(&prefixed).into_vec().await.unwrap();
     }
@@ -113,7 +88,7 @@ async fn the_request() {
 
 /// A body that ends too early is never a shorter list, and never asked for again once an item is out.
 #[tokio::test]
-async fn broken_bodies() {
+async fn a_broken_body_is_incomplete_and_not_requested_again() {
     let body = Amplifier::new(&recorded_pods(), 500).unwrap();
     let (bytes, half) = (body.len(), body.len() / 2);
     for (name, body) in [
@@ -127,7 +102,7 @@ async fn broken_bodies() {
     ] {
         let server = serve(Answer::ok(body)).await;
         for http2 in [false, true] {
-            let mut items = pods(&client(&server.url(), http2)).stream();
+            let mut items = pods(&client(&server, http2)).stream();
             let mut delivered = 0;
             let error = loop {
                 match items.next().await.expect("an error comes before the end") {
@@ -150,14 +125,14 @@ const JSON_STATUS: &str =
 
 /// What has no protobuf, and what is asked for in JSON.
 #[tokio::test]
-async fn json() {
+async fn lists_in_json_where_there_is_no_protobuf() {
     #[derive(serde::Deserialize)]
     struct Widget {
         spec: serde_json::Value,
     }
 
     let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
-    let server = Server::start(|request: &RecordedRequest, _| {
+    let server = serve_by(|request: &RecordedRequest, _| {
         let is_one = request.path.contains("/widgets/");
         let body = match fixture("widgets-negotiated.json") {
             list if !is_one => list,
@@ -168,9 +143,9 @@ async fn json() {
             Body::replay(if request.path.ends_with("/pods") { fixture("pods.json") } else { body }).chunk_size(100),
         )
     });
-    let server = server.await.unwrap();
+    let server = server.await;
     for http2 in [false, true] {
-        let client = client(&server.url(), http2);
+        let client = client(&server, http2);
         let options = ListOptions::default();
         let (bytes, summary) = client.list::<[u8]>(&widgets, &options).into_vec().await.unwrap();
         assert_eq!((summary.items, &*summary.type_meta.kind), (bytes.len() as u64, "WidgetList"));
@@ -195,7 +170,7 @@ async fn json() {
 }
 
 #[tokio::test]
-async fn wrong_bodies() {
+async fn a_body_that_is_not_the_list_is_an_error() {
     let pods = || Body::replay(recorded_pods());
     // The checksum is in the last eight bytes.
     let gzip = fixture("pods-gzip.pb.gz");
@@ -245,7 +220,7 @@ async fn wrong_bodies() {
 
 /// Every answer that is not 2xx is a typed error, whatever its body.
 #[tokio::test]
-async fn error_answers() {
+async fn every_error_status_is_a_typed_error() {
     let json = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"slow TOKEN","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"x"}],"retryAfterSeconds":7},"code":504}"#;
     let json = json.replace("TOKEN", TOKEN);
     let text = |code, body: &'static str| {
@@ -301,7 +276,7 @@ async fn error_answers() {
     ] {
         let server = serve(answer.header("audit-id", "id7")).await;
         for http2 in [false, true] {
-            let client = client(&server.url(), http2).retry(Retry::never());
+            let client = client(&server, http2).retry(Retry::never());
             let error = pods(&client).into_vec().await.expect_err(name);
             assert_eq!((error.code(), error.items()), (code, 0), "{name}: {error}");
             assert!(error.to_string().starts_with(expected), "{name}: {error}");
@@ -321,7 +296,7 @@ async fn error_answers() {
 
 /// What is asked again: how many requests go out when the error lasts, and when it passes.
 #[tokio::test]
-async fn retries() {
+async fn retries_what_may_pass_before_the_first_item() {
     let plain = |code| Answer::ok(Body::replay("")).status(code);
     let list = || Answer::ok(Body::replay(recorded_pods()));
     let after = |code| plain(code).header("retry-after", "0");
@@ -347,14 +322,14 @@ async fn retries() {
             // It lasts.
             for tries in [1, 2, 5] {
                 let server = serve(answer.clone()).await;
-                let client = client(&server.url(), http2).retry(quick().tries(tries));
+                let client = client(&server, http2).retry(quick().tries(tries));
                 pods(&client).into_vec().await.expect_err(name);
                 let expected = if again { tries as usize } else { 1 };
                 assert_eq!(server.requests().len(), expected, "{name}");
             }
             // It passes.
-            let server = Server::start(Answer::in_turn([answer.clone(), list()])).await.unwrap();
-            let result = pods(&client(&server.url(), http2)).into_vec().await;
+            let server = serve_in_turn([answer.clone(), list()]).await;
+            let result = pods(&client(&server, http2)).into_vec().await;
             assert_eq!(result.is_ok(), again, "{name}");
             if let Ok((items, summary)) = result {
                 assert_eq!((items.len(), summary.attempts, summary.pages), (120, 2, 1), "{name}");
@@ -369,15 +344,15 @@ async fn limits_count_after_decompression_and_over_pages() {
     let body = Amplifier::new(&recorded_pods(), 5000).unwrap();
     let server = serve(Answer::ok(Body::amplify(body).gzip())).await;
     for http2 in [false, true] {
-        let list = pods(&client(&server.url(), http2)).limits(Limits::default().bytes(1 << 20));
+        let list = pods(&client(&server, http2)).limits(Limits::default().bytes(1 << 20));
         let error = list.into_vec().await.unwrap_err();
         let ErrorKind::Decode(decode) = error.kind() else { panic!("{error}") };
         assert!(matches!(decode.kind(), DecodeErrorKind::Limit { max: 0x10_0000, .. }), "{error}");
     }
     for http2 in [false, true] {
         let pages = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"].map(|page| status(200, page));
-        let server = Server::start(Answer::in_turn(pages)).await.unwrap();
-        let list = pods(&client(&server.url(), http2)).pages(50).limits(Limits::default().items(70));
+        let server = serve_in_turn(pages).await;
+        let list = pods(&client(&server, http2)).pages(50).limits(Limits::default().items(70));
         let error = list.into_vec().await.unwrap_err();
         let ErrorKind::Decode(decode) = error.kind() else { panic!("{error}") };
         assert!(matches!(decode.kind(), DecodeErrorKind::Limit { size: 71, max: 70, .. }), "{error}");
@@ -386,14 +361,14 @@ async fn limits_count_after_decompression_and_over_pages() {
 }
 
 #[tokio::test]
-async fn items_that_cannot_be_had() {
+async fn an_item_that_fails_ends_the_list_or_is_skipped() {
     let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
     for http2 in [false, true] {
         let odd = |n: &mut u32| {
             *n += 1;
             if *n % 2 == 1 { Ok(*n) } else { Err(listwatch::ItemError::other("even")) }
         };
-        let list = |mut n: u32| pods(&client(&server.url(), http2)).map_item(move |_| odd(&mut n));
+        let list = |mut n: u32| pods(&client(&server, http2)).map_item(move |_| odd(&mut n));
         let (items, summary) = list(0).on_item_error(OnItemError::Skip).into_vec().await.unwrap();
         assert_eq!((items.len(), summary.items, summary.skipped), (60, 60, 60));
         let error = list(0).into_vec().await.unwrap_err();
@@ -401,7 +376,7 @@ async fn items_that_cannot_be_had() {
         assert_eq!(error.items(), 1);
         // One that is skipped was seen: the request is not sent again.
         let broken = serve(Answer::ok(Body::replay(recorded_pods()).reset_at(30_000))).await;
-        let none = pods(&client(&broken.url(), http2)).map_item(|_| Err::<(), _>(listwatch::ItemError::other("no")));
+        let none = pods(&client(&broken, http2)).map_item(|_| Err::<(), _>(listwatch::ItemError::other("no")));
         none.on_item_error(OnItemError::Skip).into_vec().await.unwrap_err();
         assert_eq!(broken.requests().len(), 1);
     }
@@ -411,7 +386,7 @@ async fn items_that_cannot_be_had() {
 async fn a_consumer_breaks_off() {
     let server = serve(Answer::ok(Body::amplify(Amplifier::new(&recorded_pods(), 200_000).unwrap()))).await;
     for http2 in [false, true] {
-        let client = client(&server.url(), http2);
+        let client = client(&server, http2);
         let mut seen = 0;
         let flow = pods(&client).for_each(|_| {
             seen += 1;
@@ -435,7 +410,7 @@ async fn a_panic_in_the_callback() {
 
     let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
     for http2 in [false, true] {
-        let client = client(&server.url(), http2);
+        let client = client(&server, http2);
         let list = pods(&client).for_each(|_| -> ControlFlow<()> { panic!("callback") });
         assert!(AssertUnwindSafe(list).catch_unwind().await.is_err());
         let mut items = pods(&client).map_item(|_| -> Result<(), listwatch::ItemError> { panic!("map") }).stream();

@@ -2,30 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use listwatch::client::{Client, HttpTransport, List, ListOptions, Resource, ResourceVersion, Retry, Shard};
+use crate::support::fixture;
+use crate::support::server::{client, recorded, serve_by, serve_in_turn};
+use listwatch::client::{Client, List, ListOptions, Resource, ResourceVersion, Shard};
 use listwatch::{ItemError, MetaView};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
-fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
-
-fn ok(name: &str) -> Answer {
-    Answer::ok(Body::replay(fixture(name)))
-}
-
 fn expired() -> Answer {
-    ok("error-410-continue.pb").status(410)
-}
-
-async fn serve(answers: impl IntoIterator<Item = Answer>) -> Server {
-    Server::start(Answer::in_turn(answers)).await.unwrap()
-}
-
-fn client(server: &Server, http2: bool) -> Client {
-    let builder = HttpTransport::builder(server.url());
-    let builder = if http2 { builder.http2() } else { builder };
-    Client::new(builder.build().unwrap()).retry(Retry::default().delay(std::time::Duration::from_nanos(1)))
+    recorded("error-410-continue.pb").status(410)
 }
 
 fn pods(client: &Client, options: &ListOptions) -> List<[u8]> {
@@ -43,13 +27,13 @@ fn paths(server: &Server) -> Vec<String> {
 const PAGES: [&str; 3] = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"];
 
 #[tokio::test]
-async fn pages() {
+async fn lists_in_pages_at_one_version() {
     let exact = ListOptions::default().resource_version(ResourceVersion::Exact("7".into()));
     for http2 in [false, true] {
         for (options, version) in
             [(ListOptions::default(), ""), (exact.clone(), "&resourceVersion=7&resourceVersionMatch=Exact")]
         {
-            let server = serve(PAGES.map(ok)).await;
+            let server = serve_in_turn(PAGES.map(recorded)).await;
             let list = pods(&client(&server, http2), &options).pages(50);
             let progress = list.progress();
             let (items, summary) = list.into_vec().await.unwrap();
@@ -80,7 +64,7 @@ async fn pages() {
 #[tokio::test]
 async fn a_limit_alone_is_one_page() {
     for http2 in [false, true] {
-        let server = serve(PAGES.map(ok)).await;
+        let server = serve_in_turn(PAGES.map(recorded)).await;
         let list = pods(&client(&server, http2), &ListOptions::default().limit(50));
         let (items, summary) = list.into_vec().await.unwrap();
         assert_eq!((items.len(), summary.pages, server.requests().len()), (50, 1, 1));
@@ -93,11 +77,12 @@ async fn a_limit_alone_is_one_page() {
 async fn pages_are_tried_again() {
     let busy = || Answer::ok(Body::replay("")).status(503);
     for http2 in [false, true] {
-        let server = serve([ok(PAGES[0]), busy(), busy(), ok(PAGES[1]), busy(), ok(PAGES[2])]).await;
+        let server =
+            serve_in_turn([recorded(PAGES[0]), busy(), busy(), recorded(PAGES[1]), busy(), recorded(PAGES[2])]).await;
         let (_, summary) = pods(&client(&server, http2), &ListOptions::default()).pages(50).into_vec().await.unwrap();
         assert_eq!((summary.pages, summary.attempts), (3, 6));
 
-        let server = serve([ok(PAGES[0]), busy()]).await;
+        let server = serve_in_turn([recorded(PAGES[0]), busy()]).await;
         let error = pods(&client(&server, http2), &ListOptions::default()).pages(50).into_vec().await.unwrap_err();
         assert_eq!((error.code(), error.items(), server.requests().len()), (503, 50, 6));
     }
@@ -106,7 +91,7 @@ async fn pages_are_tried_again() {
 #[tokio::test]
 async fn expiry_ends_the_list() {
     for http2 in [false, true] {
-        let server = serve([ok(PAGES[0]), expired()]).await;
+        let server = serve_in_turn([recorded(PAGES[0]), expired()]).await;
         let mut seen = 0;
         let list = pods(&client(&server, http2), &ListOptions::default()).pages(50);
         let error = list
@@ -124,7 +109,15 @@ async fn expiry_ends_the_list() {
 #[tokio::test]
 async fn expiry_starts_over() {
     for http2 in [false, true] {
-        let server = serve([ok(PAGES[0]), ok(PAGES[1]), expired(), ok(PAGES[0]), ok(PAGES[1]), ok(PAGES[2])]).await;
+        let server = serve_in_turn([
+            recorded(PAGES[0]),
+            recorded(PAGES[1]),
+            expired(),
+            recorded(PAGES[0]),
+            recorded(PAGES[1]),
+            recorded(PAGES[2]),
+        ])
+        .await;
         let client = client(&server, http2);
         // Told before any item of the second snapshot.
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -149,14 +142,14 @@ async fn expiry_starts_over() {
         assert!(!paths(&server)[3].contains("continue"));
 
         // Not for ever.
-        let flip = |_: &_, n: usize| if n.is_multiple_of(2) { ok(PAGES[0]) } else { expired() };
-        let server = Server::start(flip).await.unwrap();
+        let flip = |_: &_, n: usize| if n.is_multiple_of(2) { recorded(PAGES[0]) } else { expired() };
+        let server = serve_by(flip).await;
         let list = pods(&self::client(&server, http2), &ListOptions::default()).pages(50).start_over(|_| {});
         assert!(list.into_vec().await.unwrap_err().is_expired());
         assert_eq!(server.requests().len(), 8);
 
         // A first page that has expired is no page of ours.
-        let server = serve([ok("error-410-exact.pb").status(410)]).await;
+        let server = serve_in_turn([recorded("error-410-exact.pb").status(410)]).await;
         let list =
             pods(&self::client(&server, http2), &ListOptions::default()).pages(50).start_over(|_| panic!("no restart"));
         assert!(list.into_vec().await.unwrap_err().is_expired());
@@ -167,7 +160,7 @@ async fn expiry_starts_over() {
 #[tokio::test]
 async fn expiry_goes_on_inconsistently() {
     for http2 in [false, true] {
-        let server = serve([ok(PAGES[0]), expired(), ok(PAGES[1]), ok(PAGES[2])]).await;
+        let server = serve_in_turn([recorded(PAGES[0]), expired(), recorded(PAGES[1]), recorded(PAGES[2])]).await;
         let list = pods(&client(&server, http2), &ListOptions::default()).pages(50).go_on_inconsistently();
         let (items, summary) = list.into_vec().await.unwrap();
         assert!(!summary.consistent);
@@ -177,8 +170,8 @@ async fn expiry_goes_on_inconsistently() {
         assert!(path.contains("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEs"), "{path}");
 
         // The offered token expires too, or there is none.
-        for answers in [vec![ok(PAGES[0]), expired()], vec![ok("error-410-exact.pb").status(410)]] {
-            let server = serve(answers).await;
+        for answers in [vec![recorded(PAGES[0]), expired()], vec![recorded("error-410-exact.pb").status(410)]] {
+            let server = serve_in_turn(answers).await;
             let list = pods(&client(&server, http2), &ListOptions::default()).pages(50).go_on_inconsistently();
             assert!(list.into_vec().await.unwrap_err().is_expired());
             assert!(server.requests().len() <= 3);
@@ -189,7 +182,7 @@ async fn expiry_goes_on_inconsistently() {
 #[tokio::test]
 async fn several_namespaces() {
     for http2 in [false, true] {
-        let server = serve([ok(PAGES[0]), ok(PAGES[2]), ok("pods-empty.pb")]).await;
+        let server = serve_in_turn([recorded(PAGES[0]), recorded(PAGES[2]), recorded("pods-empty.pb")]).await;
         let list = pods(&client(&server, http2), &ListOptions::default()).namespaces(["a", "b", "a"]).pages(50);
         let (items, summary) = list.into_vec().await.unwrap();
         assert_eq!(items.len() as u64, summary.items);
@@ -211,7 +204,13 @@ async fn several_namespaces() {
 async fn shards() {
     let halves = [0, 1].map(|index| Shard::new(index, 2).unwrap());
     for http2 in [false, true] {
-        let server = serve([ok("pods-shard.pb"), ok("pods.pb"), ok("pods.pb"), ok("pods-empty.pb")]).await;
+        let server = serve_in_turn([
+            recorded("pods-shard.pb"),
+            recorded("pods.pb"),
+            recorded("pods.pb"),
+            recorded("pods-empty.pb"),
+        ])
+        .await;
         let client = client(&server, http2);
         let list = |shard| pods(&client, &ListOptions::default().shard(shard)).into_vec();
         let (by_server, summary) = list(halves[0]).await.unwrap();
@@ -224,8 +223,8 @@ async fn shards() {
         assert!(list(halves[1]).await.unwrap().0.is_empty());
 
         let limits = listwatch::Limits::default().items(119);
-        for (answers, bytes) in [(PAGES.map(ok).to_vec(), 0), (vec![ok("pods.pb")], 1)] {
-            let server = serve(answers).await;
+        for (answers, bytes) in [(PAGES.map(recorded).to_vec(), 0), (vec![recorded("pods.pb")], 1)] {
+            let server = serve_in_turn(answers).await;
             let all = self::client(&server, http2);
             let list = pods(&all, &ListOptions::default().shard(halves[0])).pages(50).limits(limits);
             let error = list.into_vec().await.unwrap_err();
@@ -238,7 +237,8 @@ async fn shards() {
 async fn metadata_only() {
     let options = ListOptions::default().metadata_only();
     for http2 in [false, true] {
-        let server = serve([ok("pods-metadata.pb"), ok("widgets-metadata.pb"), ok("pods.pb")]).await;
+        let server =
+            serve_in_turn([recorded("pods-metadata.pb"), recorded("widgets-metadata.pb"), recorded("pods.pb")]).await;
         let client = client(&server, http2);
         let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
         assert!(!pods(&client, &options).into_vec().await.unwrap().0.is_empty());
@@ -251,7 +251,7 @@ async fn metadata_only() {
 
 #[tokio::test]
 async fn what_is_refused_is_not_sent() {
-    let server = serve([Answer::ok(Body::replay(recorded_pods()))]).await;
+    let server = serve_in_turn([Answer::ok(Body::replay(recorded_pods()))]).await;
     let client = client(&server, false);
     let options = ListOptions::default();
     for (list, expected) in [

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvError, channel};
 use std::sync::{Arc, Mutex};
 
+use crate::support::fixture;
+use crate::support::server::{self, anonymous, client_of, recorded, serve};
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use listwatch::client::{Client, Error, ErrorKind, HttpTransport, List, ListOptions, Order, Resource, Retry};
+use listwatch::client::{Error, ErrorKind, List, Order, Retry};
 use listwatch::{DecodeErrorKind, ItemError, ItemRef, OnItemError};
 use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
 
@@ -18,13 +20,8 @@ fn body() -> Amplifier {
     Amplifier::new(&recorded_pods(), PODS).unwrap()
 }
 
-async fn serve(body: Body) -> Server {
-    Server::start(Answer::ok(body).always()).await.unwrap()
-}
-
 fn pods(server: &Server) -> List<[u8]> {
-    let client = Client::new(HttpTransport::builder(server.url()).build().unwrap()).retry(Retry::never());
-    client.list(&Resource::PODS, &ListOptions::default())
+    server::pods(&client_of(anonymous(&server.url(), false)).retry(Retry::never()))
 }
 
 fn threads(threads: usize) -> NonZeroUsize {
@@ -44,7 +41,7 @@ fn but<const N: usize>(bad: [u64; N]) -> impl Fn(ItemRef<'_>) -> Result<u64, Ite
 #[tokio::test]
 async fn the_items_are_those_of_one_thread() {
     for body in [Body::amplify(body()), Body::amplify(body()).chunk_size(1 << 20), Body::replay(recorded_pods())] {
-        let server = serve(body).await;
+        let server = serve(Answer::ok(body)).await;
         let (expected, summary) = pods(&server).map_item(place).into_vec().await.unwrap();
         for (order, count) in [(Order::Listed, 1), (Order::Listed, 3), (Order::Done, 1), (Order::Done, 3)] {
             let mut items = pods(&server).parallel(order).map_item(place).threads(threads(count)).stream();
@@ -63,7 +60,7 @@ async fn the_items_are_those_of_one_thread() {
 
 #[tokio::test]
 async fn the_order_is_that_of_the_list_or_of_the_threads() {
-    let server = serve(Body::amplify(body())).await;
+    let server = serve(Answer::ok(Body::amplify(body()))).await;
     for order in ORDERS {
         // The first item takes until the batch behind its own is decoded, or even out.
         let (release, released) = channel();
@@ -90,7 +87,7 @@ async fn the_order_is_that_of_the_list_or_of_the_threads() {
 
 #[tokio::test]
 async fn an_item_that_fails_keeps_its_place() {
-    let server = serve(Body::amplify(body())).await;
+    let server = serve(Answer::ok(Body::amplify(body()))).await;
     let expected = pods(&server).map_item(but([321])).into_vec().await.unwrap_err();
     for order in ORDERS {
         let mut items = pods(&server).parallel(order).map_item(but([321, 322, 499])).threads(threads(2)).stream();
@@ -120,7 +117,7 @@ async fn an_item_that_fails_keeps_its_place() {
 
 #[tokio::test]
 async fn items_that_fail_may_be_left_out() {
-    let server = serve(Body::amplify(body())).await;
+    let server = serve(Answer::ok(Body::amplify(body()))).await;
     for order in ORDERS {
         let list = pods(&server).on_item_error(OnItemError::Skip).parallel(order);
         let mut items = list.map_item(but([0, 77, 499])).threads(threads(2)).stream();
@@ -146,9 +143,9 @@ async fn an_error_comes_behind_the_items_before_it() {
         ("cut", Body::amplify(body.clone()).cut_at(length - 10_000)),
         ("reset", Body::amplify(body.clone()).reset_at(length / 2)),
         ("malformed", Body::amplify(body.clone()).append(vec![0xff; 30])),
-        ("another kind", Body::replay(std::fs::read("fixtures/nodes.pb").unwrap())),
+        ("another kind", Body::replay(fixture("nodes.pb"))),
     ] {
-        let server = serve(body).await;
+        let server = serve(Answer::ok(body)).await;
         let (expected, expected_error) = until_error(pods(&server).map_item(but([])).stream()).await;
         for order in ORDERS {
             let items = pods(&server).parallel(order).map_item(but([])).threads(threads(2)).stream();
@@ -173,9 +170,8 @@ async fn an_error_comes_behind_the_items_before_it() {
 
 #[tokio::test]
 async fn errors_name_the_request() {
-    let refusal = Body::replay(std::fs::read("fixtures/error-403.pb").unwrap());
-    for (answer, code) in [(Answer::ok(refusal).status(403), 403), (Answer::ok(Body::amplify(body())), 0)] {
-        let server = Server::start(answer.header("audit-id", "a1").always()).await.unwrap();
+    for (answer, code) in [(recorded("error-403.pb").status(403), 403), (Answer::ok(Body::amplify(body())), 0)] {
+        let server = serve(answer.header("audit-id", "a1")).await;
         let (_, error) = until_error(pods(&server).parallel(Order::Listed).map_item(but([7])).stream()).await;
         assert_eq!((error.code(), error.audit_id()), (code, Some("a1")));
     }
@@ -183,7 +179,7 @@ async fn errors_name_the_request() {
 
 #[tokio::test]
 async fn pages_and_namespaces() {
-    let server = serve(Body::replay(std::fs::read("fixtures/pods-page-3.pb").unwrap())).await;
+    let server = serve(recorded("pods-page-3.pb")).await;
     let list = || pods(&server).pages(50).namespaces(["a", "b", "c"]);
     let (expected, summary) = list().into_vec().await.unwrap();
     let mut items = list().parallel(Order::Listed).stream();
@@ -196,14 +192,14 @@ async fn pages_and_namespaces() {
 
 #[tokio::test]
 async fn what_came_is_decoded_though_no_more_comes() {
-    let server = serve(Body::amplify(body()).stall_at(20_000)).await;
+    let server = serve(Answer::ok(Body::amplify(body()).stall_at(20_000))).await;
     let mut items = pods(&server).parallel(Order::Listed).map_item(but([])).threads(threads(2)).stream();
     assert_eq!(items.next().await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]
 async fn only_a_window_waits_for_the_consumer() {
-    let server = serve(Body::amplify(body())).await;
+    let server = serve(Answer::ok(Body::amplify(body()))).await;
     let decoded = Arc::new(AtomicU64::new(0));
     let largest = recorded_pods().len() as u64 / 120 / 2;
     for order in ORDERS {
@@ -224,7 +220,7 @@ async fn only_a_window_waits_for_the_consumer() {
 
 #[tokio::test]
 async fn dropping_ends_the_threads_and_the_connection() {
-    let server = serve(Body::amplify(body()).stall_at(2_000_000)).await;
+    let server = serve(Answer::ok(Body::amplify(body()).stall_at(2_000_000))).await;
     let (held, gone) = channel::<()>();
     let own = move |_: ItemRef<'_>| {
         let _held = &held;
@@ -242,7 +238,7 @@ async fn dropping_ends_the_threads_and_the_connection() {
 
 #[tokio::test]
 async fn a_panic_goes_on_in_the_consumer() {
-    let server = serve(Body::amplify(body())).await;
+    let server = serve(Answer::ok(Body::amplify(body()))).await;
     for order in ORDERS {
         let own = |item: ItemRef<'_>| {
             assert_ne!(item.index(), 100, "on purpose");

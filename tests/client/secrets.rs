@@ -5,20 +5,17 @@
 use std::fmt::Debug;
 use std::process::Command;
 
+use crate::support::process::test_name;
+use crate::support::server::{anonymous, builder, client, client_of, serve};
 use crate::support::{body_of, said};
 use futures::StreamExt as _;
-use listwatch::client::{Client, Error, HttpTransport, HttpTransportBuilder, ListOptions, Resource, Retry};
+use listwatch::client::{Client, Error, HttpTransport, ListOptions, Resource, Retry};
 use listwatch::item::{Status, StatusCause, StatusDetails};
-use listwatch_testserver::{Answer, Body, Server, TOKEN, leak, recorded_pods};
+use listwatch_testserver::{Answer, Body, TOKEN, leak, recorded_pods};
 use prost::Message as _;
 
 const WATCH_LOGS: &str = "LISTWATCH_WATCH_LOGS";
 const PLANT: &str = "LISTWATCH_PLANT_A_LEAK";
-
-fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
-    let builder = HttpTransport::builder(url).bearer_token(TOKEN);
-    if http2 { builder.http2() } else { builder }
-}
 
 #[track_caller]
 fn clean(name: &str, shown: &impl Debug) {
@@ -82,9 +79,9 @@ async fn nothing_that_is_echoed_shows() {
             let answer = Answer::ok(Body::replay(body.clone())).status(code);
             let answer = answer.header("audit-id", TOKEN).content_type(&format!("text/{TOKEN}"));
             let answer = answer.header("warning", &format!("299 - \"{TOKEN}\"")).header("retry-after", TOKEN);
-            let server = Server::start(answer.always()).await.unwrap();
+            let server = serve(answer).await;
             for http2 in [false, true] {
-                let client = Client::new(builder(&server.url(), http2).build().unwrap()).retry(Retry::never());
+                let client = client(&server, http2).retry(Retry::never());
                 let options = ListOptions::default();
                 match client.list::<[u8]>(&Resource::PODS, &options).into_vec().await {
                     Ok((_, summary)) => clean(name, &summary),
@@ -102,10 +99,10 @@ async fn nothing_that_is_echoed_shows() {
 async fn no_debug_form_has_it() {
     let file = std::env::temp_dir().join(format!("listwatch-secrets-{}", std::process::id()));
     std::fs::write(&file, TOKEN).unwrap();
-    let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
+    let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
     for by_file in [false, true] {
         let builder = || {
-            if by_file { HttpTransport::builder(server.url()).token_file(&file) } else { builder(&server.url(), false) }
+            if by_file { anonymous(&server.url(), false).token_file(&file) } else { builder(&server.url(), false) }
         };
         let key = format!("-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----").into();
         clean("builder", &builder());
@@ -128,7 +125,7 @@ async fn no_debug_form_has_it() {
     }
     // A token that cannot be a header.
     std::fs::write(&file, format!("{TOKEN}\n{TOKEN}")).unwrap();
-    let client = Client::new(HttpTransport::builder(server.url()).token_file(&file).build().unwrap());
+    let client = client_of(anonymous(&server.url(), false).token_file(&file));
     let error = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).into_vec().await.unwrap_err();
     assert!(error.to_string().contains("the token cannot be a header"), "{error}");
     clean_error("a token that cannot be a header", &error);
@@ -138,9 +135,10 @@ async fn no_debug_form_has_it() {
 /// With `LISTWATCH_WATCH_LOGS`, a test goes through while its log has no token, and ends its process when it has.
 #[test]
 fn the_log_is_watched() {
+    let this_test = test_name(module_path!(), "nothing_that_is_echoed_shows");
     for plant in [false, true] {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "nothing_that_is_echoed_shows"]).env(WATCH_LOGS, "1").env_remove(PLANT);
+        child.args(["--exact", &this_test]).env(WATCH_LOGS, "1").env_remove(PLANT);
         if plant {
             child.env(PLANT, "1");
         }
@@ -148,5 +146,7 @@ fn the_log_is_watched() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.success(), !plant, "{said}");
         assert_eq!(said.contains("the token is in a log line"), plant, "{said}");
+        let ran = String::from_utf8_lossy(&output.stdout);
+        assert!(ran.contains("running 1 test\n"), "{ran}");
     }
 }

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use crate::support::server::{anonymous, client, client_of, serve_by};
 use futures::StreamExt;
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource, ResourceVersion, Retry};
-use listwatch_testserver::{Answer, Body, RecordedRequest, Server, TOKEN, leak, recorded_pods};
+use listwatch::client::{ListOptions, Resource, ResourceVersion, Retry};
+use listwatch_testserver::{Answer, Body, RecordedRequest, TOKEN, leak, recorded_pods};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -63,10 +63,8 @@ fn answer(request: &RecordedRequest, n: usize) -> Answer {
 async fn spans_and_events() {
     for http2 in [false, true] {
         let (log, _guard) = subscribe();
-        let server = Server::start(answer).await.unwrap();
-        let builder = HttpTransport::builder(server.url()).bearer_token(TOKEN);
-        let builder = if http2 { builder.http2() } else { builder };
-        let client = Client::new(builder.build().unwrap()).retry(Retry::default().delay(Duration::from_nanos(1)));
+        let server = serve_by(answer).await;
+        let client = client(&server, http2);
         let options = ListOptions::default().resource_version(ResourceVersion::Any).limit(7);
         let list = || client.list::<[u8]>(&Resource::PODS, &options).into_vec();
 
@@ -89,8 +87,8 @@ async fn spans_and_events() {
         assert_eq!((leak(first.as_bytes()), leak(second.as_bytes())), (None, None));
 
         // The last error too.
-        let server = Server::start(answer).await.unwrap();
-        let client = Client::new(HttpTransport::builder(server.url()).build().unwrap()).retry(Retry::never());
+        let server = serve_by(answer).await;
+        let client = client_of(anonymous(&server.url(), false)).retry(Retry::never());
         client.list::<[u8]>(&Resource::PODS, &options).into_vec().await.unwrap_err();
         find(&log.take(), &["DEBUG list{", "failed", "API error: 429"]);
     }
@@ -111,9 +109,8 @@ fn answer_watch(_: &RecordedRequest, n: usize) -> Answer {
 async fn a_watch_is_one_span() {
     for resumes in [false, true] {
         let (log, _guard) = subscribe();
-        let server = Server::start(answer_watch).await.unwrap();
-        let client = Client::new(HttpTransport::builder(server.url()).bearer_token(TOKEN).build().unwrap());
-        let client = client.retry(Retry::default().delay(Duration::from_nanos(1)));
+        let server = serve_by(answer_watch).await;
+        let client = client(&server, false);
         let watch = client.watch::<[u8]>(&Resource::PODS, &ListOptions::default());
         if resumes {
             assert!(watch.resume().collect::<Vec<_>>().await.last().unwrap().as_ref().unwrap_err().is_forbidden());

@@ -3,42 +3,13 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use crate::support::server::{anonymous, builder, client, client_of, pods, quick, recorded, serve, serve_by};
 use futures::StreamExt;
-use listwatch::client::{
-    Client, Error, ErrorKind, HttpTransport, HttpTransportBuilder, List, ListOptions, Resource, Retry,
-    TransportErrorKind,
-};
+use listwatch::client::{Client, Error, ErrorKind, HttpTransport, Retry, TransportErrorKind};
 use listwatch_testserver::{Amplifier, Answer, Body, RawAnswer, RawEnd, RawServer, Server, TOKEN, leak, recorded_pods};
 
-/// Retries without waiting.
-fn quick() -> Retry {
-    Retry::default().delay(Duration::from_nanos(1))
-}
-
-fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
-    let builder = HttpTransport::builder(url).bearer_token(TOKEN);
-    if http2 { builder.http2() } else { builder }
-}
-
-fn client(url: &str, http2: bool) -> Client {
-    Client::new(builder(url, http2).build().unwrap()).retry(quick())
-}
-
-fn pods(client: &Client) -> List<[u8]> {
-    client.list(&Resource::PODS, &ListOptions::default())
-}
-
-fn recorded() -> Answer {
+fn list() -> Answer {
     Answer::ok(Body::replay(recorded_pods()))
-}
-
-fn status(code: u16, file: &str) -> Answer {
-    let path = format!("{}/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
-    Answer::ok(Body::replay(std::fs::read(path).unwrap())).status(code)
-}
-
-async fn serve(answer: Answer) -> Server {
-    Server::start(answer.always()).await.unwrap()
 }
 
 #[track_caller]
@@ -48,12 +19,12 @@ fn transport_kind(error: &Error) -> TransportErrorKind {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn a_refused_connection_is_retryable() {
     let server = serve(Answer::ok(Body::replay(""))).await;
     let url = server.url();
     drop(server);
     for http2 in [false, true] {
-        let error = pods(&client(&url, http2)).into_vec().await.unwrap_err();
+        let error = pods(&client_of(builder(&url, http2))).into_vec().await.unwrap_err();
         assert_eq!(transport_kind(&error), TransportErrorKind::Connect, "{error}");
         assert!(error.is_retryable());
     }
@@ -70,7 +41,7 @@ async fn connections_that_break_before_the_head() {
         for end in [RawEnd::Close, RawEnd::Reset] {
             let broken = RawAnswer::new(bytes, end);
             let server = RawServer::start([broken.clone(), broken, list.clone()]).await.unwrap();
-            let (items, summary) = pods(&client(&server.url(), false)).into_vec().await.expect(name);
+            let (items, summary) = pods(&client_of(builder(&server.url(), false))).into_vec().await.expect(name);
             assert_eq!((items.len(), summary.attempts), (120, 3), "{name}");
         }
     }
@@ -78,19 +49,23 @@ async fn connections_that_break_before_the_head() {
 
 #[tokio::test]
 async fn redirects_are_refused() {
-    let elsewhere = serve(recorded()).await;
+    let elsewhere = serve(list()).await;
     for code in [301, 302, 307, 308] {
         let location = format!("{}/api/v1/pods?token={TOKEN}", elsewhere.url());
         let server = serve(Answer::ok(Body::replay("")).status(code).header("location", &location)).await;
         for http2 in [false, true] {
-            let error = pods(&client(&server.url(), http2)).into_vec().await.unwrap_err();
+            let error = pods(&client(&server, http2)).into_vec().await.unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Redirect { .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains(&format!("to {}, which is not followed", elsewhere.url())), "{text}");
             assert_eq!(leak(text.as_bytes()), None);
         }
         // A client that the caller brought follows; the answer does not count.
-        let brought = builder(&server.url(), false).reqwest_client(reqwest::Client::new()).build().unwrap();
+        let brought = HttpTransport::builder(server.url())
+            .bearer_token(TOKEN)
+            .reqwest_client(reqwest::Client::new())
+            .build()
+            .unwrap();
         let error = pods(&Client::new(brought)).into_vec().await.unwrap_err();
         assert!(error.to_string().starts_with("transport: redirect: to another origin, http://127.0.0.1:"), "{error}");
     }
@@ -99,21 +74,57 @@ async fn redirects_are_refused() {
 }
 
 #[tokio::test]
+async fn a_redirect_to_another_origin_carries_no_impersonation() {
+    let names = ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"];
+    let headers: reqwest::header::HeaderMap =
+        names.map(|name| (name.parse().unwrap(), "cluster-admin".parse().unwrap())).into_iter().collect();
+    let brought = |http2: bool| {
+        let builder = reqwest::Client::builder().default_headers(headers.clone());
+        if http2 { builder.http2_prior_knowledge() } else { builder.http1_only() }
+    };
+    let elsewhere = serve(list()).await;
+    for code in [301, 302, 303, 307, 308] {
+        let location = format!("{}/api/v1/pods", elsewhere.url());
+        let server = serve(Answer::ok(Body::replay("")).status(code).header("location", &location)).await;
+        for http2 in [false, true] {
+            let client = brought(http2).redirect(reqwest::redirect::Policy::none()).build().unwrap();
+            let transport = HttpTransport::builder(server.url()).bearer_token(TOKEN).reqwest_client(client);
+            let error = pods(&client_of(transport)).into_vec().await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Redirect { .. }), "{error}");
+        }
+        let requests = server.requests();
+        assert_eq!(requests.len(), 2, "{code}");
+        assert!(requests.iter().all(|request| names.iter().all(|name| request.headers[*name] == "cluster-admin")));
+    }
+    assert!(elsewhere.requests().is_empty());
+
+    // A client that follows redirects, against the advice of `reqwest_client`, takes its default headers along. The
+    // library notices after the second request, and does not count the answer. The token stays behind.
+    let location = format!("{}/api/v1/pods", elsewhere.url());
+    let server = serve(Answer::ok(Body::replay("")).status(307).header("location", &location)).await;
+    let transport = HttpTransport::builder(server.url()).bearer_token(TOKEN);
+    let transport = transport.reqwest_client(brought(false).build().unwrap());
+    let error = pods(&client_of(transport)).into_vec().await.unwrap_err();
+    assert_eq!(transport_kind(&error), TransportErrorKind::Redirect, "{error}");
+    let [request] = &elsewhere.requests()[..] else { panic!("one request: {:?}", elsewhere.requests()) };
+    assert!(names.iter().all(|name| request.headers.contains_key(*name)));
+    assert!(!request.headers.contains_key("authorization"));
+}
+
+#[tokio::test]
 async fn tokens_in_files_are_read_again() {
     let path = std::env::temp_dir().join(format!("listwatch-token-{}", std::process::id()));
     let by_token =
         |request: &listwatch_testserver::RecordedRequest, _| match request.headers["authorization"].to_str().unwrap() {
-            "Bearer new" => recorded(),
-            _ => status(401, "error-401.pb"),
+            "Bearer new" => list(),
+            _ => recorded("error-401.pb").status(401),
         };
     for http2 in [false, true] {
-        let client = |server: &Server| {
-            let builder = HttpTransport::builder(server.url()).token_file(&path);
-            Client::new(if http2 { builder.http2() } else { builder }.build().unwrap()).retry(Retry::never())
-        };
+        let client =
+            |server: &Server| client_of(anonymous(&server.url(), http2).token_file(&path)).retry(Retry::never());
         // The file changes between two lists.
         std::fs::write(&path, "old\n").unwrap();
-        let server = Server::start(by_token).await.unwrap();
+        let server = serve_by(by_token).await;
         let lists = client(&server);
         // The token stays wrong: asked twice, and no more.
         let error = pods(&lists).into_vec().await.unwrap_err();
@@ -123,17 +134,16 @@ async fn tokens_in_files_are_read_again() {
         assert_eq!(pods(&lists).into_vec().await.unwrap().1.attempts, 1);
         // It changes while a request is under way.
         let changing = path.clone();
-        let server = Server::start(move |request: &_, n| {
+        let server = serve_by(move |request: &_, n| {
             let answer = by_token(request, n);
             std::fs::write(&changing, "new").unwrap();
             answer
         })
-        .await
-        .unwrap();
+        .await;
         std::fs::write(&path, "old").unwrap();
         assert_eq!(pods(&client(&server)).into_vec().await.unwrap().1.attempts, 2);
         // 403 is fatal.
-        let server = serve(status(403, "error-403.pb")).await;
+        let server = serve(recorded("error-403.pb").status(403)).await;
         assert!(pods(&client(&server)).into_vec().await.unwrap_err().is_forbidden());
         assert_eq!(server.requests().len(), 1);
         // No file.
@@ -144,8 +154,8 @@ async fn tokens_in_files_are_read_again() {
 }
 
 #[tokio::test]
-async fn tls() {
-    let server = Server::start_tls(recorded().always()).await.unwrap();
+async fn trusts_the_given_authority_only() {
+    let server = Server::start_tls(list().always()).await.unwrap();
     let other = Server::start_tls(Answer::ok(Body::replay("")).always()).await.unwrap();
     for http2 in [false, true] {
         let client = |ca: Option<&str>| {
@@ -169,8 +179,8 @@ async fn tls() {
 /// With TLS 1.3 the server refuses a client after the handshake, when the request is already out.
 #[tokio::test]
 async fn client_certificates() {
-    let server = Server::start_mtls(recorded().always()).await.unwrap();
-    let other = Server::start_mtls(recorded().always()).await.unwrap();
+    let server = Server::start_mtls(list().always()).await.unwrap();
+    let other = Server::start_mtls(list().always()).await.unwrap();
     for http2 in [false, true] {
         let client = |identity: Option<(&str, &str)>| {
             let builder = builder(&server.url(), http2).ca_pem(server.ca_pem().unwrap());
@@ -202,10 +212,10 @@ async fn client_certificates() {
 
 /// What is under way when the server says GOAWAY arrives; what comes next uses a new connection.
 #[tokio::test]
-async fn goaway() {
+async fn a_goaway_lets_the_list_finish() {
     let server = serve(Answer::ok(Body::amplify(Amplifier::new(&recorded_pods(), 5000).unwrap()))).await;
     for http2 in [false, true] {
-        let client = client(&server.url(), http2);
+        let client = client(&server, http2);
         for _ in 0..2 {
             let before = server.accepted();
             let mut items = pods(&client).stream();
@@ -234,7 +244,7 @@ async fn truncated_tls_is_incomplete() {
 
 /// The kernel accepts the connection, and nobody answers the handshake.
 #[tokio::test]
-async fn the_connect_timeout() {
+async fn the_connect_timeout_ends_a_handshake() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     for http2 in [false, true] {
@@ -253,7 +263,7 @@ async fn a_dropped_list_leaves_no_connection() {
         let body = if gzip { body.clone().gzip() } else { body.clone() };
         let server = serve(Answer::ok(body)).await;
         for http2 in [false, true] {
-            let client = client(&server.url(), http2);
+            let client = client(&server, http2);
             let mut items = pods(&client).stream();
             items.next().await.unwrap().unwrap();
             drop(items);

@@ -1,8 +1,14 @@
 //! What the test programs share: an independent decode of a full body, chunks of a body, recorded and made bodies.
 #![allow(dead_code, missing_docs, reason = "each test program uses a part of it")]
 
+pub mod config_maps;
 pub mod members;
+pub mod process;
+#[cfg(feature = "reqwest")]
+pub mod server;
 pub mod store;
+#[cfg(feature = "client")]
+pub mod transport;
 pub mod watch;
 #[cfg(feature = "client")]
 pub mod world;

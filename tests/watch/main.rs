@@ -1,6 +1,86 @@
-//! Watches of the client: single connections, and those that resume.
+//! Watches of the client: single connections, and watches that resume.
+//!
+//! Most run over a scripted transport, in paused time. Events are written as `+name`, `~name` and `-name` for an object that is
+//! added, modified and deleted.
 
+mod backpressure;
 mod connections;
+mod idle;
+mod initial_events;
 mod model;
+mod requests;
+mod resume;
 #[path = "../support/mod.rs"]
 mod support;
+mod waits;
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use listwatch::client::{Client, Error, ListOptions, OwnedEvent, Resource, ResourceVersion, ResumedWatch, Watch};
+use listwatch::{ItemError, ItemRef};
+use support::config_maps;
+use support::transport::{Answer, Scripted};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Objects at version 5.
+fn list(names: &[&str], version: &str) -> Answer {
+    Answer::ok(config_maps::list(version, names.iter().map(|name| (name, 5))))
+}
+
+fn name(item: ItemRef<'_>) -> Result<String, ItemError> {
+    Ok(item.meta()?.name().to_owned())
+}
+
+fn options(version: ResourceVersion) -> ListOptions {
+    ListOptions::default().resource_version(version)
+}
+
+fn exact(version: u64) -> ListOptions {
+    options(ResourceVersion::Exact(version.to_string()))
+}
+
+type Name = fn(ItemRef<'_>) -> Result<String, ItemError>;
+
+fn watch(client: &Client, options: &ListOptions) -> Watch<[u8], Name> {
+    client.watch::<[u8]>(&Resource::CONFIG_MAPS, options).map_item(name as Name)
+}
+
+/// Events as they are written below, up to the error that ends them.
+async fn resumed(mut watch: ResumedWatch<[u8], Name>) -> (Vec<String>, Error, Option<String>) {
+    let mut events = Vec::new();
+    loop {
+        match watch.next().await.expect("an error comes first") {
+            Ok(event) => events.push(written(event)),
+            Err(error) => {
+                assert!(watch.next().await.is_none(), "an error ends it");
+                return (events, error, watch.resource_version().map(str::to_owned));
+            }
+        }
+    }
+}
+
+fn written(event: OwnedEvent<String>) -> String {
+    match event {
+        OwnedEvent::Added(name) => format!("+{name}"),
+        OwnedEvent::Modified(name) => format!("~{name}"),
+        OwnedEvent::Deleted(name) => format!("-{name}"),
+        OwnedEvent::Synced { resource_version } => format!("synced {resource_version}"),
+        OwnedEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
+        OwnedEvent::Restarted => "restarted".to_owned(),
+    }
+}
+
+fn between<'a>(text: &'a str, before: &str, behind: &str) -> &'a str {
+    text.split_once(before).unwrap().1.split(behind).next().unwrap()
+}
+
+fn kinds(server: &Scripted) -> String {
+    let kind = |path: &String| match path {
+        path if path.contains("sendInitialEvents") => "initial".to_owned(),
+        path if path.contains("watch=1") => between(path, "resourceVersion=", "&").to_owned(),
+        _ => "list".to_owned(),
+    };
+    server.paths().iter().map(kind).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,138 @@
+//! HTTP/1.1: a connection that ends at any byte, and lengths that are wrong, in HTTP/2 too.
+
+use listwatch::ListDecoder;
+use listwatch_testserver::{Answer, Body, RawEnd};
+
+use crate::support::{cases, fixture};
+use crate::{
+    BROKEN, DATA, END_STREAM, HEADERS, INCOMPLETE, SETTINGS, STALLED, Whole, alone, client, frame, framed, list,
+    list_until_stalled, raw, serve,
+};
+
+#[test]
+fn a_cut_and_a_reset_at_every_byte_of_a_small_list() {
+    alone(async {
+        for (format, whole) in [("protobuf", Whole::small()), ("JSON", Whole::small_json())] {
+            for framing in ["length", "chunked", "until the end"] {
+                let (head, behind) = framed(framing, &whole.body);
+                let all = [&head[..], &behind].concat();
+                for cut in 0..=all.len() {
+                    for end in [RawEnd::Close, RawEnd::Reset] {
+                        let case = format!("{format}, {framing}, {end:?} at {cut} of {}", all.len());
+                        let server = raw(&all[..cut], end).await;
+                        let ending = list(&case, client(&server.url(), false), &whole).await;
+                        let in_body = cut.saturating_sub(head.len());
+                        // Where the end of the connection is that of the body, the list tells when it is whole.
+                        let is_whole = match framing {
+                            "until the end" => ends_a_list(&whole, in_body),
+                            _ => cut == all.len(),
+                        };
+                        match end {
+                            RawEnd::Close if is_whole => ending.expect(&case, &["complete"]),
+                            // What was not read when the reset came is lost.
+                            _ if is_whole => ending.expect(&case, &["complete", INCOMPLETE, BROKEN]),
+                            _ => ending.expect(&case, &[INCOMPLETE, BROKEN]),
+                        }
+                        if end == RawEnd::Close && framing != "chunked" && in_body > 0 && !is_whole {
+                            assert_eq!(ending.bytes, Some(in_body as u64), "{case}: {ending:?}");
+                            assert_eq!(ending.delivered, items_in(&whole.body[..in_body]), "{case}");
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Returns true if a list that ends after this many bytes is whole: it may lack the empty strings after `raw`.
+fn ends_a_list(whole: &Whole, length: usize) -> bool {
+    let mut decoder = ListDecoder::new();
+    let mut body = &whole.body[..length];
+    while decoder.decode(&mut body).unwrap().is_some() {}
+    decoder.finish().is_ok()
+}
+
+/// Returns the number of whole items in the beginning of a list.
+fn items_in(mut beginning: &[u8]) -> usize {
+    let mut decoder = ListDecoder::new();
+    while decoder.decode(&mut beginning).unwrap().is_some() {}
+    usize::try_from(decoder.items()).unwrap()
+}
+
+#[test]
+fn a_cut_and_a_reset_at_random_places_of_a_large_list() {
+    let seed = std::env::var("LISTWATCH_CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
+    let mut seed: u64 = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_secs());
+    // Shown where the test fails.
+    println!("LISTWATCH_CHAOS_SEED={seed}");
+    alone(async {
+        let whole = Whole::large();
+        let length = whole.body.len() as u64;
+        let json = Whole::new(fixture("pods.json"));
+        for n in 0..cases(60, 200) {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = (seed >> 20) % length;
+            let body = Body::replay(whole.body.clone()).chunk_size(1 << 16);
+            for (fault, body) in [("cut", body.clone().cut_at(at)), ("reset", body.reset_at(at))] {
+                let server = serve(Answer::ok(body)).await;
+                for http2 in [false, true] {
+                    let case = format!("{fault} at {at}, HTTP/2 {http2}");
+                    let ending = list(&case, client(&server.url(), http2), &whole).await;
+                    ending.expect(&case, &[INCOMPLETE, BROKEN]);
+                    // A reset takes with it what the client's HTTP/2 has not handed over.
+                    if fault == "cut" && at > 0 {
+                        assert_eq!(ending.bytes, Some(at), "{case}");
+                    }
+                }
+            }
+            // RST, and JSON at every other place.
+            let whole = if n % 2 == 0 { &whole } else { &json };
+            let cut = usize::try_from(at).unwrap() % whole.body.len();
+            let (head, _) = framed("until the end", b"");
+            let server = raw([&head, &whole.body[..cut]].concat(), RawEnd::Reset).await;
+            let case = format!("RST at {cut} of {}", whole.body.len());
+            list(&case, client(&server.url(), false), whole).await.expect(&case, &[INCOMPLETE, BROKEN]);
+        }
+    });
+}
+
+#[test]
+fn wrong_content_lengths() {
+    alone(async {
+        for whole in [Whole::small(), Whole::small_json()] {
+            let body = &whole.body;
+            let head = |length: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n").into_bytes();
+            let (short, long) = ((body.len() - 20).to_string(), (body.len() + 1).to_string());
+            for (case, length, end, expected) in [
+                ("right", body.len().to_string(), RawEnd::Close, "complete"),
+                ("too short", short.clone(), RawEnd::Close, INCOMPLETE),
+                ("0", "0".to_owned(), RawEnd::Close, INCOMPLETE),
+                ("too long", long.clone(), RawEnd::Close, INCOMPLETE),
+                ("too long, and held", long.clone(), RawEnd::Hold, STALLED),
+                ("2^63", (1_u64 << 63).to_string(), RawEnd::Close, INCOMPLETE),
+                ("over u64", "99999999999999999999999".to_owned(), RawEnd::Close, BROKEN),
+                ("negative", "-1".to_owned(), RawEnd::Close, BROKEN),
+            ] {
+                let server = raw([&head(&length)[..], body].concat(), end).await;
+                if end == RawEnd::Hold {
+                    list_until_stalled(case, &server.url(), false, &whole, &[expected]).await;
+                } else {
+                    list(case, client(&server.url(), false), &whole).await.expect(case, &[expected]);
+                }
+            }
+            for (case, length, expected) in [
+                ("right", body.len().to_string(), &["complete"][..]),
+                ("too short", short, &[INCOMPLETE, BROKEN]),
+                ("too long", long, &[INCOMPLETE, BROKEN]),
+            ] {
+                // A literal without a name of its own: that of content-length is the 28th of the static table.
+                let length = [&[0x0f, 13, u8::try_from(length.len()).unwrap()], length.as_bytes()].concat();
+                let head = frame(HEADERS, 4, 1, &[b"\x88", &length[..]].concat());
+                let bytes = [frame(SETTINGS, 0, 0, b""), head, frame(DATA, END_STREAM, 1, body)].concat();
+                let server = raw(bytes, RawEnd::Hold).await;
+                let case = format!("{case}, HTTP/2");
+                list(&case, client(&server.url(), true), &whole).await.expect(&case, expected);
+            }
+        }
+    });
+}

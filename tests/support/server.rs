@@ -1,0 +1,74 @@
+//! Test servers over TCP, and clients of them.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use listwatch::client::{Client, HttpTransport, HttpTransportBuilder, List, ListOptions, Resource, Retry};
+use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, RecordedRequest, Server, TOKEN};
+
+use super::fixture;
+
+/// Starts a server that gives this answer to every request.
+pub async fn serve(answer: Answer) -> Server {
+    serve_by(answer.always()).await
+}
+
+/// Starts a server that gives these answers in turn, and the last one to every further request.
+pub async fn serve_in_turn(answers: impl IntoIterator<Item = Answer>) -> Server {
+    serve_by(Answer::in_turn(answers)).await
+}
+
+/// Starts a server that gives the answer that a closure chooses, by the request and the number of requests before it.
+pub async fn serve_by(choose: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static) -> Server {
+    Server::start(choose).await.unwrap()
+}
+
+/// 200 with a recorded body.
+pub fn recorded(name: &str) -> Answer {
+    Answer::ok(Body::replay(fixture(name)))
+}
+
+/// Retries without waiting.
+pub fn quick() -> Retry {
+    Retry::default().delay(Duration::from_nanos(1))
+}
+
+/// The certificate of an authority that no server of the tests uses. A client that trusts it alone is quick to make: it does
+/// not load the certificates of the platform.
+pub fn authority() -> &'static str {
+    static AUTHORITY: LazyLock<String> = LazyLock::new(|| {
+        let certificate = std::thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let server = runtime.block_on(RawServer::start_tls([RawAnswer::new("", RawEnd::Close)])).unwrap();
+            server.ca_pem().unwrap().to_owned()
+        });
+        certificate.join().unwrap()
+    });
+    &AUTHORITY
+}
+
+/// A transport without credentials.
+pub fn anonymous(url: &str, http2: bool) -> HttpTransportBuilder {
+    let builder = HttpTransport::builder(url).ca_pem(authority());
+    if http2 { builder.http2() } else { builder }
+}
+
+/// A transport that sends the token of the tests.
+pub fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
+    anonymous(url, http2).bearer_token(TOKEN)
+}
+
+/// A client that sends the token of the tests, and retries without waiting.
+pub fn client(server: &Server, http2: bool) -> Client {
+    client_of(builder(&server.url(), http2))
+}
+
+/// A client that retries without waiting.
+pub fn client_of(builder: HttpTransportBuilder) -> Client {
+    Client::new(builder.build().unwrap()).retry(quick())
+}
+
+/// A list of pods with default options.
+pub fn pods(client: &Client) -> List<[u8]> {
+    client.list(&Resource::PODS, &ListOptions::default())
+}

@@ -1,0 +1,68 @@
+//! A consumer that stops reading makes the server wait, in bounded memory.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use futures::StreamExt;
+use listwatch::client::{ListOptions, Resource};
+use listwatch_testserver::{Answer, Body};
+
+use crate::support::config_maps::{added, error};
+use crate::support::server::{client, serve};
+
+/// While the consumer takes nothing, the server can send no more than buffers hold. Then all comes, and the 410
+/// that a server has for those who are too slow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_stalls_makes_the_server_wait() {
+    const BYTES: u64 = 40 << 20;
+    /// What sockets and the transport hold.
+    const AHEAD: u64 = 20 << 20;
+
+    let frame = added(&"x".repeat(4000), 8);
+    let frames = BYTES / frame.len() as u64;
+    let repeated = frame.clone();
+    let length = frames * frame.len() as u64;
+    let open = move || RepeatFrame { frame: repeated.clone(), at: 0 }.take(length);
+    let body = Body::read(length, open).chunk_size(64 << 10).append(error(410));
+    let server = serve(Answer::ok(body)).await;
+    let client = client(&server, false);
+    #[cfg(target_os = "linux")]
+    let before = crate::support::memory("VmRSS");
+    let mut events = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).stream();
+    events.next().await.unwrap().unwrap();
+    let mut sent = 0;
+    // Until nothing was sent for a while.
+    while server.bytes_sent() > sent {
+        sent = server.bytes_sent();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!(sent < AHEAD, "{sent} bytes were sent to a consumer that took one event");
+    let (mut seen, mut end) = (1, None);
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(_) => seen += 1,
+            Err(error) => end = Some(error),
+        }
+    }
+    assert_eq!(seen, frames);
+    assert!(end.unwrap().is_expired());
+    #[cfg(target_os = "linux")]
+    {
+        let held = crate::support::memory("VmHWM").saturating_sub(before);
+        assert!(held < 2 * AHEAD, "{held} bytes");
+    }
+}
+
+/// A frame, over and over.
+struct RepeatFrame {
+    frame: Vec<u8>,
+    at: usize,
+}
+
+impl std::io::Read for RepeatFrame {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = (&self.frame[self.at..]).read(buffer)?;
+        self.at = (self.at + read) % self.frame.len();
+        Ok(read)
+    }
+}

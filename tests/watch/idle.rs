@@ -1,0 +1,127 @@
+//! Connections on which nothing arrives are given up, as soon as bookmarks allow to know it.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use listwatch::client::ListOptions;
+use tokio::time::{Instant, timeout};
+
+use crate::support::config_maps::{added, bookmark, event, initial_end};
+use crate::support::transport::{Answer, Scripted};
+use crate::{SECOND, exact, kinds, list, resumed, watch, written};
+
+#[tokio::test(start_paused = true)]
+async fn quiet_connections_are_given_up() {
+    let minute = SECOND * 60;
+    let bookmarks = |gap: Duration| {
+        let answer = Answer::pieces([bookmark(8)]).then(gap, bookmark(9)).then(gap / 2, bookmark(10));
+        answer.then_stalls()
+    };
+    for (answer, timeout_seconds, idle, expected) in [
+        // The server's own timeout, and half a minute.
+        (Answer::default().then_stalls(), 400, None, 400 + 30),
+        (Answer::pieces([bookmark(8)]).then_stalls(), 400, None, 400 + 30),
+        (Answer::default().then(SECOND * 420, added("a", 8)).then_stalls(), 400, None, 420 + 30),
+        // 2.5 times the longest gap, at least 90 s, and no longer than without bookmarks.
+        (bookmarks(minute), 3000, None, 90 + 150),
+        (bookmarks(SECOND * 10), 3000, None, 15 + 90),
+        (
+            Answer::pieces([bookmark(8)]).then(SECOND * 40, bookmark(9)).then(SECOND * 80, bookmark(10)).then_stalls(),
+            3000,
+            None,
+            120 + 200,
+        ),
+        (bookmarks(minute * 4), 400, None, 400 + 30),
+        // As the caller says.
+        (bookmarks(minute), 3000, Some(SECOND * 70), 90 + 70),
+    ] {
+        for resumes in [false, true] {
+            let server = Scripted::in_turn([answer.clone()]);
+            let options = exact(7).timeout(SECOND * timeout_seconds);
+            let mut watch = watch(&server.client(), &options);
+            if let Some(idle) = idle {
+                watch = watch.idle_timeout(idle);
+            }
+            let started = Instant::now();
+            if resumes {
+                let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
+                let _ = resumed(watch.resume().on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
+                let disconnect = disconnected.recv().await.unwrap();
+                assert!(disconnect.error.unwrap().to_string().contains("stalled"));
+                let lived = started.elapsed().saturating_sub(disconnect.wait);
+                assert_eq!(lived.as_secs(), expected);
+            } else {
+                let events: Vec<_> = watch.stream().collect().await;
+                let error = events.last().unwrap().as_ref().unwrap_err();
+                let silence = format!("stalled: no byte for {}", expected - answer.body_time().as_secs());
+                assert!(error.to_string().contains(&silence), "{error}");
+                assert_eq!(started.elapsed().as_secs(), expected);
+            }
+        }
+    }
+    // What one connection taught counts for the next, unless bookmarks stopped.
+    let server = Scripted::in_turn([
+        Answer::pieces([bookmark(8)]).then(minute, bookmark(9)),
+        Answer::default().then_stalls(),
+        Answer::default().then_stalls(),
+    ]);
+    let _ = resumed(watch(&server.client(), &exact(7).timeout(SECOND * 3000)).resume()).await;
+    let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
+    assert_eq!(waits, [60, 150, 3030]);
+    // Behind the initial events it is the same.
+    let late_end = Answer::pieces([added("a", 5)]).then(SECOND * 20, initial_end(8));
+    let gap = || Answer::pieces([bookmark(8)]).then(SECOND * 20, bookmark(9));
+    for (answers, timeout_seconds, expected) in [
+        (vec![late_end.clone().then_stalls()], 400, vec![430]),
+        (vec![gap(), late_end.then_stalls()], 3000, vec![20, 110]),
+    ] {
+        let server = Scripted::in_turn(answers);
+        let options = ListOptions::default().timeout(SECOND * timeout_seconds);
+        let _ = resumed(watch(&server.client(), &options).resume()).await;
+        let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
+        assert_eq!(waits, expected);
+    }
+    // Time that the consumer takes is none that the server takes.
+    let server = Scripted::in_turn([bookmarks(minute)]);
+    let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).stream();
+    for _ in 0..3 {
+        events.next().await.unwrap().unwrap();
+        tokio::time::sleep(minute * 10).await;
+    }
+    assert!(timeout(SECOND * 20, events.next()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_have_a_deadline_that_progress_resets() {
+    // Objects every 20 s are progress; bookmarks and changes are none.
+    let slow = || (0..5).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, added("a", 5 + at)));
+    let busy = || (0..9).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, event("MODIFIED", "a", 9 + at)));
+    for (answer, timeout, idle, synced, seconds) in [
+        (slow().then(SECOND * 20, initial_end(20)).then_stalls(), None, None, true, 120),
+        (slow().then_stalls(), None, None, false, 100 + 30),
+        (busy().then_stalls(), None, None, false, 30),
+        (
+            Answer::default().then(SECOND * 20, bookmark(9)).then(SECOND * 20, bookmark(10)).then_stalls(),
+            None,
+            None,
+            false,
+            30,
+        ),
+        (slow().then_stalls(), Some(SECOND * 10), None, false, 10),
+        // The other timeout begins behind them.
+        (slow().then_stalls(), None, Some(SECOND * 10), false, 100 + 30),
+        (slow().then_stalls(), None, Some(SECOND * 70), false, 100 + 30),
+    ] {
+        let server = Scripted::in_turn([answer, list(&["b"], "9")]);
+        let started = Instant::now();
+        let watch = watch(&server.client(), &ListOptions::default());
+        let watch = if let Some(idle) = idle { watch.idle_timeout(idle) } else { watch };
+        let mut watch = watch.resume();
+        if let Some(timeout) = timeout {
+            watch = watch.initial_events_timeout(timeout);
+        }
+        while !written(watch.next().await.unwrap().unwrap()).starts_with("synced") {}
+        assert_eq!(started.elapsed().as_secs(), seconds);
+        assert_eq!(kinds(&server).contains("list"), !synced);
+    }
+}

@@ -1,0 +1,155 @@
+//! A watch that begins with the collection: by initial events, or by a list where the server does not end them.
+
+use listwatch::Limits;
+use listwatch::client::{ListOptions, Resource, TransportErrorKind};
+
+use crate::support::config_maps::{added, error, event, initial_end};
+use crate::support::transport::{Answer, Scripted};
+use crate::{Name, SECOND, kinds, list, name, resumed, watch};
+
+/// The first requests of each are for initial events or lists.
+#[tokio::test(start_paused = true)]
+async fn begins_with_the_collection() {
+    let whole = || Answer::pieces([added("a", 5), added("b", 3), initial_end(8)]);
+    let half = || Answer::pieces([added("a", 5)]);
+    let fatal = "the script has ended";
+    for (answers, expected, asked, ends) in [
+        (vec![whole(), Answer::pieces([added("c", 9)])], "+a +b synced 8 +c", "initial 8 9", fatal),
+        // What happens meanwhile: all that is new comes, and the bookmark is of a time before it.
+        (
+            vec![Answer::pieces([added("a", 5), event("MODIFIED", "a", 9), event("DELETED", "b", 10), initial_end(9)])],
+            "+a ~a -b synced 9",
+            "initial 9",
+            fatal,
+        ),
+        // A repeated change, an initial event behind it, and a bookmark that is late.
+        (
+            vec![Answer::pieces([
+                event("MODIFIED", "a", 9),
+                event("MODIFIED", "a", 9),
+                added("b", 5),
+                initial_end(8),
+                event("MODIFIED", "a", 9),
+            ])],
+            "~a +b synced 9",
+            "initial 9",
+            fatal,
+        ),
+        (
+            vec![
+                Answer::pieces([event("MODIFIED", "a", 9)]),
+                Answer::pieces([event("MODIFIED", "a", 9), initial_end(9)]),
+            ],
+            "~a restarted ~a synced 9",
+            "initial initial 9",
+            fatal,
+        ),
+        // The versions of initial events are no version of the collection.
+        (vec![half(), whole()], "+a restarted +a +b synced 8", "initial initial 8", fatal),
+        (vec![Answer::default(), whole()], "+a +b synced 8", "initial initial 8", fatal),
+        // Twice is once too often.
+        (
+            vec![half(), half(), list(&["a", "b"], "8")],
+            "+a restarted +a restarted +a +b synced 8",
+            "initial initial list 8",
+            fatal,
+        ),
+        // What did not begin did not break off.
+        (
+            vec![Answer::status(500), Answer::fails(TransportErrorKind::ReadIdle, ""), whole()],
+            "+a +b synced 8",
+            "initial initial initial 8",
+            fatal,
+        ),
+        // Old servers, and servers that never end them.
+        (vec![Answer::status(422), list(&["a"], "8")], "+a synced 8", "initial list 8", fatal),
+        (vec![Answer::status(400), list(&["a"], "8")], "+a synced 8", "initial list 8", fatal),
+        (vec![half().then_stalls(), list(&["a"], "8")], "+a restarted +a synced 8", "initial list 8", fatal),
+        // A list that breaks off begins again too.
+        (
+            vec![Answer::status(422), list(&["a", "b"], "8").cut(3), Answer::status(503), list(&["a"], "9")],
+            "+a +b restarted +a synced 9",
+            "initial list list list 9",
+            fatal,
+        ),
+        (vec![Answer::status(422), list(&["a"], "")], "+a", "initial list", "metadata.resourceVersion"),
+        // Each list tells of all that came.
+        (
+            vec![half(), half(), list(&["a", "b"], "8").cut(3), Answer::status(403)],
+            "+a restarted +a restarted +a +b restarted",
+            "initial initial list list",
+            "API error: 403, 4 items delivered",
+        ),
+        (
+            vec![
+                Answer::status(422),
+                Answer::status(401),
+                list(&["a"], "8"),
+                Answer::status(401),
+                Answer::pieces([error(410)]),
+            ],
+            "+a synced 8",
+            "initial list list 8 8",
+            "API error: 410",
+        ),
+        (vec![Answer::status(422), Answer::status(403)], "", "initial list", "API error: 403"),
+        (vec![Answer::status(422), Answer::status(422)], "", "initial list", "API error: 422"),
+        (vec![Answer::status(500), Answer::status(403)], "", "initial initial", "API error: 403"),
+        (vec![Answer::pieces([added("a", 5), error(410)])], "+a", "initial", "API error: 410"),
+        (vec![Answer::pieces([added("a", 5), b"\0\0\0\0".to_vec()])], "+a", "initial", "frame"),
+    ] {
+        let server = Scripted::in_turn(answers);
+        let (events, error, version) = resumed(watch(&server.client(), &ListOptions::default()).resume()).await;
+        assert_eq!(events.join(" "), expected, "{error}");
+        assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+        assert_eq!(kinds(&server), asked, "{events:?}");
+        let is_synced = expected.contains("synced");
+        assert_eq!(version.as_deref(), asked.rsplit(' ').next().filter(|_| is_synced), "{events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_where_initial_events_are_refused() {
+    let big = "x".repeat(2000);
+    let late = |list: Answer| list.paced(SECOND * 60);
+    let half = || list(&["a"], "8").cut(3);
+    let all = "/api/v1/namespaces/web/configmaps?labelSelector=a%3Db";
+    let page = "/api/v1/namespaces/web/configmaps?labelSelector=a%3Db&limit=500";
+    for (lists, asked, ends) in [
+        (vec![list(&["a"], "8")], vec![all], "the script has ended"),
+        (vec![list(&[&big], "8")], vec![all], "item_size"),
+        // In pages once it broke off for the server's request timeout, which is 60 s.
+        (vec![half(), half(), Answer::status(403)], vec![all, all, all], "API error: 403"),
+        (vec![late(half()), half(), Answer::status(403)], vec![all, page, page], "API error: 403"),
+    ] {
+        let server = Scripted::in_turn(std::iter::once(Answer::status(422)).chain(lists));
+        let options = ListOptions::default().labels("a=b".parse().unwrap()).timeout(SECOND * 40);
+        let watch = watch(&server.client(), &options).namespace("web").limits(Limits::default().item_size(1000));
+        let (_, error, _) = resumed(watch.resume()).await;
+        assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+        let paths = server.paths();
+        let lists: Vec<_> = paths.iter().filter(|path| !path.contains("watch=1")).collect();
+        assert_eq!(lists, asked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn remembers_servers_that_do_not_end_initial_events() {
+    for (first, remembers) in [
+        (Answer::status(422), true),
+        (Answer::pieces([added("a", 5)]).then_stalls(), true),
+        (Answer::status(500), false),
+    ] {
+        let server = Scripted::in_turn([first]);
+        let client = server.client();
+        let _ = resumed(watch(&client, &ListOptions::default()).resume()).await;
+        server.forget();
+        let _ = resumed(watch(&client.clone(), &ListOptions::default()).resume()).await;
+        assert_eq!(kinds(&server), if remembers { "list" } else { "initial" });
+        // Of other resources it knows nothing.
+        server.forget();
+        let secrets = client.watch::<[u8]>(&Resource::SECRETS, &ListOptions::default()).map_item(name as Name);
+        let _ = resumed(secrets.resume()).await;
+        assert_eq!(kinds(&server), "initial");
+    }
+}
