@@ -7,8 +7,8 @@ mod pages;
 mod parallel;
 mod secrets;
 mod selectors;
+#[path = "../support/mod.rs"]
+mod support;
 mod time;
 mod trace;
 mod transport;
-#[path = "../support/mod.rs"]
-mod support;

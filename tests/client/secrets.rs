@@ -5,12 +5,12 @@
 use std::fmt::Debug;
 use std::process::Command;
 
+use crate::support::{body_of, said};
 use futures::StreamExt as _;
 use listwatch::client::{Client, Error, HttpTransport, HttpTransportBuilder, ListOptions, Resource, Retry};
 use listwatch::item::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, Server, TOKEN, leak, recorded_pods};
 use prost::Message as _;
-use crate::support::{body_of, said};
 
 const WATCH_LOGS: &str = "LISTWATCH_WATCH_LOGS";
 const PLANT: &str = "LISTWATCH_PLANT_A_LEAK";

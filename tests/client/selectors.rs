@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::fixture;
 use listwatch::client::{FieldSelector, LabelSelector, Shard};
 use listwatch::{Event, ItemRef, ListDecoder};
-use crate::support::fixture;
 
 fn uids(body: &[u8], mut select: impl FnMut(&ItemRef<'_>) -> bool) -> BTreeSet<String> {
     let mut decoder = ListDecoder::new();

@@ -1,8 +1,11 @@
 //! An independent decode of the full buffer, and ways to cut a body into chunks.
 #![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
 
+pub mod config_maps;
 pub mod members;
 pub mod store;
+#[cfg(feature = "client")]
+pub mod transport;
 pub mod watch;
 #[cfg(feature = "client")]
 pub mod world;

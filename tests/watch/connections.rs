@@ -1,154 +1,27 @@
 //! Watches over a scripted transport, in paused time: what is asked, what each kind of end leads to, and when.
 
-use std::collections::VecDeque;
 use std::io::Read as _;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
+use crate::support::config_maps::{self, added, bookmark, error, event, initial_end};
+use crate::support::transport::{Answer, Scripted};
+use crate::support::{body_of, event_frame, fixture, len_field, status};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use futures::{StreamExt, stream};
-use http::{HeaderMap, StatusCode};
-use listwatch::client::transport::{Request, Response, ResponseFuture};
+use futures::StreamExt;
 use listwatch::client::{
     Client, Error, ErrorKind, HttpTransport, ListOptions, OwnedEvent, Resource, ResourceVersion, ResumedWatch, Shard,
-    Transport, TransportError, TransportErrorKind, Watch,
+    TransportErrorKind, Watch,
 };
 use listwatch::{ItemError, ItemRef, Limits};
 use listwatch_testserver::{Answer as ServerAnswer, Body, Server, TOKEN};
-use crate::support::{body_of, event_frame, fixture, len_field, status};
 use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a request meets.
-#[derive(Clone, Default)]
-struct Answer {
-    /// No answer at all.
-    fails: Option<TransportErrorKind>,
-    /// 0 is 200.
-    status: u16,
-    headers: HeaderMap,
-    /// Each after a time.
-    pieces: Vec<(Duration, Result<Bytes, TransportError>)>,
-    stalls: bool,
-}
-
-impl Answer {
-    fn watch(frames: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        Self { pieces: frames.into_iter().map(|frame| (Duration::ZERO, Ok(frame.into()))).collect(), ..Self::default() }
-    }
-
-    fn status(code: u16) -> Self {
-        Self { status: code, ..Self::watch([body_of("v1", "Status", &status(code))]) }
-    }
-
-    fn fails(kind: TransportErrorKind) -> Self {
-        Self { fails: Some(kind), ..Self::default() }
-    }
-
-    fn header(mut self, name: &'static str, value: &'static str) -> Self {
-        self.headers.insert(name, value.parse().unwrap());
-        self
-    }
-
-    fn then(mut self, after: Duration, frame: Vec<u8>) -> Self {
-        self.pieces.push((after, Ok(frame.into())));
-        self
-    }
-
-    fn then_reset(mut self) -> Self {
-        self.pieces.push((Duration::ZERO, Err(TransportError::new(TransportErrorKind::Broken, "reset"))));
-        self
-    }
-
-    fn then_stalls(mut self) -> Self {
-        self.stalls = true;
-        self
-    }
-}
-
-/// Answers in turn; behind the last one the server is not there.
-#[derive(Clone, Default)]
-struct Scripted {
-    answers: Arc<Mutex<VecDeque<Answer>>>,
-    /// What was asked, and when.
-    asked: Arc<Mutex<Vec<(String, Instant)>>>,
-}
-
-impl Scripted {
-    fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
-        Self { answers: Arc::new(Mutex::new(answers.into_iter().collect())), asked: Arc::default() }
-    }
-
-    fn client(&self) -> Client {
-        Client::new(self.clone())
-    }
-
-    fn paths(&self) -> Vec<String> {
-        self.asked.lock().unwrap().iter().map(|(path, _)| path.clone()).collect()
-    }
-
-    /// The times between requests.
-    fn waits(&self) -> Vec<Duration> {
-        let asked = self.asked.lock().unwrap();
-        asked.windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
-    }
-}
-
-impl Transport for Scripted {
-    fn get(&self, request: Request) -> ResponseFuture<'_> {
-        self.asked.lock().unwrap().push((request.path_and_query, Instant::now()));
-        let answer = self.answers.lock().unwrap().pop_front();
-        Box::pin(async move {
-            let Answer { fails, status, headers, pieces, stalls } =
-                answer.ok_or_else(|| TransportError::new(TransportErrorKind::Setup, "the script has ended"))?;
-            if let Some(kind) = fails {
-                return Err(TransportError::new(kind, ""));
-            }
-            let status = StatusCode::from_u16(if status == 0 { 200 } else { status }).unwrap();
-            let pieces = stream::iter(pieces).then(|(after, piece)| async move {
-                tokio::time::sleep(after).await;
-                piece
-            });
-            let body = if stalls { pieces.chain(stream::pending()).boxed() } else { pieces.boxed() };
-            Ok(Response { status, headers, body })
-        })
-    }
-}
-
-/// Its uid is its name.
-fn config_map(name: &str, version: &str) -> Vec<u8> {
-    crate::support::config_map(name, name, version)
-}
-
-fn event(event: &str, name: &str, version: u64) -> Vec<u8> {
-    event_frame(event, &body_of("v1", "ConfigMap", &config_map(name, &version.to_string())))
-}
-
-fn added(name: &str, version: u64) -> Vec<u8> {
-    event("ADDED", name, version)
-}
-
-fn bookmark(version: u64) -> Vec<u8> {
-    event("BOOKMARK", "", version)
-}
-
-fn initial_end(version: u64) -> Vec<u8> {
-    let entry = [len_field(1, b"k8s.io/initial-events-end"), len_field(2, b"true")].concat();
-    let metadata = [len_field(6, version.to_string().as_bytes()), len_field(12, &entry)].concat();
-    event_frame("BOOKMARK", &body_of("v1", "ConfigMap", &len_field(1, &metadata)))
-}
-
-fn error(code: u16) -> Vec<u8> {
-    event_frame("ERROR", &body_of("v1", "Status", &status(code)))
-}
-
+/// Objects at version 5.
 fn list(names: &[&str], version: &str) -> Answer {
-    let items = names.iter().map(|name| len_field(2, &config_map(name, "5")));
-    let raw = std::iter::once(len_field(1, &len_field(2, version.as_bytes()))).chain(items).collect::<Vec<_>>();
-    Answer::watch([body_of("v1", "ConfigMapList", &raw.concat())])
+    Answer::ok(config_maps::list(version, names.iter().map(|name| (name, 5))))
 }
 
 fn name(item: ItemRef<'_>) -> Result<String, ItemError> {
@@ -223,7 +96,7 @@ async fn what_is_asked() {
              &timeoutSeconds=40",
         ),
     ] {
-        let server = Scripted::new([Answer::default()]);
+        let server = Scripted::in_turn([Answer::default()]);
         let watch = watch(&server.client(), &options);
         let watch = if initial { watch.initial_events() } else { watch };
         assert!(watch.stream().next().await.is_none());
@@ -234,7 +107,7 @@ async fn what_is_asked() {
     for (options, initial) in
         [(ListOptions::default().limit(1), false), (at_least.clone(), false), (exact(7), true), (exact(0), false)]
     {
-        let server = Scripted::new([]);
+        let server = Scripted::in_turn([]);
         let watch = watch(&server.client(), &options);
         let watch = if initial { watch.initial_events() } else { watch };
         let error = watch.stream().next().await.unwrap().unwrap_err();
@@ -248,7 +121,7 @@ async fn what_is_asked() {
         (exact(7), "allowWatchBookmarks=true&resourceVersion=7&"),
         (ListOptions::default().limit(1), ""),
     ] {
-        let server = Scripted::new([]);
+        let server = Scripted::in_turn([]);
         let (_, error, _) = resumed(watch(&server.client(), &options).resume()).await;
         assert_eq!(matches!(error.kind(), ErrorKind::Options(_)), expected.is_empty(), "{error}");
         let asked = server.paths();
@@ -257,7 +130,7 @@ async fn what_is_asked() {
     // 5 to 10 minutes, and not always the same.
     let mut timeouts = std::collections::BTreeSet::new();
     for _ in 0..20 {
-        let server = Scripted::new([Answer::default()]);
+        let server = Scripted::in_turn([Answer::default()]);
         assert!(watch(&server.client(), &exact(7)).namespace("web").stream().next().await.is_none());
         let path = server.paths().remove(0);
         let (path, seconds) = path.rsplit_once('=').unwrap();
@@ -274,30 +147,30 @@ async fn what_is_asked() {
 async fn one_connection() {
     for (answer, expected) in [
         (
-            Answer::watch([added("a", 8), event("MODIFIED", "a", 9), event("DELETED", "a", 9), bookmark(12)]),
+            Answer::pieces([added("a", 8), event("MODIFIED", "a", 9), event("DELETED", "a", 9), bookmark(12)]),
             "+a ~a -a bookmark 12",
         ),
-        (Answer::watch([added("a", 8), initial_end(9)]), "+a synced 9"),
-        (Answer::watch([added("a", 8), error(410)]), "+a API error: 410, 1 item delivered"),
-        (Answer::watch([added("a", 8)]).then_reset(), "+a transport: broken off: reset, 1 item delivered"),
-        (Answer::watch([added("a", 8)[..20].to_vec()]), "the body ended inside a frame"),
+        (Answer::pieces([added("a", 8), initial_end(9)]), "+a synced 9"),
+        (Answer::pieces([added("a", 8), error(410)]), "+a API error: 410, 1 item delivered"),
+        (Answer::pieces([added("a", 8)]).then_reset(), "+a transport: broken off: reset, 1 item delivered"),
+        (Answer::pieces([added("a", 8)[..20].to_vec()]), "the body ended inside a frame"),
         (Answer::status(403), "API error: 403"),
         // What a proxy says instead.
-        (Answer::watch([b"<html>hello".to_vec()]), "unexpected encoding: the body looks like HTML"),
-        (Answer::watch([body_of("v1", "Status", &status(500))]), "API error: 500"),
+        (Answer::pieces([b"<html>hello".to_vec()]), "unexpected encoding: the body looks like HTML"),
+        (Answer::pieces([body_of("v1", "Status", &status(500))]), "API error: 500"),
         (list(&["a"], "7"), "ConfigMapList"),
         (
-            Answer::watch([event_frame("ADDED", &body_of("v1", "Pod", &config_map("a", "8")))]),
+            Answer::pieces([event_frame("ADDED", &body_of("v1", "Pod", &config_maps::config_map("a", "8")))]),
             "another kind: asked for ConfigMap",
         ),
         (
-            Answer::watch([event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x02\x32\x00"))]),
+            Answer::pieces([event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x02\x32\x00"))]),
             "metadata.resourceVersion",
         ),
-        (Answer::watch([added("a", 8)]).header("content-encoding", "br"), "neither plain nor gzip"),
-        (Answer { status: 302, ..Answer::default() }.header("location", "https://other.example/x"), "redirect: 302"),
+        (Answer::pieces([added("a", 8)]).header("content-encoding", "br"), "neither plain nor gzip"),
+        (Answer::default().code(302).header("location", "https://other.example/x"), "redirect: 302"),
     ] {
-        let server = Scripted::new([answer]);
+        let server = Scripted::in_turn([answer]);
         let mut watch = watch(&server.client(), &exact(7)).stream();
         let mut events = Vec::new();
         while let Some(event) = watch.next().await {
@@ -313,7 +186,7 @@ async fn one_connection() {
 async fn what_is_watched() {
     // Recorded ones, in both encodings.
     for (body, expected) in [("watch-configmaps.pb", 1), ("watch-configmaps.json", 1)] {
-        let server = Scripted::new([Answer::watch([fixture(body)])]);
+        let server = Scripted::in_turn([Answer::pieces([fixture(body)])]);
         let events: Vec<_> = watch(&server.client(), &exact(7)).stream().collect().await;
         assert!(events.len() > expected && events.iter().all(Result::is_ok), "{body}: {events:?}");
     }
@@ -323,8 +196,8 @@ async fn what_is_watched() {
         std::io::Write::write_all(&mut member, &frame).unwrap();
         member.finish().unwrap()
     };
-    let answer = Answer::watch([member(added("a", 8))]).then(SECOND, member(added("b", 9))).then_stalls();
-    let server = Scripted::new([answer.header("content-encoding", "gzip")]);
+    let answer = Answer::pieces([member(added("a", 8))]).then(SECOND, member(added("b", 9))).then_stalls();
+    let server = Scripted::in_turn([answer.header("content-encoding", "gzip")]);
     let mut events = watch(&server.client(), &exact(7)).stream();
     let started = Instant::now();
     assert_eq!(written(events.next().await.unwrap().unwrap()), "+a");
@@ -335,7 +208,7 @@ async fn what_is_watched() {
     // A shard, whatever the server sends: the uid is the name.
     let shard = Shard::new(0, 2).unwrap();
     let names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
-    let server = Scripted::new([Answer::watch(names.map(|name| added(name, 8)))]);
+    let server = Scripted::in_turn([Answer::pieces(names.map(|name| added(name, 8)))]);
     let events: Vec<_> = watch(&server.client(), &exact(7).shard(shard)).stream().collect().await;
     let events: Vec<_> = events.into_iter().map(|event| written(event.unwrap())).collect();
     let expected: Vec<_> = names.iter().filter(|name| shard.contains(name)).map(|name| format!("+{name}")).collect();
@@ -344,8 +217,8 @@ async fn what_is_watched() {
     assert!(server.paths()[0].contains("shardSelector="));
 
     // A frame over the limit.
-    let big = event_frame("ADDED", &body_of("v1", "ConfigMap", &config_map(&"x".repeat(2000), "8")));
-    let server = Scripted::new([Answer::watch([added("a", 8), big])]);
+    let big = event_frame("ADDED", &body_of("v1", "ConfigMap", &config_maps::config_map(&"x".repeat(2000), "8")));
+    let server = Scripted::in_turn([Answer::pieces([added("a", 8), big])]);
     let limits = Limits::default().item_size(1000);
     let events: Vec<_> = watch(&server.client(), &exact(7)).limits(limits).stream().collect().await;
     let error = events[1].as_ref().unwrap_err().to_string();
@@ -359,21 +232,26 @@ async fn it_goes_on_where_it_was() {
     let expired = "API error: 410";
     for (answers, expected, versions, ends) in [
         // However a connection ends.
-        (vec![Answer::watch([added("a", 8)]), Answer::watch([added("b", 9)])], "+a +b", "7 8 9 to 9", end),
-        (vec![Answer::watch([added("a", 8)]).then_reset(), Answer::watch([added("b", 9)])], "+a +b", "7 8 9 to 9", end),
-        (vec![Answer::watch([[added("a", 8), added("b", 9)[..30].to_vec()].concat()])], "+a", "7 8 to 8", end),
-        (vec![Answer::watch([added("a", 8), error(500)]), Answer::watch([error(504)])], "+a", "7 8 8 to 8", end),
-        (vec![Answer::status(429), Answer::status(503), Answer::watch([added("a", 8)])], "+a", "7 7 7 8 to 8", end),
+        (vec![Answer::pieces([added("a", 8)]), Answer::pieces([added("b", 9)])], "+a +b", "7 8 9 to 9", end),
+        (
+            vec![Answer::pieces([added("a", 8)]).then_reset(), Answer::pieces([added("b", 9)])],
+            "+a +b",
+            "7 8 9 to 9",
+            end,
+        ),
+        (vec![Answer::pieces([[added("a", 8), added("b", 9)[..30].to_vec()].concat()])], "+a", "7 8 to 8", end),
+        (vec![Answer::pieces([added("a", 8), error(500)]), Answer::pieces([error(504)])], "+a", "7 8 8 to 8", end),
+        (vec![Answer::status(429), Answer::status(503), Answer::pieces([added("a", 8)])], "+a", "7 7 7 8 to 8", end),
         // Bookmarks move the version, and only forwards.
         (
-            vec![Answer::watch([bookmark(20), bookmark(15)]), Answer::watch([added("a", 21)])],
+            vec![Answer::pieces([bookmark(20), bookmark(15)]), Answer::pieces([added("a", 21)])],
             "+a",
             "7 20 21 to 21",
             end,
         ),
         // Repeated and late events.
         (
-            vec![Answer::watch([added("a", 8), added("a", 8), event("MODIFIED", "a", 10), added("b", 9)])],
+            vec![Answer::pieces([added("a", 8), added("a", 8), event("MODIFIED", "a", 10), added("b", 9)])],
             "+a ~a",
             "7 10 to 10",
             end,
@@ -381,37 +259,42 @@ async fn it_goes_on_where_it_was() {
         // A deletion with an old version, which comes again as often as it is not behind us.
         (
             vec![
-                Answer::watch([added("a", 8), added("b", 9), event("DELETED", "a", 8)]),
-                Answer::watch([event("DELETED", "a", 8), added("a", 12), event("DELETED", "a", 12)]),
-                Answer::watch([event("DELETED", "a", 12), event("DELETED", "a", 8)]),
+                Answer::pieces([added("a", 8), added("b", 9), event("DELETED", "a", 8)]),
+                Answer::pieces([event("DELETED", "a", 8), added("a", 12), event("DELETED", "a", 12)]),
+                Answer::pieces([event("DELETED", "a", 12), event("DELETED", "a", 8)]),
             ],
             "+a +b -a +a -a",
             "7 9 12 12 to 12",
             end,
         ),
         (
-            vec![Answer::watch([added("a", 8), event("DELETED", "a", 9)]), Answer::watch([added("a", 10)])],
+            vec![Answer::pieces([added("a", 8), event("DELETED", "a", 9)]), Answer::pieces([added("a", 10)])],
             "+a -a +a",
             "7 9 10 to 10",
             end,
         ),
         // What ends it.
-        (vec![Answer::watch([added("a", 8), error(410)])], "+a", "7 to 8", expired),
-        (vec![Answer::watch([added("a", 8)]), Answer::status(410)], "+a", "7 8 to 8", expired),
+        (vec![Answer::pieces([added("a", 8), error(410)])], "+a", "7 to 8", expired),
+        (vec![Answer::pieces([added("a", 8)]), Answer::status(410)], "+a", "7 8 to 8", expired),
         (vec![Answer::status(403)], "", "7 to 7", "API error: 403"),
         (vec![Answer::status(404)], "", "7 to 7", "API error: 404"),
         (vec![Answer::status(400)], "", "7 to 7", "API error: 400"),
         (vec![Answer::status(422)], "", "7 to 7", "API error: 422"),
         (vec![Answer::status(401), Answer::status(401)], "", "7 7 to 7", "API error: 401"),
         (
-            vec![Answer::status(401), Answer::watch([added("a", 8)]), Answer::status(401), Answer::watch([error(410)])],
+            vec![
+                Answer::status(401),
+                Answer::pieces([added("a", 8)]),
+                Answer::status(401),
+                Answer::pieces([error(410)]),
+            ],
             "+a",
             "7 7 8 8 to 8",
             expired,
         ),
         // Two 401 with no other answer between them.
         (
-            vec![Answer::status(401), Answer::fails(TransportErrorKind::Connect), Answer::status(401)],
+            vec![Answer::status(401), Answer::fails(TransportErrorKind::Connect, ""), Answer::status(401)],
             "",
             "7 7 7 to 7",
             "API error: 401",
@@ -428,11 +311,11 @@ async fn it_goes_on_where_it_was() {
             "7 7 7 7 to 7",
             expired,
         ),
-        (vec![Answer::watch([added("a", 8), b"\0\0\0\0".to_vec()])], "+a", "7 to 8", "frame"),
-        (vec![Answer::watch([b"<html>".to_vec()])], "", "7 to 7", "HTML"),
+        (vec![Answer::pieces([added("a", 8), b"\0\0\0\0".to_vec()])], "+a", "7 to 8", "frame"),
+        (vec![Answer::pieces([b"<html>".to_vec()])], "", "7 to 7", "HTML"),
         // What did not become an item was not delivered.
         (
-            vec![Answer::watch([
+            vec![Answer::pieces([
                 added("a", 8),
                 event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x08\x32\x0210\x0a\x02\xff\xff")),
             ])],
@@ -441,7 +324,7 @@ async fn it_goes_on_where_it_was() {
             "UTF-8",
         ),
     ] {
-        let server = Scripted::new(answers);
+        let server = Scripted::in_turn(answers);
         let (events, error, version) = resumed(watch(&server.client(), &exact(7)).resume()).await;
         assert_eq!(events.join(" "), expected, "{error}");
         assert!(error.to_string().contains(ends), "{error}, and not {ends}");
@@ -463,8 +346,10 @@ async fn versions_that_do_not_compare_are_all_delivered() {
         ("DELETED", "b", "x11"),
         ("DELETED", "a", "x10"),
     ];
-    let frame = |(event, name, version)| event_frame(event, &body_of("v1", "ConfigMap", &config_map(name, version)));
-    let server = Scripted::new([Answer::watch(events.map(frame))]);
+    let frame = |(event, name, version)| {
+        event_frame(event, &body_of("v1", "ConfigMap", &config_maps::config_map(name, version)))
+    };
+    let server = Scripted::in_turn([Answer::pieces(events.map(frame))]);
     let (events, _, version) = resumed(watch(&server.client(), &exact(7)).resume()).await;
     assert_eq!((&*events.join(" "), version.as_deref()), ("+a +b +a -a -b -a", Some("x10")));
 }
@@ -476,21 +361,21 @@ fn between<'a>(text: &'a str, before: &str, behind: &str) -> &'a str {
 /// The first requests of each are for initial events or lists.
 #[tokio::test(start_paused = true)]
 async fn it_begins_with_the_collection() {
-    let whole = || Answer::watch([added("a", 5), added("b", 3), initial_end(8)]);
-    let half = || Answer::watch([added("a", 5)]);
+    let whole = || Answer::pieces([added("a", 5), added("b", 3), initial_end(8)]);
+    let half = || Answer::pieces([added("a", 5)]);
     let fatal = "the script has ended";
     for (answers, expected, asked, ends) in [
-        (vec![whole(), Answer::watch([added("c", 9)])], "+a +b synced 8 +c", "initial 8 9", fatal),
+        (vec![whole(), Answer::pieces([added("c", 9)])], "+a +b synced 8 +c", "initial 8 9", fatal),
         // What happens meanwhile: all that is new comes, and the bookmark is of a time before it.
         (
-            vec![Answer::watch([added("a", 5), event("MODIFIED", "a", 9), event("DELETED", "b", 10), initial_end(9)])],
+            vec![Answer::pieces([added("a", 5), event("MODIFIED", "a", 9), event("DELETED", "b", 10), initial_end(9)])],
             "+a ~a -b synced 9",
             "initial 9",
             fatal,
         ),
         // A repeated change, an initial event behind it, and a bookmark that is late.
         (
-            vec![Answer::watch([
+            vec![Answer::pieces([
                 event("MODIFIED", "a", 9),
                 event("MODIFIED", "a", 9),
                 added("b", 5),
@@ -503,8 +388,8 @@ async fn it_begins_with_the_collection() {
         ),
         (
             vec![
-                Answer::watch([event("MODIFIED", "a", 9)]),
-                Answer::watch([event("MODIFIED", "a", 9), initial_end(9)]),
+                Answer::pieces([event("MODIFIED", "a", 9)]),
+                Answer::pieces([event("MODIFIED", "a", 9), initial_end(9)]),
             ],
             "~a restarted ~a synced 9",
             "initial initial 9",
@@ -522,7 +407,7 @@ async fn it_begins_with_the_collection() {
         ),
         // What did not begin did not break off.
         (
-            vec![Answer::status(500), Answer::fails(TransportErrorKind::ReadIdle), whole()],
+            vec![Answer::status(500), Answer::fails(TransportErrorKind::ReadIdle, ""), whole()],
             "+a +b synced 8",
             "initial initial initial 8",
             fatal,
@@ -533,7 +418,7 @@ async fn it_begins_with_the_collection() {
         (vec![half().then_stalls(), list(&["a"], "8")], "+a restarted +a synced 8", "initial list 8", fatal),
         // A list that breaks off begins again too.
         (
-            vec![Answer::status(422), cut(list(&["a", "b"], "8"), 3), Answer::status(503), list(&["a"], "9")],
+            vec![Answer::status(422), list(&["a", "b"], "8").cut(3), Answer::status(503), list(&["a"], "9")],
             "+a +b restarted +a synced 9",
             "initial list list list 9",
             fatal,
@@ -541,7 +426,7 @@ async fn it_begins_with_the_collection() {
         (vec![Answer::status(422), list(&["a"], "")], "+a", "initial list", "metadata.resourceVersion"),
         // Each list tells of all that came.
         (
-            vec![half(), half(), cut(list(&["a", "b"], "8"), 3), Answer::status(403)],
+            vec![half(), half(), list(&["a", "b"], "8").cut(3), Answer::status(403)],
             "+a restarted +a restarted +a +b restarted",
             "initial initial list list",
             "API error: 403, 4 items delivered",
@@ -552,7 +437,7 @@ async fn it_begins_with_the_collection() {
                 Answer::status(401),
                 list(&["a"], "8"),
                 Answer::status(401),
-                Answer::watch([error(410)]),
+                Answer::pieces([error(410)]),
             ],
             "+a synced 8",
             "initial list list 8 8",
@@ -561,10 +446,10 @@ async fn it_begins_with_the_collection() {
         (vec![Answer::status(422), Answer::status(403)], "", "initial list", "API error: 403"),
         (vec![Answer::status(422), Answer::status(422)], "", "initial list", "API error: 422"),
         (vec![Answer::status(500), Answer::status(403)], "", "initial initial", "API error: 403"),
-        (vec![Answer::watch([added("a", 5), error(410)])], "+a", "initial", "API error: 410"),
-        (vec![Answer::watch([added("a", 5), b"\0\0\0\0".to_vec()])], "+a", "initial", "frame"),
+        (vec![Answer::pieces([added("a", 5), error(410)])], "+a", "initial", "API error: 410"),
+        (vec![Answer::pieces([added("a", 5), b"\0\0\0\0".to_vec()])], "+a", "initial", "frame"),
     ] {
-        let server = Scripted::new(answers);
+        let server = Scripted::in_turn(answers);
         let (events, error, version) = resumed(watch(&server.client(), &ListOptions::default()).resume()).await;
         assert_eq!(events.join(" "), expected, "{error}");
         assert!(error.to_string().contains(ends), "{error}, and not {ends}");
@@ -577,11 +462,8 @@ async fn it_begins_with_the_collection() {
 #[tokio::test(start_paused = true)]
 async fn the_list_in_place_of_initial_events() {
     let big = "x".repeat(2000);
-    let late = |mut list: Answer| {
-        list.pieces[0].0 = SECOND * 60;
-        list
-    };
-    let half = || cut(list(&["a"], "8"), 3);
+    let late = |list: Answer| list.paced(SECOND * 60);
+    let half = || list(&["a"], "8").cut(3);
     let all = "/api/v1/namespaces/web/configmaps?labelSelector=a%3Db";
     let page = "/api/v1/namespaces/web/configmaps?labelSelector=a%3Db&limit=500";
     for (lists, asked, ends) in [
@@ -591,7 +473,7 @@ async fn the_list_in_place_of_initial_events() {
         (vec![half(), half(), Answer::status(403)], vec![all, all, all], "API error: 403"),
         (vec![late(half()), half(), Answer::status(403)], vec![all, page, page], "API error: 403"),
     ] {
-        let server = Scripted::new(std::iter::once(Answer::status(422)).chain(lists));
+        let server = Scripted::in_turn(std::iter::once(Answer::status(422)).chain(lists));
         let options = ListOptions::default().labels("a=b".parse().unwrap()).timeout(SECOND * 40);
         let watch = watch(&server.client(), &options).namespace("web").limits(Limits::default().item_size(1000));
         let (_, error, _) = resumed(watch.resume()).await;
@@ -606,16 +488,16 @@ async fn the_list_in_place_of_initial_events() {
 async fn what_a_disconnect_says() {
     let answers = [
         Answer::status(500),
-        Answer::watch([added("a", 5)]),
+        Answer::pieces([added("a", 5)]),
         Answer::status(422),
-        cut(list(&["a"], "8"), 3),
+        list(&["a"], "8").cut(3),
         Answer::status(503),
         list(&["a"], "8"),
-        Answer::watch([added("b", 9)]),
+        Answer::pieces([added("b", 9)]),
         Answer::status(429),
     ];
     let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
-    let watch = watch(&Scripted::new(answers).client(), &ListOptions::default()).resume();
+    let watch = watch(&Scripted::in_turn(answers).client(), &ListOptions::default()).resume();
     let _ = resumed(watch.on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
     for (why, version, lists) in [
         ("API error: 500", None, false),
@@ -680,20 +562,11 @@ async fn deletions_are_remembered() {
         ),
     ] {
         let before = first.iter().filter(|frame| frame.windows(7).any(|bytes| bytes == b"DELETED")).count();
-        let server = Scripted::new([Answer::watch(first), Answer::watch(again)]);
+        let server = Scripted::in_turn([Answer::pieces(first), Answer::pieces(again)]);
         let (events, _, _) = resumed(watch(&server.client(), &options).resume()).await;
         let deletions = events.iter().filter(|event| event.starts_with('-')).count();
         assert_eq!(deletions - before, delivered, "{case}");
     }
-}
-
-/// Without the last bytes.
-fn cut(mut list: Answer, bytes: usize) -> Answer {
-    for (_, piece) in &mut list.pieces {
-        let whole = piece.as_ref().unwrap();
-        *piece = Ok(whole.slice(..whole.len() - bytes));
-    }
-    list
 }
 
 fn kinds(server: &Scripted) -> String {
@@ -709,17 +582,17 @@ fn kinds(server: &Scripted) -> String {
 async fn a_client_remembers_who_does_not_end_initial_events() {
     for (first, remembers) in [
         (Answer::status(422), true),
-        (Answer::watch([added("a", 5)]).then_stalls(), true),
+        (Answer::pieces([added("a", 5)]).then_stalls(), true),
         (Answer::status(500), false),
     ] {
-        let server = Scripted::new([first]);
+        let server = Scripted::in_turn([first]);
         let client = server.client();
         let _ = resumed(watch(&client, &ListOptions::default()).resume()).await;
-        server.asked.lock().unwrap().clear();
+        server.forget();
         let _ = resumed(watch(&client.clone(), &ListOptions::default()).resume()).await;
         assert_eq!(kinds(&server), if remembers { "list" } else { "initial" });
         // Of other resources it knows nothing.
-        server.asked.lock().unwrap().clear();
+        server.forget();
         let secrets = client.watch::<[u8]>(&Resource::SECRETS, &ListOptions::default()).map_item(name as Name);
         let _ = resumed(secrets.resume()).await;
         assert_eq!(kinds(&server), "initial");
@@ -729,7 +602,7 @@ async fn a_client_remembers_who_does_not_end_initial_events() {
 #[tokio::test(start_paused = true)]
 async fn how_long_it_waits() {
     let waits = |options: ListOptions, answers: Vec<Answer>| async move {
-        let server = Scripted::new(answers);
+        let server = Scripted::in_turn(answers);
         let _ = resumed(watch(&server.client(), &options).resume()).await;
         server.waits()
     };
@@ -741,7 +614,7 @@ async fn how_long_it_waits() {
     assert!(seconds(0.2..0.41, &found[0]) && seconds(0.8..1.61, &found[2]), "{found:?}");
     assert!(found[9..].iter().all(|wait| seconds(30.0..60.1, wait)), "{found:?}");
     // After a good connection it is short again, once.
-    let good = Answer::watch([bookmark(8)]);
+    let good = Answer::pieces([bookmark(8)]);
     let found = again(good.clone(), 12).await;
     assert!(found.iter().all(|wait| seconds(0.2..0.41, wait)), "{found:?}");
     let found = waits(exact(7), vec![good, busy.clone(), busy.clone()]).await;
@@ -766,19 +639,19 @@ async fn how_long_it_waits() {
 async fn quiet_connections_are_given_up() {
     let minute = SECOND * 60;
     let bookmarks = |gap: Duration| {
-        let answer = Answer::watch([bookmark(8)]).then(gap, bookmark(9)).then(gap / 2, bookmark(10));
+        let answer = Answer::pieces([bookmark(8)]).then(gap, bookmark(9)).then(gap / 2, bookmark(10));
         answer.then_stalls()
     };
     for (answer, timeout_seconds, idle, expected) in [
         // The server's own timeout, and half a minute.
         (Answer::default().then_stalls(), 400, None, 400 + 30),
-        (Answer::watch([bookmark(8)]).then_stalls(), 400, None, 400 + 30),
+        (Answer::pieces([bookmark(8)]).then_stalls(), 400, None, 400 + 30),
         (Answer::default().then(SECOND * 420, added("a", 8)).then_stalls(), 400, None, 420 + 30),
         // 2.5 times the longest gap, at least 90 s, and no longer than without bookmarks.
         (bookmarks(minute), 3000, None, 90 + 150),
         (bookmarks(SECOND * 10), 3000, None, 15 + 90),
         (
-            Answer::watch([bookmark(8)]).then(SECOND * 40, bookmark(9)).then(SECOND * 80, bookmark(10)).then_stalls(),
+            Answer::pieces([bookmark(8)]).then(SECOND * 40, bookmark(9)).then(SECOND * 80, bookmark(10)).then_stalls(),
             3000,
             None,
             120 + 200,
@@ -788,7 +661,7 @@ async fn quiet_connections_are_given_up() {
         (bookmarks(minute), 3000, Some(SECOND * 70), 90 + 70),
     ] {
         for resumes in [false, true] {
-            let server = Scripted::new([answer.clone()]);
+            let server = Scripted::in_turn([answer.clone()]);
             let options = exact(7).timeout(SECOND * timeout_seconds);
             let mut watch = watch(&server.client(), &options);
             if let Some(idle) = idle {
@@ -805,16 +678,15 @@ async fn quiet_connections_are_given_up() {
             } else {
                 let events: Vec<_> = watch.stream().collect().await;
                 let error = events.last().unwrap().as_ref().unwrap_err();
-                let last: Duration = answer.pieces.iter().map(|(after, _)| *after).sum();
-                let silence = format!("stalled: no byte for {}", expected - last.as_secs());
+                let silence = format!("stalled: no byte for {}", expected - answer.body_time().as_secs());
                 assert!(error.to_string().contains(&silence), "{error}");
                 assert_eq!(started.elapsed().as_secs(), expected);
             }
         }
     }
     // What one connection taught counts for the next, unless bookmarks stopped.
-    let server = Scripted::new([
-        Answer::watch([bookmark(8)]).then(minute, bookmark(9)),
+    let server = Scripted::in_turn([
+        Answer::pieces([bookmark(8)]).then(minute, bookmark(9)),
         Answer::default().then_stalls(),
         Answer::default().then_stalls(),
     ]);
@@ -822,20 +694,20 @@ async fn quiet_connections_are_given_up() {
     let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
     assert_eq!(waits, [60, 150, 3030]);
     // Behind the initial events it is the same.
-    let late_end = Answer::watch([added("a", 5)]).then(SECOND * 20, initial_end(8));
-    let gap = || Answer::watch([bookmark(8)]).then(SECOND * 20, bookmark(9));
+    let late_end = Answer::pieces([added("a", 5)]).then(SECOND * 20, initial_end(8));
+    let gap = || Answer::pieces([bookmark(8)]).then(SECOND * 20, bookmark(9));
     for (answers, timeout_seconds, expected) in [
         (vec![late_end.clone().then_stalls()], 400, vec![430]),
         (vec![gap(), late_end.then_stalls()], 3000, vec![20, 110]),
     ] {
-        let server = Scripted::new(answers);
+        let server = Scripted::in_turn(answers);
         let options = ListOptions::default().timeout(SECOND * timeout_seconds);
         let _ = resumed(watch(&server.client(), &options).resume()).await;
         let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
         assert_eq!(waits, expected);
     }
     // Time that the consumer takes is none that the server takes.
-    let server = Scripted::new([bookmarks(minute)]);
+    let server = Scripted::in_turn([bookmarks(minute)]);
     let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).stream();
     for _ in 0..3 {
         events.next().await.unwrap().unwrap();
@@ -865,7 +737,7 @@ async fn initial_events_have_a_deadline_that_progress_resets() {
         (slow().then_stalls(), None, Some(SECOND * 10), false, 100 + 30),
         (slow().then_stalls(), None, Some(SECOND * 70), false, 100 + 30),
     ] {
-        let server = Scripted::new([answer, list(&["b"], "9")]);
+        let server = Scripted::in_turn([answer, list(&["b"], "9")]);
         let started = Instant::now();
         let watch = watch(&server.client(), &ListOptions::default());
         let watch = if let Some(idle) = idle { watch.idle_timeout(idle) } else { watch };

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use crate::support::world::{Change, Kind, Objects, World, each_schedule};
 use futures::StreamExt;
 use listwatch::ItemRef;
 use listwatch::client::{Client, ListOptions, OwnedEvent, Resource};
 use tokio::time::{sleep, timeout};
-use crate::support::world::{Change, Kind, Objects, World, each_schedule};
 
 const SCHEDULES: u64 = 10_000;
 
