@@ -4,6 +4,6 @@ mod model;
 mod save;
 mod store;
 mod subscribe;
-mod volumes;
 #[path = "../support/mod.rs"]
 mod support;
+mod volumes;

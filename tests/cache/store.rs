@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
+use crate::support::store::{Object, object};
 use listwatch::cache::{Effect, ObjectKey, Residency, Store, StoreError};
 use listwatch::{Encoding, ItemError, Json, TypeMeta};
-use crate::support::store::{Object, object};
 
 const RESIDENCIES: [Residency; 3] = [Residency::Encoded, Residency::Compressed, Residency::Decoded];
 

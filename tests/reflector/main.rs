@@ -2,6 +2,6 @@
 
 mod model;
 mod shards;
-mod sync;
 #[path = "../support/mod.rs"]
 mod support;
+mod sync;

@@ -5,13 +5,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::world::{Objects, World, each_schedule};
 use fastrand::Rng;
 use futures::StreamExt as _;
 use listwatch::cache::{Change, Object, Residency, SaveError, Store, Subscriber};
 use listwatch::client::{Client, Resource};
 use listwatch::reflector::{Reflector, Strategy};
 use tokio::time::sleep;
-use crate::support::world::{Objects, World, each_schedule};
 
 const SCHEDULES: u64 = 2000;
 

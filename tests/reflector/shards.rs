@@ -4,11 +4,11 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::support::world::{Objects, World, each_schedule, hash};
 use listwatch::cache::Object;
 use listwatch::client::{Client, ListOptions, Resource, Shard};
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use tokio::time::sleep;
-use crate::support::world::{Objects, World, each_schedule, hash};
 
 const SCHEDULES: u64 = 300;
 const SHARDS: u32 = 3;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{body_of, config_map, event_frame, len_field, status};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
@@ -16,7 +17,6 @@ use listwatch::client::{
 };
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
-use crate::support::{body_of, config_map, event_frame, len_field, status};
 use tokio::time::{Instant, sleep, timeout};
 
 /// What a request meets.

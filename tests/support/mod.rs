@@ -3,6 +3,7 @@
 
 pub mod config_maps;
 pub mod members;
+pub mod seeds;
 pub mod store;
 #[cfg(feature = "client")]
 pub mod transport;
@@ -109,6 +110,11 @@ pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
     assert_eq!((&end.type_meta, &end.list_meta), (&list.type_meta, &list.list_meta));
     assert_eq!((end.items, end.bytes), (list.items.len() as u64, received));
     Ok((list, end))
+}
+
+/// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
+pub fn cases(quick: u64, thorough: u64) -> u64 {
+    if std::env::var_os("LISTWATCH_THOROUGH").is_some() { thorough } else { quick }
 }
 
 /// All that an error says, displayed and as `Debug`, with what caused it.
