@@ -3,6 +3,8 @@
 
 pub mod config_maps;
 pub mod members;
+#[cfg(all(feature = "cache", feature = "client"))]
+pub mod reflector;
 pub mod seeds;
 pub mod store;
 #[cfg(feature = "client")]
