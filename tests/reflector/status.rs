@@ -51,19 +51,17 @@ async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
 /// `TestWatchList`
 #[tokio::test(start_paused = true)]
 async fn a_watch_list_is_synced_by_its_bookmark_and_starts_over_when_interrupted() {
-    let minute = Duration::from_secs(60);
+    let pause = Duration::from_secs(8);
     let script = scripted([
-        watch([added("a@1"), bookmark(9)]).then_ends(minute),
-        watch([added("b@2"), bookmark(9)]).then(minute, initial_end(10)).then_stalls(),
+        watch([added("a@1"), bookmark(9)]).then_ends(pause),
+        watch([added("b@2"), bookmark(9)]).then(pause, initial_end(10)).then_stalls(),
     ]);
     let reflector = reflector(script.clone(), None);
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     for requested in ["watch list", "watch list, watch list"] {
-        while requests(&script) != requested {
-            sleep(Duration::from_millis(50)).await;
-        }
-        sleep(minute / 2).await;
+        sleep(pause * 3 / 4).await;
+        assert_eq!(requests(&script), requested);
         assert!(!cache.is_synced(), "{requested}");
         assert_eq!((cache.version(), cache.status().syncs), (String::new(), 0), "{requested}");
     }
