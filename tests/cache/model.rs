@@ -1,14 +1,17 @@
-//! A store and its indexes do what a naive model does, whatever is written to them in whatever order, and however objects
-//! are held.
+//! A store and its indexes do what a naive model does, whatever is written to them in whatever order, in each storage format.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::store::{Object, object};
 use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, Residency, Store};
 use listwatch::{Encoding, compare_resource_versions};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+
+use crate::support::store::{Object, object};
+use crate::support::{cases, seeds};
 
 type Key = (String, String);
 type Indexes = Vec<(Index<[u8], String>, OrderedIndex<[u8], String>)>;
@@ -222,9 +225,18 @@ fn key_of(object: &listwatch::cache::Object<[u8]>) -> Key {
     (identity.namespace.into_owned(), identity.name.into_owned())
 }
 
-fn run(residency: Residency, ops: &[Op]) {
+/// How often each effect was met.
+type Met = BTreeMap<&'static str, usize>;
+
+fn run(residency: Residency, ops: &[Op], met: &mut Met) {
     let store = Store::<[u8]>::new(residency);
-    train(&store);
+    let is_compressed = |op: &Op| matches!(op, Op::SetResidency(Residency::Compressed));
+    if residency == Residency::Compressed || ops.iter().any(is_compressed) {
+        train(&store);
+    } else {
+        store.begin_replace().commit("1").unwrap();
+    }
+    let mut count = |what, times| *met.entry(what).or_default() += times;
     let mut model = Model { version: "1".to_owned(), ..Model::default() };
     let mut replace: Option<Replace<[u8]>> = None;
     let mut indexes = Indexes::new();
@@ -233,16 +245,19 @@ fn run(residency: Residency, ops: &[Op]) {
         match op {
             Op::Observe(new) => {
                 let written = store.observe(new.encoding, &new.bytes()).unwrap();
-                check(&written, &model.write(new, false), new, indexes.len());
+                count(check(&written, &model.write(new, false), new, indexes.len()), 1);
+                count("index error", written.index_errors.len());
             }
             Op::List(new) => {
                 let Some(replace) = &mut replace else { continue };
                 let written = replace.observe(new.encoding, &new.bytes()).unwrap();
-                check(&written, &model.write(new, true), new, indexes.len());
+                count(check(&written, &model.write(new, true), new, indexes.len()), 1);
+                count("index error", written.index_errors.len());
             }
             Op::Delete(last) => {
                 let tombstone = store.delete(last.encoding, &last.bytes()).unwrap();
                 assert_eq!(tombstone.is_some(), model.delete(last));
+                count("deleted", usize::from(tombstone.is_some()));
                 if let Some(tombstone) = tombstone {
                     assert!(!tombstone.final_state_unknown);
                     assert_eq!(*tombstone.object.encoded().unwrap(), last.bytes());
@@ -259,6 +274,8 @@ fn run(residency: Residency, ops: &[Op]) {
                 let before = model.held.clone();
                 let committed = replace.commit(version).unwrap();
                 let (deleted, restored) = model.commit(version);
+                count("missing", deleted.len());
+                count("restored", restored.len());
                 assert_eq!(committed.deleted.iter().map(|it| key_of(&it.object)).collect::<BTreeSet<_>>(), deleted);
                 for tombstone in &committed.deleted {
                     assert!(tombstone.final_state_unknown);
@@ -296,7 +313,7 @@ fn run(residency: Residency, ops: &[Op]) {
     }
 }
 
-/// Brings it so many objects that what is compressed from now on is, and takes them away again.
+/// Writes enough objects for a store to train its dictionary on, and removes them.
 fn train(store: &Store<[u8]>) {
     for i in 0..520 {
         let object = object("train", &i.to_string(), "1").data("ab".repeat(i)).label("team1", "r");
@@ -306,7 +323,13 @@ fn train(store: &Store<[u8]>) {
     assert_eq!(store.begin_replace().commit("1").unwrap().deleted.len(), 520);
 }
 
-fn check(written: &listwatch::cache::Written<[u8]>, expected: &Expected, new: &Written, indexes: usize) {
+/// Returns what the effect was.
+fn check(
+    written: &listwatch::cache::Written<[u8]>,
+    expected: &Expected,
+    new: &Written,
+    indexes: usize,
+) -> &'static str {
     let bytes = |object: &listwatch::cache::Object<[u8]>| object.encoded().unwrap().into_owned();
     let effect = match &written.effect {
         Effect::Added(object) => {
@@ -324,6 +347,12 @@ fn check(written: &listwatch::cache::Written<[u8]>, expected: &Expected, new: &W
     let is_stored = matches!(effect, Expected::Added | Expected::Modified(_));
     let failed = if is_stored && new.values().is_err() { 2 * indexes } else { 0 };
     assert_eq!(written.index_errors.len(), failed);
+    match effect {
+        Expected::Added => "added",
+        Expected::Modified(_) => "modified",
+        Expected::Unchanged => "unchanged",
+        Expected::Stale => "stale",
+    }
 }
 
 fn compare(store: &Store<[u8]>, model: &Model, indexes: &Indexes) {
@@ -406,11 +435,42 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     vec(op, 0..120)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    #[test]
-    fn a_store_does_what_a_naive_model_does(residency in residencies(), ops in ops()) {
-        run(residency, &ops);
+/// Runs one sequence of operations after the other, from the seed in `SEED` or 1.
+#[test]
+fn a_store_and_its_indexes_do_what_a_naive_model_does() {
+    let seed = seeds::only().unwrap_or(1);
+    println!("SEED={seed}");
+    let config = ProptestConfig {
+        cases: cases(50, 2000).try_into().unwrap(),
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let met = RefCell::new(BTreeMap::new());
+    let tested = TestRunner::new(config).run(&(residencies(), ops()), |(residency, ops)| {
+        run(residency, &ops, &mut met.borrow_mut());
+        Ok(())
+    });
+    tested.unwrap();
+    let met = met.into_inner();
+    for (what, least) in [
+        ("added", 300),
+        ("modified", 100),
+        ("unchanged", 5),
+        ("stale", 100),
+        ("deleted", 50),
+        ("missing", 50),
+        ("restored", 4),
+        ("index error", 100),
+    ] {
+        // Or it would be no test of it.
+        assert!(met.get(what).is_some_and(|times| *times >= least), "{what}: {met:?}");
     }
+}
+
+#[test]
+fn an_older_deletion_does_not_let_a_deleted_object_return() {
+    let z = |version| Written { object: object("", "z", version).uid("uid 0"), encoding: Encoding::Protobuf };
+    let ops = [Op::Begin, Op::Delete(z("15")), Op::Delete(z("1")), Op::List(z("2"))];
+    run(Residency::Encoded, &ops, &mut BTreeMap::new());
 }

@@ -1,12 +1,10 @@
-//! Stores in files: what is saved is loaded, whatever happens to a file or to who writes it is an error, and never another
-//! collection.
+//! Stores in files: a store loads what another one saved. A damaged file is an error, and a crash while saving leaves a
+//! whole file.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _, stdin};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
+use std::process::{Command, Stdio, exit};
 
 use crate::support::store::{Object, object};
 use allocation_counter::measure;
@@ -60,7 +58,7 @@ fn loaded(path: &Path, residency: Residency) -> Result<Store<[u8]>, LoadError> {
 }
 
 #[test]
-fn what_is_saved_is_loaded() {
+fn loads_what_was_saved() {
     let (folder, path) = path();
     for objects in [0, 3, 700] {
         for &from in RESIDENCIES {
@@ -109,7 +107,7 @@ fn bytes(namespace: &str, name: &str, version: &str) -> Vec<u8> {
 
 #[cfg(feature = "zstd")]
 #[test]
-fn a_compressed_store_stays_so() {
+fn a_compressed_store_is_saved_and_loaded_compressed() {
     let (_folder, path) = path();
     let before = Store::<[u8]>::new(Residency::Compressed);
     fill(&before, 2000, "3000");
@@ -124,7 +122,7 @@ fn a_compressed_store_stays_so() {
 
 #[cfg(unix)]
 #[test]
-fn only_its_owner_can_read_it() {
+fn only_the_owner_can_read_the_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let (_folder, path) = path();
     let store = Store::<[u8]>::new(Residency::Encoded);
@@ -134,7 +132,7 @@ fn only_its_owner_can_read_it() {
 }
 
 #[test]
-fn what_is_not_one_collection_is_not_saved() {
+fn refuses_to_save_an_incomplete_collection() {
     let (_folder, path) = path();
     let store = Store::<[u8]>::new(Residency::Encoded);
     let is_incomplete = || matches!(store.save(&path, HOLDS), Err(SaveError::Incomplete));
@@ -155,7 +153,7 @@ fn what_is_not_one_collection_is_not_saved() {
 }
 
 #[test]
-fn what_a_type_does_not_have_is_not_saved_without_it() {
+fn refuses_to_save_objects_whose_type_lost_fields() {
     #[derive(Clone, PartialEq, prost::Message)]
     struct Metadata {
         #[prost(message, optional, tag = "1")]
@@ -177,7 +175,7 @@ fn what_a_type_does_not_have_is_not_saved_without_it() {
 }
 
 #[test]
-fn a_file_of_something_else_is_an_error() {
+fn rejects_a_file_of_another_collection_or_format() {
     let (folder, path) = path();
     let store = Store::<[u8]>::new(Residency::Encoded);
     fill(&store, 3, "10");
@@ -207,7 +205,7 @@ fn a_file_of_something_else_is_an_error() {
 }
 
 #[test]
-fn whatever_happens_to_a_file_is_an_error() {
+fn rejects_a_file_with_any_byte_changed_missing_or_added() {
     let (_folder, path) = path();
     let mut rng = Rng::with_seed(5);
     // A small file, and one with a dictionary in it.
@@ -217,7 +215,7 @@ fn whatever_happens_to_a_file_is_an_error() {
         store.save(&path, HOLDS).unwrap();
         let whole = fs::read(&path).unwrap();
         let is_error = |file: &[u8], what: &str| {
-            fs::write(&path, file).unwrap();
+            overwrite(&path, file);
             let store = Store::<[u8]>::new(residency);
             assert!(store.load(&path, HOLDS).is_err(), "{residency:?}: {what}");
             assert!(store.is_empty() && store.version().is_empty(), "{residency:?}: {what}");
@@ -240,9 +238,15 @@ fn whatever_happens_to_a_file_is_an_error() {
     }
 }
 
-/// With a checksum that is right, it may be anything but a panic, and takes little memory.
+/// Writes a new file: some file systems flush a file that was truncated, which takes long.
+fn overwrite(path: &Path, bytes: &[u8]) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// With the right checksum a file may load or not, and takes little memory.
 #[test]
-fn a_forged_file_harms_nobody() {
+fn a_forged_file_causes_no_panic_and_no_large_allocation() {
     let (_folder, path) = path();
     let mut rng = Rng::with_seed(3);
     for &residency in RESIDENCIES {
@@ -267,7 +271,7 @@ fn a_forged_file_harms_nobody() {
             let mut sum = flate2::Crc::new();
             sum.update(&file);
             file.extend(sum.sum().to_le_bytes());
-            fs::write(&path, &file).unwrap();
+            overwrite(&path, &file);
             let to = RESIDENCIES[rng.usize(..RESIDENCIES.len())];
             let mut allocated = 0;
             let counted = measure(|| {
@@ -285,7 +289,7 @@ fn a_forged_file_harms_nobody() {
 }
 
 #[test]
-fn saving_and_loading_take_no_more_memory_for_more_objects() {
+fn saves_and_loads_in_memory_independent_of_the_collection() {
     let (_folder, path) = path();
     let most = [4000, 16_000].map(|objects| {
         let store = Store::<[u8]>::new(Residency::Encoded);
@@ -304,7 +308,7 @@ fn saving_and_loading_take_no_more_memory_for_more_objects() {
 }
 
 #[test]
-fn what_a_killed_save_left_is_removed() {
+fn removes_the_unfinished_file_of_a_killed_save() {
     let (folder, path) = path();
     for name in [".things.abc123.unfinished", ".things-2.abc123.unfinished", "things.unfinished", ".things.bak"] {
         fs::write(folder.path().join(name), "half").unwrap();
@@ -317,60 +321,122 @@ fn what_a_killed_save_left_is_removed() {
     assert_eq!(left, [".things-2.abc123.unfinished", ".things.bak", "things", "things.unfinished"]);
 }
 
-/// The child of the next test: saves one of two collections after the other.
+/// The objects of the collection that the child is killed in. Each is longer than the buffer of the file.
+const NEW: usize = 4;
+/// The objects of the collection that the child saves before.
+const OLD: usize = 2;
+
+/// An object whose encoding waits for the parent, as the child of the next test saves it.
+struct Paused;
+
+impl Stored for Paused {
+    type Decoded = Vec<u8>;
+
+    fn decode(_: Encoding, bytes: &[u8]) -> Result<Vec<u8>, ItemError> {
+        Ok(bytes.to_vec())
+    }
+
+    fn encode(decoded: &Vec<u8>) -> Result<Vec<u8>, ItemError> {
+        reach("encoding");
+        Ok(decoded.clone())
+    }
+}
+
+/// Reports a step to the parent and waits for its answer. Without a parent the child ends.
+fn reach(step: &str) {
+    println!("\n{step}");
+    if stdin().read_line(&mut String::new()).unwrap() == 0 {
+        exit(0);
+    }
+}
+
+/// The child of the next test. It is killed at one of the steps that it reports.
 #[test]
-#[ignore = "it saves until it is killed"]
-fn saves_until_it_is_killed() {
+#[ignore = "it waits for a parent"]
+fn saves_step_by_step() {
     let path = std::env::var("SAVE_TO").unwrap();
-    // Too few to be compressed, which would take most of the time.
-    let stores = [20, 50].map(|objects| {
-        let store = Store::<[u8]>::new(Residency::Encoded);
-        fill(&store, objects, &(objects + 10_000).to_string());
-        for i in 0..objects {
-            let large = object(&format!("ns-{}", i % 3), &format!("o-{i}"), "9999").data("x".repeat(100_000));
-            let _ = store.observe(Encoding::Protobuf, &large.to_bytes(Encoding::Protobuf)).unwrap();
-        }
-        store
-    });
-    loop {
-        for store in &stores {
-            store.save(&path, HOLDS).unwrap();
-            println!("\nsaved");
-        }
+    saves_large(&Store::<[u8]>::new(Residency::Encoded), OLD, &path);
+    reach("old");
+    saves_large(&Store::<Paused>::new(Residency::Decoded), NEW, &path);
+    reach("new");
+}
+
+fn saves_large<T: Stored + ?Sized>(store: &Store<T>, objects: usize, path: &str) {
+    let mut replace = store.begin_replace();
+    for i in 0..objects {
+        let large = object("ns", &format!("o-{i}"), &(i + 1).to_string()).data("x".repeat(300_000));
+        let _ = replace.observe(Encoding::Protobuf, &large.to_bytes(Encoding::Protobuf)).unwrap();
     }
+    replace.commit(&(objects + 10_000).to_string()).unwrap();
+    store.save(path, HOLDS).unwrap();
+}
+
+/// Runs the child through this number of steps, lets it run on if asked to, and kills it. Returns the last step.
+fn kill_after(steps: usize, runs_on: bool, path: &Path) -> String {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([&format!("{module}::saves_step_by_step"), "--exact", "--ignored", "--nocapture"])
+        .env("SAVE_TO", path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let is_step = |line: &String| ["old", "encoding", "new"].contains(&&**line);
+    let mut reached = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).filter(is_step);
+    let mut step = reached.next().expect("the child saves the old collection");
+    for _ in 0..steps {
+        stdin.write_all(b"\n").unwrap();
+        step = reached.next().expect("the child goes on");
+    }
+    if runs_on {
+        stdin.write_all(b"\n").unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    step
+}
+
+/// Whether the file has the new collection; what it has is whole.
+fn is_new(path: &Path) -> bool {
+    let store = loaded(path, Residency::Encoded).unwrap();
+    assert_eq!(store.version(), (store.len() + 10_000).to_string());
+    assert!([OLD, NEW].contains(&store.len()), "{} objects", store.len());
+    store.len() == NEW
 }
 
 #[test]
-fn killed_at_any_moment_the_old_file_or_the_new_one_is_there() {
+fn a_crash_while_saving_leaves_the_old_or_the_new_file_whole() {
     let (folder, path) = path();
-    let mut rng = Rng::new();
-    let mut met = [0; 2];
-    for _ in 0..40 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["saves_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-            .env("SAVE_TO", &path)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.lines().find(|line| line.as_ref().unwrap() == "saved").unwrap().unwrap();
-        sleep(Duration::from_micros(rng.u64(..100_000)));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let store = loaded(&path, Residency::Encoded).unwrap();
-        let version: usize = store.version().parse().unwrap();
-        assert_eq!(store.len() + 10_000, version);
-        met[usize::from(store.len() == 50)] += 1;
-        let left = fs::read_dir(&folder).unwrap().count();
-        assert!(left <= 2, "{left} files");
+    // Before the save, before each object, and after the save.
+    for steps in 0..=NEW + 1 {
+        let step = kill_after(steps, false, &path);
+        let (expected, files) = match steps {
+            0 => ("old", 1),
+            1..=NEW => ("encoding", 2),
+            _ => ("new", 1),
+        };
+        assert_eq!(step, expected, "step {steps}");
+        assert_eq!(is_new(&path), expected == "new", "step {steps}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), files, "step {steps}: an unfinished file beside it");
     }
-    println!("{met:?}");
-    assert!(met.iter().all(|times| *times > 0), "{met:?}");
+}
+
+/// Between the last object and the end of the save nothing can wait, so either file may be there.
+#[test]
+fn a_crash_while_a_file_takes_its_place_leaves_one_of_the_two_whole() {
+    let (folder, path) = path();
+    for _ in 0..6 {
+        assert_eq!(kill_after(NEW, true, &path), "encoding");
+        is_new(&path);
+        let files = fs::read_dir(&folder).unwrap().count();
+        assert!(files <= 2, "{files} files");
+    }
 }
 
 #[test]
-fn what_is_over_the_budget_is_not_loaded() {
+fn refuses_to_load_more_than_the_budget() {
     let folder = folder();
     let path = folder.path().join("objects");
     let store = Store::<[u8]>::new(Residency::Encoded);

@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::support::cases;
+use crate::support::seeds::each_seed;
 use crate::support::store::object;
 use fastrand::Rng;
 use listwatch::Encoding::Protobuf;
@@ -57,7 +59,7 @@ impl Consumer {
 #[test]
 fn every_subscriber_converges_however_slow() {
     let (mut lagged, mut unknown, mut resynced) = (0, 0, 0);
-    for seed in 0..3000 {
+    let are_all = each_seed(cases(300, 3000), |seed| {
         let mut rng = Rng::with_seed(seed);
         let residency = [Residency::Encoded, Residency::Decoded][rng.usize(..2)];
         let store = Store::<[u8]>::new(residency);
@@ -108,18 +110,18 @@ fn every_subscriber_converges_however_slow() {
             }
         }
         let stored: Objects = store.snapshot().iter().map(|object| name_and_version(&object)).collect();
-        assert_eq!(stored, there, "seed {seed}");
+        assert_eq!(stored, there);
         for consumer in &mut consumers {
             while consumer.take(&mut unknown) {}
             let wanted: Objects =
                 there.iter().filter(|(_, version)| (consumer.wants)(**version)).map(|(n, v)| (n.clone(), *v)).collect();
-            assert_eq!(consumer.view, wanted, "seed {seed}");
+            assert_eq!(consumer.view, wanted);
             assert_eq!(consumer.subscriber.lag(), 0);
             resynced += consumer.resynced;
         }
-    }
+    });
     // Or it would be no test of those.
-    assert!(lagged > 50 && unknown > 100 && resynced > 100, "{lagged} {unknown} {resynced}");
+    assert!(!are_all || (lagged > 50 && unknown > 100 && resynced > 100), "{lagged} {unknown} {resynced}");
 }
 
 #[test]

@@ -1,7 +1,12 @@
-//! Reflectors: what is requested, and what the store has then.
+//! Reflectors: what they request, and what the store has then.
 
+mod errors;
+mod expiry;
+mod load;
 mod model;
+mod script;
 mod shards;
+mod status;
+mod strategies;
 #[path = "../support/mod.rs"]
 mod support;
-mod sync;

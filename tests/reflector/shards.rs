@@ -1,28 +1,37 @@
-//! Reflectors that share out a model of a server, which sends what they ask for, or everything: whatever happens, the caches
-//! are disjoint in the end, and together the collection. Schedules as in `reflector_model`.
+//! Reflectors that divide a collection into shards, over a model of a server that knows or ignores shards: whatever happens,
+//! the caches are disjoint in the end, and together they are the collection. Schedules as in `model`.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::support::cases;
 use crate::support::world::{Objects, World, each_schedule, hash};
 use listwatch::cache::Object;
 use listwatch::client::{Client, ListOptions, Resource, Shard};
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use tokio::time::sleep;
 
-const SCHEDULES: u64 = 300;
 const SHARDS: u32 = 3;
 
 #[test]
-fn the_caches_of_all_shards_are_the_collection() {
-    for knows_shards in [true, false] {
-        for strategy in [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)] {
-            println!("{strategy:?} of a server that {} shards", if knows_shards { "knows" } else { "ignores" });
-            let objects = Mutex::new([0; SHARDS as usize]);
-            let are_all = each_schedule(SCHEDULES, async |seed| run(seed, strategy, knows_shards, &objects).await);
-            let objects = objects.lock().unwrap();
-            assert!(!are_all || objects.iter().all(|&objects| objects > 100), "{objects:?}");
-        }
+fn the_caches_of_all_shards_are_the_collection_where_the_server_knows_shards() {
+    are_the_collection(true);
+}
+
+#[test]
+fn the_caches_of_all_shards_are_the_collection_where_the_server_ignores_shards() {
+    are_the_collection(false);
+}
+
+fn are_the_collection(knows_shards: bool) {
+    for strategy in [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)] {
+        println!("{strategy:?}");
+        let objects = Mutex::new([0; SHARDS as usize]);
+        let schedules = cases(150, 2000);
+        let are_all = each_schedule(schedules, async |seed| run(seed, strategy, knows_shards, &objects).await);
+        let objects = objects.lock().unwrap();
+        // Or the schedules would be no test of it.
+        assert!(!are_all || objects.iter().all(|&objects| objects > 100), "{objects:?}");
     }
 }
 

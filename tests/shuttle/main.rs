@@ -1,5 +1,5 @@
-//! What a store promises to threads, whichever of them goes on whenever one takes a lock. `RUSTFLAGS='--cfg shuttle' cargo
-//! test -p listwatch --no-default-features --features cache --test store_shuttle`
+//! What a store promises to threads, in each order in which they can take its locks. `RUSTFLAGS='--cfg shuttle' cargo
+//! test -p listwatch --no-default-features --features cache --test shuttle`
 //!
 //! Only the store's own locks are interleaved: what `quick_cache` does for hot objects, and `Arc` and `OnceLock` of
 //! std, are not.

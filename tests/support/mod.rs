@@ -4,6 +4,7 @@
 pub mod config_maps;
 pub mod members;
 pub mod process;
+pub mod seeds;
 #[cfg(feature = "reqwest")]
 pub mod server;
 pub mod store;

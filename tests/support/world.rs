@@ -18,6 +18,7 @@ use listwatch::client::{Transport, TransportError, TransportErrorKind};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::seeds::each_seed;
 use super::{body_of, config_map, event_frame, len_field, status};
 
 /// An object as the consumer is to see it: its uid, which tells it from others of its name, and its version.
@@ -98,18 +99,17 @@ struct State {
     lists: u32,
 }
 
-/// Runs so many schedules in paused time, or only that of `SEED`; of a failure it tells seed and server. Whether it ran all.
+/// Runs this number of schedules in paused time, or only that of `SEED`. A failure prints seed and server. Returns whether
+/// it ran all.
 pub fn each_schedule(schedules: u64, mut run: impl AsyncFnMut(u64)) -> bool {
-    let only: Option<u64> = std::env::var("SEED").ok().map(|seed| seed.parse().unwrap());
-    for seed in only.map_or(0..schedules, |seed| seed..seed + 1) {
+    each_seed(schedules, |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let run = AssertUnwindSafe(|| runtime.block_on(run(seed)));
         if let Err(panic) = catch_unwind(run) {
-            eprintln!("seed {seed}: {:?}", World::new(seed).habits());
+            eprintln!("the server of the failure: {:?}", World::new(seed).habits());
             resume_unwind(panic);
         }
-    }
-    only.is_none()
+    })
 }
 
 impl World {

@@ -1,0 +1,280 @@
+//! Relists: after an expired version, a server restored from a backup, and frames that cannot be read.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::script::{
+    FIRST, LIST, Scenario, added, check, error, idle_watch, initial_end, late, list, modified, objects,
+    oversized_frame, reflector, requests, scripted, too_large, watch,
+};
+use crate::support::transport::{Answer, Asked, Scripted};
+
+#[tokio::test(start_paused = true)]
+async fn relists_after_an_expired_version() {
+    check([
+        Scenario {
+            name: "TestReflectorFullListIfExpired",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1"),
+                watch([error(410)]),
+                Answer::status(410),
+                list("12", "a@1 b@12"),
+                watch([error(410)]),
+                list("13", "b@13"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, list 10, list, watch 12, list 12, watch 13",
+            objects: "b@13",
+            version: "13",
+        },
+        Scenario {
+            name: "TestReflectorExpiredExactResourceVersion",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1"),
+                watch([error(410)]),
+                Answer::ok("expired, in plain text").code(410),
+                list("11", "a@1"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, list 10, list, watch 11",
+            objects: "a@1",
+            version: "11",
+        },
+        Scenario {
+            name: "TestRetryWatcher: a 410 event ends the watch",
+            strategy: LIST,
+            answers: vec![list("10", "a@1"), watch([added("b@11"), error(410)]), list("12", "a@1 b@11"), idle_watch()],
+            requests: "list 0, watch 10, list 11, watch 12",
+            objects: "a@1 b@11",
+            version: "12",
+        },
+        Scenario {
+            name: "TestRetryWatcher: a 410 response ends the watch",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1"),
+                watch([added("b@11")]),
+                Answer::status(410),
+                list("12", "a@1 b@11"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, watch 11, list 11, watch 12",
+            objects: "a@1 b@11",
+            version: "12",
+        },
+        Scenario {
+            name: "TestReflectorFullListIfTooLarge",
+            strategy: LIST,
+            answers: vec![
+                too_large(),
+                list("10", "a@1"),
+                Answer::status(410),
+                too_large(),
+                list("12", "a@1"),
+                idle_watch(),
+            ],
+            requests: "list 0, list, watch 10, list 10, list, watch 12",
+            objects: "a@1",
+            version: "12",
+        },
+        Scenario {
+            name: "a list that takes longer than the server allows",
+            strategy: LIST,
+            answers: vec![
+                late(list("9", "a@1").cut(1)),
+                list("10", "a@1"),
+                watch([modified("a@11"), error(410)]),
+                list("12", "a@11"),
+                idle_watch(),
+            ],
+            requests: "list 0, pages, watch 10, pages 11, watch 12",
+            objects: "a@11",
+            version: "12",
+        },
+        Scenario {
+            name: "a frame over its limit",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1"),
+                watch([modified("a@11"), oversized_frame()]),
+                list("12", "a@11 b@12"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, list 11, watch 12",
+            objects: "a@11 b@12",
+            version: "12",
+        },
+    ])
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn relists_from_a_server_that_was_restored_from_a_backup() {
+    check([
+        Scenario {
+            name: "a server that was restored from a backup, and its watch is silent",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@9 b@2"),
+                idle_watch(),
+                list("5", "x@1"),
+                list("5", "a@4 b@2"),
+                watch([added("c@6")]).then_stalls(),
+            ],
+            requests: "list 0, watch 10, list one, list, watch 5",
+            objects: "a@4 b@2 c@6",
+            version: "6",
+        },
+        Scenario {
+            name: "a server that is silent because nothing happens",
+            strategy: LIST,
+            answers: vec![list("10", "a@9"), idle_watch(), list("12", "x@1"), Answer::status(500)],
+            requests: "list 0, watch 10, list one, list one",
+            objects: "a@9",
+            version: "10",
+        },
+        Scenario {
+            name: "a list of an older version is read once more, and nothing of it is known",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@9"),
+                watch([error(410)]),
+                too_large(),
+                list("5", "a@4"),
+                list("6", "a@4 b@6"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, list 10, list, list, watch 6",
+            objects: "a@4 b@6",
+            version: "6",
+        },
+        Scenario {
+            name: "initial events of an older version",
+            strategy: None,
+            answers: vec![
+                watch([added("a@9"), initial_end(10), error(410)]).then_stalls(),
+                watch([added("a@4"), initial_end(5)]).then_stalls(),
+                list("5", "a@4"),
+                watch([added("b@6")]).then_stalls(),
+            ],
+            requests: "watch list, watch list, list, watch 5",
+            objects: "a@4 b@6",
+            version: "6",
+        },
+        Scenario {
+            name: "watch first: a server that was restored",
+            strategy: FIRST,
+            answers: vec![
+                list("10", "x@1"),
+                watch([added("b@12")]).then_stalls(),
+                list("10", "a@9"),
+                list("5", "x@1"),
+                list("5", "a@4"),
+                idle_watch(),
+            ],
+            requests: "list one, watch 10, list 10, list one, list, watch 5",
+            objects: "a@4",
+            version: "5",
+        },
+    ])
+    .await;
+}
+
+/// `TestReflectorReplacesStoreOnUnsafeDelete`
+#[tokio::test(start_paused = true)]
+async fn keeps_the_old_objects_until_the_new_list_is_complete() {
+    for end in [error(410), oversized_frame()] {
+        let slow = list("12", "b@2 c@12").pieces_of(20).paced(Duration::from_secs(5));
+        let takes = slow.body_time();
+        let script = scripted([list("10", "a@1 b@2"), watch([end]), slow, idle_watch()]);
+        let reflector = reflector(script.clone(), LIST);
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        while script.left() > 1 {
+            sleep(Duration::from_millis(100)).await;
+        }
+        sleep(takes - Duration::from_secs(1)).await;
+        assert_eq!(requests(&script), "list 0, watch 10, list 10");
+        assert!(objects(&cache).starts_with("a@1 b@2"), "{}", objects(&cache));
+        assert_eq!((cache.version(), cache.status().syncs), ("10".to_owned(), 1));
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!((objects(&cache).as_str(), cache.status().syncs), ("b@2 c@12", 2));
+        run.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn relists_after_another_replace_of_its_store() {
+    let reflector = reflector(scripted([late(list("8", "b@2")), list("10", "a@1"), idle_watch()]), LIST);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    sleep(Duration::from_secs(30)).await;
+    drop(cache.begin_replace());
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    assert_eq!(objects(&cache), "a@1");
+    run.abort();
+}
+
+/// A server whose ten objects change in turn, one each second. A list takes a minute, longer than the half minute of history
+/// that the server keeps. A version is a number of seconds.
+#[derive(Clone, Copy)]
+struct Hasty {
+    started: Instant,
+}
+
+const LIST_TAKES: Duration = Duration::from_secs(60);
+const HISTORY: u64 = 30;
+
+impl Hasty {
+    fn now(self) -> u64 {
+        100 + self.started.elapsed().as_secs()
+    }
+
+    fn objects(self) -> Vec<String> {
+        let now = self.now();
+        (now - 9..=now).map(|version| format!("o{}@{version}", version % 10)).collect()
+    }
+
+    fn answer(self, asked: &Asked) -> Answer {
+        if asked.parameter("watch").is_none() {
+            let list = list(&self.now().to_string(), &self.objects().join(" "));
+            return if asked.parameter("limit") == Some("1") { list } else { list.paced(LIST_TAKES) };
+        }
+        if asked.parameter("sendInitialEvents").is_some() {
+            return Answer::status(422);
+        }
+        let from: u64 = asked.parameter("resourceVersion").unwrap_or_default().parse().unwrap();
+        if from + HISTORY < self.now() {
+            return Answer::status(410);
+        }
+        Answer::default().then_each(move |n| {
+            let version = from + 1 + n;
+            let at = self.started + Duration::from_secs(version - 100);
+            Some((at - Instant::now(), modified(&format!("o{}@{version}", version % 10)).into()))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_before_the_list_converges_where_a_list_outlasts_the_history() {
+    for (strategy, converges) in [(LIST, false), (FIRST, true), (None, true)] {
+        let server = Hasty { started: Instant::now() };
+        let reflector = reflector(Scripted::by(move |asked, _| server.answer(asked)), strategy);
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        sleep(Duration::from_millis(3_600_500)).await;
+        let mut expected = server.objects();
+        expected.sort();
+        let status = cache.status();
+        assert_eq!(objects(&cache) == expected.join(" "), converges, "{strategy:?}");
+        if converges {
+            assert!(status.syncs <= 3, "{strategy:?}: {status:?}");
+        } else {
+            assert!(status.syncs > 20, "it lists without end: {status:?}");
+        }
+        run.abort();
+    }
+}

@@ -1,0 +1,145 @@
+//! What a cache and its subscribers say about progress: versions, synced, up to date.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use listwatch::cache::Change;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::script::{
+    FIRST, LIST, Scenario, added, bookmark, check, deleted, error, idle_watch, initial_end, late, list, modified,
+    objects, reflector, requests, scripted, watch,
+};
+
+#[tokio::test(start_paused = true)]
+async fn events_and_bookmarks_advance_the_version() {
+    check([Scenario {
+        name: "TestReflectorResourceVersionUpdate",
+        strategy: LIST,
+        answers: vec![list("10", "a@1"), watch([modified("a@11"), bookmark(20)]), watch([bookmark(30)]), idle_watch()],
+        requests: "list 0, watch 10, watch 20, watch 30",
+        objects: "a@11",
+        version: "30",
+    }])
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
+    let reflector = reflector(scripted([list("10", "a@1"), watch([]), watch([added("b@12")]).then_stalls()]), LIST);
+    let cache = reflector.cache();
+    assert!(timeout(Duration::from_secs(60), cache.synced()).await.is_err(), "nothing runs yet");
+    let run = tokio::spawn(reflector.run());
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    cache.wait_until("12").await.unwrap();
+    assert_eq!(objects(&cache), "a@1 b@12");
+    assert!(timeout(Duration::from_secs(60), cache.wait_until("13")).await.is_err());
+    run.abort();
+    assert!(run.await.unwrap_err().is_cancelled());
+    assert!(cache.wait_until("13").await.is_err(), "it has ended");
+    assert_eq!(objects(&cache), "a@1 b@12", "what it had is still there");
+
+    // The list in parallel to the watch gets no answer.
+    let reflector = self::reflector(scripted([list("20", "x@1"), watch([added("c@30")]).then_stalls()]), FIRST);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    assert!(timeout(Duration::from_secs(80), cache.synced()).await.is_err());
+    assert_eq!(objects(&cache), "c@30", "it is live before it is complete");
+    run.abort();
+}
+
+/// `TestWatchList`
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_is_synced_by_its_bookmark_and_starts_over_when_interrupted() {
+    let pause = Duration::from_secs(8);
+    let script = scripted([
+        watch([added("a@1"), bookmark(9)]).then_ends(pause),
+        watch([added("b@2"), bookmark(9)]).then(pause, initial_end(10)).then_stalls(),
+    ]);
+    let reflector = reflector(script.clone(), None);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    for requested in ["watch list", "watch list, watch list"] {
+        sleep(pause * 3 / 4).await;
+        assert_eq!(requests(&script), requested);
+        assert!(!cache.is_synced(), "{requested}");
+        assert_eq!((cache.version(), cache.status().syncs), (String::new(), 0), "{requested}");
+    }
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    assert_eq!((objects(&cache).as_str(), requests(&script).as_str()), ("b@2", "watch list, watch list"));
+    run.abort();
+}
+
+/// `TestRetryWatcher`: four closed connections, and a server that sends the last event once more after each.
+#[tokio::test(start_paused = true)]
+async fn subscribers_get_each_change_once_across_closed_watches() {
+    let script = scripted([
+        list("10", ""),
+        watch([added("a@11")]),
+        watch([added("a@11"), modified("a@12")]),
+        watch([modified("a@12"), added("b@13"), bookmark(14)]),
+        watch([added("b@13"), deleted("b@15")]),
+        watch([deleted("b@15"), added("c@16")]).then_stalls(),
+    ]);
+    let reflector = reflector(script.clone(), LIST);
+    let mut subscriber = reflector.cache().subscribe().start();
+    let run = tokio::spawn(reflector.run());
+    let mut changes = Vec::new();
+    while let Ok(Some(change)) = timeout(Duration::from_secs(100), subscriber.next()).await {
+        let (sign, object) = match change {
+            Change::Applied(object) => ("+", object),
+            Change::Deleted(tombstone) => ("-", tombstone.object),
+            Change::Resynced => continue,
+        };
+        changes.push(format!("{sign}{}@{}", object.identity().name, object.identity().resource_version));
+    }
+    assert_eq!(changes.join(" "), "+a@11 +a@12 +b@13 -b@15 +c@16");
+    assert_eq!(requests(&script), "list 0, watch 10, watch 11, watch 12, watch 14, watch 15");
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscribers_learn_of_deletions_from_a_list() {
+    let script =
+        scripted([list("10", "a@1 b@2"), watch([deleted("a@11"), error(410)]), list("12", "c@12"), idle_watch()]);
+    let reflector = reflector(script, LIST);
+    let (cache, mut subscriber) = (reflector.cache(), reflector.cache().subscribe().start());
+    let run = tokio::spawn(reflector.run());
+    let mut told = Vec::new();
+    while told.iter().filter(|told| *told == "=").count() < 2 {
+        told.push(match subscriber.next().await.unwrap() {
+            Change::Applied(object) => format!("+{}", object.identity().name),
+            Change::Deleted(tombstone) if tombstone.final_state_unknown => {
+                format!("?{}", tombstone.object.identity().name)
+            }
+            Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
+            Change::Resynced => "=".to_owned(),
+        });
+    }
+    // When it is polled for the first time, `a` has come and gone.
+    assert_eq!(told.join(" "), "+b = +c ?b =");
+    assert_eq!(cache.status().syncs, 2);
+    run.abort();
+}
+
+/// Each list, event and bookmark moves that time, but not while a list is in progress.
+#[tokio::test(start_paused = true)]
+async fn says_when_it_was_last_up_to_date() {
+    for (name, strategy, answers, expected) in [
+        ("a list", LIST, &[list("10", ""), idle_watch()][..], 0),
+        ("a late list", LIST, &[late(list("10", "")), idle_watch()], 59),
+        ("a bookmark", LIST, &[list("10", ""), late(watch([bookmark(10)])).then_stalls()], 59),
+        ("an event", LIST, &[list("10", ""), late(watch([added("a@11")])).then_stalls()], 59),
+        ("an interrupted relist", LIST, &[list("10", ""), watch([error(410)]), late(list("10", "").cut(1))], 0),
+        ("an interrupted list", LIST, &[late(list("10", "").cut(1))], -1),
+        ("an initial event", None, &[late(watch([added("a@11")])).then_stalls()], -1),
+    ] {
+        let reflector = reflector(scripted(answers.to_vec()), strategy);
+        let (cache, started) = (reflector.cache(), Instant::now());
+        let run = tokio::spawn(reflector.run());
+        sleep(Duration::from_secs(70)).await;
+        let at = cache.status().in_step_at.map(|at| Instant::from_std(at) - started);
+        assert_eq!(at.map_or(-1, |at| i64::try_from(at.as_secs()).unwrap()), expected, "{name}");
+        run.abort();
+    }
+}
