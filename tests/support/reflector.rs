@@ -13,8 +13,6 @@ use tokio::time::sleep;
 use super::transport::{Answer, Asked, Scripted};
 use super::{body_of, config_maps};
 
-pub use super::config_maps::{bookmark, error, initial_end};
-
 pub const LIST: Option<Strategy> = Some(Strategy::ListThenWatch);
 pub const FIRST: Option<Strategy> = Some(Strategy::WatchFirst);
 
