@@ -7,8 +7,9 @@ use listwatch::client::{ErrorKind, ListOptions, TransportErrorKind};
 use listwatch::{FieldPath, Projection};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::config_maps::error;
 use crate::script::{
-    FIRST, LIST, Scenario, added, check, error, idle_watch, late, list, objects, reflector, requests, scripted, watch,
+    FIRST, LIST, Scenario, added, check, idle_watch, late, list, objects, reflector, requests, scripted, watch,
 };
 use crate::support::transport::Answer;
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::support::config_maps::{error, initial_end};
 use crate::script::{
-    FIRST, LIST, Scenario, added, check, error, idle_watch, initial_end, late, list, modified, objects,
-    oversized_frame, reflector, requests, scripted, too_large, watch,
+    FIRST, LIST, Scenario, added, check, idle_watch, late, list, modified, objects, oversized_frame, reflector,
+    requests, scripted, too_large, watch,
 };
 use crate::support::transport::{Answer, Asked, Scripted};
 
@@ -196,7 +197,7 @@ async fn keeps_the_old_objects_until_the_new_list_is_complete() {
         while script.left() > 1 {
             sleep(Duration::from_millis(100)).await;
         }
-        sleep(takes - Duration::from_secs(1)).await;
+        sleep(takes.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!(requests(&script), "list 0, watch 10, list 10");
         assert!(objects(&cache).starts_with("a@1 b@2"), "{}", objects(&cache));
         assert_eq!((cache.version(), cache.status().syncs), ("10".to_owned(), 1));

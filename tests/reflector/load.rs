@@ -10,9 +10,10 @@ use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
 use tokio::time::sleep;
 
+use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::script::{
-    FIRST, LIST, added, bookmark, deleted, error, idle_watch, initial_end, list, modified, objects, one, reflector,
-    requests, scripted, too_large, watch,
+    FIRST, LIST, added, deleted, idle_watch, list, modified, objects, one, reflector, requests, scripted, too_large,
+    watch,
 };
 use crate::support::transport::Answer;
 

@@ -13,8 +13,6 @@ use tokio::time::sleep;
 use crate::support::transport::{Answer, Asked, Scripted};
 use crate::support::{body_of, config_maps};
 
-pub use crate::support::config_maps::{bookmark, error, initial_end};
-
 pub const LIST: Option<Strategy> = Some(Strategy::ListThenWatch);
 pub const FIRST: Option<Strategy> = Some(Strategy::WatchFirst);
 

@@ -6,9 +6,10 @@ use futures::StreamExt as _;
 use listwatch::cache::Change;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::script::{
-    FIRST, LIST, Scenario, added, bookmark, check, deleted, error, idle_watch, initial_end, late, list, modified,
-    objects, reflector, requests, scripted, watch,
+    FIRST, LIST, Scenario, added, check, deleted, idle_watch, late, list, modified, objects, reflector, requests,
+    scripted, watch,
 };
 
 #[tokio::test(start_paused = true)]

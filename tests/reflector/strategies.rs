@@ -7,9 +7,10 @@ use listwatch::reflector::Strategy;
 use listwatch::{FieldPath, Projection};
 use tokio::time::{sleep, timeout};
 
+use crate::support::config_maps::{error, initial_end};
 use crate::script::{
-    FIRST, LIST, Scenario, added, check, deleted, error, idle_watch, initial_end, list, modified, objects, reflector,
-    requests, scripted, watch,
+    FIRST, LIST, Scenario, added, check, deleted, idle_watch, list, modified, objects, reflector, requests, scripted,
+    watch,
 };
 use crate::support::transport::Answer;
 
