@@ -9,5 +9,6 @@ pub mod projection;
 pub mod selectors;
 pub mod watch_decode;
 
+#[allow(clippy::duplicate_mod, reason = "tests/client includes this file in addition to its own `support`")]
 #[path = "../../tests/support/mod.rs"]
 mod support;

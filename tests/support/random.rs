@@ -47,7 +47,7 @@ const SAMPLE: u64 = 200;
 /// The positions at which to split a body with these boundaries between its items or frames.
 ///
 /// A decoder changes its state at a boundary or in the header after it. Between two of them it copies or scans the bytes
-/// of one item, with the same state at each of them. So a longer body is split at every position near a boundary, near
+/// of one item; a prefix that ends there is incomplete in the same way at each of them. So a longer body is split at every position near a boundary, near
 /// its own start and end, and at a seeded sample of the others; with `LISTWATCH_THOROUGH` at every position.
 pub fn splits(len: usize, boundaries: impl IntoIterator<Item = usize>) -> impl Iterator<Item = usize> {
     let is_thorough = cases(0, 1) == 1;

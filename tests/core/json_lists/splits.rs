@@ -20,11 +20,12 @@ fn every_chunking_of_a_recorded_list_gives_the_same() {
     }
 }
 
+/// At every position of a body, since strings and escapes within an item change the decoder's state.
 #[test]
 fn every_split_into_two_gives_the_same() {
     let body = fixture("widgets-page-1.json");
     let expected = reference(&body).unwrap();
-    for split in splits(body.len(), ends(&body)) {
+    for split in 0..=body.len() {
         assert_eq!(
             decode(Limits::default(), [&body[..split], &body[split..]]).unwrap().0,
             expected,
