@@ -7,10 +7,10 @@ use listwatch::client::{ErrorKind, ListOptions, TransportErrorKind};
 use listwatch::{FieldPath, Projection};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::config_maps::error;
 use crate::script::{
     FIRST, LIST, Scenario, added, check, idle_watch, late, list, objects, reflector, requests, scripted, watch,
 };
+use crate::support::config_maps::error;
 use crate::support::transport::Answer;
 
 #[tokio::test(start_paused = true)]

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::support::config_maps::{error, initial_end};
 use crate::script::{
     FIRST, LIST, Scenario, added, check, idle_watch, late, list, modified, objects, oversized_frame, reflector,
     requests, scripted, too_large, watch,
 };
+use crate::support::config_maps::{error, initial_end};
 use crate::support::transport::{Answer, Asked, Scripted};
 
 #[tokio::test(start_paused = true)]

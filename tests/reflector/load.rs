@@ -10,11 +10,11 @@ use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
 use tokio::time::sleep;
 
-use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::script::{
     FIRST, LIST, added, deleted, idle_watch, list, modified, objects, one, reflector, requests, scripted, too_large,
     watch,
 };
+use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::support::transport::Answer;
 
 /// A name; the answers; the requests, what the store has then, and how often the server sent the collection.

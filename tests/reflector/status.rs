@@ -6,11 +6,11 @@ use futures::StreamExt as _;
 use listwatch::cache::Change;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::script::{
     FIRST, LIST, Scenario, added, check, deleted, idle_watch, late, list, modified, objects, reflector, requests,
     scripted, watch,
 };
+use crate::support::config_maps::{bookmark, error, initial_end};
 
 #[tokio::test(start_paused = true)]
 async fn events_and_bookmarks_advance_the_version() {

@@ -7,11 +7,11 @@ use listwatch::reflector::Strategy;
 use listwatch::{FieldPath, Projection};
 use tokio::time::{sleep, timeout};
 
-use crate::support::config_maps::{error, initial_end};
 use crate::script::{
     FIRST, LIST, Scenario, added, check, deleted, idle_watch, list, modified, objects, reflector, requests, scripted,
     watch,
 };
+use crate::support::config_maps::{error, initial_end};
 use crate::support::transport::Answer;
 
 #[tokio::test(start_paused = true)]

@@ -19,7 +19,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use listwatch::{DecodeError, Encoding, Event, ItemRef, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta, WatchDecoder};
+use listwatch::{
+    DecodeError, Encoding, Event, ItemRef, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta, WatchDecoder,
+};
 use prost::Message as _;
 
 /// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.

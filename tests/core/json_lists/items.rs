@@ -117,7 +117,8 @@ fn streams_and_codecs_read_json() {
     let expected: Vec<_> = reference(&body).unwrap().items.into_iter().map(Vec::into_boxed_slice).collect();
     let chunks = stream::iter(cut(&body, &[100]).map(|chunk| Ok::<_, std::io::Error>(Bytes::copy_from_slice(chunk))));
     let streamed: Vec<_> = block_on(ListStream::<_, [u8]>::new(chunks).accept_json().map(Result::unwrap).collect());
-    let framed: Vec<_> = block_on(FramedRead::new(&body[..], ListCodec::<[u8]>::new().accept_json()).map(Result::unwrap).collect());
+    let framed: Vec<_> =
+        block_on(FramedRead::new(&body[..], ListCodec::<[u8]>::new().accept_json()).map(Result::unwrap).collect());
     assert_eq!((&streamed, &framed), (&expected, &expected));
 }
 
