@@ -1,9 +1,9 @@
 //! HTTP/1.1: a connection that ends at any byte, and lengths that are wrong, in HTTP/2 too.
 
-use listwatch::ListDecoder;
+use listwatch::Limits;
 use listwatch_testserver::{Answer, Body, RawEnd};
 
-use crate::support::{cases, fixture};
+use crate::support::{cases, fixture, list_decoder};
 use crate::{
     BROKEN, DATA, END_STREAM, HEADERS, INCOMPLETE, SETTINGS, STALLED, Whole, alone, client, frame, framed, list,
     list_until_stalled, raw, serve,
@@ -46,7 +46,7 @@ fn a_cut_and_a_reset_at_every_byte_of_a_small_list() {
 
 /// Returns true if a list that ends after this many bytes is whole: it may lack the empty strings after `raw`.
 fn ends_a_list(whole: &Whole, length: usize) -> bool {
-    let mut decoder = ListDecoder::new();
+    let mut decoder = list_decoder(Limits::default());
     let mut body = &whole.body[..length];
     while decoder.decode(&mut body).unwrap().is_some() {}
     decoder.finish().is_ok()
@@ -54,7 +54,7 @@ fn ends_a_list(whole: &Whole, length: usize) -> bool {
 
 /// Returns the number of whole items in the beginning of a list.
 fn items_in(mut beginning: &[u8]) -> usize {
-    let mut decoder = ListDecoder::new();
+    let mut decoder = list_decoder(Limits::default());
     while decoder.decode(&mut beginning).unwrap().is_some() {}
     usize::try_from(decoder.items()).unwrap()
 }

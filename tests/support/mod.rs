@@ -149,7 +149,7 @@ pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
 
 /// Calls back for each item of a whole list.
 pub fn each_item(mut body: &[u8], mut on_item: impl FnMut(ItemRef<'_>)) {
-    let mut decoder = ListDecoder::new();
+    let mut decoder = list_decoder(Limits::default());
     while let Some(event) = decoder.decode(&mut body).unwrap() {
         if let Event::Item(item) = event {
             on_item(item);
