@@ -69,7 +69,7 @@ fn a_cut_and_a_reset_at_random_places_of_a_large_list() {
         let whole = Whole::large();
         let length = whole.body.len() as u64;
         let json = Whole::new(fixture("pods.json"));
-        for n in 0..cases(60, 200) {
+        for n in 0..cases(30, 200) {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let at = (seed >> 20) % length;
             let body = Body::replay(whole.body.clone()).chunk_size(1 << 16);

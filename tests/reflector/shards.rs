@@ -27,7 +27,7 @@ fn are_the_collection(knows_shards: bool) {
     for strategy in [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)] {
         println!("{strategy:?}");
         let objects = Mutex::new([0; SHARDS as usize]);
-        let schedules = cases(150, 2000);
+        let schedules = cases(75, 2000);
         let are_all = each_schedule(schedules, async |seed| run(seed, strategy, knows_shards, &objects).await);
         let objects = objects.lock().unwrap();
         // Or the schedules would be no test of it.
