@@ -17,9 +17,9 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Identity, Object, Residency, Store};
 use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
-use listwatch_kube::runtime;
 use listwatch::item::path::pod;
 use listwatch::{ItemError, Json, MetaView};
+use listwatch_kube::runtime;
 use prost::Message;
 
 use crate::{Done, StoreTimes, add_key, tell, wait};

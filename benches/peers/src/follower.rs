@@ -18,8 +18,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Change, Residency, Store};
 use listwatch::client::{Client, HttpTransport, Resource};
-use listwatch_kube::runtime;
 use listwatch::reflector::{Cache, Reflector, Strategy};
+use listwatch_kube::runtime;
 use tokio::sync::oneshot;
 
 use crate::{Latency, State, add_key, tell, wait};
