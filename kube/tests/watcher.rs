@@ -104,8 +104,9 @@ where
             Ok(Some(Ok(event))) => told.push(event.to_string()),
             Ok(Some(Err(error))) => {
                 let chain = successors(Some(&error as &dyn StdError), |&error| error.source());
-                let text: String = chain.map(|error| format!("{error}\n{error:?}\n")).collect();
-                assert_eq!(leak(text.as_bytes()), None);
+                for error in chain {
+                    assert_eq!(leak(format!("{error}\n{error:?}").as_bytes()), None);
+                }
                 told.push(written(&error));
             }
             ended => panic!("{ended:?} after {told:?}", ended = ended.map(|_| "the end")),

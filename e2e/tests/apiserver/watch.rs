@@ -152,7 +152,7 @@ async fn through_restarts(server: Server, state: &Path, client: Client) -> Resul
     let changes = AtomicU64::new(0);
     let (restarts, restarted) = watch::channel(0);
     let writing = join_all((0..WRITERS).map(|number| write(&writer, number, &changes, restarted.clone())));
-    let writes = async {
+    let load = async {
         writing.await;
         // When the last one is in the view, all of those before are.
         while request(&writer, "POST", PATH, r#"{"metadata":{"name":"last"}}"#).await.is_err() {
@@ -173,7 +173,7 @@ async fn through_restarts(server: Server, state: &Path, client: Client) -> Resul
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(server)
     };
     let watching = converge(&client);
-    let ((), server, (view, told)) = tokio::try_join!(writes, restarting, watching)?;
+    let ((), server, (view, told)) = tokio::try_join!(load, restarting, watching)?;
     let columns = "custom-columns=NS:.metadata.namespace,N:.metadata.name,V:.metadata.resourceVersion";
     let expected: View = server
         .kubectl(&["get", "configmaps", "-A", "--chunk-size=0", "--no-headers", "-o", columns])?
