@@ -19,7 +19,7 @@ use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::item::{self, ListMeta, MetaView, Projection, TypeMeta};
 use crate::limits::{Limits, OnItemError};
 
-/// Decodes the body of a list while it arrives: protobuf, and JSON where [`accept_json`](Self::accept_json) allows it. The
+/// Decodes the body of a list while it arrives: protobuf, and JSON where `accept_json` (feature `json`) allows it. The
 /// first bytes decide which of the two a body is.
 ///
 /// Bytes go in by [`decode`](Self::decode) or [`feed`](Self::feed), cut anywhere; [`Event`]s come out. After the last

@@ -37,7 +37,7 @@ const KEPT_SCRATCH: usize = 64 << 10;
 pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Decodes the body of a watch while it arrives: frames of protobuf, and lines of JSON where
-/// [`accept_json`](Self::accept_json) allows it. The first bytes decide which of the two a body is, not the content type, which
+/// `accept_json` (feature `json`) allows it. The first bytes decide which of the two a body is, not the content type, which
 /// servers get wrong.
 ///
 /// Bytes go in by [`decode`](Self::decode), cut anywhere; a [`WatchEvent`] comes out for each frame. When the body has
