@@ -10,6 +10,9 @@ NIGHTLY=nightly
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 
+# limit MINUTES COMMAND...: ends a command that hangs, so that CI fails early; the output before says which test hung.
+limit() { timeout --kill-after=10 "$1m" "${@:2}" || { echo "error: failed, or took longer than $1 minutes: ${*:2}" >&2; return 1; }; }
+
 # cargo_tool NAME VERSION: installs the tool from source unless that version is there.
 cargo_tool() {
     cargo install --list | grep -q "^$1 v$2:" || RUSTFLAGS='' cargo install --quiet --locked "$1@$2"

@@ -60,15 +60,18 @@ async fn the_items_are_those_of_one_thread() {
 
 #[tokio::test]
 async fn the_order_is_that_of_the_list_or_of_the_threads() {
-    let server = serve(Answer::ok(Body::amplify(body()))).await;
-    for order in ORDERS {
-        // The first item takes until the batch behind its own is decoded, or even out.
+    // With small chunks the first batch has a single item, as none but the first thread has work then.
+    for (order, chunk) in
+        [(Order::Listed, 4 << 10), (Order::Listed, 1 << 20), (Order::Done, 4 << 10), (Order::Done, 1 << 20)]
+    {
+        let server = serve(Answer::ok(Body::amplify(body()).chunk_size(chunk))).await;
+        // The first item takes until item 60, which is in one of the next three batches, is decoded, or until one is out.
         let (release, released) = channel();
         let (decoded, released) = (release.clone(), Mutex::new(released));
         let own = move |item: ItemRef<'_>| {
             match (item.index(), order) {
                 (0, _) => released.lock().unwrap().recv().unwrap(),
-                (100, Order::Listed) => decoded.send(()).unwrap(),
+                (60, Order::Listed) => decoded.send(()).unwrap(),
                 _ => {}
             }
             Ok::<_, ItemError>(item.index())
