@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if read == 0 {
             break;
         }
-        let flow = decoder.feed(&chunk[..read], |event| -> ControlFlow<()> {
+        let flow = decoder.feed(&mut &chunk[..read], |event| -> ControlFlow<()> {
             match event {
                 Event::TypeMeta(type_meta) => println!("a {} of {}", type_meta.kind, type_meta.api_version),
                 Event::Item(item) => longest = longest.max(item.bytes().len()),

@@ -31,6 +31,8 @@ pub mod decode;
 pub mod error;
 pub mod fields;
 pub mod item;
+#[cfg(feature = "json")]
+mod json;
 pub mod limits;
 #[cfg(all(feature = "cache", feature = "client"))]
 pub mod reflector;

@@ -45,11 +45,29 @@ fn decode_json(body: &[u8], chunk: usize) -> Result<List, String> {
         while let Some(event) = decoder.decode(&mut chunk).map_err(|error| error.to_string())? {
             if let listwatch::Event::Item(item) = event {
                 items.push(item.bytes().to_vec());
+                let mut line = Vec::new();
+                match item.to_json(&mut line) {
+                    Ok(()) => check_line(&line),
+                    Err(_) => assert!(line.is_empty(), "an error after {}", String::from_utf8_lossy(&line)),
+                }
             }
         }
     }
     let end = decoder.finish().map_err(|error| error.to_string())?;
     Ok(List { type_meta: end.type_meta, list_meta: end.list_meta, items })
+}
+
+/// Panics unless it is a JSON object on one line that has its type once.
+fn check_line(line: &[u8]) {
+    let text = str::from_utf8(line).unwrap();
+    let Members(members) = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    for expected in ["kind", "apiVersion"] {
+        let values: Vec<_> =
+            members.iter().filter(|(name, _)| name == expected).map(|(_, value)| value.get()).collect();
+        let [value] = values[..] else { panic!("{expected} {} times: {text}", values.len()) };
+        assert!(serde_json::from_str::<String>(value).is_ok_and(|value| !value.is_empty()), "{expected}: {text}");
+    }
+    assert!(!text.contains('\n'), "{text}");
 }
 
 /// The list as Go reads it: members in their order, the last one of a name counts, `null` sets nothing.

@@ -202,41 +202,40 @@ impl ListDecoder {
         Ok(self.advance(input)?.map(|found| self.event(found)))
     }
 
-    /// The callback form of [`decode`](Self::decode): feeds one chunk and calls `on_event` for each event in it.
+    /// The callback form of [`decode`](Self::decode): takes bytes off the front of `input` and calls `on_event` for each event.
     ///
-    /// After a `Break` the chunk is taken up to [`position`](Self::position); to go on, feed the rest of it. A panic of
-    /// the callback poisons the decoder.
+    /// After a `Break` the rest of the chunk is left in `input`, as it is after an error. A panic of the callback poisons the
+    /// decoder.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use listwatch::{Event, ListDecoder};
+    ///
+    /// # let mut body: &[u8] = include_bytes!("../../fixtures/configmaps.pb");
+    /// let mut decoder = ListDecoder::new();
+    /// let third = decoder.feed(&mut body, |event| match event {
+    ///     Event::Item(item) if item.index() == 2 => ControlFlow::Break(item.to_box()),
+    ///     _ => ControlFlow::Continue(()),
+    /// })?;
+    /// assert!(third.is_break() && decoder.items() == 3 && !body.is_empty());
+    /// # Ok::<(), listwatch::DecodeError>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`decode`](Self::decode).
     pub fn feed<B>(
         &mut self,
-        mut chunk: &[u8],
+        input: &mut &[u8],
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, DecodeError> {
-        while let Some(flow) = self.decode_with(&mut chunk, &mut on_event)? {
+        while let Some(flow) = self.decode_with(input, &mut on_event)? {
             if flow.is_break() {
                 return Ok(flow);
             }
         }
         Ok(ControlFlow::Continue(()))
-    }
-
-    /// As [`feed`](Self::feed), for a callback that may fail: its first error ends the call.
-    ///
-    /// # Errors
-    ///
-    /// The callback's own, and those of [`decode`](Self::decode) turned into it.
-    pub fn try_feed<E: From<DecodeError>>(
-        &mut self,
-        mut chunk: &[u8],
-        mut on_event: impl FnMut(Event<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        while let Some(result) = self.decode_with(&mut chunk, &mut on_event)? {
-            result?;
-        }
-        Ok(())
     }
 
     /// The body has ended: says how, if the list is complete. May be called again.

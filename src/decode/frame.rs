@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Start ──┬──> Length <──> Frame       protobuf: each frame is led by its length
-//!         ├──> Opening ──┬──> Line     JSON: each frame is a line
+//!         ├──> Opening ──┬──> Object   JSON: each frame is an object
 //!         └──────────────┴──> Other    no watch: the decoder of lists finds out what it is
 //! ```
 
@@ -13,8 +13,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 
-#[cfg(feature = "json")]
-use memchr::memchr;
 use prost::Message as _;
 
 use super::decoder::{Encoding, Event, ItemRef, ListDecoder, Progress};
@@ -24,10 +22,10 @@ use super::protobuf::MAGIC;
 use super::sniff::Sniffed;
 use super::wire::{Field, Fields, Value};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
-#[cfg(feature = "json")]
-use crate::item::json;
 use crate::item::view::entry;
-use crate::item::{Status, TypeMeta};
+use crate::item::{self, Status, TypeMeta};
+#[cfg(feature = "json")]
+use crate::json::scan::Scan;
 use crate::limits::Limits;
 
 /// The buffer of split frames is given back when it is larger than this and was not needed.
@@ -36,7 +34,7 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// The annotation of the bookmark that ends the initial events (KEP-3157).
 pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Decodes the body of a watch while it arrives: frames of protobuf, and lines of JSON where
+/// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON where
 /// `accept_json` (feature `json`) allows it. The first bytes decide which of the two a body is, not the content type, which
 /// servers get wrong.
 ///
@@ -138,11 +136,12 @@ enum State {
     /// the first name.
     #[cfg(feature = "json")]
     Opening(Box<ListDecoder>),
-    /// Before a line, or in one that has `begun`.
+    /// Before the object of a frame.
     #[cfg(feature = "json")]
-    Line {
-        begun: bool,
-    },
+    Between,
+    /// In the object of a frame.
+    #[cfg(feature = "json")]
+    Object(Scan),
     Other(Box<ListDecoder>),
 }
 
@@ -228,7 +227,7 @@ impl WatchDecoder {
         let mut read = Frame::default();
         let (encoding, is_read) = match state {
             #[cfg(feature = "json")]
-            State::Line { .. } => (Encoding::Json, line::read(frame).map(|line| read = line)),
+            State::Between => (Encoding::Json, line::read(frame).map(|event| read = event)),
             _ => (Encoding::Protobuf, read.merge(frame)),
         };
         let place = Place { encoding, known, type_meta, index: *items, offset: *field_start };
@@ -247,7 +246,7 @@ impl WatchDecoder {
 
     /// The body has ended: says whether between two frames. May be called again.
     ///
-    /// A body without any bytes is a watch without any events. In JSON a frame ends with its line.
+    /// A body without any bytes is a watch without any events. In JSON a frame ends with its object; a newline may follow.
     ///
     /// # Errors
     ///
@@ -260,9 +259,9 @@ impl WatchDecoder {
                 State::Length { bytes, .. } => *bytes == 0,
                 State::Frame { .. } | State::Other(_) => false,
                 #[cfg(feature = "json")]
-                State::Opening(_) => false,
+                State::Opening(_) | State::Object(_) => false,
                 #[cfg(feature = "json")]
-                State::Line { begun } => !begun,
+                State::Between => true,
             };
             let Progress { position, items, .. } = self.watch;
             let cut = || DecodeError::new(DecodeErrorKind::CutFrame, position, Some(items), items).of_watch();
@@ -295,7 +294,7 @@ impl WatchDecoder {
             (DecodeErrorKind::Finished, _) => (position, None),
             (_, State::Length { .. } | State::Frame { .. }) => (field_start, Some(items)),
             #[cfg(feature = "json")]
-            (_, State::Line { .. }) => (field_start, Some(items)),
+            (_, State::Between | State::Object(_)) => (field_start, Some(items)),
             _ => (field_start, None),
         };
         let error = DecodeError::new(kind, offset, index, items).of_watch();
@@ -311,7 +310,12 @@ impl WatchDecoder {
                 &mut State::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
                 &mut State::Frame { left } => self.frame(left, input),
                 #[cfg(feature = "json")]
-                &mut State::Line { begun } => self.line(begun, input)?,
+                State::Between => {
+                    self.between(input)?;
+                    None
+                }
+                #[cfg(feature = "json")]
+                State::Object(_) => self.object(input)?,
                 #[cfg(feature = "json")]
                 State::Start if self.watch.accepts_json && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
                     self.watch.take(1, input);
@@ -427,44 +431,63 @@ impl WatchDecoder {
         let mut decided = if list.position() == 0 { line::is_event(input) } else { None };
         while decided.is_none() && !input.is_empty() {
             let mut byte = self.watch.take(1, input);
-            if self.watch.scratch != b"{" || !matches!(byte, b" " | b"\t" | b"\r") {
+            if self.watch.scratch != b"{" || !is_space(byte) {
                 self.watch.scratch.extend_from_slice(byte);
             }
             other(list, &mut byte)?;
             decided = line::is_event(&self.watch.scratch);
         }
-        match (decided, mem::replace(&mut self.state, State::Line { begun: true })) {
-            (None, opening) => self.state = opening,
-            (Some(false), State::Opening(list)) => self.state = State::Other(list),
-            (Some(_), _) => {}
+        match decided {
+            None => {}
+            Some(true) => {
+                let mut scan = Scan::new(b'{', 0);
+                // It does not end in there.
+                scan.end(&self.watch.scratch).map_err(|fault| malformed(("the frame", fault)))?;
+                self.state = State::Object(scan);
+            }
+            Some(false) => {
+                if let State::Opening(list) = mem::replace(&mut self.state, State::Start) {
+                    self.state = State::Other(list);
+                }
+            }
         }
         Ok(())
     }
 
     #[cfg(feature = "json")]
-    fn line<'i>(&mut self, begun: bool, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeErrorKind> {
-        if !begun {
-            let spaces = input.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
-            self.watch.take(spaces as u64, input);
-            if input.is_empty() {
-                return Ok(None);
+    fn between(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
+        let spaces = input.chunks(1).take_while(|byte| is_space(byte)).count();
+        self.watch.take(spaces as u64, input);
+        match input.first() {
+            None => Ok(()),
+            Some(b'{') => {
+                self.begin_frame();
+                self.state = State::Object(Scan::new(b'{', 0));
+                Ok(())
             }
-            self.begin_frame();
+            Some(_) => {
+                self.begin_frame();
+                Err(malformed(("the frame", Fault::Syntax)))
+            }
         }
+    }
+
+    #[cfg(feature = "json")]
+    fn object<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeErrorKind> {
+        let State::Object(scan) = &mut self.state else { return Ok(None) };
         let max = self.watch.limits.item_size;
         let left = max.saturating_sub(self.watch.position - self.watch.field_start);
         let window = usize::try_from(left).ok().and_then(|left| input.get(..=left)).unwrap_or(input);
-        let end = memchr(b'\n', window);
+        let end = scan.end(window).map_err(|fault| malformed(("the frame", fault)))?;
         let piece = self.watch.take(end.unwrap_or(window.len()) as u64, input);
         if self.watch.position - self.watch.field_start > max {
             return Err(DecodeErrorKind::Limit { limit: Limit::ItemSize, size: max + 1, max });
         }
-        self.state = State::Line { begun: end.is_none() };
         if end.is_none() {
             self.watch.keep(piece, left - piece.len() as u64);
             return Ok(None);
         }
-        self.watch.take(1, input);
+        self.state = State::Between;
         Ok(Some(self.found(piece)))
     }
 }
@@ -489,7 +512,7 @@ fn malformed((field, fault): Unread) -> DecodeErrorKind {
     DecodeErrorKind::Malformed { field, fault }
 }
 
-fn at(field: &'static str) -> impl Fn(Fault) -> Unread {
+pub(super) fn at(field: &'static str) -> impl Fn(Fault) -> Unread {
     move |fault| (field, fault)
 }
 
@@ -664,7 +687,7 @@ impl<'f> Frame<'f> {
             let read = match place.encoding {
                 Encoding::Protobuf => Status::decode(bytes).ok(),
                 #[cfg(feature = "json")]
-                Encoding::Json => json::status(bytes),
+                Encoding::Json => item::json::status(bytes),
                 #[cfg(not(feature = "json"))]
                 Encoding::Json => None,
             };
@@ -727,6 +750,11 @@ fn last(message: Value<'_>, number: u32) -> Result<Option<&[u8]>, Fault> {
         }
     }
     Ok(last)
+}
+
+#[cfg(feature = "json")]
+fn is_space(byte: &[u8]) -> bool {
+    matches!(byte, b" " | b"\t" | b"\n" | b"\r")
 }
 
 fn expect_empty(value: Value<'_>) -> Result<(), Fault> {

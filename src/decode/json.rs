@@ -8,7 +8,6 @@
 //! ```text
 //! Start ──> Key ──> Name ──> Colon ──> Value ──┬──> Collect ──┐
 //!            ^                                 ├──> Skip ─────┤
-//!            │                                 ├──> Scalar ───┤
 //!            │        ┌──> Item, Oversized ──┐ │              │
 //!            │        │                      v │              │
 //!            │     Element <── ElementEnd <────┴── [          │
@@ -17,18 +16,16 @@
 //! ```
 
 use super::decoder::{Found, Progress};
-use super::scan::Scan;
 use super::schema::ListShape;
 use super::sniff::Sniffed;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
-use crate::item::{TypeMeta, json};
+use crate::item::{self, TypeMeta};
+use crate::json::scan::Scan;
+use crate::json::{begins_value, text};
 use crate::limits::OnItemError;
 
 /// A name that is longer than `apiVersion` with quotes, written in escapes, is none of the known ones.
 const LONGEST_NAME: usize = 64;
-
-/// A longer number is not looked at.
-const LONGEST_SCALAR: usize = 64;
 
 /// How an API server begins the Status that it writes behind an item when it cannot encode the next one.
 const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
@@ -52,15 +49,16 @@ enum State {
     Key {
         may_end: bool,
     },
+    /// In a name.
     Name,
     Colon(Key),
     Value(Key),
     /// In a value that is kept.
     Collect(Key),
-    /// In a string, an object or an array that is not.
-    Skip,
-    /// In a number or a literal.
-    Scalar(Key),
+    /// In one that is not.
+    Skip(Key),
+    /// In `null`, which sets nothing, as for Go.
+    Null(Key),
     MemberEnd,
     /// Before an item, or a bracket in its place if it `may_end`.
     Element {
@@ -99,7 +97,7 @@ impl Json {
     }
 
     pub(super) fn is_in_item(&self) -> bool {
-        matches!(self.state, State::Item { .. } | State::Oversized | State::Scalar(Key::Item))
+        matches!(self.state, State::Item { .. } | State::Oversized | State::Null(Key::Item))
     }
 
     pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
@@ -130,10 +128,21 @@ impl Json {
         match self.state {
             State::Name => return self.name(input),
             State::Collect(key) => return self.collect(key, input),
-            State::Skip => return self.skip(State::MemberEnd, input),
-            State::Scalar(key) => return self.scalar(key, input),
+            State::Skip(key) => {
+                if self.skip(key, input)? {
+                    self.state = State::MemberEnd;
+                }
+                return Ok(None);
+            }
+            State::Null(key) => return self.null(key, input),
             State::Item { len } => return self.item(len, input),
-            State::Oversized => return self.skip(State::ElementEnd, input),
+            State::Oversized => {
+                if self.skip(Key::Item, input)? {
+                    self.list.skipped += 1;
+                    self.state = State::ElementEnd;
+                }
+                return Ok(None);
+            }
             _ => {}
         }
         let spaces = input.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
@@ -184,7 +193,7 @@ impl Json {
     }
 
     fn key(&self) -> Result<Key, DecodeError> {
-        let name = json::string(&self.list.scratch).map_err(|fault| self.malformed(Key::Other, fault))?;
+        let name = text(&self.list.scratch).map_err(|fault| self.malformed(Key::Other, fault))?;
         Ok(match &*name {
             "apiVersion" => Key::ApiVersion,
             "kind" => Key::Kind,
@@ -217,10 +226,10 @@ impl Json {
                 let kind = DecodeErrorKind::UnexpectedEncoding(Sniffed::WatchStream);
                 return Err(DecodeError::new(kind, 0, None, self.list.items));
             }
-            (Key::Object | Key::Other, b'"' | b'{' | b'[') => State::Skip,
-            (_, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => State::Scalar(key),
-            (_, b'"' | b'{' | b'[') => return Err(self.malformed(key, Fault::Type)),
-            _ => return Err(self.in_body(Fault::Syntax)),
+            (_, byte) if !begins_value(byte) => return Err(self.in_body(Fault::Syntax)),
+            (Key::Object | Key::Other, _) => State::Skip(key),
+            (_, b'n') => State::Null(key),
+            _ => return Err(self.malformed(key, Fault::Type)),
         };
         Ok(None)
     }
@@ -241,11 +250,11 @@ impl Json {
         }
         self.state = State::MemberEnd;
         if key == Key::ListMeta {
-            json::merge_list_meta(&mut self.list.list_meta, &self.list.scratch)
+            item::json::merge_list_meta(&mut self.list.list_meta, &self.list.scratch)
                 .map_err(|(field, fault)| self.list.error(DecodeErrorKind::Malformed { field, fault }))?;
             return Ok(Some(Found::ListMeta));
         }
-        let text = json::string(&self.list.scratch).map_err(|fault| self.malformed(key, fault))?.into_owned();
+        let text = text(&self.list.scratch).map_err(|fault| self.malformed(key, fault))?.into_owned();
         let TypeMeta { api_version, kind } = &mut self.list.type_meta;
         *(if key == Key::Kind { &mut *kind } else { &mut *api_version }) = text;
         if api_version.is_empty() || kind.is_empty() {
@@ -259,47 +268,27 @@ impl Json {
         Ok(Some(Found::TypeMeta))
     }
 
-    fn skip<'i>(&mut self, then: State, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        let is_item = matches!(self.state, State::Oversized);
-        let key = if is_item { Key::Item } else { Key::Other };
+    /// True at the end of the value.
+    fn skip(&mut self, key: Key, input: &mut &[u8]) -> Result<bool, DecodeError> {
         let end = self.scan.end(input).map_err(|fault| self.malformed(key, fault))?;
         self.list.take(end.unwrap_or(input.len()) as u64, input);
-        if end.is_some() {
-            self.list.skipped += u64::from(is_item);
-            self.state = then;
-        }
-        Ok(None)
+        Ok(end.is_some())
     }
 
-    /// Ends before the first byte that cannot be in it, which is not taken.
-    fn scalar<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        let len =
-            input.iter().take_while(|byte| matches!(byte, b'-' | b'+' | b'.') || byte.is_ascii_alphanumeric()).count();
-        let piece = self.list.take(len as u64, input);
-        let scratch = &mut self.list.scratch;
-        scratch.extend_from_slice(first(piece, (LONGEST_SCALAR + 1).saturating_sub(scratch.len()) as u64));
-        if input.is_empty() {
+    fn null<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+        if !self.skip(key, input)? {
             return Ok(None);
         }
-        if scratch.len() <= LONGEST_SCALAR && !json::is_scalar(scratch) {
-            return Err(self.malformed(key, Fault::Syntax));
+        if key == Key::Item {
+            self.list.scratch.extend_from_slice(b"null");
+            self.list.items += 1;
+            self.state = State::ElementEnd;
+            return Ok(Some(Found::SplitItem));
         }
-        let is_null = scratch == b"null";
+        // A list without items is one.
+        self.has_items |= key == Key::Items;
         self.state = State::MemberEnd;
-        match key {
-            Key::Item if is_null => {
-                self.list.items += 1;
-                self.state = State::ElementEnd;
-                Ok(Some(Found::SplitItem))
-            }
-            // As Go reads it: nothing is set, and a list without items is one.
-            Key::ApiVersion | Key::Kind | Key::ListMeta | Key::Items if is_null => {
-                self.has_items |= key == Key::Items;
-                Ok(None)
-            }
-            Key::Object | Key::Other => Ok(None),
-            _ => Err(self.malformed(key, Fault::Type)),
-        }
+        Ok(None)
     }
 
     /// An item begins with this byte.
@@ -311,11 +300,11 @@ impl Json {
             return Err(self.list.item_error(kind));
         }
         self.list.scratch.clear();
+        self.scan = Scan::new(byte, 2);
         if byte != b'{' {
-            self.state = State::Scalar(Key::Item);
+            self.state = State::Null(Key::Item);
             return Ok(None);
         }
-        self.scan = Scan::new(byte, 2);
         self.item(0, input)
     }
 
@@ -351,7 +340,7 @@ impl Json {
             return Err(self.malformed(Key::Item, Fault::Syntax));
         }
         if item.starts_with(STATUS)
-            && let Some(status) = json::status(item)
+            && let Some(status) = item::json::status(item)
         {
             return Err(self.list.error(DecodeErrorKind::Api(Box::new(status))));
         }
@@ -365,7 +354,7 @@ impl Json {
         if self.is_status() {
             let mut head = self.head.take().unwrap_or_default();
             head.push(b'}');
-            let kind = match json::status(&head) {
+            let kind = match item::json::status(&head) {
                 Some(status) => DecodeErrorKind::Api(Box::new(status)),
                 None => DecodeErrorKind::Malformed { field: "the body", fault: Fault::Status },
             };

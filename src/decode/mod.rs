@@ -10,8 +10,6 @@ mod json;
 #[cfg(feature = "json")]
 mod line;
 mod protobuf;
-#[cfg(feature = "json")]
-mod scan;
 mod schema;
 mod sniff;
 pub(crate) mod wire;

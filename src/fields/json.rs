@@ -4,6 +4,7 @@
 //! in the order of Go's structs. Sources: the types of `k8s.io/apimachinery` with a `MarshalJSON` of their own, and
 //! Go's `encoding/json`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::mem;
@@ -16,7 +17,8 @@ use serde::de::IgnoredAny;
 use super::{Field, Form, Message, Omit, Shape, Type};
 use crate::decode::wire::{Fields, Value, Varint};
 use crate::error::{Fault, ItemError};
-use crate::item::{self, TypeMeta};
+use crate::item::TypeMeta;
+use crate::json::Reader;
 
 /// Messages may be nested this deep in an object, as for prost: only schemas hold schemas, in a `CustomResourceDefinition`.
 const MAX_DEPTH: usize = 100;
@@ -396,32 +398,87 @@ fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends an object in JSON on one line, with a kind: its own, or that of the list.
+/// Appends an object in JSON on one line, with `kind` and `apiVersion` once each: its own, or those of its list.
+///
+/// They keep the place of the object's own members, and come first where it has none.
 pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
-    let TypeMeta { api_version, kind } = item::json::type_meta(object)?;
     let start = out.len();
-    out.push(b'{');
-    for (name, own, of_list) in [("kind", kind, list.item_kind()), ("apiVersion", api_version, &*list.api_version)] {
-        if own.is_empty() {
-            if of_list.is_empty() {
-                out.truncate(start);
-                return Err(ItemError::Metadata { field: name, fault: Fault::Missing });
-            }
-            write_str(name, out);
-            out.push(b':');
-            write_str(of_list, out);
-            out.push(b',');
+    let written = write_line(list, object, out);
+    written.map_err(|(field, fault)| {
+        out.truncate(start);
+        ItemError::Metadata { field, fault }
+    })
+}
+
+fn write_line<'a>(list: &'a TypeMeta, object: &'a [u8], out: &mut Vec<u8>) -> Result<(), (&'static str, Fault)> {
+    let at = |fault| ("the object", fault);
+    // The reader looks only at the members, and a line must be JSON as a whole.
+    serde_json::from_slice::<IgnoredAny>(object).map_err(|_| at(Fault::Syntax))?;
+    if !object.trim_ascii_start().starts_with(b"{") {
+        return Err(at(Fault::Type));
+    }
+    let named = |name, of_list: &'a str| Named { name, text: of_list.into(), is_own: false, is_written: false };
+    let mut type_meta = [named("kind", list.item_kind()), named("apiVersion", &list.api_version)];
+    let mut json = Reader::new(object, 0);
+    let mut members = json.object().map_err(at)?;
+    while let Some(name) = members.next(&mut json).map_err(at)? {
+        let Some(named) = type_meta.iter_mut().find(|named| name == named.name) else {
+            json.value().map_err(at)?;
+            continue;
+        };
+        named.is_own = true;
+        // `null` sets nothing, and the last one counts.
+        if let Some(text) = json.text().map_err(|fault| (named.name, fault))?.filter(|text| !text.is_empty()) {
+            named.text = text;
         }
     }
-    let members = object.trim_ascii_start().get(1..).unwrap_or_default();
-    if members.trim_ascii() == b"}" && out.last() == Some(&b',') {
-        out.pop();
+    if let Some(named) = type_meta.iter().find(|named| named.text.is_empty()) {
+        return Err((named.name, Fault::Missing));
     }
-    let written = write_compact(members, out);
-    written.map_err(|fault| {
-        out.truncate(start);
-        ItemError::Metadata { field: "the object", fault }
-    })
+
+    out.push(b'{');
+    type_meta.iter_mut().filter(|named| !named.is_own).for_each(|named| named.write(out));
+    let mut json = Reader::new(object, 0);
+    let mut members = json.object().map_err(at)?;
+    while let Some(name) = members.next(&mut json).map_err(at)? {
+        let value = json.value().map_err(at)?;
+        match type_meta.iter_mut().find(|named| name == named.name) {
+            Some(named) => named.write(out),
+            None => {
+                write_name(&name, out);
+                write_compact(value, out).map_err(at)?;
+            }
+        }
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// `kind` or `apiVersion` of an object.
+struct Named<'a> {
+    name: &'static str,
+    text: Cow<'a, str>,
+    is_own: bool,
+    is_written: bool,
+}
+
+impl Named<'_> {
+    /// Appends it, the first time.
+    fn write(&mut self, out: &mut Vec<u8>) {
+        if !mem::replace(&mut self.is_written, true) {
+            write_name(self.name, out);
+            write_str(&self.text, out);
+        }
+    }
+}
+
+/// The name of a member, with the comma before it and the colon behind.
+fn write_name(name: &str, out: &mut Vec<u8>) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    write_str(name, out);
+    out.push(b':');
 }
 
 /// JSON within JSON, as Go copies it: without whitespace, and safe to stand in HTML.

@@ -5,17 +5,17 @@
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
 use super::view::{ManagedFieldsEntry, OwnerReference, Time};
 use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 use crate::decode::{Encoding, ItemRef};
 use crate::error::{Fault, ItemError};
+use crate::json::Reader;
 
 /// Makes the items of a JSON list a `Box<T>`, for any `T` that serde deserializes.
 ///
@@ -160,74 +160,111 @@ impl<'de> Deserialize<'de> for Time {
 /// A field, and what is wrong with it.
 type Unread = (&'static str, Fault);
 
+/// Returns what makes a fault of JSON one of this field.
+fn at(field: &'static str) -> impl Fn(Fault) -> Unread {
+    move |fault| (field, fault)
+}
+
+/// An object, or `null`, all of it read by `on_member`, which takes the value of the member that it is given the name of.
+fn members<'a>(
+    field: &'static str,
+    json: &mut Reader<'a>,
+    mut on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), Unread>,
+) -> Result<(), Unread> {
+    let mut members = json.object().map_err(at(field))?;
+    while let Some(name) = members.next(json).map_err(at(field))? {
+        on_member(&name, json)?;
+    }
+    Ok(())
+}
+
+/// Takes a value that nobody reads.
+fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), Unread> {
+    json.value().map(drop).map_err(at(field))
+}
+
 /// Reads the metadata of an object, and of the rest only where it ends.
 pub(crate) fn meta(object: &[u8]) -> Result<JsonMeta<'_>, ItemError> {
     let mut meta = JsonMeta::default();
-    members("the object", object, |name, value| match name {
+    whole("the object", object, |name, json| match name {
         // A second one is merged into the first, as Go does.
-        "metadata" => meta.merge(value),
-        _ => Ok(()),
+        "metadata" => meta.merge(json),
+        _ => skip("the object", json),
     })
     .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
     Ok(meta)
 }
 
+/// JSON that is an object, or `null`.
+fn whole<'a>(
+    field: &'static str,
+    json: &'a [u8],
+    on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), Unread>,
+) -> Result<(), Unread> {
+    let mut json = Reader::new(json, 0);
+    members(field, &mut json, on_member)?;
+    json.end().map_err(at(field))
+}
+
 impl<'a> JsonMeta<'a> {
-    fn merge(&mut self, metadata: &'a RawValue) -> Result<(), Unread> {
-        members("metadata", metadata.get().as_bytes(), |name, value| match name {
-            "name" => set_text(&mut self.name, "metadata.name", value),
-            "generateName" => set_text(&mut self.generate_name, "metadata.generateName", value),
-            "namespace" => set_text(&mut self.namespace, "metadata.namespace", value),
-            "uid" => set_text(&mut self.uid, "metadata.uid", value),
-            "resourceVersion" => set_text(&mut self.resource_version, "metadata.resourceVersion", value),
-            "generation" => set(&mut self.generation, "metadata.generation", value),
-            "creationTimestamp" => set(&mut self.creation_timestamp, "metadata.creationTimestamp", value),
-            "deletionTimestamp" => set(&mut self.deletion_timestamp, "metadata.deletionTimestamp", value),
+    fn merge(&mut self, json: &mut Reader<'a>) -> Result<(), Unread> {
+        members("metadata", json, |name, json| match name {
+            "name" => set_text(&mut self.name, "metadata.name", json),
+            "generateName" => set_text(&mut self.generate_name, "metadata.generateName", json),
+            "namespace" => set_text(&mut self.namespace, "metadata.namespace", json),
+            "uid" => set_text(&mut self.uid, "metadata.uid", json),
+            "resourceVersion" => set_text(&mut self.resource_version, "metadata.resourceVersion", json),
+            "generation" => set(&mut self.generation, "metadata.generation", json),
+            "creationTimestamp" => set(&mut self.creation_timestamp, "metadata.creationTimestamp", json),
+            "deletionTimestamp" => set(&mut self.deletion_timestamp, "metadata.deletionTimestamp", json),
             "deletionGracePeriodSeconds" => {
-                set(&mut self.deletion_grace_period_seconds, "metadata.deletionGracePeriodSeconds", value)
+                set(&mut self.deletion_grace_period_seconds, "metadata.deletionGracePeriodSeconds", json)
             }
-            "labels" => set(&mut self.labels, "metadata.labels", value),
-            "annotations" => set(&mut self.annotations, "metadata.annotations", value),
-            "ownerReferences" => set(&mut self.owner_references, "metadata.ownerReferences", value),
-            "finalizers" => set(&mut self.finalizers, "metadata.finalizers", value),
-            "managedFields" => set(&mut self.managed_fields, "metadata.managedFields", value),
-            _ => Ok(()),
+            "labels" => set(&mut self.labels, "metadata.labels", json),
+            "annotations" => set(&mut self.annotations, "metadata.annotations", json),
+            "ownerReferences" => set(&mut self.owner_references, "metadata.ownerReferences", json),
+            "finalizers" => set(&mut self.finalizers, "metadata.finalizers", json),
+            "managedFields" => set(&mut self.managed_fields, "metadata.managedFields", json),
+            _ => skip("metadata", json),
         })
     }
 }
 
 /// Reads the `metadata` of a list into what came of it before.
 pub(crate) fn merge_list_meta(list_meta: &mut ListMeta, metadata: &[u8]) -> Result<(), Unread> {
-    members("metadata", metadata, |name, value| match name {
-        "resourceVersion" => set(&mut list_meta.resource_version, "metadata.resourceVersion", value),
-        "continue" => set(&mut list_meta.continue_token, "metadata.continue", value),
+    read_list_meta(list_meta, &mut Reader::new(metadata, 1))
+}
+
+fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(), Unread> {
+    members("metadata", json, |name, json| match name {
+        "resourceVersion" => set_string(&mut list_meta.resource_version, "metadata.resourceVersion", json),
+        "continue" => set_string(&mut list_meta.continue_token, "metadata.continue", json),
         "remainingItemCount" => {
-            let count = &mut list_meta.remaining_item_count;
-            *count = parse("metadata.remainingItemCount", value)?;
+            list_meta.remaining_item_count = json.parse().map_err(at("metadata.remainingItemCount"))?;
             Ok(())
         }
-        "shardInfo" if value.get() == "null" => {
+        "shardInfo" if json.peek() == Some(b'n') => {
             list_meta.shard_info = None;
-            Ok(())
+            skip("metadata", json)
         }
         "shardInfo" => {
             let ShardInfo { selector } = list_meta.shard_info.get_or_insert_default();
-            members("metadata.shardInfo", value.get().as_bytes(), |name, value| match name {
-                "selector" => set(selector, "metadata.shardInfo.selector", value),
-                _ => Ok(()),
+            members("metadata.shardInfo", json, |name, json| match name {
+                "selector" => set_string(selector, "metadata.shardInfo.selector", json),
+                _ => skip("metadata.shardInfo", json),
             })
         }
-        _ => Ok(()),
+        _ => skip("metadata", json),
     })
 }
 
 /// The `apiVersion` and `kind` that an object has of its own; empty where it has none.
 pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, ItemError> {
     let mut type_meta = TypeMeta::default();
-    members("the object", object, |name, value| match name {
-        "apiVersion" => set(&mut type_meta.api_version, "apiVersion", value),
-        "kind" => set(&mut type_meta.kind, "kind", value),
-        _ => Ok(()),
+    whole("the object", object, |name, json| match name {
+        "apiVersion" => set_string(&mut type_meta.api_version, "apiVersion", json),
+        "kind" => set_string(&mut type_meta.kind, "kind", json),
+        _ => skip("the object", json),
     })
     .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
     Ok(type_meta)
@@ -236,56 +273,47 @@ pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, ItemError> {
 /// Reads a Status; `None` where it is none that can be read.
 pub(crate) fn status(json: &[u8]) -> Option<Status> {
     let mut status = Status::default();
-    members("the body", json, |name, value| match name {
-        "metadata" => merge_list_meta(status.metadata.get_or_insert_default(), value.get().as_bytes()),
-        "status" => set(&mut status.status, "status", value),
-        "message" => set(&mut status.message, "message", value),
-        "reason" => set(&mut status.reason, "reason", value),
-        "details" => merge_details(status.details.get_or_insert_default(), value),
-        "code" => set(&mut status.code, "code", value),
-        _ => Ok(()),
+    whole("the body", json, |name, json| match name {
+        "metadata" => read_list_meta(status.metadata.get_or_insert_default(), json),
+        "status" => set_string(&mut status.status, "status", json),
+        "message" => set_string(&mut status.message, "message", json),
+        "reason" => set_string(&mut status.reason, "reason", json),
+        "details" => read_details(status.details.get_or_insert_default(), json),
+        "code" => set(&mut status.code, "code", json),
+        _ => skip("the body", json),
     })
     .ok()?;
     Some(status)
 }
 
-fn merge_details(details: &mut StatusDetails, json: &RawValue) -> Result<(), Unread> {
-    members("details", json.get().as_bytes(), |name, value| match name {
-        "name" => set(&mut details.name, "details.name", value),
-        "group" => set(&mut details.group, "details.group", value),
-        "kind" => set(&mut details.kind, "details.kind", value),
-        "uid" => set(&mut details.uid, "details.uid", value),
-        "retryAfterSeconds" => set(&mut details.retry_after_seconds, "details.retryAfterSeconds", value),
+fn read_details(details: &mut StatusDetails, json: &mut Reader<'_>) -> Result<(), Unread> {
+    members("details", json, |name, json| match name {
+        "name" => set_string(&mut details.name, "details.name", json),
+        "group" => set_string(&mut details.group, "details.group", json),
+        "kind" => set_string(&mut details.kind, "details.kind", json),
+        "uid" => set_string(&mut details.uid, "details.uid", json),
+        "retryAfterSeconds" => set(&mut details.retry_after_seconds, "details.retryAfterSeconds", json),
         "causes" => {
-            let causes: Vec<&RawValue> = parse("details.causes", value)?;
-            details.causes = causes.into_iter().map(cause).collect::<Result<_, _>>()?;
+            details.causes.clear();
+            let mut causes = json.array().map_err(at("details.causes"))?;
+            while causes.next(json).map_err(at("details.causes"))? {
+                details.causes.push(cause(json)?);
+            }
             Ok(())
         }
-        _ => Ok(()),
+        _ => skip("details", json),
     })
 }
 
-fn cause(json: &RawValue) -> Result<StatusCause, Unread> {
+fn cause(json: &mut Reader<'_>) -> Result<StatusCause, Unread> {
     let mut cause = StatusCause::default();
-    members("details.causes", json.get().as_bytes(), |name, value| match name {
-        "reason" => set(&mut cause.reason, "details.causes.reason", value),
-        "message" => set(&mut cause.message, "details.causes.message", value),
-        "field" => set(&mut cause.field, "details.causes.field", value),
-        _ => Ok(()),
+    members("details.causes", json, |name, json| match name {
+        "reason" => set_string(&mut cause.reason, "details.causes.reason", json),
+        "message" => set_string(&mut cause.message, "details.causes.message", json),
+        "field" => set_string(&mut cause.field, "details.causes.field", json),
+        _ => skip("details.causes", json),
     })?;
     Ok(cause)
-}
-
-/// A string with its quotes.
-pub(crate) fn string(json: &[u8]) -> Result<Cow<'_, str>, Fault> {
-    let json = str::from_utf8(json).map_err(|_| Fault::Utf8)?;
-    let Text(text) = serde_json::from_str(json).map_err(|_| Fault::Syntax)?;
-    Ok(text)
-}
-
-/// Whether it is a number or a literal.
-pub(crate) fn is_scalar(json: &[u8]) -> bool {
-    serde_json::from_slice::<IgnoredAny>(json).is_ok()
 }
 
 /// For field selectors: the text of the string, integer or boolean that a path of names leads to; `None` where nothing is,
@@ -295,86 +323,48 @@ pub(crate) fn text_at<'a>(object: &'a [u8], path: &str) -> Result<Option<Cow<'a,
     let at = |fault| ItemError::Field { path: path.into(), fault };
     let mut found = object;
     for name in path.split('.') {
+        let mut json = Reader::new(found, 0);
+        if json.peek() != Some(b'{') {
+            return Ok(None);
+        }
         let mut next = None;
-        if matches!(found.trim_ascii_start(), [b'{', ..]) {
-            members("", found, |member, value| {
-                if member == name {
-                    next = Some(value.get().as_bytes());
-                }
-                Ok(())
-            })
-            .map_err(|(_, fault)| at(fault))?;
+        let mut members = json.object().map_err(at)?;
+        while let Some(member) = members.next(&mut json).map_err(at)? {
+            let value = json.value().map_err(at)?;
+            if member == name {
+                next = Some(value);
+            }
         }
         let Some(next) = next else { return Ok(None) };
         found = next;
     }
     match found {
-        b"null" => Ok(None),
-        [b'"', ..] => serde_json::from_slice(found).map(|Text(text)| Some(text)).map_err(|error| at(fault(&error))),
         [b'{' | b'[', ..] => Err(at(Fault::Type)),
+        [b'"' | b'n', ..] => Reader::new(found, 0).text().map_err(at),
         scalar => Ok(Some(String::from_utf8_lossy(scalar))),
     }
 }
 
-/// Calls `on_member` with each member of an object, in order. `null` has none.
-fn members<'a>(
-    field: &'static str,
-    object: &'a [u8],
-    on_member: impl FnMut(&str, &'a RawValue) -> Result<(), Unread>,
-) -> Result<(), Unread> {
-    struct Members<'e, F>(F, &'e mut Option<Unread>);
-
-    impl<'a, F: FnMut(&str, &'a RawValue) -> Result<(), Unread>> Visitor<'a> for Members<'_, F> {
-        type Value = ();
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_unit<E>(self) -> Result<(), E> {
-            Ok(())
-        }
-
-        fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
-            while let Some((Text(name), value)) = map.next_entry()? {
-                if let Err(unread) = (self.0)(&name, value) {
-                    *self.1 = Some(unread);
-                    return Err(A::Error::custom("what is wrong is kept beside"));
-                }
-            }
-            Ok(())
-        }
-    }
-
-    let json = str::from_utf8(object).map_err(|_| (field, Fault::Utf8))?;
-    let mut unread = None;
-    let mut deserializer = serde_json::Deserializer::from_str(json);
-    serde::Deserializer::deserialize_any(&mut deserializer, Members(on_member, &mut unread))
-        .and_then(|()| deserializer.end())
-        .map_err(|error| unread.unwrap_or((field, fault(&error))))
-}
-
 /// Sets a field, unless the value is `null`.
-fn set<'a, T: Deserialize<'a>>(place: &mut T, field: &'static str, value: &'a RawValue) -> Result<(), Unread> {
-    if let Some(value) = parse(field, value)? {
+fn set<'a, T: Deserialize<'a>>(place: &mut T, field: &'static str, json: &mut Reader<'a>) -> Result<(), Unread> {
+    if let Some(value) = json.parse().map_err(at(field))? {
         *place = value;
     }
     Ok(())
 }
 
-fn set_text<'a>(place: &mut Cow<'a, str>, field: &'static str, value: &'a RawValue) -> Result<(), Unread> {
-    if let Some(Text(text)) = parse(field, value)? {
+fn set_text<'a>(place: &mut Cow<'a, str>, field: &'static str, json: &mut Reader<'a>) -> Result<(), Unread> {
+    if let Some(text) = json.text().map_err(at(field))? {
         *place = text;
     }
     Ok(())
 }
 
-fn parse<'a, T: Deserialize<'a>>(field: &'static str, value: &'a RawValue) -> Result<T, Unread> {
-    serde_json::from_str(value.get()).map_err(|error| (field, fault(&error)))
-}
-
-fn fault(error: &serde_json::Error) -> Fault {
-    if error.is_data() { Fault::Type } else { Fault::Syntax }
+fn set_string(place: &mut String, field: &'static str, json: &mut Reader<'_>) -> Result<(), Unread> {
+    if let Some(text) = json.text().map_err(at(field))? {
+        *place = text.into_owned();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -417,7 +407,8 @@ mod tests {
             (br#"{"spec":tru}"#, "a fault of JSON syntax in the object"),
             (br"{} {}", "a fault of JSON syntax in the object"),
             (b"7", "a value of another type in the object"),
-            (b"{\"a\":\"\xff\"}", "invalid UTF-8 in the object"),
+            (b"{\"metadata\":{\"name\":\"\xff\"}}", "invalid UTF-8 in metadata.name"),
+            (b"{\"metadata\":{\"labels\":{\"a\":\"\xff\"}}}", "a fault of JSON syntax in metadata.labels"),
         ] {
             let error = meta(object).unwrap_err();
             assert_eq!(error.to_string(), expected, "{}", String::from_utf8_lossy(object));

@@ -70,12 +70,12 @@ impl<'a> MetaView<'a> {
         Ok(view)
     }
 
-    /// Reads it off the JSON of an object, whose metadata may be followed by anything that JSON allows.
+    /// Reads it off the JSON of an object. Values that are not metadata are checked only for where they end.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when the object is no JSON, or something in its metadata is of another type than it should
-    /// be.
+    /// [`ItemError::Metadata`] when the object or its metadata is malformed, or a field of the metadata has another type
+    /// than it should have.
     #[cfg(feature = "json")]
     pub fn from_json(object: &'a [u8]) -> Result<Self, ItemError> {
         let mut meta = Box::new(super::json::meta(object)?);

@@ -122,7 +122,7 @@ async fn gets_one_object() {
                 Some("item: it is in JSON, where protobuf is to be read"),
             ),
             (json(r#"{"kind":"Status","message":"no","code":403}"#), Some("API error: 403: no")),
-            (json(r#"{"kind":"#), Some("item: a fault of JSON syntax in the object")),
+            (json(r#"{"kind":"#), Some("item: a fault of JSON syntax in kind")),
             (Answer::ok(Body::replay("<html>")), Some("unexpected encoding: ")),
             (Answer::ok(Body::replay("")), Some("incomplete: ")),
             (Answer::ok(Body::replay(fixture("single-configmap.pb")).cut_at(40)), Some("malformed: ")),

@@ -184,7 +184,7 @@ fn checks_json_syntax_and_members() {
         (
             "a wrong escape in metadata",
             LIST.replace("\"7\"", r#""\x""#),
-            Err("malformed: a fault of JSON syntax in metadata, at byte 36, 0 items delivered"),
+            Err("malformed: a fault of JSON syntax in metadata.resourceVersion, at byte 36, 0 items delivered"),
         ),
         (
             "a wrong escape in a name",
@@ -233,7 +233,7 @@ fn checks_json_syntax_and_members() {
         "invalid UTF-8 in the metadata",
         Limits::default(),
         &body,
-        Err("malformed: invalid UTF-8 in metadata, at byte 36, 0 items delivered"),
+        Err("malformed: invalid UTF-8 in metadata.resourceVersion, at byte 36, 0 items delivered"),
     );
 }
 

@@ -127,3 +127,41 @@ fn a_wrong_encoding_error_names_both_encodings() {
     let error = ItemError::WrongEncoding { found: Encoding::Json, expected: Encoding::Protobuf };
     assert_eq!(error.to_string(), "it is in JSON, where protobuf is to be read");
 }
+
+#[test]
+fn a_json_line_has_its_type_once_and_is_an_object() {
+    let head = r#"{"kind":"PodList","apiVersion":"v1","#;
+    for (item, expected) in [
+        ("{}", Ok(r#"{"kind":"Pod","apiVersion":"v1"}"#)),
+        (r#"{ "a" : [ 1, "x y" ] }"#, Ok(r#"{"kind":"Pod","apiVersion":"v1","a":[1,"x y"]}"#)),
+        // Its own keep their place.
+        (r#"{"a":1,"kind":"X","apiVersion":"y"}"#, Ok(r#"{"a":1,"kind":"X","apiVersion":"y"}"#)),
+        (r#"{"a":"<","kind":"X"}"#, Ok(r#"{"apiVersion":"v1","a":"\u003c","kind":"X"}"#)),
+        // The last one counts, and null or the empty text sets nothing.
+        (r#"{"kind":null,"a":1}"#, Ok(r#"{"apiVersion":"v1","kind":"Pod","a":1}"#)),
+        (r#"{"kind":"X","kind":"Y","kind":null}"#, Ok(r#"{"apiVersion":"v1","kind":"Y"}"#)),
+        (r#"{"kind":"","apiVersion":null}"#, Ok(r#"{"kind":"Pod","apiVersion":"v1"}"#)),
+        (r#"{"\u006bind":"X"}"#, Ok(r#"{"apiVersion":"v1","kind":"X"}"#)),
+        // Nothing that is not an object is printed.
+        ("null", Err("a value of another type in the object")),
+        (r#"{"kind":7}"#, Err("a value of another type in kind")),
+        (r#"{"a":[tru]}"#, Err("a fault of JSON syntax in the object")),
+        (r#"{"a":{]}}"#, Err("a fault of JSON syntax in the object")),
+    ] {
+        let body = format!(r#"{head}"items":[{item}]}}"#);
+        let mut decoder = ListDecoder::new().accept_json();
+        let mut rest = body.as_bytes();
+        let mut out = b"before".to_vec();
+        while let Ok(Some(event)) = decoder.decode(&mut rest) {
+            let Event::Item(found) = event else { continue };
+            let result = found.to_json(&mut out).map_err(|error| error.to_string());
+            assert_eq!(result.as_ref().err().map(String::as_str), expected.err(), "{item}");
+            assert_eq!(str::from_utf8(&out), Ok(&*format!("before{}", expected.unwrap_or_default())), "{item}");
+        }
+    }
+    let nameless = r#"{"items":[{"kind":"X"}],"kind":"XList","apiVersion":"v1"}"#;
+    let mut decoder = ListDecoder::new().accept_json();
+    let mut rest = nameless.as_bytes();
+    let Some(Event::Item(item)) = decoder.decode(&mut rest).unwrap() else { panic!("an item comes first") };
+    assert_eq!(item.to_json(&mut Vec::new()).unwrap_err().to_string(), "no value in apiVersion");
+}

@@ -364,8 +364,8 @@ fn counts_skipped_items() {
         let limits = Limits::default().item_size(9).on_oversized(OnItemError::Skip);
         let mut decoder = listwatch::ListDecoder::with_limits(limits);
         let mut indexes = Vec::new();
-        for chunk in body.chunks(chunk) {
-            let flow = decoder.feed(chunk, |event| {
+        for mut chunk in body.chunks(chunk) {
+            let flow = decoder.feed(&mut chunk, |event| {
                 if let listwatch::Event::Item(item) = event {
                     indexes.push((item.index(), item.bytes().len()));
                 }
@@ -417,7 +417,7 @@ fn returns_an_error_again() {
 fn refuses_bytes_after_finish() {
     let mut decoder = listwatch::ListDecoder::new();
     let body = envelope(RAW);
-    assert!(decoder.feed(&body, |_| std::ops::ControlFlow::<()>::Continue(())).unwrap().is_continue());
+    assert!(decoder.feed(&mut &body[..], |_| std::ops::ControlFlow::<()>::Continue(())).unwrap().is_continue());
     assert_eq!(decoder.finish().unwrap(), decoder.finish().unwrap());
     let error = decoder.decode(&mut &b"\x12"[..]).unwrap_err();
     assert_eq!(error.to_string(), "misuse: bytes after finish, at byte 28, 2 items delivered");

@@ -13,8 +13,8 @@ const MAX_DEPTH: u32 = 10_000;
 const BLOCK: usize = 64;
 
 /// What is known of a value at the end of a chunk.
-pub(super) struct Scan {
-    is_string: bool,
+pub(crate) struct Scan {
+    form: Form,
     depth: u32,
     /// Where the value is: [`MAX_DEPTH`] counts from the body's own brace.
     max_depth: u32,
@@ -24,18 +24,55 @@ pub(super) struct Scan {
     escaped: bool,
 }
 
+#[derive(Clone, Copy)]
+enum Form {
+    String,
+    /// An object or an array.
+    Nested,
+    /// `true`, `false` or `null`, of which this is left.
+    Literal(&'static [u8]),
+    Number(Number),
+}
+
+/// What the last byte of a number was.
+#[derive(Clone, Copy)]
+enum Number {
+    Start,
+    Minus,
+    /// A zero, before which no digit was: none may follow.
+    Zero,
+    Digits,
+    Point,
+    Fraction,
+    /// The letter of the exponent.
+    Exponent,
+    Sign,
+    Power,
+}
+
 impl Scan {
-    /// For a value that begins with this byte, a quote or an opening bracket, inside so many brackets.
-    pub(super) fn new(first: u8, outer_depth: u32) -> Self {
-        Self { is_string: first == b'"', depth: 0, max_depth: MAX_DEPTH - outer_depth, in_string: 0, escaped: false }
+    /// For a value that begins with this byte, inside so many brackets.
+    pub(crate) fn new(first: u8, outer_depth: u32) -> Self {
+        let form = match first {
+            b'"' => Form::String,
+            b'{' | b'[' => Form::Nested,
+            b't' => Form::Literal(b"true"),
+            b'f' => Form::Literal(b"false"),
+            b'n' => Form::Literal(b"null"),
+            _ => Form::Number(Number::Start),
+        };
+        Self { form, depth: 0, max_depth: MAX_DEPTH - outer_depth, in_string: 0, escaped: false }
     }
 
     /// `Some`: how many bytes of the input are left of the value, which ends there. `None`: all of them are, and more.
     ///
-    /// The value's first byte is part of the input. Whether a bracket closes one of its own kind is not seen here.
-    pub(super) fn end(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
-        if self.is_string {
-            return Ok(self.string_end(input));
+    /// The value's first byte is part of the input. Whether a bracket closes one of its own kind is not seen here. A number or
+    /// a literal ends before the first byte that cannot be in it.
+    pub(crate) fn end(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
+        match self.form {
+            Form::String => return Ok(self.string_end(input)),
+            Form::Literal(_) | Form::Number(_) => return self.scalar_end(input),
+            Form::Nested => {}
         }
         let (blocks, tail) = input.as_chunks::<BLOCK>();
         for (index, block) in blocks.iter().enumerate() {
@@ -49,6 +86,29 @@ impl Scan {
         }
         let end = self.block(&block, tail.len())?;
         Ok(end.map(|end| blocks.len() * BLOCK + end))
+    }
+
+    /// Whether a number or a literal may end here.
+    pub(crate) fn may_end(&self) -> bool {
+        match self.form {
+            Form::Literal(left) => left.is_empty(),
+            Form::Number(last) => matches!(last, Number::Zero | Number::Digits | Number::Fraction | Number::Power),
+            Form::String | Form::Nested => false,
+        }
+    }
+
+    fn scalar_end(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
+        for (at, &byte) in input.iter().enumerate() {
+            if !is_in_scalar(byte) {
+                return if self.may_end() { Ok(Some(at)) } else { Err(Fault::Syntax) };
+            }
+            self.form = match self.form {
+                Form::Literal([next, left @ ..]) if *next == byte => Form::Literal(left),
+                Form::Number(last) => Form::Number(last.then(byte).ok_or(Fault::Syntax)?),
+                _ => return Err(Fault::Syntax),
+            };
+        }
+        Ok(None)
     }
 
     fn string_end(&mut self, input: &[u8]) -> Option<usize> {
@@ -112,6 +172,27 @@ impl Scan {
             backslashes &= !next & (backslashes - 1);
         }
         escaped
+    }
+}
+
+fn is_in_scalar(byte: u8) -> bool {
+    matches!(byte, b'-' | b'+' | b'.') || byte.is_ascii_alphanumeric()
+}
+
+impl Number {
+    /// As RFC 8259, section 6, has it.
+    fn then(self, byte: u8) -> Option<Self> {
+        Some(match (self, byte) {
+            (Self::Start, b'-') => Self::Minus,
+            (Self::Start | Self::Minus, b'0') => Self::Zero,
+            (Self::Start | Self::Minus, b'1'..=b'9') | (Self::Digits, b'0'..=b'9') => Self::Digits,
+            (Self::Zero | Self::Digits, b'.') => Self::Point,
+            (Self::Point | Self::Fraction, b'0'..=b'9') => Self::Fraction,
+            (Self::Zero | Self::Digits | Self::Fraction, b'e' | b'E') => Self::Exponent,
+            (Self::Exponent, b'+' | b'-') => Self::Sign,
+            (Self::Exponent | Self::Sign | Self::Power, b'0'..=b'9') => Self::Power,
+            _ => return None,
+        })
     }
 }
 
@@ -212,6 +293,9 @@ mod tests {
             (r#"{"a":[{"b":[]}]"#, None),
             (r#""a\"b\\"c"#, Some(8)),
             (r#""a"#, None),
+            ("-1.5e+7,", Some(7)),
+            ("null}", Some(4)),
+            ("true", None),
         ] {
             for length in 1..=value.len() {
                 assert_eq!(scan(value.as_bytes(), &[length], 9), Ok(end), "{value} in chunks of {length}");
@@ -225,6 +309,24 @@ mod tests {
             let value = ["[".repeat(open), "]".repeat(open)].concat();
             for length in [1, 64, 1000, value.len()] {
                 assert_eq!(scan(value.as_bytes(), &[length], MAX_DEPTH - 2), expected, "{open} in chunks of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_and_literals_are_those_of_json() {
+        for text in [
+            "0", "-0", "10", "-1.50", "1e5", "0E-07", "1.5e+7", "true", "false", "null", "-", "01", "1.", ".5", "1e",
+            "1e+", "--1", "+1", "1.5.5", "1e5.5", "tru", "truee", "nul", "nan", "0x1", "1a",
+        ] {
+            for length in [1, 9] {
+                let mut found = Ok(None);
+                let mut scan = Scan::new(text.as_bytes()[0], 0);
+                for chunk in format!("{text},").as_bytes().chunks(length) {
+                    found = found.and_then(|_| scan.end(chunk));
+                }
+                let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+                assert_eq!(found.is_ok_and(|end| end.is_some()), is_json, "{text} in chunks of {length}");
             }
         }
     }

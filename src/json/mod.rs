@@ -1,0 +1,219 @@
+//! The one reader of JSON: it walks the members of objects and finds where values end.
+//!
+//! [`Reader`] takes values off the front of JSON that is whole in memory, and borrows what it returns. [`scan::Scan`] finds the
+//! end of a value that arrives in pieces. Both look for the end of a nested value by its brackets and strings only: what is in
+//! a value that nobody reads is not checked.
+
+pub(crate) mod scan;
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use self::scan::Scan;
+use crate::error::Fault;
+
+/// Reads values off the front of JSON.
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    /// How many brackets the position is in, counted from the body's own.
+    depth: u32,
+}
+
+/// A string, borrowed where it has no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Reader<'a> {
+    /// Reads JSON inside so many brackets, which count towards the allowed depth.
+    pub(crate) fn new(json: &'a [u8], outer_depth: u32) -> Self {
+        Self { rest: json, depth: outer_depth }
+    }
+
+    /// Returns the next byte that is not whitespace, without taking it.
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+        self.rest.first().copied()
+    }
+
+    /// Returns what is left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Begins an object, whose members [`Members::next`] then takes. `null` is an object without members, as for Go.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Type`] for any other value, [`Fault::Syntax`] where none begins.
+    pub(crate) fn object(&mut self) -> Result<Members, Fault> {
+        self.begin(b'{').map(|is_there| Members { is_first: true, is_open: is_there })
+    }
+
+    /// Begins an array, whose elements [`Elements::next`] then announces. `null` is an empty array.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`object`](Self::object).
+    pub(crate) fn array(&mut self) -> Result<Elements, Fault> {
+        self.begin(b'[').map(|is_there| Elements(Members { is_first: true, is_open: is_there }))
+    }
+
+    fn begin(&mut self, bracket: u8) -> Result<bool, Fault> {
+        match self.peek() {
+            Some(byte) if byte == bracket => {
+                self.take(1);
+                self.depth += 1;
+                Ok(true)
+            }
+            Some(b'n') => self.value().map(|_| false),
+            Some(byte) if begins_value(byte) => Err(Fault::Type),
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    /// Takes a value and returns its text, without the whitespace around it.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Syntax`] where none begins or it does not end, or a number or literal is malformed; [`Fault::Depth`].
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], Fault> {
+        let first = self.peek().filter(|byte| begins_value(*byte)).ok_or(Fault::Syntax)?;
+        if first == b'"' {
+            return self.string();
+        }
+        let mut scan = Scan::new(first, self.depth);
+        match scan.end(self.rest)? {
+            Some(end) => Ok(self.take(end)),
+            None if scan.may_end() => Ok(self.take(self.rest.len())),
+            None => Err(Fault::Syntax),
+        }
+    }
+
+    /// Takes a string; `None` for `null`, which sets nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Type`] for any other value; [`Fault::Syntax`] and [`Fault::Utf8`].
+    pub(crate) fn text(&mut self) -> Result<Option<Cow<'a, str>>, Fault> {
+        match self.peek() {
+            Some(b'"') => self.string().and_then(text).map(Some),
+            Some(b'n') => self.value().map(|_| None),
+            Some(byte) if begins_value(byte) => Err(Fault::Type),
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    /// Takes a value and deserializes it; `None` for `null`.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Type`] where serde refuses it, and those of [`value`](Self::value).
+    pub(crate) fn parse<T: Deserialize<'a>>(&mut self) -> Result<Option<T>, Fault> {
+        serde_json::from_slice(self.value()?).map_err(|error| if error.is_data() { Fault::Type } else { Fault::Syntax })
+    }
+
+    /// Checks that nothing but whitespace is left.
+    pub(crate) fn end(&mut self) -> Result<(), Fault> {
+        if self.peek().is_none() { Ok(()) } else { Err(Fault::Syntax) }
+    }
+
+    /// A string with its quotes.
+    fn string(&mut self) -> Result<&'a [u8], Fault> {
+        if self.peek() != Some(b'"') {
+            return Err(Fault::Syntax);
+        }
+        let mut end = 1;
+        loop {
+            // Nearly all of them are short.
+            let mut rest = self.rest.get(end..).unwrap_or_default().iter();
+            end += rest.position(|byte| matches!(byte, b'"' | b'\\')).ok_or(Fault::Syntax)? + 1;
+            if self.rest.get(end - 1) == Some(&b'"') {
+                return Ok(self.take(end));
+            }
+            end += 1;
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Fault> {
+        if self.peek() != Some(byte) {
+            return Err(Fault::Syntax);
+        }
+        self.take(1);
+        Ok(())
+    }
+
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.rest.split_at_checked(len).unwrap_or((self.rest, &[]));
+        self.rest = rest;
+        taken
+    }
+}
+
+/// The position in an object that a [`Reader`] walks.
+pub(crate) struct Members {
+    is_first: bool,
+    is_open: bool,
+}
+
+impl Members {
+    /// Takes the name of the next member. The caller then takes its value. `None`: the object has ended.
+    pub(crate) fn next<'a>(&mut self, reader: &mut Reader<'a>) -> Result<Option<Cow<'a, str>>, Fault> {
+        if !self.advance(reader, b'}')? {
+            return Ok(None);
+        }
+        let name = text(reader.string()?)?;
+        reader.expect(b':')?;
+        Ok(Some(name))
+    }
+
+    /// Moves to the next member or element; false at the closing bracket, which it takes.
+    fn advance(&mut self, reader: &mut Reader<'_>, bracket: u8) -> Result<bool, Fault> {
+        if !self.is_open {
+            return Ok(false);
+        }
+        let next = reader.peek();
+        if next == Some(bracket) {
+            reader.take(1);
+            reader.depth -= 1;
+            self.is_open = false;
+            return Ok(false);
+        }
+        if !self.is_first {
+            reader.expect(b',')?;
+        }
+        self.is_first = false;
+        Ok(true)
+    }
+}
+
+/// The position in an array that a [`Reader`] walks.
+pub(crate) struct Elements(Members);
+
+impl Elements {
+    /// Whether there is another element, which the caller then takes.
+    pub(crate) fn next(&mut self, reader: &mut Reader<'_>) -> Result<bool, Fault> {
+        self.0.advance(reader, b']')
+    }
+}
+
+/// Whether a value may begin with this byte.
+pub(crate) fn begins_value(byte: u8) -> bool {
+    matches!(byte, b'"' | b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n')
+}
+
+/// The text of a string with its quotes.
+pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
+    match string {
+        [b'"', text @ .., b'"'] if text.iter().all(|byte| !matches!(byte, ..b' ' | b'\\' | b'"')) => {
+            str::from_utf8(text).map(Cow::Borrowed).map_err(|_| Fault::Utf8)
+        }
+        _ => {
+            let string = str::from_utf8(string).map_err(|_| Fault::Utf8)?;
+            serde_json::from_str(string).map(|Text(text)| text).map_err(|_| Fault::Syntax)
+        }
+    }
+}
