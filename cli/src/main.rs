@@ -6,7 +6,6 @@ mod completions;
 mod decode;
 mod demo;
 mod failure;
-mod json;
 mod notices;
 mod output;
 mod rows;

@@ -2,19 +2,16 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
-use std::mem;
 use std::path::Path;
 use std::time::SystemTime;
 
 use clap::ValueEnum;
 use console::style;
-use listwatch::fields::Message;
-use listwatch::{FieldPath, ItemError, ItemRef, ListMeta, TypeMeta};
+use listwatch::{FieldPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
-use crate::json;
 
 const BUFFER: usize = 64 << 10;
 
@@ -69,11 +66,7 @@ impl Shown {
         }
         match self.drop.iter().find(|path| path.starts_with(|c: char| c.is_ascii_digit())) {
             Some(path) => Err(Failure::Usage(format!("--drop {path}: the fields of JSON have names"))),
-            None => Ok(Rows {
-                shown: self,
-                drop: self.drop.iter().map(|path| json::names(path)).collect(),
-                is_known: false,
-            }),
+            None => Ok(Rows { shown: self, drop: None }),
         }
     }
 }
@@ -81,10 +74,8 @@ impl Shown {
 /// Makes rows of items.
 pub struct Rows<'a> {
     shown: &'a Shown,
-    /// By names.
-    drop: Vec<Vec<&'a str>>,
-    /// Whether the kind of the objects has what is dropped.
-    is_known: bool,
+    /// Once an item has shown which type the objects have.
+    drop: Option<Projection>,
 }
 
 impl Rows<'_> {
@@ -122,25 +113,20 @@ impl Rows<'_> {
     fn json(&mut self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
         let mut line = Vec::new();
         item.to_json(&mut line)?;
-        if !self.drop.is_empty() {
-            self.check(item.type_meta())?;
-            let drop: Vec<_> = self.drop.iter().map(Vec::as_slice).collect();
-            let object = mem::take(&mut line);
-            json::without(&object, &drop, &mut line).map_err(ItemError::other)?;
+        if !self.shown.drop.is_empty() {
+            line = self.projection(item.type_meta())?.apply(&line)?.into();
         }
         line.push(b'\n');
         Ok(line)
     }
 
-    /// Of a custom resource nobody here knows the fields.
-    fn check(&mut self, list: &TypeMeta) -> Result<(), ItemError> {
-        if !self.is_known && Message::of(&list.api_version, list.item_kind()).is_some() {
-            for path in &self.shown.drop {
-                FieldPath::parse(path, list).map_err(ItemError::other)?;
-            }
-            self.is_known = true;
+    fn projection(&mut self, of: &TypeMeta) -> Result<&Projection, ItemError> {
+        if self.drop.is_none() {
+            let paths: Result<Vec<_>, _> = self.shown.drop.iter().map(|path| FieldPath::parse(path, of)).collect();
+            let paths = paths.map_err(ItemError::other)?;
+            self.drop = Some(paths.iter().fold(Projection::new(), Projection::drop));
         }
-        Ok(())
+        Ok(self.drop.get_or_insert_default())
     }
 }
 

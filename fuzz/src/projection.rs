@@ -3,6 +3,7 @@
 use allocation_counter::measure;
 use listwatch::item::{FieldPath, Projection, TypeMeta};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use serde::de::IgnoredAny;
 
 /// Paths, and behind a `|` the object that they lead through: `-1.17` drops, `+2.10` keeps, a space is between them.
 pub fn run(data: &[u8]) {
@@ -13,15 +14,29 @@ pub fn run(data: &[u8]) {
     let pod = TypeMeta { api_version: "v1".to_owned(), kind: "Pod".to_owned() };
     for rule in text.split(' ').take(8) {
         let Some(path) = rule.get(1..).and_then(|path| FieldPath::parse(path, &pod).ok()) else { return };
-        assert_eq!(FieldPath::parse(&path.to_string(), &TypeMeta::default()).as_ref(), Ok(&path));
-        let Some(rule_path) = Path::parse(&path.to_string()) else { return };
+        assert_eq!(FieldPath::parse(&path.to_string(), &pod).as_ref(), Ok(&path));
+        let rule_path = Path::of(&path);
         match &rule[..1] {
             "+" => (projection, ()) = (projection.keep(&path), keep.push(rule_path)),
             "-" => (projection, ()) = (projection.drop(&path), drop.push(rule_path)),
             _ => return,
         }
     }
-    check(&projection, &Rules { keep, drop }, object);
+    // They begin as JSON does, and messages of Kubernetes have neither.
+    if object.starts_with(b"{") || object.starts_with(b"n") {
+        check_json(&projection, object);
+    } else {
+        check(&projection, &Rules { keep, drop }, object);
+    }
+}
+
+/// What is left of JSON is JSON, and no more is dropped of it.
+fn check_json(projection: &Projection, object: &[u8]) {
+    let Ok(projected) = projection.apply(object) else { return };
+    if serde_json::from_slice::<IgnoredAny>(object).is_ok() {
+        assert!(serde_json::from_slice::<IgnoredAny>(&projected).is_ok(), "{}", String::from_utf8_lossy(&projected));
+    }
+    assert_eq!(projection.apply(&projected).ok(), Some(projected), "twice is once");
 }
 
 fn check(projection: &Projection, rules: &Rules, object: &[u8]) {
@@ -60,12 +75,10 @@ struct Path {
 }
 
 impl Path {
-    fn parse(text: &str) -> Option<Self> {
-        let (numbers, key) = match text.split_once('[') {
-            Some((numbers, key)) => (numbers, Some(key.strip_prefix('"')?.strip_suffix("\"]")?.to_owned())),
-            None => (text, None),
-        };
-        Some(Self { numbers: numbers.split('.').map(|number| number.parse().ok()).collect::<Option<_>>()?, key })
+    fn of(path: &FieldPath) -> Self {
+        let text = path.to_string();
+        let key = text.split_once("[\"").map(|(_, key)| key.trim_end_matches("\"]").to_owned());
+        Self { numbers: path.numbers().to_vec(), key }
     }
 
     fn leads_through(&self, place: &[u32]) -> bool {

@@ -11,7 +11,7 @@
 //! # let mut body = &include_bytes!("../../fixtures/pods-page-1.pb")[..];
 //! let store = Store::<Pod>::new(Residency::Encoded);
 //! let by_node = store.index("node", |pod| {
-//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(str::to_owned))
+//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(String::from))
 //! });
 //! let mut relist = store.begin_replace();
 //! let mut decoder = ListDecoder::new();

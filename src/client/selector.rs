@@ -9,7 +9,8 @@ use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
 use crate::fields::Message;
 use crate::item::path::{FieldPath, pod};
-use crate::item::{MetaView, Prefilter, json};
+use crate::item::{MetaView, Prefilter};
+use crate::json;
 
 /// Which labels an object must have; an empty one selects everything.
 ///
@@ -319,16 +320,21 @@ fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError
     let message = Message::of(&type_meta.api_version, kind);
     let field = message.filter(|message| message.name() == "Pod").and_then(|_| pod_field(path));
     let bytes = item.bytes();
+    let unsupported = || ItemError::FieldSelector { path: path.into(), kind: kind.into() };
     match (item.encoding(), field) {
-        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(bytes)?.unwrap_or_default().into()),
+        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(bytes)?.unwrap_or_default()),
         (Encoding::Protobuf, Some(PodField::Bool(path))) => {
             Ok((path.int(bytes)?.unwrap_or_default() != 0).to_string().into())
         }
-        (Encoding::Json, Some(PodField::Bool(_))) => Ok(json::text_at(bytes, path)?.unwrap_or("false".into())),
         (Encoding::Json, field) if field.is_some() || message.is_none() => {
-            Ok(json::text_at(bytes, path)?.unwrap_or_default())
+            let parsed = FieldPath::parse(path, type_meta).map_err(|_| unsupported())?;
+            match (parsed.bytes(bytes)?, field) {
+                (Some(value), _) => json::scalar(value).map_err(|fault| ItemError::Field { path: path.into(), fault }),
+                (None, Some(PodField::Bool(_))) => Ok("false".into()),
+                (None, _) => Ok("".into()),
+            }
         }
-        _ => Err(ItemError::FieldSelector { path: path.into(), kind: kind.into() }),
+        _ => Err(unsupported()),
     }
 }
 

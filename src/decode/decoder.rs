@@ -96,6 +96,14 @@ pub enum Encoding {
     Json,
 }
 
+impl Encoding {
+    /// Returns the encoding of an object's bytes: JSON begins with a brace, or is `null`. In protobuf these bytes are the
+    /// tags of a group and of no wire type, and no message of Kubernetes has groups.
+    pub(crate) fn of(object: &[u8]) -> Self {
+        if let Some(b'{' | b'n') = object.first() { Self::Json } else { Self::Protobuf }
+    }
+}
+
 impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -627,13 +635,12 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// Copies the bytes without what the projection drops, into a box of exactly their size, in one allocation.
+    /// Copies the bytes without what the projection drops, as [`Projection::apply`] does.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Projection`] when they are malformed, [`ItemError::WrongEncoding`] on an item in JSON.
+    /// Those of [`Projection::apply`].
     pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
-        self.expect(Encoding::Protobuf)?;
         projection.apply(self.bytes)
     }
 

@@ -23,7 +23,7 @@ use super::sniff::Sniffed;
 use super::wire::{Field, Fields, Value};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::item::view::entry;
-use crate::item::{self, Status, TypeMeta};
+use crate::item::{Status, TypeMeta};
 #[cfg(feature = "json")]
 use crate::json::scan::Scan;
 use crate::limits::Limits;
@@ -687,7 +687,7 @@ impl<'f> Frame<'f> {
             let read = match place.encoding {
                 Encoding::Protobuf => Status::decode(bytes).ok(),
                 #[cfg(feature = "json")]
-                Encoding::Json => item::json::status(bytes),
+                Encoding::Json => crate::item::json::status(bytes),
                 #[cfg(not(feature = "json"))]
                 Encoding::Json => None,
             };

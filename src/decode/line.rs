@@ -40,7 +40,7 @@ pub(super) fn read(event: &[u8]) -> Result<Frame<'_>, Unread> {
                 frame = Frame { event: frame.event, ..object(&mut json, &mut annotations)? };
                 frame.object = from.get(..from.len() - json.rest().len());
             }
-            _ => drop(json.value().map_err(at("the frame"))?),
+            _ => _ = json.value().map_err(at("the frame"))?,
         }
     }
     json.end().map_err(at("the frame"))?;
@@ -65,11 +65,11 @@ fn object<'a>(json: &mut Reader<'a>, annotations: &mut &'a [u8]) -> Result<Frame
                         "annotations" if json.peek() == Some(b'{') => {
                             *annotations = json.value().map_err(at("metadata"))?;
                         }
-                        _ => drop(json.value().map_err(at("metadata"))?),
+                        _ => _ = json.value().map_err(at("metadata"))?,
                     }
                 }
             }
-            _ => drop(json.value().map_err(at("object"))?),
+            _ => _ = json.value().map_err(at("object"))?,
         }
     }
     Ok(frame)

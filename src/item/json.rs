@@ -316,35 +316,6 @@ fn cause(json: &mut Reader<'_>) -> Result<StatusCause, Unread> {
     Ok(cause)
 }
 
-/// For field selectors: the text of the string, integer or boolean that a path of names leads to; `None` where nothing is,
-/// or `null`.
-#[cfg(feature = "client")]
-pub(crate) fn text_at<'a>(object: &'a [u8], path: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
-    let at = |fault| ItemError::Field { path: path.into(), fault };
-    let mut found = object;
-    for name in path.split('.') {
-        let mut json = Reader::new(found, 0);
-        if json.peek() != Some(b'{') {
-            return Ok(None);
-        }
-        let mut next = None;
-        let mut members = json.object().map_err(at)?;
-        while let Some(member) = members.next(&mut json).map_err(at)? {
-            let value = json.value().map_err(at)?;
-            if member == name {
-                next = Some(value);
-            }
-        }
-        let Some(next) = next else { return Ok(None) };
-        found = next;
-    }
-    match found {
-        [b'{' | b'[', ..] => Err(at(Fault::Type)),
-        [b'"' | b'n', ..] => Reader::new(found, 0).text().map_err(at),
-        scalar => Ok(Some(String::from_utf8_lossy(scalar))),
-    }
-}
-
 /// Sets a field, unless the value is `null`.
 fn set<'a, T: Deserialize<'a>>(place: &mut T, field: &'static str, json: &mut Reader<'a>) -> Result<(), Unread> {
     if let Some(value) = json.parse().map_err(at(field))? {

@@ -4,32 +4,39 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::TypeMeta;
+use crate::decode::Encoding;
 use crate::decode::wire::{Fields, Value};
 use crate::error::{Fault, ItemError};
 use crate::fields::{Field, Message};
+#[cfg(feature = "json")]
+use crate::json::Reader;
 
-/// The way to a field of an object by field numbers, to read it off the object's protobuf bytes without decoding the rest.
+/// The way to a field of an object, to read it off the object's bytes without decoding the rest.
 ///
-/// Lookups descend only into the messages on the path and borrow what they find; each allocates a few words. They give
-/// what decoding would: the last one counts of values that come twice, messages in pieces are merged, and malformed bytes
-/// on the way are errors.
+/// It leads by field numbers through protobuf and by names through JSON, and may know only one of them. Objects are read in
+/// the encoding that they have, which their first byte tells: the JSON of an object begins with a brace, which no message of
+/// Kubernetes does.
 ///
-/// A path may lead through repeated fields; [`strs`](Self::strs) and its like then give the values of all of them, `str`
-/// that of the last. Its last field may be a map of which one [`key`](Self::key) is meant. A path without numbers
+/// Lookups descend only into what is on the path and borrow what they find; each allocates a few words. They return what
+/// decoding would: the last one counts of values that come twice, messages in pieces are merged, and malformed bytes on
+/// the way are errors.
+///
+/// A path may lead through repeated fields; [`strs`](Self::strs) and its like then return the values of all of them, `str`
+/// that of the last. Its last field may be a map of which one [`key`](Self::key) is meant. A path without names and numbers
 /// leads nowhere.
 ///
 /// ```
 /// use listwatch::item::{FieldPath, path::pod};
 /// use listwatch::{Event, ListDecoder};
 ///
-/// const CONTAINER_PORTS: FieldPath = FieldPath::new(&[2, 2, 6, 3]); // spec.containers.ports.containerPort
+/// const CONTAINER_PORTS: FieldPath = FieldPath::new("spec.containers.ports.containerPort", &[2, 2, 6, 3]);
 ///
 /// # let mut body = &include_bytes!("../../fixtures/pods-page-3.pb")[..];
 /// # let mut decoder = ListDecoder::new();
 /// # let mut seen = 0;
 /// while let Some(event) = decoder.decode(&mut body)? {
 ///     if let Event::Item(item) = event {
-///         let node = pod::NODE_NAME.str(item.bytes())?.unwrap_or("no node yet");
+///         let node = pod::NODE_NAME.str(item.bytes())?.unwrap_or_else(|| "no node yet".into());
 ///         let ports = CONTAINER_PORTS.ints(item.bytes()).collect::<Result<Vec<_>, _>>()?;
 ///         println!("{node} {ports:?}");
 /// #       seen += ports.len();
@@ -40,25 +47,29 @@ use crate::fields::{Field, Message};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPath {
+    /// With dots between; empty where they are not known.
+    names: Cow<'static, str>,
+    /// Empty where they are not known.
     numbers: Cow<'static, [u32]>,
     key: Option<Cow<'static, str>>,
 }
 
 impl FieldPath {
-    /// The path of these field numbers: see the `generated.proto` of the kind's package in `k8s.io/api`.
+    /// A path of these names, as JSON has them, and of these field numbers: see the `generated.proto` of the kind's package
+    /// in `k8s.io/api`. Either may be empty: then the path reads nothing in that encoding.
     #[must_use]
-    pub const fn new(numbers: &'static [u32]) -> Self {
-        Self { numbers: Cow::Borrowed(numbers), key: None }
+    pub const fn new(names: &'static str, numbers: &'static [u32]) -> Self {
+        Self { names: Cow::Borrowed(names), numbers: Cow::Borrowed(numbers), key: None }
     }
 
     /// The value of this key, of the map that the path leads to.
     ///
     /// ```
-    /// use listwatch::item::{FieldPath, path::meta};
+    /// use listwatch::item::path::meta;
     ///
     /// let app = meta::LABELS.key("app");
-    /// assert_eq!(app.to_string(), r#"1.11["app"]"#);
-    /// assert_eq!(app.str(b"\x0a\x0c\x5a\x0a\x0a\x03app\x12\x03web")?, Some("web"));
+    /// assert_eq!(app.to_string(), r#"metadata.labels["app"]"#);
+    /// assert_eq!(app.str(b"\x0a\x0c\x5a\x0a\x0a\x03app\x12\x03web")?.as_deref(), Some("web"));
     /// # Ok::<(), listwatch::ItemError>(())
     /// ```
     #[must_use]
@@ -66,22 +77,23 @@ impl FieldPath {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Reads a path of the objects of a list, or of an object, of this type.
+    /// Parses a path of the objects of a list, or of an object, of this type.
     ///
-    /// Names are those of JSON: `spec.containers.image`, known from the [table of fields](crate::fields) of built-in kinds.
-    /// Of any other kind only `metadata` and what is in it are known. Without names it is numbers: `2.10` is
-    /// `spec.nodeName` of a Pod. A path to a map may end in a key: `metadata.annotations["example.com/note"]`,
-    /// `1.12["example.com/note"]`.
+    /// Names are those of JSON: `spec.containers.image`. Those of built-in kinds are known from the [table of
+    /// fields](crate::fields), and so are `metadata` and what is in it of every kind. Any other path of a custom resource is
+    /// taken as it is and reads JSON only. A path may be given in numbers, `2.10` for `spec.nodeName` of a Pod; where the table
+    /// does not have them, it reads protobuf only. A path to a map may end in a key: `metadata.annotations["example.com/note"]`.
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`] when the text is no path, or names a field that is not known.
+    /// [`InvalidPath`] when the text is no path, or names a field that the kind does not have.
     ///
     /// ```
     /// use listwatch::{FieldPath, TypeMeta, item::path::pod};
     ///
     /// let pods = TypeMeta { api_version: "v1".to_owned(), kind: "PodList".to_owned() };
     /// assert_eq!(FieldPath::parse("spec.nodeName", &pods)?, pod::NODE_NAME);
+    /// assert_eq!(FieldPath::parse("2.10", &pods)?, pod::NODE_NAME);
     /// # Ok::<(), listwatch::item::InvalidPath>(())
     /// ```
     pub fn parse(text: &str, of: &TypeMeta) -> Result<Self, InvalidPath> {
@@ -93,42 +105,76 @@ impl FieldPath {
                 (path, Some(key.ok_or(error("a key is written [\"KEY\"]"))?))
             }
         };
-        let numbers = if path.starts_with(|c: char| c.is_ascii_digit()) {
-            numbers(path).ok_or(error("a path in numbers is 1 to 100 field numbers with dots between"))?
-        } else {
-            let kind = Message::of(&of.api_version, of.item_kind())
-                .or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"));
-            let path = kind.and_then(|kind| kind.path(path)).ok_or_else(|| InvalidPath {
-                reason: format!("{} has no such field", of.item_kind()).into(),
-                ..error("")
-            })?;
-            if key.is_some() && !path.last().is_some_and(|field| field.is_map()) {
+        let known = Message::of(&of.api_version, of.item_kind());
+        let kind = known.or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"));
+        let (names, numbers) = if path.starts_with(|c: char| c.is_ascii_digit()) {
+            let numbers =
+                numbers(path).ok_or(error("a path in numbers is 1 to 100 field numbers with dots between"))?;
+            // The names of some messages are those of what they are in: these lead elsewhere.
+            let names = kind.and_then(|kind| kind.names(&numbers)).filter(|names| {
+                let fields = kind.and_then(|kind| kind.path(names)).unwrap_or_default();
+                let is_map = fields.last().is_some_and(|field| field.is_map());
+                (is_map || key.is_none()) && fields.into_iter().map(Field::number).eq(numbers.iter().copied())
+            });
+            (names.unwrap_or_default(), numbers)
+        } else if let Some(fields) = kind.and_then(|kind| kind.path(path)) {
+            if key.is_some() && !fields.last().is_some_and(|field| field.is_map()) {
                 return Err(error("not a map, so it has no keys"));
             }
-            path.into_iter().map(Field::number).collect()
+            (path.to_owned(), fields.into_iter().map(Field::number).collect())
+        } else if known.is_some() || path.split('.').next() == Some("metadata") {
+            return Err(InvalidPath { reason: format!("{} has no such field", of.item_kind()).into(), ..error("") });
+        } else if path.split('.').any(str::is_empty) || path.split('.').count() > 100 {
+            return Err(error("a path is 1 to 100 names with dots between"));
+        } else {
+            (path.to_owned(), Vec::new())
         };
-        Ok(Self { numbers: numbers.into(), key: key.map(|key| key.to_owned().into()) })
+        Ok(Self { names: names.into(), numbers: numbers.into(), key: key.map(|key| key.to_owned().into()) })
     }
 
-    pub(super) fn numbers(&self) -> &[u32] {
+    /// Returns the field numbers that lead through protobuf; empty where they are not known.
+    #[must_use]
+    pub fn numbers(&self) -> &[u32] {
         &self.numbers
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.numbers.is_empty()
+    }
+
+    /// Returns the names that lead through JSON, the key among them.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.split('.').filter(|name| !name.is_empty()).chain(self.key.as_deref())
     }
 
     pub(super) fn map_key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// The string there; `None` when it is absent.
+    /// Whether it leads through objects in this encoding, or nowhere at all.
+    pub(super) fn leads_through(&self, encoding: Encoding) -> Result<(), ItemError> {
+        let (is_known, expected) = match encoding {
+            Encoding::Protobuf => (!self.numbers.is_empty() || self.names.is_empty(), Encoding::Json),
+            Encoding::Json => {
+                let is_known = !self.names.is_empty() || self.numbers.is_empty();
+                (is_known && cfg!(feature = "json"), Encoding::Protobuf)
+            }
+        };
+        if is_known { Ok(()) } else { Err(ItemError::WrongEncoding { found: encoding, expected }) }
+    }
+
+    /// Returns the string there; `None` when it is absent. It is borrowed but for escapes of JSON.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Field`] when it is no string, or a message on the way is malformed.
-    pub fn str<'a>(&self, object: &'a [u8]) -> Result<Option<&'a str>, ItemError> {
+    /// [`ItemError::Field`] when it is no string, or what is on the way is malformed. [`ItemError::WrongEncoding`] when the
+    /// object is in an encoding that the path does not lead through.
+    pub fn str<'a>(&self, object: &'a [u8]) -> Result<Option<Cow<'a, str>>, ItemError> {
         self.strs(object).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// The bytes there, or those of a string or a message; `None` when they are absent. Of a message in pieces, which no
-    /// API server writes, it is the last piece.
+    /// Returns the bytes there, or those of a string or a message; `None` when they are absent. Of a message in pieces, which
+    /// no API server writes, it is the last piece. In JSON it is the text of the value.
     ///
     /// # Errors
     ///
@@ -137,7 +183,7 @@ impl FieldPath {
         self.all_bytes(object).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// The integer there, or 0 or 1 for a boolean; `None` when it is absent.
+    /// Returns the integer there, or 0 or 1 for a boolean; `None` when it is absent.
     ///
     /// # Errors
     ///
@@ -146,30 +192,40 @@ impl FieldPath {
         self.ints(object).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// All strings there, also those that a later one in the same message replaces, which no API server writes.
+    /// Returns all strings there, also those that a later one in the same message replaces, which no API server writes.
     ///
     /// The iterator ends after an error: those of [`str`](Self::str).
-    pub fn strs<'a>(&self, object: &'a [u8]) -> impl Iterator<Item = Result<&'a str, ItemError>> {
-        self.values(object, Value::str)
+    pub fn strs<'a>(&self, object: &'a [u8]) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
+        self.values(object, Found::str)
     }
 
-    /// All bytes there, as [`strs`](Self::strs).
+    /// Returns all bytes there, as [`strs`](Self::strs). A map without key is an entry at a time in protobuf, and one value in
+    /// JSON.
     pub fn all_bytes<'a>(&self, object: &'a [u8]) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
-        self.values(object, Value::bytes)
+        self.values(object, Found::bytes)
     }
 
-    /// All integers there, as [`strs`](Self::strs).
+    /// Returns all integers there, as [`strs`](Self::strs).
     pub fn ints(&self, object: &[u8]) -> impl Iterator<Item = Result<i64, ItemError>> {
-        self.values(object, Value::int)
+        self.values(object, Found::int)
     }
 
     fn values<'a, T>(
         &self,
         object: &'a [u8],
-        read: impl Fn(Value<'a>) -> Result<T, Fault>,
+        read: impl Fn(Found<'a>) -> Result<T, Fault>,
     ) -> impl Iterator<Item = Result<T, ItemError>> {
-        let mut walk = Some(Walk { path: self, messages: vec![Fields::new(object)] });
+        let encoding = Encoding::of(object);
+        let mut refused = self.leads_through(encoding).err();
+        let mut walk = match encoding {
+            _ if refused.is_some() => None,
+            Encoding::Protobuf => Some(Walk::Protobuf { path: self, messages: vec![Fields::new(object)] }),
+            Encoding::Json => Some(Walk::json(self, object)),
+        };
         std::iter::from_fn(move || {
+            if let Some(refused) = refused.take() {
+                return Some(Err(refused));
+            }
             let next = walk.as_mut()?.next()?.and_then(&read);
             if next.is_err() {
                 walk = None;
@@ -179,19 +235,17 @@ impl FieldPath {
     }
 }
 
-impl From<Vec<u32>> for FieldPath {
-    fn from(numbers: Vec<u32>) -> Self {
-        Self { numbers: numbers.into(), key: None }
-    }
-}
-
-/// In numbers, as [`FieldPath::parse`] reads it for every kind.
+/// In names, or in numbers where these are all that is known; as [`FieldPath::parse`] reads it.
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut dot = "";
-        for number in &*self.numbers {
-            write!(f, "{dot}{number}")?;
-            dot = ".";
+        if self.names.is_empty() {
+            let mut dot = "";
+            for number in &*self.numbers {
+                write!(f, "{dot}{number}")?;
+                dot = ".";
+            }
+        } else {
+            write!(f, "{}", self.names)?;
         }
         match &self.key {
             Some(key) => write!(f, "[\"{key}\"]"),
@@ -213,13 +267,14 @@ pub mod meta {
     use super::{Cow, FieldPath};
 
     /// `metadata.labels`
-    pub const LABELS: FieldPath = FieldPath::new(&[1, 11]);
+    pub const LABELS: FieldPath = FieldPath::new("metadata.labels", &[1, 11]);
     /// `metadata.annotations`
-    pub const ANNOTATIONS: FieldPath = FieldPath::new(&[1, 12]);
+    pub const ANNOTATIONS: FieldPath = FieldPath::new("metadata.annotations", &[1, 12]);
     /// `metadata.managedFields`
-    pub const MANAGED_FIELDS: FieldPath = FieldPath::new(&[1, 17]);
+    pub const MANAGED_FIELDS: FieldPath = FieldPath::new("metadata.managedFields", &[1, 17]);
     /// `metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]`
     pub const LAST_APPLIED: FieldPath = FieldPath {
+        names: Cow::Borrowed("metadata.annotations"),
         numbers: Cow::Borrowed(&[1, 12]),
         key: Some(Cow::Borrowed("kubectl.kubernetes.io/last-applied-configuration")),
     };
@@ -230,76 +285,169 @@ pub mod pod {
     use super::FieldPath;
 
     /// `spec`
-    pub const SPEC: FieldPath = FieldPath::new(&[2]);
+    pub const SPEC: FieldPath = FieldPath::new("spec", &[2]);
     /// `spec.containers.name`: several
-    pub const CONTAINER_NAMES: FieldPath = FieldPath::new(&[2, 2, 1]);
+    pub const CONTAINER_NAMES: FieldPath = FieldPath::new("spec.containers.name", &[2, 2, 1]);
     /// `spec.containers.image`: several
-    pub const IMAGES: FieldPath = FieldPath::new(&[2, 2, 2]);
+    pub const IMAGES: FieldPath = FieldPath::new("spec.containers.image", &[2, 2, 2]);
     /// `spec.restartPolicy`
-    pub const RESTART_POLICY: FieldPath = FieldPath::new(&[2, 3]);
+    pub const RESTART_POLICY: FieldPath = FieldPath::new("spec.restartPolicy", &[2, 3]);
     /// `spec.serviceAccountName`
-    pub const SERVICE_ACCOUNT_NAME: FieldPath = FieldPath::new(&[2, 8]);
+    pub const SERVICE_ACCOUNT_NAME: FieldPath = FieldPath::new("spec.serviceAccountName", &[2, 8]);
     /// `spec.nodeName`
-    pub const NODE_NAME: FieldPath = FieldPath::new(&[2, 10]);
+    pub const NODE_NAME: FieldPath = FieldPath::new("spec.nodeName", &[2, 10]);
     /// `spec.hostNetwork`: 0 or 1
-    pub const HOST_NETWORK: FieldPath = FieldPath::new(&[2, 11]);
+    pub const HOST_NETWORK: FieldPath = FieldPath::new("spec.hostNetwork", &[2, 11]);
     /// `spec.schedulerName`
-    pub const SCHEDULER_NAME: FieldPath = FieldPath::new(&[2, 19]);
+    pub const SCHEDULER_NAME: FieldPath = FieldPath::new("spec.schedulerName", &[2, 19]);
     /// `spec.priorityClassName`
-    pub const PRIORITY_CLASS_NAME: FieldPath = FieldPath::new(&[2, 24]);
+    pub const PRIORITY_CLASS_NAME: FieldPath = FieldPath::new("spec.priorityClassName", &[2, 24]);
     /// `status`
-    pub const STATUS: FieldPath = FieldPath::new(&[3]);
+    pub const STATUS: FieldPath = FieldPath::new("status", &[3]);
     /// `status.phase`
-    pub const PHASE: FieldPath = FieldPath::new(&[3, 1]);
+    pub const PHASE: FieldPath = FieldPath::new("status.phase", &[3, 1]);
     /// `status.reason`
-    pub const REASON: FieldPath = FieldPath::new(&[3, 4]);
+    pub const REASON: FieldPath = FieldPath::new("status.reason", &[3, 4]);
     /// `status.hostIP`
-    pub const HOST_IP: FieldPath = FieldPath::new(&[3, 5]);
+    pub const HOST_IP: FieldPath = FieldPath::new("status.hostIP", &[3, 5]);
     /// `status.podIP`
-    pub const POD_IP: FieldPath = FieldPath::new(&[3, 6]);
+    pub const POD_IP: FieldPath = FieldPath::new("status.podIP", &[3, 6]);
     /// `status.containerStatuses.restartCount`: several
-    pub const RESTART_COUNTS: FieldPath = FieldPath::new(&[3, 8, 5]);
+    pub const RESTART_COUNTS: FieldPath = FieldPath::new("status.containerStatuses.restartCount", &[3, 8, 5]);
     /// `status.qosClass`
-    pub const QOS_CLASS: FieldPath = FieldPath::new(&[3, 9]);
+    pub const QOS_CLASS: FieldPath = FieldPath::new("status.qosClass", &[3, 9]);
     /// `status.nominatedNodeName`
-    pub const NOMINATED_NODE_NAME: FieldPath = FieldPath::new(&[3, 11]);
+    pub const NOMINATED_NODE_NAME: FieldPath = FieldPath::new("status.nominatedNodeName", &[3, 11]);
     /// `status.podIPs.ip`: several
-    pub const POD_IPS: FieldPath = FieldPath::new(&[3, 12, 1]);
+    pub const POD_IPS: FieldPath = FieldPath::new("status.podIPs.ip", &[3, 12, 1]);
+}
+
+/// A value at the end of a path.
+#[derive(Clone, Copy)]
+enum Found<'a> {
+    Protobuf(Value<'a>),
+    #[cfg(feature = "json")]
+    Json(&'a [u8]),
+}
+
+impl<'a> Found<'a> {
+    fn str(self) -> Result<Cow<'a, str>, Fault> {
+        match self {
+            Self::Protobuf(value) => value.str().map(Cow::Borrowed),
+            #[cfg(feature = "json")]
+            Self::Json(value) => Reader::new(value, 0).text()?.ok_or(Fault::Type),
+        }
+    }
+
+    fn bytes(self) -> Result<&'a [u8], Fault> {
+        match self {
+            Self::Protobuf(value) => value.bytes(),
+            #[cfg(feature = "json")]
+            Self::Json(value) => Ok(value),
+        }
+    }
+
+    fn int(self) -> Result<i64, Fault> {
+        match self {
+            Self::Protobuf(value) => value.int(),
+            #[cfg(feature = "json")]
+            Self::Json(b"true") => Ok(1),
+            #[cfg(feature = "json")]
+            Self::Json(b"false") => Ok(0),
+            #[cfg(feature = "json")]
+            Self::Json(value) => Reader::new(value, 0).parse()?.ok_or(Fault::Type),
+        }
+    }
 }
 
 /// Goes to all values at the end of a path, in their order.
-struct Walk<'a, 'p> {
-    path: &'p FieldPath,
+enum Walk<'a, 'p> {
     /// The message under way, and those it is in. Invariant: no more than numbers, but for the first.
-    messages: Vec<Fields<'a>>,
+    Protobuf { path: &'p FieldPath, messages: Vec<Fields<'a>> },
+    #[cfg(feature = "json")]
+    Json(std::vec::IntoIter<Result<&'a [u8], Fault>>),
 }
 
-impl<'a> Walk<'a, '_> {
-    fn next(&mut self) -> Option<Result<Value<'a>, Fault>> {
+impl<'a, 'p> Walk<'a, 'p> {
+    #[cfg(feature = "json")]
+    fn json(path: &FieldPath, object: &'a [u8]) -> Self {
+        let mut found = Vec::new();
+        let names: Vec<_> = path.names().collect();
+        let mut json = Reader::new(object, 0);
+        if !names.is_empty()
+            && let Err(fault) = find(&mut json, &names, &mut found).and_then(|()| json.end())
+        {
+            found.push(Err(fault));
+        }
+        Self::Json(found.into_iter())
+    }
+
+    #[cfg(not(feature = "json"))]
+    fn json(path: &'p FieldPath, _object: &'a [u8]) -> Self {
+        Self::Protobuf { path, messages: Vec::new() }
+    }
+
+    fn next(&mut self) -> Option<Result<Found<'a>, Fault>> {
+        let (path, messages) = match self {
+            Self::Protobuf { path, messages } => (path, messages),
+            #[cfg(feature = "json")]
+            Self::Json(found) => return found.next().map(|value| value.map(Found::Json)),
+        };
         loop {
-            let depth = self.messages.len();
-            let Some(field) = self.messages.last_mut()?.next() else {
-                self.messages.pop();
+            let depth = messages.len();
+            let Some(field) = messages.last_mut()?.next() else {
+                messages.pop();
                 continue;
             };
             let step = field.and_then(|field| {
-                if self.path.numbers.get(depth - 1) != Some(&field.number) {
+                if path.numbers.get(depth - 1) != Some(&field.number) {
                     return Ok(None);
                 }
-                if depth < self.path.numbers.len() {
-                    self.messages.push(Fields::new(field.value.bytes()?));
+                if depth < path.numbers.len() {
+                    messages.push(Fields::new(field.value.bytes()?));
                     return Ok(None);
                 }
-                match &self.path.key {
+                match &path.key {
                     None => Ok(Some(field.value)),
                     Some(key) => value_of(key, field.value.bytes()?),
                 }
             });
             if let Some(found) = step.transpose() {
-                return Some(found);
+                return Some(found.map(Found::Protobuf));
             }
         }
     }
+}
+
+/// Appends the values at the end of these names. It recurs no deeper than they lead, and into one array for each of them.
+#[cfg(feature = "json")]
+fn find<'a>(json: &mut Reader<'a>, names: &[&str], found: &mut Vec<Result<&'a [u8], Fault>>) -> Result<(), Fault> {
+    match (json.peek(), names.split_first()) {
+        (Some(b'n'), _) => _ = json.value()?,
+        (Some(b'['), _) => {
+            let mut elements = json.array()?;
+            while elements.next(json)? {
+                match json.peek() {
+                    Some(b'[') => return Err(Fault::Type),
+                    _ => find(json, names, found)?,
+                }
+            }
+        }
+        (_, None) => found.push(Ok(json.value()?)),
+        (Some(b'{'), Some((first, rest))) => {
+            let mut members = json.object()?;
+            while let Some(name) = members.next(json)? {
+                if name == **first {
+                    find(json, rest, found)?;
+                } else {
+                    json.value()?;
+                }
+            }
+        }
+        // A string or a number has no fields: nothing is there.
+        (_, Some(_)) => _ = json.value()?,
+    }
+    Ok(())
 }
 
 /// The value of an entry of a map, if it is the one of this key.
@@ -338,7 +486,7 @@ mod tests {
 
     #[test]
     fn lookups() {
-        let path = |numbers: &'static [u32]| FieldPath::new(numbers);
+        let path = |numbers: &'static [u32]| FieldPath::new("", numbers);
         for (path, object, expected) in [
             (path(&[]), &b"\x0a\x01a"[..], Ok(vec![])),
             (path(&[1]), b"", Ok(vec![])),
@@ -363,16 +511,63 @@ mod tests {
         ] {
             let error = |fault| ItemError::Field { path: path.to_string().into(), fault }.to_string();
             let strs = path.strs(object).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string());
-            assert_eq!(strs, expected.clone().map_err(error), "{path} in {object:x?}");
+            assert_eq!(strs, to_cows(expected.clone()).map_err(error), "{path} in {object:x?}");
             let last = path.str(object).map_err(|error| error.to_string());
-            assert_eq!(last, expected.map(|all| all.last().copied()).map_err(error), "{path} in {object:x?}");
+            assert_eq!(last, to_cows(expected).map(|mut all| all.pop()).map_err(error), "{path} in {object:x?}");
         }
+    }
+
+    fn to_cows(expected: Result<Vec<&str>, Fault>) -> Result<Vec<Cow<'_, str>>, Fault> {
+        expected.map(|all| all.into_iter().map(Cow::from).collect())
+    }
+
+    #[cfg(feature = "json")]
+    #[test]
+    fn lookups_in_json() -> Result<(), ItemError> {
+        let path = |names: &'static str| FieldPath::new(names, &[]);
+        for (path, object, expected) in [
+            (path(""), r#"{"a":"b"}"#, Ok(vec![])),
+            (path("a"), "{}", Ok(vec![])),
+            (path("a"), r#"{"a":"b","c":"d","a":"e"}"#, Ok(vec!["b", "e"])),
+            (path("a.b"), r#"{"b":"x","a":{"b":"\u0079","c":{"b":"x"}}}"#, Ok(vec!["y"])),
+            (path("a.b"), r#"{"a":[{"b":"x"},null,{"c":1},{"b":["y","z"]}],"a":null}"#, Ok(vec!["x", "y", "z"])),
+            (path("a").key("b.c/d"), r#"{"a":{"b.c/d":"x","b":"y"}}"#, Ok(vec!["x"])),
+            (path("a"), r#"{ "b" : [{"a":"x"}], "a" : null }"#, Ok(vec![])),
+            (path("a.b"), "null", Ok(vec![])),
+            // What the path does not lead through is not walked inside.
+            (path("a"), r#"{"b":{]},"a":"x"}"#, Err(Fault::Syntax)),
+            (path("a"), r#"{"b":[{tru}],"a":"x"}"#, Ok(vec!["x"])),
+            (path("a"), r#"{"a":7}"#, Err(Fault::Type)),
+            (path("a.b"), r#"{"a":"b"}"#, Ok(vec![])),
+            (path("a.b"), r#"{"a":[[{"b":"x"}]]}"#, Err(Fault::Type)),
+            (path("a"), r#"{"a":"x""#, Err(Fault::Syntax)),
+        ] {
+            let error = |fault| ItemError::Field { path: path.to_string().into(), fault }.to_string();
+            let strs = path.strs(object.as_bytes()).collect::<Result<Vec<_>, _>>();
+            let strs = strs.map_err(|error| error.to_string());
+            assert_eq!(strs, to_cows(expected).map_err(error), "{path} in {object}");
+        }
+        let object = br#"{"n":-7,"t":true,"f":false,"x":1.5,"o":{"a": [1]}}"#;
+        assert_eq!(
+            (path("n").int(object)?, path("t").int(object)?, path("f").int(object)?),
+            (Some(-7), Some(1), Some(0))
+        );
+        assert!(path("x").int(object).is_err() && path("o").int(object).is_err() && path("n").str(object).is_err());
+        assert_eq!(path("o").bytes(object)?, Some(&br#"{"a": [1]}"#[..]));
+        // The same path reads both encodings, unless it knows only one of them.
+        let object = br#"{"spec":{"nodeName":"n"}}"#;
+        assert_eq!(pod::NODE_NAME.str(object)?.as_deref(), Some("n"));
+        let error = FieldPath::new("", &[2, 10]).str(object).unwrap_err().to_string();
+        assert_eq!(error, "it is in JSON, where protobuf is to be read");
+        let error = path("spec.nodeName").str(b"\x12\x00").unwrap_err().to_string();
+        assert_eq!(error, "it is in protobuf, where JSON is to be read");
+        Ok(())
     }
 
     #[test]
     fn integers_and_bytes() -> Result<(), ItemError> {
         let object = b"\x08\x01\x08\xfd\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x02\xff\x00";
-        let (ints, bytes) = (FieldPath::new(&[1]), FieldPath::from(vec![2]));
+        let (ints, bytes) = (FieldPath::new("", &[1]), FieldPath::new("", &[2]));
         assert_eq!(ints.ints(object).collect::<Result<Vec<_>, _>>()?, [1, -3]);
         assert_eq!((ints.int(object)?, bytes.bytes(object)?), (Some(-3), Some(&b"\xff\x00"[..])));
         assert_eq!((ints.int(b"")?, bytes.bytes(b"")?), (None, None));
@@ -385,21 +580,29 @@ mod tests {
     #[test]
     fn parsed() {
         for (text, kind, expected) in [
-            ("metadata", "ConfigMap", Some("1")),
-            ("metadata.managedFields", "ConfigMap", Some("1.17")),
-            ("metadata.labels[\"a.b/c\"]", "Pod", Some("1.11[\"a.b/c\"]")),
-            ("data[\"a\"]", "ConfigMap", Some("2[\"a\"]")),
-            ("spec", "Pod", Some("2")),
-            ("status", "PodList", Some("3")),
-            ("spec.containers.image", "Pod", Some("2.2.2")),
+            ("metadata", "ConfigMap", Some(("metadata", &[1][..]))),
+            ("metadata.managedFields", "ConfigMap", Some(("metadata.managedFields", &[1, 17]))),
+            ("metadata.labels[\"a.b/c\"]", "Pod", Some(("metadata.labels[\"a.b/c\"]", &[1, 11]))),
+            ("data[\"a\"]", "ConfigMap", Some(("data[\"a\"]", &[2]))),
+            ("spec", "Pod", Some(("spec", &[2]))),
+            ("status", "PodList", Some(("status", &[3]))),
+            ("spec.containers.image", "Pod", Some(("spec.containers.image", &[2, 2, 2]))),
             // JSON has the source of a volume among the fields of the volume.
-            ("spec.volumes.hostPath.path", "Pod", Some("2.1.2.1.1")),
-            ("metadata.labels", "Widget", Some("1.11")),
-            ("3.10", "ConfigMap", Some("3.10")),
-            ("1.12[\"\"]", "Pod", Some("1.12[\"\"]")),
-            ("2.536870911", "Pod", Some("2.536870911")),
+            ("spec.volumes.hostPath.path", "Pod", Some(("spec.volumes.hostPath.path", &[2, 1, 2, 1, 1]))),
+            ("metadata.labels", "Widget", Some(("metadata.labels", &[1, 11]))),
+            // Nobody here knows the fields of custom resources, but for their metadata.
+            ("spec.size", "Widget", Some(("spec.size", &[]))),
+            ("spec.parts[\"a.b\"]", "Widget", Some(("spec.parts[\"a.b\"]", &[]))),
+            ("metadata.labelz", "Widget", None),
+            ("spec..size", "Widget", None),
+            ("1.11", "Widget", Some(("metadata.labels", &[1, 11]))),
+            ("3.10", "ConfigMap", Some(("3.10", &[3, 10]))),
+            ("2.10", "Pod", Some(("spec.nodeName", &[2, 10]))),
+            ("1.12[\"\"]", "Pod", Some(("metadata.annotations[\"\"]", &[1, 12]))),
+            ("2.1.2", "Pod", Some(("2.1.2", &[2, 1, 2]))),
+            ("1[\"a\"]", "Pod", Some(("1[\"a\"]", &[1]))),
+            ("2.536870911", "Pod", Some(("2.536870911", &[2, 536_870_911]))),
             ("status", "ConfigMap", None),
-            ("spec", "Widget", None),
             ("spec.nodename", "Pod", None),
             ("metadata.managedfields", "Pod", None),
             ("metadata.name[\"a\"]", "Pod", None),
@@ -416,9 +619,10 @@ mod tests {
             (&"1.".repeat(100), "Pod", None),
         ] {
             let path = FieldPath::parse(text, &v1(kind)).ok();
-            assert_eq!(path.as_ref().map(ToString::to_string).as_deref(), expected, "{text}");
+            let found = path.as_ref().map(|path| (path.to_string(), path.numbers()));
+            assert_eq!(found.as_ref().map(|(text, numbers)| (&**text, *numbers)), expected, "{text}");
             if let Some(path) = path {
-                assert_eq!(FieldPath::parse(&path.to_string(), &v1("Any")), Ok(path));
+                assert_eq!(FieldPath::parse(&path.to_string(), &v1(kind)), Ok(path));
             }
         }
         let error = FieldPath::parse("status", &v1("ConfigMap")).unwrap_err().to_string();

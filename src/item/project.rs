@@ -1,21 +1,27 @@
-//! Fields dropped on the wire, before anything is decoded or kept.
+//! Fields dropped from an object's bytes, before anything is decoded or kept.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use super::Item;
 use super::path::{FieldPath, key_of};
-use crate::decode::ItemRef;
 use crate::decode::wire::{Field, Fields};
+use crate::decode::{Encoding, ItemRef};
 use crate::error::{Fault, ItemError};
 
 /// Which fields of an object are kept, and which are dropped while it is copied.
 ///
-/// What comes out is the message that decoding, clearing those fields and encoding again would give, but for the order of
-/// fields: unknown ones stay, a message of which every field is dropped stays as an empty one. Only the messages on the
-/// paths are walked inside; what is dropped or kept whole is not looked at. The copy is one allocation of exactly its
-/// size, for which they are walked twice: to measure and to write.
+/// The result is what decoding, clearing those fields and encoding again would give, but for the order of fields: unknown
+/// ones stay, a message of which every field is dropped stays as an empty one. Only the messages on the paths are walked
+/// inside; what is dropped or kept whole is not checked.
+///
+/// It reads protobuf and JSON, as [`FieldPath`] does. An object in JSON keeps its `apiVersion` and `kind` unless they are
+/// dropped by name.
+///
+/// The copy of an object in protobuf is one allocation of exactly its size, for which it is walked twice. The copy of JSON is
+/// allocated at the size of the object, and then shrunk.
 ///
 /// ```
 /// use listwatch::item::path::{meta, pod};
@@ -35,8 +41,27 @@ use crate::error::{Fault, ItemError};
 #[derive(Clone, Debug, Default)]
 pub struct Projection {
     /// `None`: everything.
-    keep: Option<Node>,
-    drop: Node,
+    keep: Option<Paths>,
+    drop: Paths,
+}
+
+/// The same paths in both encodings.
+#[derive(Clone, Debug, Default)]
+struct Paths {
+    all: Vec<FieldPath>,
+    numbers: Node<u32>,
+    names: Node<Box<str>>,
+}
+
+impl Paths {
+    fn add(&mut self, path: &FieldPath) {
+        if path.is_empty() {
+            return;
+        }
+        self.all.push(path.clone());
+        self.numbers.add(path.numbers().iter().copied(), path.map_key());
+        self.names.add(path.names().map(Box::from), None);
+    }
 }
 
 impl Projection {
@@ -47,35 +72,61 @@ impl Projection {
     }
 
     /// Drops the field at this path: in each message that a repeated field on the way has, and all values of it. Of a map
-    /// with a key, the entry is dropped.
+    /// with a key, the entry is dropped. A path that leads nowhere drops nothing.
     ///
-    /// The path must lead through messages: a string on the way would be taken for one.
+    /// The path must lead through messages: in protobuf, a string on the way would be taken for one.
     #[must_use]
     pub fn drop(mut self, path: &FieldPath) -> Self {
         self.drop.add(path);
         self
     }
 
-    /// Keeps only what is at this path, or at one of several; what is dropped beneath is dropped all the same.
+    /// Keeps only what is at this path, or at one of several; what is dropped beneath is dropped all the same. A path that
+    /// leads nowhere changes nothing.
     #[must_use]
     pub fn keep(mut self, path: &FieldPath) -> Self {
-        self.keep.get_or_insert_default().add(path);
+        if !path.is_empty() {
+            self.keep.get_or_insert_default().add(path);
+        }
         self
     }
 
-    /// Copies the protobuf bytes of an object. Of an [`ItemRef`], take [`ItemRef::project`].
+    /// Copies an object, in protobuf or JSON. Of an [`ItemRef`], take [`ItemRef::project`].
     ///
     /// # Errors
     ///
-    /// [`ItemError::Projection`] when the object, or a message on a path, is malformed.
+    /// [`ItemError::Projection`] when the object, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path
+    /// does not lead through objects in this encoding: one in numbers alone through JSON, one in names alone through protobuf.
     pub fn apply(&self, object: &[u8]) -> Result<Box<[u8]>, ItemError> {
-        let rules = Rules { keep: self.keep.as_ref(), drop: Some(&self.drop) };
-        let mut sizes = Sizes::default();
-        let size = measure(object, rules, &mut sizes).map_err(ItemError::Projection)?;
-        let mut copy = Vec::with_capacity(size);
-        sizes.next = 0;
-        write(object, rules, &mut sizes, &mut copy).map_err(ItemError::Projection)?;
-        Ok(copy.into())
+        let encoding = Encoding::of(object);
+        self.keep
+            .iter()
+            .chain([&self.drop])
+            .flat_map(|paths| &paths.all)
+            .try_for_each(|path| path.leads_through(encoding))?;
+        let copy = match encoding {
+            Encoding::Protobuf => {
+                let rules =
+                    Rules { keep: self.keep.as_ref().map(|keep| &keep.numbers), drop: Some(&self.drop.numbers) };
+                let mut sizes = Sizes::default();
+                measure(object, rules, &mut sizes).and_then(|size| {
+                    let mut copy = Vec::with_capacity(size);
+                    sizes.next = 0;
+                    write(object, rules, &mut sizes, &mut copy)?;
+                    Ok(copy)
+                })
+            }
+            #[cfg(feature = "json")]
+            Encoding::Json => {
+                let rules = Rules { keep: self.keep.as_ref().map(|keep| &keep.names), drop: Some(&self.drop.names) };
+                json::apply(object, rules)
+            }
+            #[cfg(not(feature = "json"))]
+            Encoding::Json => {
+                return Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf });
+            }
+        };
+        copy.map(Box::from).map_err(ItemError::Projection)
     }
 
     /// What [`Item::own`] makes of the item without the dropped fields, for `map_item` of the adapters. The projected
@@ -103,15 +154,14 @@ impl Projection {
     }
 }
 
-/// Its paths in numbers, as [`FieldPath`] shows them: `only 1, 2.3, without 1.17`.
+/// Its paths as [`FieldPath`] shows them, in alphabetical order: `only metadata, status.phase, without metadata.managedFields`.
 impl fmt::Display for Projection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
-        for (word, node) in [("only", self.keep.as_ref()), ("without", Some(&self.drop))] {
-            let mut paths = Vec::new();
-            if let Some(node) = node {
-                node.paths("", &mut paths);
-            }
+        for (word, paths) in [("only", self.keep.as_ref()), ("without", Some(&self.drop))] {
+            let mut paths: Vec<_> = paths.iter().flat_map(|paths| &paths.all).map(FieldPath::to_string).collect();
+            paths.sort();
+            paths.dedup();
             if !paths.is_empty() {
                 write!(f, "{between}{word} {}", paths.join(", "))?;
                 between = ", ";
@@ -121,49 +171,44 @@ impl fmt::Display for Projection {
     }
 }
 
-/// What paths say of a field and of those in it.
-#[derive(Clone, Debug, Default)]
-struct Node {
+/// What paths say of a field and of those in it. Fields are known by their number or by their name.
+#[derive(Clone, Debug)]
+struct Node<K> {
     /// A path ends here: the whole field is meant.
     whole: bool,
-    /// The keys that are meant of a map.
+    /// The keys that are meant of a map. By names they are fields.
     keys: Vec<Box<str>>,
-    fields: Vec<(u32, Node)>,
+    fields: Vec<(K, Node<K>)>,
 }
 
-impl Node {
-    fn add(&mut self, path: &FieldPath) {
+impl<K> Default for Node<K> {
+    fn default() -> Self {
+        Self { whole: false, keys: Vec::new(), fields: Vec::new() }
+    }
+}
+
+impl<K: PartialEq> Node<K> {
+    fn add(&mut self, steps: impl IntoIterator<Item = K>, key: Option<&str>) {
         let mut node = self;
-        for &number in path.numbers() {
-            let at = node.fields.partition_point(|(known, _)| *known < number);
-            if node.fields.get(at).is_none_or(|(known, _)| *known != number) {
-                node.fields.insert(at, (number, Self::default()));
+        for step in steps {
+            let at = node.fields.iter().position(|(known, _)| *known == step).unwrap_or(node.fields.len());
+            if at == node.fields.len() {
+                node.fields.push((step, Self::default()));
             }
             let Some((_, child)) = node.fields.get_mut(at) else { return };
             node = child;
         }
-        match path.map_key() {
+        match key {
             Some(key) => node.keys.push(key.into()),
             None => node.whole = true,
         }
     }
 
-    /// In order, whatever the order in which they were added.
-    fn paths(&self, to: &str, paths: &mut Vec<String>) {
-        if self.whole {
-            paths.push(to.to_owned());
-        }
-        let mut keys: Vec<_> = self.keys.iter().map(|key| format!("{to}[\"{key}\"]")).collect();
-        keys.sort();
-        paths.append(&mut keys);
-        for (number, node) in &self.fields {
-            let dot = if to.is_empty() { "" } else { "." };
-            node.paths(&format!("{to}{dot}{number}"), paths);
-        }
-    }
-
-    fn field(&self, number: u32) -> Option<&Self> {
-        self.fields.iter().find(|(known, _)| *known == number).map(|(_, node)| node)
+    fn field<Q: PartialEq + ?Sized>(&self, step: &Q) -> Option<&Self>
+    where
+        K: Borrow<Q>,
+    {
+        self.fields.iter().find(|(known, _)| known.borrow() == step).map(|(_, node)| node)
     }
 
     fn has_key(&self, key: &[u8]) -> bool {
@@ -172,53 +217,76 @@ impl Node {
 }
 
 /// What the paths say of the fields of one message.
-#[derive(Clone, Copy)]
-struct Rules<'p> {
+#[derive(Debug)]
+struct Rules<'p, K> {
     /// `None`: keep all.
-    keep: Option<&'p Node>,
+    keep: Option<&'p Node<K>>,
     /// `None`: drop nothing.
-    drop: Option<&'p Node>,
+    drop: Option<&'p Node<K>>,
 }
 
-enum Fate<'a, 'p> {
+impl<K> Clone for Rules<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Rules<'_, K> {}
+
+enum Fate<'p, K> {
     Dropped,
     Kept,
-    /// The message in the field is taken apart.
-    Partly(&'a [u8], Rules<'p>),
+    /// What is in the field is judged in turn.
+    Partly(Rules<'p, K>),
 }
 
-impl<'p> Rules<'p> {
-    fn fate<'a>(self, field: &Field<'a>) -> Result<Fate<'a, 'p>, Fault> {
-        let mut keep = match self.keep {
+impl<'p, K: PartialEq> Rules<'p, K> {
+    /// What becomes of a field, but for keys of maps.
+    fn fate<Q: PartialEq + ?Sized>(self, step: &Q) -> Fate<'p, K>
+    where
+        K: Borrow<Q>,
+    {
+        let keep = match self.keep {
             None => None,
-            Some(node) => match node.field(field.number) {
-                None => return Ok(Fate::Dropped),
+            Some(node) => match node.field(step) {
+                None => return Fate::Dropped,
                 Some(node) => (!node.whole).then_some(node),
             },
         };
-        let mut drop = self.drop.and_then(|node| node.field(field.number));
-        if drop.is_some_and(|node| node.whole) {
-            return Ok(Fate::Dropped);
+        let drop = self.drop.and_then(|node| node.field(step));
+        match (keep, drop) {
+            (_, Some(Node { whole: true, .. })) => Fate::Dropped,
+            (None, None) => Fate::Kept,
+            _ => Fate::Partly(Self { keep, drop }),
         }
-        if keep.is_none() && drop.is_none() {
-            return Ok(Fate::Kept);
-        }
-        let message = field.value.bytes()?;
-        if [keep, drop].into_iter().flatten().any(|node| !node.keys.is_empty()) {
-            let key = key_of(message)?;
-            if drop.is_some_and(|node| node.has_key(key)) {
-                return Ok(Fate::Dropped);
-            }
-            keep = keep.filter(|node| !node.has_key(key));
-            drop = drop.filter(|node| !node.fields.is_empty());
-            match (keep, drop) {
-                (Some(keep), _) if keep.fields.is_empty() => return Ok(Fate::Dropped),
-                (None, None) => return Ok(Fate::Kept),
-                _ => {}
-            }
-        }
-        Ok(Fate::Partly(message, Self { keep, drop }))
     }
+
+    /// What becomes of an entry of a map.
+    fn of_key(self, key: &[u8]) -> Fate<'p, K> {
+        if self.drop.is_some_and(|node| node.has_key(key)) {
+            return Fate::Dropped;
+        }
+        let keep = self.keep.filter(|node| !node.has_key(key));
+        let drop = self.drop.filter(|node| !node.fields.is_empty());
+        match (keep, drop) {
+            (Some(keep), _) if keep.fields.is_empty() => Fate::Dropped,
+            (None, None) => Fate::Kept,
+            _ => Fate::Partly(Self { keep, drop }),
+        }
+    }
+
+    fn has_keys(self) -> bool {
+        [self.keep, self.drop].into_iter().flatten().any(|node| !node.keys.is_empty())
+    }
+}
+
+/// What becomes of a field of protobuf; the message in it, if that is judged in turn.
+fn fate<'a, 'p>(rules: Rules<'p, u32>, field: &Field<'a>) -> Result<(Fate<'p, u32>, &'a [u8]), Fault> {
+    let fate = rules.fate(&field.number);
+    let Fate::Partly(inner) = fate else { return Ok((fate, &[])) };
+    let message = field.value.bytes()?;
+    let fate = if inner.has_keys() { inner.of_key(key_of(message)?) } else { fate };
+    Ok((fate, message))
 }
 
 /// What was measured of the first messages that are taken apart, in their order; later ones are measured again. So it
@@ -237,14 +305,15 @@ impl Sizes {
 }
 
 /// The size of what [`write`] writes. It recurs no deeper than the paths lead.
-fn measure(message: &[u8], rules: Rules<'_>, sizes: &mut Sizes) -> Result<usize, Fault> {
+fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<usize, Fault> {
     let mut size = 0;
     for field in Fields::new(message) {
         let field = field?;
-        size += match rules.fate(&field)? {
+        let (fate, inner) = fate(rules, &field)?;
+        size += match fate {
             Fate::Dropped => 0,
             Fate::Kept => field.bytes.len(),
-            Fate::Partly(inner, rules) => {
+            Fate::Partly(rules) => {
                 let index = sizes.take();
                 let left = measure(inner, rules, sizes)?;
                 if let Some(known) = sizes.known.get_mut(index) {
@@ -263,13 +332,14 @@ fn measure(message: &[u8], rules: Rules<'_>, sizes: &mut Sizes) -> Result<usize,
     Ok(size)
 }
 
-fn write(message: &[u8], rules: Rules<'_>, sizes: &mut Sizes, copy: &mut Vec<u8>) -> Result<(), Fault> {
+fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Vec<u8>) -> Result<(), Fault> {
     for field in Fields::new(message) {
         let field = field?;
-        match rules.fate(&field)? {
+        let (fate, inner) = fate(rules, &field)?;
+        match fate {
             Fate::Dropped => {}
             Fate::Kept => copy.extend_from_slice(field.bytes),
-            Fate::Partly(inner, rules) => {
+            Fate::Partly(rules) => {
                 let index = sizes.take();
                 let left = match sizes.known.get(index) {
                     Some(known) => *known,
@@ -287,6 +357,79 @@ fn write(message: &[u8], rules: Rules<'_>, sizes: &mut Sizes, copy: &mut Vec<u8>
         }
     }
     Ok(())
+}
+
+/// Projections of JSON.
+#[cfg(feature = "json")]
+mod json {
+    use super::{Fate, Fault, Rules};
+    use crate::json::Reader;
+
+    type ByName<'p> = Rules<'p, Box<str>>;
+
+    pub(super) fn apply(object: &[u8], rules: ByName<'_>) -> Result<Vec<u8>, Fault> {
+        let mut json = Reader::new(object, 0);
+        let mut copy = Vec::with_capacity(object.len());
+        write(&mut json, rules, true, &mut copy)?;
+        json.end()?;
+        Ok(copy)
+    }
+
+    /// It recurs no deeper than the paths lead, and into one array for each name on them.
+    fn write(json: &mut Reader<'_>, rules: ByName<'_>, is_whole: bool, copy: &mut Vec<u8>) -> Result<(), Fault> {
+        match json.peek() {
+            Some(b'{') => write_object(json, rules, is_whole, copy),
+            Some(b'[') => {
+                copy.push(b'[');
+                let mut elements = json.array()?;
+                while elements.next(json)? {
+                    separate(b'[', copy);
+                    match json.peek() {
+                        Some(b'{') => write_object(json, rules, false, copy)?,
+                        _ => copy.extend_from_slice(json.value()?),
+                    }
+                }
+                copy.push(b']');
+                Ok(())
+            }
+            _ => {
+                copy.extend_from_slice(json.value()?);
+                Ok(())
+            }
+        }
+    }
+
+    fn write_object(json: &mut Reader<'_>, rules: ByName<'_>, is_whole: bool, copy: &mut Vec<u8>) -> Result<(), Fault> {
+        copy.push(b'{');
+        let mut members = json.object()?;
+        while let Some(name) = members.next(json)? {
+            let rules = match &*name {
+                // Protobuf has them outside of the object, where no projection reaches them.
+                "apiVersion" | "kind" if is_whole => Rules { keep: None, ..rules },
+                _ => rules,
+            };
+            let fate = rules.fate(&*name);
+            if let Fate::Dropped = fate {
+                json.value()?;
+                continue;
+            }
+            separate(b'{', copy);
+            serde_json::to_writer(&mut *copy, &name).map_err(|_| Fault::Syntax)?;
+            copy.push(b':');
+            match fate {
+                Fate::Partly(rules) => write(json, rules, false, copy)?,
+                _ => copy.extend_from_slice(json.value()?),
+            }
+        }
+        copy.push(b'}');
+        Ok(())
+    }
+
+    fn separate(bracket: u8, copy: &mut Vec<u8>) {
+        if copy.last() != Some(&bracket) {
+            copy.push(b',');
+        }
+    }
 }
 
 #[cfg(test)]
@@ -346,10 +489,64 @@ mod tests {
             assert_eq!(projected, expected, "{object:x?} keep {keep:?} drop {drop:?}");
         }
     }
+
+    #[cfg(feature = "json")]
+    #[test]
+    fn json_objects() {
+        let path = |text| FieldPath::parse(text, &TypeMeta::default()).unwrap();
+        let object = r#"{"apiVersion":"v1","kind":"W","metadata":{"name":"a","labels":{"a.b/c":"x","d":"y"}},"spec":{"parts":[{"name":"b","size":1},null,{"size":"<\u003c"}]}}"#;
+        for (keep, drop, expected) in [
+            (&[][..], &[][..], Ok(object)),
+            (&[], &["none", "spec.none"], Ok(object)),
+            (&[], &["metadata", "spec"], Ok(r#"{"apiVersion":"v1","kind":"W"}"#)),
+            (&[], &["apiVersion", "metadata", "spec"], Ok(r#"{"kind":"W"}"#)),
+            (
+                &[],
+                &["metadata.labels[\"a.b/c\"]", "spec"],
+                Ok(r#"{"apiVersion":"v1","kind":"W","metadata":{"name":"a","labels":{"d":"y"}}}"#),
+            ),
+            (
+                &[],
+                &["metadata", "spec.parts.size"],
+                Ok(r#"{"apiVersion":"v1","kind":"W","spec":{"parts":[{"name":"b"},null,{}]}}"#),
+            ),
+            (&["metadata.name"], &[], Ok(r#"{"apiVersion":"v1","kind":"W","metadata":{"name":"a"}}"#)),
+            (
+                &["spec", "metadata.labels[\"d\"]"],
+                &["spec.parts.name"],
+                Ok(
+                    r#"{"apiVersion":"v1","kind":"W","metadata":{"labels":{"d":"y"}},"spec":{"parts":[{"size":1},null,{"size":"<\u003c"}]}}"#,
+                ),
+            ),
+            (&["none"], &[], Ok(r#"{"apiVersion":"v1","kind":"W"}"#)),
+            (&[], &["3.4"], Err("it is in JSON, where protobuf is to be read")),
+        ] {
+            let projection = keep.iter().fold(Projection::new(), |projection, text| projection.keep(&path(text)));
+            let projection = drop.iter().fold(projection, |projection, text| projection.drop(&path(text)));
+            let projected = projection.apply(object.as_bytes()).map_err(|error| error.to_string());
+            let expected = expected.map(|json| json.as_bytes().into()).map_err(str::to_owned);
+            assert_eq!(projected, expected, "keep {keep:?} drop {drop:?}");
+        }
+        let by_name = Projection::new().drop(&path("spec.size"));
+        assert_eq!(by_name.apply(b"\x12\x00").unwrap_err().to_string(), "it is in protobuf, where JSON is to be read");
+        assert_eq!(
+            by_name.apply(br#"{"spec":{"size":1}"#).unwrap_err().to_string(),
+            "a fault of JSON syntax in what is projected"
+        );
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_changes_nothing() {
+        let nowhere = FieldPath::new("", &[]);
+        let projection = Projection::new().keep(&nowhere).drop(&nowhere);
+        assert_eq!(*projection.apply(b"\x0a\x00\x12\x00").unwrap(), *b"\x0a\x00\x12\x00");
+        assert_eq!(projection.to_string(), "");
+    }
+
     /// More messages are taken apart than sizes are remembered, each in another one, every other without a loss.
     #[test]
     fn many_messages() {
-        let projection = Projection::new().drop(&FieldPath::new(&[1, 1, 1])).drop(&FieldPath::new(&[1, 3]));
+        let projection = Projection::new().drop(&FieldPath::new("", &[1, 1, 1])).drop(&FieldPath::new("", &[1, 3]));
         let fields: [&[u8]; 3] =
             [b"\x0a\x08\x0a\x06\x0a\x01a\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x02\x18\x01"];
         let left: [&[u8]; 3] = [b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x00"];

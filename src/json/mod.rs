@@ -217,3 +217,13 @@ pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
         }
     }
 }
+
+/// The text of a string, a number or a literal; [`Fault::Type`] for an object or an array.
+#[cfg(feature = "client")]
+pub(crate) fn scalar(value: &[u8]) -> Result<Cow<'_, str>, Fault> {
+    match value.first() {
+        Some(b'"') => text(value),
+        Some(b'{' | b'[') => Err(Fault::Type),
+        _ => Ok(String::from_utf8_lossy(value)),
+    }
+}

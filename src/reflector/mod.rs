@@ -12,7 +12,7 @@
 //! let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(Residency::Encoded));
 //! let pods = reflector.cache();
 //! let by_node = pods.index("node", |pod| {
-//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(str::to_owned))
+//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(String::from))
 //! });
 //! tokio::spawn(reflector.run());
 //! println!("{} Pods at version {}", pods.len(), pods.synced().await?);

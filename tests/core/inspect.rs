@@ -109,8 +109,8 @@ fn field_paths_read_what_prost_decodes() {
         let object = decoded.encode_to_vec();
         let Pod { metadata, spec, status } = decoded;
         let (spec, status) = (spec.unwrap(), status.unwrap());
-        let str = |path: FieldPath| path.str(&object).unwrap().map(str::to_owned);
-        let strs = |path: FieldPath| path.strs(&object).map(|found| found.unwrap().to_owned()).collect::<Vec<_>>();
+        let str = |path: FieldPath| path.str(&object).unwrap().map(String::from);
+        let strs = |path: FieldPath| path.strs(&object).map(|found| found.unwrap().into_owned()).collect::<Vec<_>>();
         let names = |name: fn(&Container) -> &Option<String>| {
             spec.containers.iter().flat_map(name).cloned().collect::<Vec<_>>()
         };
@@ -328,12 +328,12 @@ fn assert_same(object: &[u8]) {
     if let Ok(decoded) = Pod::decode(object) {
         let status = decoded.status.unwrap_or_default();
         let spec = decoded.spec.unwrap_or_default();
-        assert_eq!(pod::PHASE.str(object).unwrap(), status.phase.as_deref());
-        assert_eq!(pod::NODE_NAME.str(object).unwrap(), spec.node_name.as_deref());
+        assert_eq!(pod::PHASE.str(object).unwrap().as_deref(), status.phase.as_deref());
+        assert_eq!(pod::NODE_NAME.str(object).unwrap().as_deref(), spec.node_name.as_deref());
         assert_eq!(pod::HOST_NETWORK.int(object).unwrap().map(|int| int != 0), spec.host_network);
         let metadata = decoded.metadata.unwrap_or_default();
         let last_applied = metadata.annotations.get(LAST_APPLIED).map(String::as_str);
-        assert_eq!(meta::LAST_APPLIED.str(object).unwrap(), last_applied);
+        assert_eq!(meta::LAST_APPLIED.str(object).unwrap().as_deref(), last_applied);
         assert_same_meta(&view.unwrap(), &metadata, "a Pod that prost reads");
     }
 }

@@ -104,7 +104,7 @@ async fn a_final_error_ends_it_before_the_first_sync_only() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_stored_ends_it() {
     let reflector = reflector(scripted([list("10", "a@1")]), LIST);
-    let nameless = Projection::new().drop(&FieldPath::new(&[1, 1]));
+    let nameless = Projection::new().drop(&FieldPath::new("metadata.name", &[1, 1]));
     let error = timeout(Duration::from_secs(60), reflector.projection(nameless).run()).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("the object has no name"), "{error}");
 }

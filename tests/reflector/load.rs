@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use listwatch::cache::SaveError;
 use listwatch::client::{ListOptions, Shard};
+use listwatch::item::path::meta;
 use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
 use tokio::time::sleep;
@@ -170,11 +171,11 @@ async fn rejects_a_file_of_another_collection_and_starts_cold() {
         (
             &path,
             |reflector| {
-                reflector.projection(Projection::new().drop(&FieldPath::new(&[2])).drop(&FieldPath::new(&[1, 17])))
+                reflector.projection(Projection::new().drop(&FieldPath::new("data", &[2])).drop(&meta::MANAGED_FIELDS))
             },
             &[],
             "",
-            "without 1.17, 2",
+            "without data, metadata.managedFields",
         ),
         // Another cluster, that has other objects of these names, or none.
         (&path, as_it_is, &[one("b@6")], "get b 10", "default/b is at version 6 and in the file at 5"),

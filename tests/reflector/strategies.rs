@@ -119,7 +119,7 @@ async fn each_request_has_the_options() {
         };
         let script = scripted(answers);
         let options = ListOptions::default().labels("app=web".parse().unwrap());
-        let uid = FieldPath::new(&[1, 5]);
+        let uid = FieldPath::new("metadata.uid", &[1, 5]);
         let reflector = reflector(script.clone(), strategy).namespace("default").options(options);
         let reflector = reflector.projection(Projection::new().drop(&uid));
         let cache = reflector.cache();

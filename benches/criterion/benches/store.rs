@@ -51,7 +51,7 @@ fn bench(criterion: &mut Criterion, name: &str, residency: Residency, pods: &[Bo
     let mut keys: Vec<ObjectKey> = store.snapshot().iter().map(|pod| pod.key()).collect();
     fastrand::Rng::with_seed(1).shuffle(&mut keys);
     let by_node =
-        store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.encoded()?)?.map(str::to_owned)));
+        store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.encoded()?)?.map(String::from)));
     println!("{name}: {} bytes held for each of {PODS} Pods", store.memory().total() / pods.len());
 
     let mut group = criterion.benchmark_group(format!("store/{name}"));

@@ -1,14 +1,13 @@
 //! The sizes of the fields of each object, added up over a collection.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use listwatch::fields::Message;
 use listwatch::{Encoding, ItemError, ItemRef};
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
-
-use crate::json::{members, objects};
+use serde_json::value::RawValue;
 
 /// The most paths that are told apart, and the longest name of each in bytes: what keeps the memory constant.
 pub const MAX_NAMES: usize = 10_000;
@@ -44,7 +43,10 @@ impl Fields {
         let Self { root, depth, room } = self;
         match item.encoding() {
             Encoding::Protobuf => add_message(root, item.bytes(), kind, *depth, room)?,
-            Encoding::Json => add_object(root, item.bytes(), "", *depth, room).map_err(ItemError::other)?,
+            Encoding::Json => {
+                let object = str::from_utf8(item.bytes()).map_err(ItemError::other)?;
+                add_object(root, object, "", *depth, room).map_err(ItemError::other)?;
+            }
         }
         Ok(())
     }
@@ -160,16 +162,28 @@ fn key_of(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
 /// `name` is that of the object itself.
 fn add_object(
     node: &mut Node,
-    object: &[u8],
+    object: &str,
     name: &str,
     depth: usize,
     room: &mut usize,
 ) -> Result<(), serde_json::Error> {
-    members(object, |member| {
-        let Some(child) = node.name(&member.name, member.size(), room) else { return Ok(()) };
-        if depth > 1 || (name == "metadata" && member.name == "annotations") {
-            objects(member.value, |object| add_object(child, object, &member.name, depth.saturating_sub(1), room))?;
+    let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object)?;
+    for (member, value) in members {
+        let value = value.get();
+        // With two quotes, a colon and a comma.
+        let Some(child) = node.name(&member, member.len() + value.len() + 4, room) else { continue };
+        if depth <= 1 && !(name == "metadata" && member == "annotations") {
+            continue;
         }
-        Ok(())
-    })
+        let depth = depth.saturating_sub(1);
+        if value.starts_with('{') {
+            add_object(child, value, &member, depth, room)?;
+        } else if value.starts_with('[') {
+            let elements: Vec<&RawValue> = serde_json::from_str(value)?;
+            for element in elements.iter().filter(|element| element.get().starts_with('{')) {
+                add_object(child, element.get(), &member, depth, room)?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -391,9 +391,11 @@ fn serves_and_indexes_custom_resources() {
         assert!(!request.headers["accept"].to_str().unwrap().contains("protobuf"), "{}", request.path);
     }
 
-    let output = api.run(&["cache", "widgets", "--listen", "127.0.0.1:0", "--drop", "spec"]);
-    assert_eq!(stderr(&output), "error: --drop is for protobuf, and Widget comes in JSON\n");
-    assert_eq!(output.status.code(), Some(2));
+    let mut running = Running::start(&api, &[&args[..], &["--drop", "spec"]].concat());
+    assert_eq!(running.next_line(), "synced: 3 objects at version 7");
+    let mut expected: Value = serde_json::from_str(&items[0]).unwrap();
+    expected.as_object_mut().unwrap().remove("spec").unwrap();
+    assert_eq!(running.json("/objects/web/a"), expected);
 }
 
 #[test]

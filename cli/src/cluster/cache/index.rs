@@ -7,11 +7,9 @@ use listwatch::cache::{ObjectRef, OrderedIndex};
 use listwatch::fields::{self, Message};
 use listwatch::reflector::Cache;
 use listwatch::{Encoding, FieldPath, ItemError, Projection, TypeMeta};
-use serde::de::Error as _;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::json;
 
 /// Objects by the values of a field, as text.
 pub type ByText = OrderedIndex<[u8], Arc<str>>;
@@ -45,7 +43,7 @@ impl IndexBy {
 
 /// A field, read as the JSON of it: a time, a quantity and their like are one value there.
 struct Field {
-    names: Vec<String>,
+    in_json: FieldPath,
     of: TypeMeta,
     /// Of an object in protobuf, only the field; `None` for kinds that come in JSON.
     only: Option<Projection>,
@@ -56,20 +54,19 @@ impl Field {
         if path.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(format!("{path}: the fields of JSON have names"));
         }
-        let names = json::names(path);
+        let in_json = FieldPath::parse(path, of).map_err(|error| error.to_string())?;
         let only = match Message::of(&of.api_version, &of.kind) {
             Some(message) => {
-                let parsed = FieldPath::parse(path, of).map_err(|error| error.to_string())?;
                 let field = path.split('[').next().and_then(|path| message.path(path)?.pop());
                 let is_whole_map = field.is_some_and(fields::Field::is_map) && !path.contains('[');
                 if is_whole_map || field.and_then(fields::Field::message).is_some_and(Message::is_object) {
                     return Err(format!("{path} is no single value"));
                 }
-                Some(Projection::new().keep(&parsed))
+                Some(Projection::new().keep(&in_json))
             }
             None => None,
         };
-        Ok(Self { names: names.into_iter().map(str::to_owned).collect(), of: of.clone(), only })
+        Ok(Self { in_json, of: of.clone(), only })
     }
 
     fn values(&self, object: &ObjectRef<'_, [u8]>) -> Result<Vec<Arc<str>>, ItemError> {
@@ -83,31 +80,16 @@ impl Field {
             (found, None) => return Err(ItemError::WrongEncoding { found, expected: Encoding::Json }),
         };
         let mut values = Vec::new();
-        add_values(json, &self.names, &mut values).map_err(ItemError::other)?;
+        for value in self.in_json.all_bytes(json) {
+            match serde_json::from_slice(value?).map_err(ItemError::other)? {
+                Value::String(text) => values.push(text),
+                Value::Object(_) => return Err(ItemError::other("an object is no single value")),
+                value => values.push(value.to_string()),
+            }
+        }
         if values.is_empty() {
             values.push(String::new());
         }
         Ok(values.into_iter().map(Arc::from).collect())
     }
-}
-
-/// Appends the strings, numbers and booleans at this path of a JSON object, also where it leads through arrays.
-fn add_values(object: &[u8], path: &[impl AsRef<str>], found: &mut Vec<String>) -> Result<(), serde_json::Error> {
-    let Some((first, rest)) = path.split_first() else { return Ok(()) };
-    json::members(object, |member| match rest {
-        _ if member.name != first.as_ref() => Ok(()),
-        [] => scalars(serde_json::from_str(member.value.get())?, found),
-        rest => json::objects(member.value, |inner| add_values(inner, rest, found)),
-    })
-}
-
-fn scalars(value: Value, found: &mut Vec<String>) -> Result<(), serde_json::Error> {
-    match value {
-        Value::Null => {}
-        Value::String(text) => found.push(text),
-        Value::Bool(_) | Value::Number(_) => found.push(value.to_string()),
-        Value::Array(values) => values.into_iter().try_for_each(|value| scalars(value, found))?,
-        Value::Object(_) => return Err(serde_json::Error::custom("an object is no single value")),
-    }
-    Ok(())
 }

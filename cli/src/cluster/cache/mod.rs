@@ -226,9 +226,6 @@ async fn save(cache: &Cache<[u8]>, file: Option<&Path>) {
 }
 
 fn projection(drop: &[String], of: &TypeMeta) -> Result<Projection, Failure> {
-    if Message::of(&of.api_version, &of.kind).is_none() {
-        return Err(Failure::Usage(format!("--drop is for protobuf, and {} comes in JSON", of.kind)));
-    }
     drop.iter().try_fold(Projection::new(), |projection, path| {
         let path = FieldPath::parse(path, of).map_err(|error| Failure::Usage(format!("--drop: {error}")))?;
         Ok(projection.drop(&path))
