@@ -163,7 +163,7 @@ pub enum DecodeErrorKind {
 
     /// The API server's own error, in place of the list or the watch, or behind the items of a list.
     #[error("API error: {0}")]
-    Api(Box<Status>),
+    Api(Arc<Status>),
 
     /// Something is larger than [`Limits`](crate::Limits) allow.
     #[error("limit: {limit} {size} is over the limit of {max}, which Limits::{} raises", limit.setter())]
@@ -355,6 +355,14 @@ pub enum ItemError {
         path: Box<str>,
         /// The kind of the object.
         kind: Box<str>,
+    },
+    /// The item may take too much memory when it is decoded.
+    #[error("decoding may take {estimate} bytes, over the limit of {max}, which Limits::decoded_size raises")]
+    DecodedSize {
+        /// What it may take, in bytes, as [`Limits::decoded_size`](crate::Limits::decoded_size) estimates it.
+        estimate: u64,
+        /// The most that is allowed.
+        max: u64,
     },
     /// prost implements `Message` for this type as a wrapper: it would decode any object into garbage.
     #[error("{0} is a protobuf wrapper type, which no Kubernetes object is")]

@@ -19,6 +19,7 @@ pub struct Limits {
     pub(crate) items: u64,
     pub(crate) bytes: u64,
     pub(crate) metadata_size: u64,
+    pub(crate) decoded_size: u64,
     pub(crate) on_oversized: OnItemError,
 }
 
@@ -39,6 +40,9 @@ impl Limits {
 
     /// The default of [`metadata_size`](Self::metadata_size): 1 MiB.
     pub const DEFAULT_METADATA_SIZE: u64 = 1 << 20;
+
+    /// The default of [`decoded_size`](Self::decoded_size): 64 MiB.
+    pub const DEFAULT_DECODED_SIZE: u64 = 64 << 20;
 
     /// The largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
     ///
@@ -77,6 +81,20 @@ impl Limits {
         self
     }
 
+    /// The most memory that an item may take decoded, as estimated from its bytes before it is:
+    /// [`DEFAULT_DECODED_SIZE`](Self::DEFAULT_DECODED_SIZE) unless set. An item over it is
+    /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which [`OnItemError`] may skip. Stores decode with the default.
+    ///
+    /// It bounds what an item of a few bytes per element may allocate: 1.4 MB of empty volumes would take 2.3 GB. Items of up to
+    /// 16 KiB are not estimated. The estimate is 64 bytes for each string or message, 1 KiB more for what could be a message by
+    /// its bytes, 16 bytes for each number, and the length of strings; in JSON it is the length, 1 KiB for each object or array
+    /// and 64 bytes for each comma. What k8s-pb allocates may be up to five times that.
+    #[must_use]
+    pub const fn decoded_size(mut self, bytes: u64) -> Self {
+        self.decoded_size = bytes;
+        self
+    }
+
     /// What happens on an item over [`item_size`](Self::item_size): [`OnItemError::Fail`] unless set.
     ///
     /// An item that claims more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case; so is a frame
@@ -95,6 +113,7 @@ impl Default for Limits {
             items: u64::MAX,
             bytes: u64::MAX,
             metadata_size: Self::DEFAULT_METADATA_SIZE,
+            decoded_size: Self::DEFAULT_DECODED_SIZE,
             on_oversized: OnItemError::Fail,
         }
     }

@@ -18,6 +18,7 @@ use crate::fields;
 use crate::item::{self, MetaView};
 #[cfg(feature = "json")]
 use crate::item::{Json, TypeMeta};
+use crate::limits::Limits;
 use crate::sync::{Mutex, lock};
 
 /// What a [`Store`](super::Store) can hold: any prost message, [`Json<T>`](crate::Json), and `[u8]` where nothing is to be
@@ -49,7 +50,7 @@ impl<M: prost::Message + Default + 'static> Stored for M {
     fn decode(encoding: Encoding, bytes: &[u8]) -> Result<M, ItemError> {
         expect(Encoding::Protobuf, encoding)?;
         let mut message = M::default();
-        item::merge(&mut message, bytes)?;
+        item::merge(&mut message, bytes, Limits::DEFAULT_DECODED_SIZE)?;
         Ok(message)
     }
 
@@ -64,7 +65,7 @@ impl<T: serde::de::DeserializeOwned + serde::Serialize + Send + Sync + 'static> 
 
     fn decode(encoding: Encoding, bytes: &[u8]) -> Result<T, ItemError> {
         expect(Encoding::Json, encoding)?;
-        serde_json::from_slice(bytes).map_err(|error| ItemError::Json(error.into()))
+        item::deserialize(bytes, Limits::DEFAULT_DECODED_SIZE)
     }
 
     fn encode(decoded: &T) -> Result<Vec<u8>, ItemError> {

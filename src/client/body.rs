@@ -12,7 +12,6 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use prost::Message as _;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::io::{ReaderStream, StreamReader};
 
@@ -175,7 +174,7 @@ pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> A
 
 fn protobuf_status(body: &[u8]) -> Option<Status> {
     let (type_meta, raw) = envelope(body)?;
-    if type_meta.kind == "Status" { Status::decode(raw).ok() } else { None }
+    if type_meta.kind == "Status" { Status::read(raw) } else { None }
 }
 
 /// The type meta and the object of an envelope, as protobuf has a single object.

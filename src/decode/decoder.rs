@@ -85,6 +85,8 @@ pub struct ItemRef<'a> {
     pub(super) type_meta: &'a TypeMeta,
     pub(super) index: u64,
     pub(super) offset: u64,
+    /// [`Limits::decoded_size`]
+    pub(super) decoded_size: u64,
 }
 
 /// How the bytes of an item are encoded.
@@ -366,7 +368,8 @@ impl ListDecoder {
                 _ => Encoding::Protobuf,
             };
             let index = list.index() - 1;
-            Event::Item(ItemRef { bytes, encoding, type_meta: &list.type_meta, index, offset: list.field_start })
+            let Progress { type_meta, field_start: offset, limits: Limits { decoded_size, .. }, .. } = list;
+            Event::Item(ItemRef { bytes, encoding, type_meta, index, offset: *offset, decoded_size: *decoded_size })
         };
         match found {
             Found::TypeMeta => Event::TypeMeta(&list.type_meta),
@@ -537,13 +540,19 @@ impl<'a> ItemRef<'a> {
     /// An object that came alone, under its own type meta.
     #[cfg(feature = "client")]
     pub(crate) fn single(bytes: &'a [u8], encoding: Encoding, type_meta: &'a TypeMeta) -> Self {
-        Self { bytes, encoding, type_meta, index: 0, offset: 0 }
+        Self { bytes, encoding, type_meta, index: 0, offset: 0, decoded_size: Limits::DEFAULT_DECODED_SIZE }
     }
 
-    /// The same item, at its place in the list.
+    /// The same item, at its place in a list with this limit.
     #[cfg(feature = "client")]
-    pub(crate) fn at(self, index: u64, offset: u64) -> Self {
-        Self { index, offset, ..self }
+    pub(crate) fn at(self, index: u64, offset: u64, decoded_size: u64) -> Self {
+        Self { index, offset, decoded_size, ..self }
+    }
+
+    /// [`Limits::decoded_size`] of its list.
+    #[cfg(feature = "client")]
+    pub(crate) fn decoded_size(&self) -> u64 {
+        self.decoded_size
     }
 
     /// The bytes of the item, as they came.
@@ -601,22 +610,25 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`ItemError::Protobuf`] when prost refuses it, [`ItemError::WrapperType`] when `M` is no message of its own,
-    /// [`ItemError::WrongEncoding`] on an item in JSON.
+    /// [`ItemError::Protobuf`] when prost refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
+    /// [`ItemError::WrapperType`] when `M` is no message of its own, [`ItemError::WrongEncoding`] on an item in JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         self.expect(Encoding::Protobuf)?;
-        item::decode(self.bytes)
+        let mut message = Box::<M>::default();
+        item::merge(&mut *message, self.bytes, self.decoded_size)?;
+        Ok(message)
     }
 
     /// Decodes it with `serde_json`.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::WrongEncoding`] on an item in protobuf.
+    /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
+    /// [`ItemError::WrongEncoding`] on an item in protobuf.
     #[cfg(feature = "json")]
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
         self.expect(Encoding::Json)?;
-        serde_json::from_slice(self.bytes).map_err(|error| ItemError::Json(error.into()))
+        item::deserialize(self.bytes, self.decoded_size).map(Box::new)
     }
 
     /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at its beginning or where it has its own.

@@ -13,7 +13,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 
-use prost::Message as _;
 
 use super::decoder::{Encoding, Event, ItemRef, ListDecoder, Progress};
 #[cfg(feature = "json")]
@@ -685,7 +684,7 @@ impl<'f> Frame<'f> {
                 return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
             }
             let read = match place.encoding {
-                Encoding::Protobuf => Status::decode(bytes).ok(),
+                Encoding::Protobuf => Status::read(bytes),
                 #[cfg(feature = "json")]
                 Encoding::Json => crate::item::json::status(bytes),
                 #[cfg(not(feature = "json"))]
@@ -713,7 +712,7 @@ impl<'f> Frame<'f> {
                 known.extend_from_slice(self.type_meta);
             }
         }
-        let object = ItemRef { bytes, encoding, type_meta, index, offset };
+        let object = ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size };
         let changed = Changed { object, resource_version };
         Ok(match event {
             EventType::Added => WatchEvent::Added(changed),

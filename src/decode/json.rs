@@ -342,7 +342,7 @@ impl Json {
         if item.starts_with(STATUS)
             && let Some(status) = item::json::status(item)
         {
-            return Err(self.list.error(DecodeErrorKind::Api(Box::new(status))));
+            return Err(self.list.error(DecodeErrorKind::Api(status.into())));
         }
         self.list.items += 1;
         self.state = State::ElementEnd;
@@ -355,7 +355,7 @@ impl Json {
             let mut head = self.head.take().unwrap_or_default();
             head.push(b'}');
             let kind = match item::json::status(&head) {
-                Some(status) => DecodeErrorKind::Api(Box::new(status)),
+                Some(status) => DecodeErrorKind::Api(status.into()),
                 None => DecodeErrorKind::Malformed { field: "the body", fault: Fault::Status },
             };
             return Err(DecodeError::new(kind, 0, None, self.list.items));

@@ -16,7 +16,6 @@
 
 use std::mem;
 
-use prost::Message as _;
 
 use super::decoder::{Found, Progress};
 use super::schema::{Field, ListShape, Message, Text};
@@ -373,9 +372,9 @@ impl Protobuf {
                 Ok(self.end_field())
             }
             Collected::Status => {
-                let status = Status::decode(self.list.scratch.as_slice())
-                    .map_err(|_| self.malformed(Some(Field::Raw), Fault::Status))?;
-                let kind = DecodeErrorKind::Api(Box::new(status));
+                let status = Status::read(&self.list.scratch)
+                    .ok_or_else(|| self.malformed(Some(Field::Raw), Fault::Status))?;
+                let kind = DecodeErrorKind::Api(status.into());
                 Err(DecodeError::new(kind, self.appended_at.unwrap_or(0), None, self.list.items))
             }
         }

@@ -15,10 +15,12 @@ use jiff::Timestamp;
 use serde::de::IgnoredAny;
 
 use super::{Field, Form, Message, Omit, Shape, Type};
+use crate::decode::Encoding;
 use crate::decode::wire::{Fields, Value, Varint};
 use crate::error::{Fault, ItemError};
-use crate::item::TypeMeta;
+use crate::item::{self, TypeMeta};
 use crate::json::Reader;
+use crate::limits::Limits;
 
 /// Messages may be nested this deep in an object, as for prost: only schemas hold schemas, in a `CustomResourceDefinition`.
 const MAX_DEPTH: usize = 100;
@@ -50,11 +52,13 @@ const MAX_DEPTH: usize = 100;
 ///
 /// Never half right, so `out` is then as it was:
 /// [`ItemError::UnknownKind`] and [`ItemError::UnknownField`] for what the table does not have;
+/// [`ItemError::DecodedSize`] when the tree may take more than 64 MiB;
 /// [`ItemError::Field`] when a field is malformed, has a value that JSON has no form for, or lies deeper than 100 messages.
 pub fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
     let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
     let message = Message::of(api_version, kind)
         .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })?;
+    item::estimate::check(Encoding::Protobuf, object, Limits::DEFAULT_DECODED_SIZE)?;
     let start = out.len();
     let mut slots = Vec::new();
     let result = read(message, object, &mut slots, 0).and_then(|()| {

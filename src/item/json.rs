@@ -12,6 +12,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
 use super::view::{ManagedFieldsEntry, OwnerReference, Time};
+use super::meta::MAX_CAUSES;
 use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 use crate::decode::{Encoding, ItemRef};
 use crate::error::{Fault, ItemError};
@@ -297,7 +298,10 @@ fn read_details(details: &mut StatusDetails, json: &mut Reader<'_>) -> Result<()
             details.causes.clear();
             let mut causes = json.array().map_err(at("details.causes"))?;
             while causes.next(json).map_err(at("details.causes"))? {
-                details.causes.push(cause(json)?);
+                let cause = cause(json)?;
+                if details.causes.len() < MAX_CAUSES {
+                    details.causes.push(cause);
+                }
             }
             Ok(())
         }

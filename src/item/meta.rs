@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use prost::encoding::{WireType, encode_key, encode_varint};
+
+use crate::decode::wire::{Fields, Value};
+
 /// `apiVersion` and `kind` of a list, as its envelope has them: `v1` and `PodList`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TypeMeta {
@@ -77,6 +81,38 @@ pub struct Status {
     pub code: i32,
 }
 
+/// More causes of a [`Status`] are left out: two bytes of the body are enough for one.
+pub(crate) const MAX_CAUSES: usize = 1000;
+
+impl Status {
+    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` where it is none.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() <= 2 * MAX_CAUSES {
+            return <Self as prost::Message>::decode(bytes).ok();
+        }
+        let (mut copy, mut causes) = (Vec::new(), 0);
+        for field in Fields::new(bytes) {
+            let field = field.ok()?;
+            let (5, Value::Len(details)) = (field.number, field.value) else {
+                copy.extend_from_slice(field.bytes);
+                continue;
+            };
+            let mut kept = Vec::new();
+            for field in Fields::new(details) {
+                let field = field.ok()?;
+                causes += usize::from(field.number == 4);
+                if field.number != 4 || causes <= MAX_CAUSES {
+                    kept.extend_from_slice(field.bytes);
+                }
+            }
+            encode_key(5, WireType::LengthDelimited, &mut copy);
+            encode_varint(kept.len() as u64, &mut copy);
+            copy.append(&mut kept);
+        }
+        <Self as prost::Message>::decode(&*copy).ok()
+    }
+}
+
 /// What a [`Status`] is about.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct StatusDetails {
@@ -89,7 +125,7 @@ pub struct StatusDetails {
     /// Its kind or resource.
     #[prost(string, tag = "3")]
     pub kind: String,
-    /// The single causes, if there are several.
+    /// The single causes, if there are several: the first 1,000.
     #[prost(message, repeated, tag = "4")]
     pub causes: Vec<StatusCause>,
     /// After how many seconds to try again; 0 when the server does not say.

@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+pub(crate) mod estimate;
 #[cfg(feature = "json")]
 pub(crate) mod json;
 mod meta;
@@ -72,18 +73,20 @@ impl Item for [u8] {
     }
 }
 
-pub(crate) fn decode<M: prost::Message + Default + 'static>(bytes: &[u8]) -> Result<Box<M>, ItemError> {
-    let mut message = Box::<M>::default();
-    merge(&mut *message, bytes)?;
-    Ok(message)
-}
-
-/// Decodes into it.
-pub(crate) fn merge<M: prost::Message + 'static>(message: &mut M, bytes: &[u8]) -> Result<(), ItemError> {
+/// Decodes into `message`, unless it may take more than `max` bytes.
+pub(crate) fn merge<M: prost::Message + 'static>(message: &mut M, bytes: &[u8], max: u64) -> Result<(), ItemError> {
     if is_wrapper::<M>() {
         return Err(ItemError::WrapperType(std::any::type_name::<M>()));
     }
+    estimate::check(Encoding::Protobuf, bytes, max)?;
     Ok(message.merge(bytes)?)
+}
+
+/// Deserializes JSON, unless it may take more than `max` bytes.
+#[cfg(feature = "json")]
+pub(crate) fn deserialize<T: serde::de::DeserializeOwned>(bytes: &[u8], max: u64) -> Result<T, ItemError> {
+    estimate::check(Encoding::Json, bytes, max)?;
+    serde_json::from_slice(bytes).map_err(|error| ItemError::Json(error.into()))
 }
 
 /// Known to the compiler for each `M`, so that nothing is left of it at run time.

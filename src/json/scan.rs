@@ -131,9 +131,7 @@ impl Scan {
     #[inline]
     fn block(&mut self, block: &[u8; BLOCK], len: usize) -> Result<Option<usize>, Fault> {
         let masks = Masks::of(block);
-        let quotes = masks.quotes & !self.escaped(masks.backslashes, len);
-        let in_string = prefix_xor(quotes) ^ self.in_string;
-        self.in_string = if in_string >> (BLOCK - 1) == 0 { 0 } else { u64::MAX };
+        let in_string = self.strings(&masks, len);
         let (open, close) = (masks.open & !in_string, masks.close & !in_string);
         let (opened, closed) = (open.count_ones(), close.count_ones());
         if closed < self.depth && self.depth + opened <= self.max_depth {
@@ -158,6 +156,15 @@ impl Scan {
         Ok(None)
     }
 
+    /// The bytes of a block that are in strings.
+    #[inline]
+    fn strings(&mut self, masks: &Masks, len: usize) -> u64 {
+        let quotes = masks.quotes & !self.escaped(masks.backslashes, len);
+        let in_string = prefix_xor(quotes) ^ self.in_string;
+        self.in_string = if in_string >> (BLOCK - 1) == 0 { 0 } else { u64::MAX };
+        in_string
+    }
+
     /// The bytes behind a backslash that is not behind one itself.
     #[inline]
     fn escaped(&mut self, mut backslashes: u64, len: usize) -> u64 {
@@ -173,6 +180,22 @@ impl Scan {
         }
         escaped
     }
+}
+
+/// How many objects and arrays there are in a value that begins with a bracket.
+pub(crate) fn count_brackets(value: &[u8]) -> u64 {
+    let mut scan = Scan::new(b'{', 0);
+    let (mut count, (blocks, tail)) = (0, value.as_chunks::<BLOCK>());
+    let mut last = [b' '; BLOCK];
+    for (to, from) in last.iter_mut().zip(tail) {
+        *to = *from;
+    }
+    for (block, len) in blocks.iter().map(|block| (block, BLOCK)).chain([(&last, tail.len())]) {
+        let masks = Masks::of(block);
+        let in_string = scan.strings(&masks, len);
+        count += u64::from((masks.open & !in_string).count_ones());
+    }
+    count
 }
 
 fn is_in_scalar(byte: u8) -> bool {

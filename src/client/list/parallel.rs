@@ -315,6 +315,7 @@ struct Place {
     type_meta: Arc<TypeMeta>,
     index: u64,
     offset: u64,
+    decoded_size: u64,
 }
 
 /// What became of a batch: of the items before the one that failed, if one did.
@@ -342,6 +343,7 @@ impl Batch {
             type_meta,
             index: item.index(),
             offset: item.offset(),
+            decoded_size: item.decoded_size(),
         });
     }
 
@@ -364,13 +366,14 @@ impl Batch {
         let (mut items, mut skipped, mut failed) = (Vec::with_capacity(self.items.len()), 0, None);
         let mut rest = &self.bytes[..];
         let mut start = 0;
-        for &Place { end, encoding, ref type_meta, index, offset } in &self.items {
+        for &Place { end, encoding, ref type_meta, index, offset, decoded_size } in &self.items {
             if !is_wanted() {
                 break;
             }
             let (bytes, behind) = rest.split_at(end - start);
             (rest, start) = (behind, end);
-            match (own(ItemRef::single(bytes, encoding, type_meta).at(index, offset)), on_item_error) {
+            let item = ItemRef::single(bytes, encoding, type_meta).at(index, offset, decoded_size);
+            match (own(item), on_item_error) {
                 (Ok(item), _) => items.push(item),
                 (Err(_), OnItemError::Skip) => skipped += 1,
                 (Err(error), OnItemError::Fail) => {

@@ -1,0 +1,81 @@
+//! What an object may take in memory when it is decoded, estimated from its bytes before it is.
+//!
+//! Decoding amplifies: an empty element of two bytes becomes a struct of up to three kilobytes in a `Vec` that doubles. Nothing
+//! here knows the type that an object is decoded to, so each value is charged a constant, and whatever could be a message
+//! more. For the types of k8s-pb the estimate is at most a few times below the truth; a test pins how much.
+
+use crate::decode::Encoding;
+use crate::decode::wire::{Fields, Value};
+use crate::error::ItemError;
+
+/// Smaller objects are not walked: none of them takes more than some 40 MB.
+const SMALL: usize = 16 << 10;
+
+/// For what could be a message, and for an object of JSON.
+const MESSAGE: u64 = 1 << 10;
+
+/// For a string, bytes or a message, and for any value of JSON; the length of text is added.
+const VALUE: u64 = 64;
+
+/// For a number.
+const NUMBER: u64 = 16;
+
+/// prost decodes no deeper.
+const MAX_DEPTH: usize = 100;
+
+/// Refuses an object that may take more than `max` bytes. It allocates some words for each level of nesting.
+///
+/// # Errors
+///
+/// [`ItemError::DecodedSize`].
+pub(crate) fn check(encoding: Encoding, object: &[u8], max: u64) -> Result<(), ItemError> {
+    if object.len() <= SMALL {
+        return Ok(());
+    }
+    let estimate = match encoding {
+        Encoding::Protobuf => of_protobuf(object),
+        #[cfg(feature = "json")]
+        Encoding::Json => of_json(object),
+        #[cfg(not(feature = "json"))]
+        Encoding::Json => 0,
+    };
+    if estimate > max { Err(ItemError::DecodedSize { estimate, max }) } else { Ok(()) }
+}
+
+/// Each byte is looked at once: either as part of a field's header or number, or as text at the end of a field that is no
+/// message.
+fn of_protobuf(object: &[u8]) -> u64 {
+    let mut estimate = 0;
+    let mut messages = vec![(Fields::new(object), object.len() as u64)];
+    while let Some((fields, len)) = messages.last_mut() {
+        match fields.next() {
+            Some(Ok(field)) => match field.value {
+                Value::Len(value) => {
+                    estimate += VALUE;
+                    if messages.len() < MAX_DEPTH {
+                        messages.push((Fields::new(value), value.len() as u64));
+                    }
+                }
+                _ => estimate += NUMBER,
+            },
+            None => {
+                estimate += MESSAGE;
+                messages.pop();
+            }
+            // Text, or malformed. What was charged inside stays: prost may allocate it before it finds the fault.
+            Some(Err(_)) => {
+                estimate += *len;
+                messages.pop();
+            }
+        }
+    }
+    estimate
+}
+
+#[cfg(feature = "json")]
+fn of_json(object: &[u8]) -> u64 {
+    let objects = crate::json::scan::count_brackets(object);
+    // Also those in strings, where they are rare.
+    let values = memchr::memchr_iter(b',', object).count() as u64;
+    object.len() as u64 + objects * MESSAGE + values * VALUE
+}

@@ -1,0 +1,210 @@
+//! The memory that decoding an item allocates: bounded whatever the item holds, and enough for any real object.
+
+use allocation_counter::measure;
+use k8s_pb::api::core::v1::{ConfigMap, Container, EnvVar, Pod, PodSpec};
+use k8s_pb::api::discovery::v1::{Endpoint, EndpointSlice};
+use k8s_pb::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionSpec, CustomResourceDefinitionVersion, CustomResourceValidation,
+    JsonSchemaProps,
+};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use listwatch::{Event, ItemError, Limits, ListDecoder, ListReader, OnItemError};
+use prost::Message;
+
+use crate::support::{body_of, len_field, tag};
+
+const MIB: usize = 1 << 20;
+
+fn pods(pods: &[Vec<u8>]) -> Vec<u8> {
+    body_of("v1", "PodList", &pods.iter().map(|pod| len_field(2, pod)).collect::<Vec<_>>().concat())
+}
+
+/// A Pod with an element so many times in a row, in the message that the numbers lead to.
+fn pod_of(path: &[u32], element: &[u8], times: usize) -> Vec<u8> {
+    path.iter().rev().fold(element.repeat(times), |message, number| len_field(*number, &message))
+}
+
+/// What a few bytes can do: elements of repeated fields that decode to structs.
+fn attacks() -> Vec<(&'static str, &'static [u32], Vec<u8>)> {
+    vec![
+        ("volumes", &[2], len_field(1, b"")),
+        ("containers", &[2], len_field(2, b"")),
+        ("tolerations", &[2], len_field(22, b"")),
+        ("topology spread constraints", &[2], len_field(33, b"")),
+        ("projected sources", &[2, 1, 2, 26], len_field(1, b"")),
+        ("env", &[2, 2], len_field(7, b"")),
+        ("container statuses", &[3], len_field(8, b"")),
+        ("conditions", &[3], len_field(2, b"")),
+        ("managed fields", &[1], len_field(17, b"")),
+        ("owner references", &[1], len_field(13, b"")),
+        ("empty finalizers", &[1], len_field(14, b"")),
+        ("short finalizers", &[1], len_field(14, b"~~")),
+        ("supplemental groups", &[2, 14], [&tag(4, 0)[..], &[7]].concat()),
+    ]
+}
+
+/// Decodes the items of a list one after the other; the first error, and the most memory at a time.
+fn decode<M: Message + Default + 'static>(body: &[u8], limits: Limits) -> (Result<(), ItemError>, u64) {
+    let mut result = Ok(());
+    let allocated = measure(|| {
+        let mut decoder = ListDecoder::with_limits(limits);
+        let mut rest = body;
+        while let Some(event) = decoder.decode(&mut rest).unwrap() {
+            if let Event::Item(item) = event
+                && let Err(error) = item.decode::<M>()
+            {
+                result = Err(error);
+                break;
+            }
+        }
+    });
+    (result, allocated.bytes_max)
+}
+
+#[test]
+fn an_item_takes_at_most_five_times_the_limit() {
+    let max = 16 * MIB as u64;
+    for (name, path, element) in attacks() {
+        let decode =
+            |times| decode::<Pod>(&pods(&[pod_of(path, &element, times)]), Limits::default().decoded_size(max));
+        // As many elements as are allowed, by bisection.
+        let (mut allowed, mut refused) = (1, 4 * MIB);
+        while refused - allowed > 1000 + allowed / 16 {
+            let half = usize::midpoint(allowed, refused);
+            match decode(half) {
+                (Ok(()), _) => allowed = half,
+                (Err(ItemError::DecodedSize { estimate, max: limit }), allocated) => {
+                    assert!(estimate > max && limit == max, "{name}: {estimate} is over {limit}");
+                    // It comes before anything is decoded.
+                    assert!(allocated < 10_000, "{name}: {allocated} bytes for an error");
+                    refused = half;
+                }
+                (Err(error), _) => panic!("{name}: {error}"),
+            }
+        }
+        let (_, allocated) = decode(allowed);
+        println!("{name}: {allowed} elements take {allocated} bytes");
+        assert!(allocated <= 5 * max, "{name}: {allocated} bytes");
+    }
+}
+
+#[test]
+fn an_item_over_the_limit_is_an_error_or_skipped() {
+    let small = pod_of(&[2], &len_field(1, b""), 8000);
+    let body = pods(&[small.clone(), pod_of(&[2], &len_field(1, b""), 700_000), small]);
+    let error = ListReader::<_, Pod>::new(&body[..]).find_map(Result::err).unwrap();
+    assert_eq!(
+        error.to_string(),
+        "item: decoding may take 761602112 bytes, over the limit of 67108864, which Limits::decoded_size raises in item 1, \
+         at byte 16029, 1 item delivered"
+    );
+    let mut reader = ListReader::<_, Pod>::new(&body[..]).on_item_error(OnItemError::Skip);
+    assert_eq!((reader.by_ref().count(), reader.end().unwrap().skipped), (2, 1));
+    let (result, _) =
+        decode::<Pod>(&pods(&[pod_of(&[2], &len_field(1, b""), 8500)]), Limits::default().decoded_size(1 << 20));
+    assert!(matches!(result, Err(ItemError::DecodedSize { .. })), "{result:?}");
+}
+
+/// Objects as large as etcd takes them, of shapes that people have.
+#[test]
+fn real_objects_of_one_and_a_half_megabytes_are_decoded() {
+    let text = |index: usize| Some(format!("value-{index}"));
+    let url = |at: usize| Some(format!("https://service-{at}.team.svc.cluster.local:8443"));
+    let env =
+        |count: usize| (0..count).map(|at| EnvVar { name: text(at), value: url(at), ..EnvVar::default() }).collect();
+    let containers = |count: usize| -> Vec<Container> {
+        let container = |at| Container { name: text(at), image: text(at), env: env(700), ..Container::default() };
+        (0..count).map(container).collect()
+    };
+    let pod = Pod { spec: Some(PodSpec { containers: containers(35), ..PodSpec::default() }), ..Pod::default() };
+    let endpoint = |at: usize| Endpoint {
+        addresses: vec![format!("10.0.{}.{}", at / 256, at % 256)],
+        node_name: text(at),
+        zone: Some("zone-a".to_owned()),
+        ..Endpoint::default()
+    };
+    let slice = EndpointSlice { endpoints: (0..40_000).map(endpoint).collect(), ..EndpointSlice::default() };
+    let data = |entries: usize, len: usize| ConfigMap {
+        data: (0..entries).map(|at| (format!("key-{at}"), "x".repeat(len))).collect(),
+        ..ConfigMap::default()
+    };
+    let property = |at: usize| JsonSchemaProps {
+        r#type: Some("string".to_owned()),
+        description: Some(format!("What the field number {at} says, in a sentence or two that explain it.")),
+        ..JsonSchemaProps::default()
+    };
+    let properties = (0..14_500).map(|at| (format!("property{at}"), property(at))).collect();
+    let schema = JsonSchemaProps { properties, ..JsonSchemaProps::default() };
+    let version = CustomResourceDefinitionVersion {
+        schema: Some(CustomResourceValidation { open_apiv3_schema: Some(schema) }),
+        ..CustomResourceDefinitionVersion::default()
+    };
+    let definition = CustomResourceDefinition {
+        metadata: Some(ObjectMeta { name: text(1), ..ObjectMeta::default() }),
+        spec: Some(CustomResourceDefinitionSpec { versions: vec![version], ..CustomResourceDefinitionSpec::default() }),
+        ..CustomResourceDefinition::default()
+    };
+    check(&pod);
+    check(&slice);
+    check(&data(1, 1_400_000));
+    check(&data(14_000, 90));
+    check(&definition);
+}
+
+fn check<M: Message + Default + PartialEq + 'static>(object: &M) {
+    let bytes = object.encode_to_vec();
+    let name = std::any::type_name::<M>();
+    assert!((1_300_000..1_700_000).contains(&bytes.len()), "{name}: {} bytes", bytes.len());
+    let (result, allocated) = decode::<M>(&body_of("v1", "PodList", &len_field(2, &bytes)), Limits::default());
+    println!("{name}: {} bytes take {allocated}", bytes.len());
+    result.unwrap_or_else(|error| panic!("{name}: {error}"));
+}
+
+#[cfg(feature = "json")]
+#[test]
+fn json_items_are_bounded_too() {
+    let decode = |item: String| {
+        let body = format!(r#"{{"kind":"WidgetList","apiVersion":"v1","items":[{item}]}}"#);
+        let mut decoder = ListDecoder::new().accept_json();
+        let mut rest = body.as_bytes();
+        loop {
+            match decoder.decode(&mut rest).unwrap() {
+                Some(Event::Item(item)) => return item.decode_json::<serde_json::Value>().map(drop),
+                Some(_) => {}
+                None => panic!("no item"),
+            }
+        }
+    };
+    for (element, times) in [("{}", 350_000), ("[]", 350_000), ("0", 1_400_000), (r#"{"a":"{"}"#, 100_000)] {
+        let item = format!(r#"{{"parts":[{}]}}"#, vec![element; times].join(","));
+        let error = decode(item).unwrap_err();
+        assert!(matches!(error, ItemError::DecodedSize { .. }), "{element}: {error}");
+    }
+    // A dashboard in a string, and a list of many objects.
+    let text = r#"{\"panels\":[{\"title\":\"CPU, memory\"}]}"#.repeat(30_000);
+    decode(format!(r#"{{"data":"{text}"}}"#)).unwrap();
+    let parts: Vec<_> =
+        (0..20_000).map(|at| format!(r#"{{"name":"part-{at}","size":{at},"labels":{{"app":"a"}}}}"#)).collect();
+    decode(format!(r#"{{"parts":[{}]}}"#, parts.join(","))).unwrap();
+}
+
+/// Two bytes of a Status are enough for a cause.
+#[test]
+fn a_status_keeps_its_first_thousand_causes() {
+    let details = [len_field(1, b"name"), len_field(4, b"").repeat(500_000), len_field(3, b"Pod")].concat();
+    let status = [len_field(4, b"Invalid"), len_field(5, &details), vec![0x30, 0xa6, 0x03]].concat();
+    let body = body_of("v1", "Status", &status);
+    let allocated = measure(|| {
+        let mut decoder = ListDecoder::new();
+        let error = decoder.decode(&mut &body[..]).unwrap_err();
+        let status = error.status().unwrap();
+        let details = status.details.as_ref().unwrap();
+        assert_eq!((status.code, &*status.reason, &*details.name, &*details.kind), (422, "Invalid", "name", "Pod"));
+        assert_eq!(details.causes.len(), 1000);
+        // Later calls return the same error, not a copy.
+        for _ in 0..1000 {
+            decoder.finish().unwrap_err();
+        }
+    });
+    assert!(allocated.bytes_max < 4 * MIB as u64 && allocated.bytes_total < 8 * MIB as u64, "{allocated:?}");
+}
