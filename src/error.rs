@@ -231,7 +231,7 @@ pub enum Fault {
     /// `raw` before the `typeMeta` that names its kind: nothing else says what is in it.
     #[error("raw before its kind")]
     Order,
-    /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered.
+    /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered; a second `typeMeta` after them.
     #[error("a second value")]
     Twice,
     /// No bytes, where even an empty list has its metadata and every frame of a watch an event.

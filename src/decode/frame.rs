@@ -13,7 +13,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 
-
 use super::decoder::{Encoding, Event, ItemRef, ListDecoder, Progress};
 #[cfg(feature = "json")]
 use super::line;
@@ -669,6 +668,14 @@ impl<'f> Frame<'f> {
         version: &'f mut String,
     ) -> Result<WatchEvent<'f>, DecodeErrorKind> {
         let missing = |field| malformed((field, Fault::Missing));
+        // They are kept for as long as the watch lasts.
+        let max = limits.metadata_size;
+        for len in [self.type_meta.len(), self.api_version.len(), self.kind.len(), self.resource_version.len()] {
+            let size = len as u64;
+            if size > max {
+                return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
+            }
+        }
         let event = self.event.ok_or_else(|| missing("type"))?;
         let bytes = self.object.ok_or_else(|| missing("object"))?;
         // One that was merged with another is none that is known.

@@ -16,7 +16,6 @@
 
 use std::mem;
 
-
 use super::decoder::{Found, Progress};
 use super::schema::{Field, ListShape, Message, Text};
 use super::wire::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
@@ -171,9 +170,6 @@ impl Protobuf {
     fn tag<'i>(&mut self, mut varint: Varint, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
         if varint.is_empty() {
             self.list.field_start = self.list.position;
-            if self.list.position >= self.list.limits.bytes {
-                return Err(self.over(None, Limit::Bytes, self.list.position + 1, self.list.limits.bytes));
-            }
         }
         let Some(tag) = self.varint(&mut varint, None, input)? else {
             self.state = State::Tag(varint);
@@ -257,7 +253,7 @@ impl Protobuf {
             Some(Field::Content(_)) if len > 0 => Err(self.malformed(field, Fault::NotEmpty)),
             Some(Field::Content(_)) => Ok(self.end_field()),
             Some(Field::TypeMeta) if self.raw_end.is_some() && self.appended_at.is_none() => {
-                Err(self.malformed(field, Fault::Order))
+                Err(self.malformed(field, Fault::Twice))
             }
             Some(Field::TypeMeta) => Ok(self.enter(Message::TypeMeta, end)),
             Some(Field::Raw) => self.begin_raw(end, input),
@@ -372,8 +368,8 @@ impl Protobuf {
                 Ok(self.end_field())
             }
             Collected::Status => {
-                let status = Status::read(&self.list.scratch)
-                    .ok_or_else(|| self.malformed(Some(Field::Raw), Fault::Status))?;
+                let status =
+                    Status::read(&self.list.scratch).ok_or_else(|| self.malformed(Some(Field::Raw), Fault::Status))?;
                 let kind = DecodeErrorKind::Api(status.into());
                 Err(DecodeError::new(kind, self.appended_at.unwrap_or(0), None, self.list.items))
             }
@@ -417,6 +413,9 @@ impl Protobuf {
         while let Some((&byte, rest)) = input.split_first() {
             if self.list.position >= self.walked.end {
                 return Err(self.malformed(field, Fault::PastParent));
+            }
+            if self.list.position >= self.list.limits.bytes {
+                return Err(self.over(field, Limit::Bytes, self.list.position + 1, self.list.limits.bytes));
             }
             *input = rest;
             self.list.position += 1;

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
-use super::view::{ManagedFieldsEntry, OwnerReference, Time};
 use super::meta::MAX_CAUSES;
+use super::view::{ManagedFieldsEntry, OwnerReference, Time};
 use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 use crate::decode::{Encoding, ItemRef};
 use crate::error::{Fault, ItemError};

@@ -89,18 +89,20 @@ pub(crate) fn deserialize<T: serde::de::DeserializeOwned>(bytes: &[u8], max: u64
     serde_json::from_slice(bytes).map_err(|error| ItemError::Json(error.into()))
 }
 
-/// Known to the compiler for each `M`, so that nothing is left of it at run time.
+/// Known to the compiler for each `M`, so that nothing is left of it at run time. prost implements `Message` for boxes too.
 fn is_wrapper<M: 'static>() -> bool {
-    let id = TypeId::of::<M>();
-    id == TypeId::of::<()>()
-        || id == TypeId::of::<bool>()
-        || id == TypeId::of::<u32>()
-        || id == TypeId::of::<u64>()
-        || id == TypeId::of::<i32>()
-        || id == TypeId::of::<i64>()
-        || id == TypeId::of::<f32>()
-        || id == TypeId::of::<f64>()
-        || id == TypeId::of::<String>()
-        || id == TypeId::of::<Vec<u8>>()
-        || id == TypeId::of::<Bytes>()
+    fn is<M: 'static, T: 'static>() -> bool {
+        [TypeId::of::<T>(), TypeId::of::<Box<T>>(), TypeId::of::<Box<Box<T>>>()].contains(&TypeId::of::<M>())
+    }
+    is::<M, ()>()
+        || is::<M, bool>()
+        || is::<M, u32>()
+        || is::<M, u64>()
+        || is::<M, i32>()
+        || is::<M, i64>()
+        || is::<M, f32>()
+        || is::<M, f64>()
+        || is::<M, String>()
+        || is::<M, Vec<u8>>()
+        || is::<M, Bytes>()
 }

@@ -152,6 +152,7 @@ fn refuses_wrapper_types() {
     refused(ListReader::<_, Vec<u8>>::new(&body[..]).find_map(Result::err));
     refused(ListReader::<_, String>::new(&body[..]).find_map(Result::err));
     refused(ListReader::<_, ()>::new(&body[..]).find_map(Result::err));
+    refused(ListReader::<_, Box<String>>::new(&body[..]).find_map(Result::err));
 }
 
 #[test]

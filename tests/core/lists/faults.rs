@@ -186,7 +186,7 @@ fn checks_the_envelope() {
         (
             "typeMeta behind raw",
             envelope(&[RAW, b"\x0a\x00"].concat()),
-            Err("malformed: raw before its kind in typeMeta, at byte 28, 2 items delivered"),
+            Err("malformed: a second value in typeMeta, at byte 28, 2 items delivered"),
         ),
         ("empty raw", envelope(b"\x12\x00"), Err("malformed: no bytes in raw, at byte 19, 0 items delivered")),
         (
@@ -354,6 +354,16 @@ fn applies_limits() {
     ] {
         check(name, limits, &three, expected);
     }
+    // A field behind the list counts to its last byte.
+    let trailing = [&three[..], &tag(9, 0), b"\xff\x01"].concat();
+    check("a varint behind the list", limits.bytes(75), &trailing, Ok(&[x, y, z]));
+    check(
+        "a varint that ends over the size",
+        limits.bytes(74),
+        &trailing,
+        Err("limit: a body's size in bytes of 75 is over the limit of 74, which Limits::bytes raises, \
+             at byte 72, 3 items delivered"),
+    );
 }
 
 #[test]

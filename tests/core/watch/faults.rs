@@ -261,6 +261,14 @@ fn applies_limits() {
         0,
         "limit: an item's size in bytes of 37 is over the limit of 36, which Limits::item_size raises in event 0, at byte 0, 0 events delivered",
     );
+    let long = protobuf("ADDED", "v1", &"K".repeat(30), b"\x0a\x03\x32\x017");
+    check(Limits::default().metadata_size(36), &long, 1, "whole");
+    check(
+        Limits::default().metadata_size(35),
+        &long,
+        0,
+        "limit: a metadata size in bytes of 36 is over the limit of 35, which Limits::metadata_size raises in event 0, at byte 0, 0 events delivered",
+    );
     let status = protobuf("ERROR", "v1", "Status", &len_field(3, &[b'x'; 20]));
     check(Limits::default().metadata_size(22), &status, 1, "whole");
     check(
