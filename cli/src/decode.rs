@@ -26,7 +26,7 @@ pub const CHUNK: usize = 256 << 10;
 Examples:
   listwatch decode pods.pb                 the names of all Pods
   listwatch decode -o summary pods.pb.gz   kind, version and counts, as JSON
-  listwatch decode -o json pods.pb         one JSON object a line, as kubectl would show it
+  listwatch decode -o json pods.pb         one JSON object a line, with all fields
 
 From a live API server, while `kubectl proxy` runs:
   curl -sH 'Accept: application/vnd.kubernetes.protobuf' localhost:8001/api/v1/pods | listwatch decode -o table")]
