@@ -121,8 +121,8 @@ impl From<Fault> for Trouble {
 
 impl Trouble {
     fn in_field(mut self, field: &Field) -> Self {
-        if !field.name.is_empty() {
-            self.path.push(field.name);
+        if !field.name().is_empty() {
+            self.path.push(field.name());
         }
         self
     }
@@ -147,11 +147,11 @@ fn read<'a>(message: &Message, bytes: &'a [u8], slots: &mut Vec<Slot<'a>>, depth
     }
     for field in Fields::new(bytes) {
         let (number, value) = field.map(|field| (field.number, field.value))?;
-        let place = message.fields.iter().position(|field| field.number == number);
+        let place = message.fields().iter().position(|field| field.number() == number);
         if slots.is_empty() {
-            slots.resize_with(message.fields.len(), Slot::default);
+            slots.resize_with(message.fields().len(), Slot::default);
         }
-        let found = place.and_then(|place| Some((message.fields.get(place)?, slots.get_mut(place)?)));
+        let found = place.and_then(|place| Some((message.fields().get(place)?, slots.get_mut(place)?)));
         let Some((field, slot)) = found else {
             return Err(Trouble { what: What::UnknownField(number), path: Vec::new() });
         };
@@ -247,9 +247,9 @@ fn integer<'a>(of: Type, value: u64) -> Slot<'a> {
 
 /// Each field behind a comma, but for the first behind a brace.
 fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
-    for (place, field) in message.fields.iter().enumerate() {
+    for (place, field) in message.fields().iter().enumerate() {
         let slot = slots.get(place).unwrap_or(&Slot::Empty);
-        let result = if let ("", Some(inlined)) = (field.name, field.message()) {
+        let result = if let ("", Some(inlined)) = (field.name(), field.message()) {
             write_fields(inlined, slot.slots(), out)
         } else if is_omitted(field, slot) {
             Ok(())
@@ -257,7 +257,7 @@ fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Res
             if out.last() != Some(&b'{') {
                 out.push(b',');
             }
-            write_str(field.name, out);
+            write_str(field.name(), out);
             out.push(b':');
             write_field(field, slot, out)
         };
@@ -269,6 +269,7 @@ fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Res
 fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
     match field.omit {
         Omit::Never => false,
+        Omit::Absent => matches!(slot, Slot::Empty),
         Omit::Zero => is_zero_time(slot.slots()),
         Omit::Empty => match slot {
             Slot::Empty => field.shape != Shape::Single || field.message().is_none(),
@@ -333,7 +334,7 @@ fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Troub
 fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
     let slot = |place| slots.get(place).unwrap_or(&Slot::Empty);
     let write_slot =
-        |place, out| message.fields.get(place).map_or(Ok(()), |field| write_field(field, slot(place), out));
+        |place, out| message.fields().get(place).map_or(Ok(()), |field| write_field(field, slot(place), out));
     match message.form {
         Form::Object => {
             out.push(b'{');
