@@ -73,6 +73,7 @@ impl Shown {
                 shown: self,
                 drop: self.drop.iter().map(|path| json::names(path)).collect(),
                 is_known: false,
+                unknown_fields: 0,
             }),
         }
     }
@@ -85,6 +86,8 @@ pub struct Rows<'a> {
     drop: Vec<Vec<&'a str>>,
     /// Whether the kind of the objects has what is dropped.
     is_known: bool,
+    /// The number of fields that are not in the JSON.
+    pub unknown_fields: u64,
 }
 
 impl Rows<'_> {
@@ -121,7 +124,7 @@ impl Rows<'_> {
 
     fn json(&mut self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
         let mut line = Vec::new();
-        item.to_json(&mut line)?;
+        self.unknown_fields += item.to_json(&mut line)?;
         if !self.drop.is_empty() {
             self.check(item.type_meta())?;
             let drop: Vec<_> = self.drop.iter().map(Vec::as_slice).collect();

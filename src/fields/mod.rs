@@ -10,11 +10,11 @@ mod json;
 #[rustfmt::skip]
 mod table;
 
-use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
 #[cfg(feature = "json")]
 pub use self::json::to_json;
 #[cfg(feature = "json")]
 pub(crate) use self::json::to_line;
+use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
 
 /// A message of protobuf: a kind of object, or a part of one.
 ///

@@ -4,9 +4,9 @@
 //
 // in the versions v0.31.0, v0.32.0, v0.33.0, v0.34.0, v0.35.0, v0.36.3, v0.37.0.
 
-use super::Form::{self, *};
-use super::Omit::{self, *};
-use super::Shape::{self, *};
+use super::Form::{self, Duration, IntOrString, Items, MicroTime, Object, Or, Quantity, Raw, Time};
+use super::Omit::{self, Absent, Empty, Never, Zero};
+use super::Shape::{self, Map, Optional, Repeated, Single};
 use super::{Field, Kind, Message, Name, Type};
 
 const fn message(at: u16, len: u8, form: Form, first: u16, fields: u8) -> Message {
