@@ -98,7 +98,7 @@ pub struct Args {
 enum Held {
     /// As it came: the fastest to read
     Encoded,
-    /// Compressed with a dictionary trained on the collection: often a tenth of that
+    /// Compressed with a dictionary trained on the collection: about a fifth of that
     Compressed,
 }
 
