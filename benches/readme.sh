@@ -7,17 +7,17 @@ target=${CARGO_TARGET_DIR:-target}
 
 # Each bench, and the reference that it is measured with: its work, its name, the reference, its name.
 rows='
-frame a list, chunks of 64 KiB           | framing/framing-65536                | memcpy                 | framing/memcpy-65536
-frame a list, chunks of 4 KiB            | framing/framing-4096                 | memcpy                 | framing/memcpy-4096
+skip over the items, chunks of 64 KiB    | framing/framing-65536                | memcpy                 | framing/memcpy-65536
+skip over the items, chunks of 4 KiB     | framing/framing-4096                 | memcpy                 | framing/memcpy-4096
 cut a JSON list, chunks of 64 KiB        | json-pods/cut-65536                  | memcpy                 | json-pods/memcpy-65536
 cut a JSON list, chunks of 4 KiB         | json-pods/cut-4096                   | memcpy                 | json-pods/memcpy-4096
 cut a JSON list, chunks of 4 KiB         | json-pods/cut-4096                   | `serde_json::Value`    | json-pods/value
-decode and drop, chunks of 64 KiB        | decode/Pods dropped-65536            | full buffer            | decode/full buffer-65536
-decode and drop, chunks of 4 KiB         | decode/Pods dropped-4096             | full buffer            | decode/full buffer-4096
-keep `Box<Pod>`, chunks of 64 KiB        | decode/Pods kept-65536               | full buffer            | decode/full buffer-65536
-keep `Box<Pod>`, chunks of 4 KiB         | decode/Pods kept-4096                | full buffer            | decode/full buffer-4096
-keep `Box<[u8]>`, chunks of 64 KiB       | decode/bytes kept-65536              | full buffer            | decode/full buffer-65536
-keep `Box<[u8]>`, chunks of 4 KiB        | decode/bytes kept-4096               | full buffer            | decode/full buffer-4096
+decode and drop, chunks of 64 KiB        | decode/Pods dropped-65536            | full buffer            | decode/full buffer
+decode and drop, chunks of 4 KiB         | decode/Pods dropped-4096             | full buffer            | decode/full buffer
+keep `Box<Pod>`, chunks of 64 KiB        | decode/Pods kept-65536               | full buffer            | decode/full buffer
+keep `Box<Pod>`, chunks of 4 KiB         | decode/Pods kept-4096                | full buffer            | decode/full buffer
+keep `Box<[u8]>`, chunks of 64 KiB       | decode/bytes kept-65536              | full buffer            | decode/full buffer
+keep `Box<[u8]>`, chunks of 4 KiB        | decode/bytes kept-4096               | full buffer            | decode/full buffer
 read name, namespace, uid and version    | look/name, namespace, uid, version   | decoding               | look/decode with k8s-pb
 copy without managedFields               | look/copy without managedFields      | decoding               | look/decode with k8s-pb
 count over loopback                      | client/count                         | draining with reqwest  | client/drain
@@ -45,7 +45,7 @@ benches() {
 
 # The rows of its table, whose eight columns are two spaces apart.
 demo() {
-    printf '\n| | wall time | CPU time | first item | peak memory | held per item | time ratio | memory ratio |\n'
+    printf '\n| | wall time | user time | system time | first item | peak memory | held per item | memory ratio |\n'
     echo '|---|---:|---:|---:|---:|---:|---:|---:|'
     cargo run --release --locked --no-default-features -- demo --svg "$target/demo.svg" | awk -F '  +' '
         NF == 8 && /^(full buffer|listwatch)/ { gsub(/  +/, " | "); gsub(/Box<[^ ]+>/, "`&`"); print "| " $0 " |"; rows++ }

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .list::<[u8]>(&widgets, &ListOptions::default().json())
         .map_item(|item| {
             let mut line = Vec::new();
-            item.to_json(&mut line).map(|()| line)
+            item.to_json(&mut line).map(|_| line)
         })
         .stream();
     let mut out = BufWriter::new(stdout().lock());

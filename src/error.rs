@@ -330,20 +330,12 @@ pub enum ItemError {
         fault: Fault,
     },
     /// The [table of fields](crate::fields) does not have the kind.
-    #[error("no fields are known of {} of {api_version:?}", kind.escape_debug())]
+    #[error("the fields of {} of {api_version:?} are not known: ask the server for JSON", kind.escape_debug())]
     UnknownKind {
         /// `apiVersion` of the object.
         api_version: Box<str>,
         /// `kind` of the object.
         kind: Box<str>,
-    },
-    /// The [table of fields](crate::fields) does not have the field: the object is of a newer version.
-    #[error("field {number} of {path} is not known")]
-    UnknownField {
-        /// The kind and the names of the fields that it is in: `Pod.spec`.
-        path: Box<str>,
-        /// The number of the field.
-        number: u32,
     },
     /// The object, or a message in it that a [`Projection`](crate::Projection) takes apart, is malformed.
     #[error("{0} in what is projected")]

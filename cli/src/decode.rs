@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio_util::io::ReaderStream;
 
 use crate::failure::Failure;
+use crate::notices;
 use crate::output::{Output, Shown, Summary};
 use crate::rows::{self, Reached};
 
@@ -84,6 +85,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if end.skipped > 0 {
         eprintln!("skipped: {} bad items", end.skipped);
     }
+    drop(items);
+    notices::unknown_fields(rows.unknown_fields);
     Ok(())
 }
 

@@ -21,6 +21,14 @@ pub fn warn(text: &str) {
     tell("warning:", text);
 }
 
+/// Warns of fields that were left out of JSON, if there are any.
+pub fn unknown_fields(count: u64) {
+    if count > 0 {
+        let fields = if count == 1 { "field" } else { "fields" };
+        warn(&format!("left out {count} {fields} that this version does not know; JSON from the server has them"));
+    }
+}
+
 /// The same, under another word.
 pub fn tell(word: &str, text: &str) {
     let print = || eprintln!("{} {}", style(word).for_stderr().yellow().bold(), printable(text));

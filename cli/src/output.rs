@@ -66,7 +66,7 @@ impl Shown {
         }
         match self.drop.iter().find(|path| path.starts_with(|c: char| c.is_ascii_digit())) {
             Some(path) => Err(Failure::Usage(format!("--drop {path}: the fields of JSON have names"))),
-            None => Ok(Rows { shown: self, drop: None }),
+            None => Ok(Rows { shown: self, drop: None, unknown_fields: 0 }),
         }
     }
 }
@@ -76,6 +76,8 @@ pub struct Rows<'a> {
     shown: &'a Shown,
     /// Once an item has shown which type the objects have.
     drop: Option<Projection>,
+    /// The number of fields that are not in the JSON.
+    pub unknown_fields: u64,
 }
 
 impl Rows<'_> {
@@ -112,7 +114,7 @@ impl Rows<'_> {
 
     fn json(&mut self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
         let mut line = Vec::new();
-        item.to_json(&mut line)?;
+        self.unknown_fields += item.to_json(&mut line)?;
         if !self.shown.drop.is_empty() {
             line = self.projection(item.type_meta())?.apply(&line)?.into();
         }

@@ -47,7 +47,7 @@ fn decode_json(body: &[u8], chunk: usize) -> Result<List, String> {
                 items.push(item.bytes().to_vec());
                 let mut line = Vec::new();
                 match item.to_json(&mut line) {
-                    Ok(()) => check_line(&line),
+                    Ok(_) => check_line(&line),
                     Err(_) => assert!(line.is_empty(), "an error after {}", String::from_utf8_lossy(&line)),
                 }
             }

@@ -146,17 +146,17 @@ impl<T: Stored + ?Sized> Object<T> {
     }
 
     /// Appends it to `out` as JSON on one line, as [`ItemRef::to_json`](crate::ItemRef::to_json) does with an item; `of` is the
-    /// type meta of the object or of its list.
+    /// type meta of the object or of its list. Returns the number of fields that are left out, too.
     ///
     /// # Errors
     ///
     /// Those of [`encoded`](Self::encoded) and of that. `out` is then as it was.
     #[cfg(feature = "json")]
-    pub fn to_json(&self, of: &TypeMeta, out: &mut Vec<u8>) -> Result<(), ItemError> {
+    pub fn to_json(&self, of: &TypeMeta, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         let encoded = self.encoded()?;
         match self.encoding() {
             Encoding::Protobuf => fields::to_json(of, &encoded, out),
-            Encoding::Json => fields::to_line(of, &encoded, out),
+            Encoding::Json => fields::to_line(of, &encoded, out).map(|()| 0),
         }
     }
 

@@ -635,15 +635,17 @@ impl<'a> ItemRef<'a> {
     ///
     /// Of an item in protobuf it is the [JSON form](crate::fields::to_json), of one in JSON the same without whitespace.
     ///
+    /// Returns the number of fields that are left out because the [table of fields](crate::fields) does not have them; 0 for JSON.
+    ///
     /// # Errors
     ///
     /// Those of [`to_json`](crate::fields::to_json); [`ItemError::Metadata`] for an item that is no JSON, or has no kind
     /// where its list has none either, so far. `out` is then as it was.
     #[cfg(feature = "json")]
-    pub fn to_json(&self, out: &mut Vec<u8>) -> Result<(), ItemError> {
+    pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         match self.encoding {
             Encoding::Protobuf => crate::fields::to_json(self.type_meta, self.bytes, out),
-            Encoding::Json => crate::fields::to_line(self.type_meta, self.bytes, out),
+            Encoding::Json => crate::fields::to_line(self.type_meta, self.bytes, out).map(|()| 0),
         }
     }
 

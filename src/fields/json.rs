@@ -31,6 +31,11 @@ const MAX_DEPTH: usize = 100;
 /// appended is what Go's `json.Marshal` gives of the object as client-go decodes it, with `kind` and `apiVersion` first: the
 /// same fields in the same order, with the same escapes. A quantity stays as it was sent.
 ///
+/// Where releases of Go's types differ in the order of fields, or in those that they omit when empty, the JSON is that of the newest
+/// release in the table. A field that not all releases have is omitted when the object does not have it.
+///
+/// Returns the number of fields that the table does not have, which are left out, as Go's clients leave out what they do not know.
+///
 /// It takes memory for the tree of one object, some times its size.
 ///
 /// ```
@@ -50,25 +55,26 @@ const MAX_DEPTH: usize = 100;
 ///
 /// # Errors
 ///
-/// Never half right, so `out` is then as it was:
-/// [`ItemError::UnknownKind`] and [`ItemError::UnknownField`] for what the table does not have;
+/// `out` is unchanged after an error:
+/// [`ItemError::UnknownKind`] when the table does not have the kind;
 /// [`ItemError::DecodedSize`] when the tree may take more than 64 MiB;
 /// [`ItemError::Field`] when a field is malformed, has a value that JSON has no form for, or lies deeper than 100 messages.
-pub fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
+pub fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
     let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
     let message = Message::of(api_version, kind)
         .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })?;
     item::estimate::check(Encoding::Protobuf, object, Limits::DEFAULT_DECODED_SIZE)?;
     let start = out.len();
     let mut slots = Vec::new();
-    let result = read(message, object, &mut slots, 0).and_then(|()| {
+    let mut reader = Messages { unknown_fields: 0 };
+    let result = reader.message(message, object, &mut slots, 0).and_then(|()| {
         out.extend_from_slice(b"{\"kind\":");
         write_str(kind, out);
         out.extend_from_slice(b",\"apiVersion\":");
         write_str(api_version, out);
         write_fields(message, &slots, out)?;
         out.push(b'}');
-        Ok(())
+        Ok(reader.unknown_fields)
     });
     result.map_err(|trouble| {
         out.truncate(start);
@@ -110,25 +116,20 @@ impl<'a> Slot<'a> {
 
 /// What is wrong, and the names of the fields that it is in, from the innermost.
 struct Trouble {
-    what: What,
+    fault: Fault,
     path: Vec<&'static str>,
-}
-
-enum What {
-    Fault(Fault),
-    UnknownField(u32),
 }
 
 impl From<Fault> for Trouble {
     fn from(fault: Fault) -> Self {
-        Self { what: What::Fault(fault), path: Vec::new() }
+        Self { fault, path: Vec::new() }
     }
 }
 
 impl Trouble {
     fn in_field(mut self, field: &Field) -> Self {
-        if !field.name.is_empty() {
-            self.path.push(field.name);
+        if !field.name().is_empty() {
+            self.path.push(field.name());
         }
         self
     }
@@ -138,96 +139,105 @@ impl Trouble {
         for name in self.path.iter().rev() {
             path = path + "." + name;
         }
-        let path = path.into();
-        match self.what {
-            What::Fault(fault) => ItemError::Field { path, fault },
-            What::UnknownField(number) => ItemError::UnknownField { path, number },
-        }
+        ItemError::Field { path: path.into(), fault: self.fault }
     }
 }
 
-/// Merges a message into its slots.
-fn read<'a>(message: &Message, bytes: &'a [u8], slots: &mut Vec<Slot<'a>>, depth: usize) -> Result<(), Trouble> {
-    if depth == MAX_DEPTH {
-        return Err(Fault::Depth.into());
-    }
-    for field in Fields::new(bytes) {
-        let (number, value) = field.map(|field| (field.number, field.value))?;
-        let place = message.fields.iter().position(|field| field.number == number);
-        if slots.is_empty() {
-            slots.resize_with(message.fields.len(), Slot::default);
+/// Takes messages apart, and counts the fields that the table does not have.
+struct Messages {
+    unknown_fields: u64,
+}
+
+impl Messages {
+    /// Merges a message into its slots.
+    fn message<'a>(
+        &mut self,
+        message: &Message,
+        bytes: &'a [u8],
+        slots: &mut Vec<Slot<'a>>,
+        depth: usize,
+    ) -> Result<(), Trouble> {
+        if depth == MAX_DEPTH {
+            return Err(Fault::Depth.into());
         }
-        let found = place.and_then(|place| Some((message.fields.get(place)?, slots.get_mut(place)?)));
-        let Some((field, slot)) = found else {
-            return Err(Trouble { what: What::UnknownField(number), path: Vec::new() });
+        for read in Fields::new(bytes) {
+            let (number, value) = read.map(|read| (read.number, read.value))?;
+            let found = message.fields().iter().enumerate().find(|(_, field)| field.number() == number);
+            if slots.is_empty() {
+                slots.resize_with(message.fields().len(), Slot::default);
+            }
+            let Some((field, slot)) = found.and_then(|(place, field)| Some((field, slots.get_mut(place)?))) else {
+                self.unknown_fields += 1;
+                continue;
+            };
+            self.field(field, value, slot, depth).map_err(|trouble| trouble.in_field(field))?;
+        }
+        Ok(())
+    }
+
+    fn field<'a>(&mut self, field: &Field, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
+        match field.shape {
+            Shape::Single | Shape::Optional => self.value(field.of, value, slot, depth),
+            Shape::Repeated => {
+                let mut list = if let Slot::List(list) = mem::take(slot) { list } else { Vec::new() };
+                if let (Type::Bool | Type::Int32 | Type::Int64, Value::Len(packed)) = (field.of, value) {
+                    read_packed(field.of, packed, &mut list)?;
+                } else {
+                    let mut element = Slot::Empty;
+                    self.value(field.of, value, &mut element, depth)?;
+                    list.push(element);
+                }
+                if !list.is_empty() {
+                    *slot = Slot::List(list);
+                }
+                Ok(())
+            }
+            Shape::Map => {
+                let mut map = if let Slot::Map(map) = mem::take(slot) { map } else { BTreeMap::new() };
+                let (key, value) = self.entry(field.of, value.bytes()?, depth)?;
+                map.insert(key, value);
+                *slot = Slot::Map(map);
+                Ok(())
+            }
+        }
+    }
+
+    fn value<'a>(&mut self, of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
+        *slot = match (of, value) {
+            (Type::String, value) => Slot::Str(value.str()?),
+            (Type::Bytes, value) => Slot::Bytes(value.bytes()?),
+            (Type::Bool | Type::Int32 | Type::Int64, Value::Varint(value)) => integer(of, value),
+            (Type::Double, Value::Fixed64(bits)) => Slot::Double(f64::from_bits(bits)),
+            (Type::Message(_), value) => {
+                let mut slots = if let Slot::Message(slots) = mem::take(slot) { slots } else { Vec::new() };
+                if let Some(message) = of.message() {
+                    self.message(message, value.bytes()?, &mut slots, depth + 1)?;
+                }
+                Slot::Message(slots)
+            }
+            _ => return Err(Fault::WireType.into()),
         };
-        read_field(field, value, slot, depth).map_err(|trouble| trouble.in_field(field))?;
+        Ok(())
     }
-    Ok(())
-}
 
-fn read_field<'a>(field: &Field, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
-    match field.shape {
-        Shape::Single | Shape::Optional => read_value(field.of, value, slot, depth),
-        Shape::Repeated => {
-            let mut list = if let Slot::List(list) = mem::take(slot) { list } else { Vec::new() };
-            if let (Type::Bool | Type::Int32 | Type::Int64, Value::Len(packed)) = (field.of, value) {
-                read_packed(field.of, packed, &mut list)?;
-            } else {
-                let mut element = Slot::Empty;
-                read_value(field.of, value, &mut element, depth)?;
-                list.push(element);
+    fn entry<'a>(&mut self, of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a str, Slot<'a>), Trouble> {
+        let mut key = "";
+        // As Go makes them: not nil.
+        let mut slot = match of.message().map(|message| message.form) {
+            Some(Form::Items) => Slot::Message(vec![Slot::List(Vec::new())]),
+            _ if of == Type::Bytes => Slot::Bytes(&[]),
+            _ => Slot::Empty,
+        };
+        for field in Fields::new(entry) {
+            let field = field?;
+            match field.number {
+                1 => key = field.value.str()?,
+                2 => self.value(of, field.value, &mut slot, depth)?,
+                _ => self.unknown_fields += 1,
             }
-            if !list.is_empty() {
-                *slot = Slot::List(list);
-            }
-            Ok(())
         }
-        Shape::Map => {
-            let mut map = if let Slot::Map(map) = mem::take(slot) { map } else { BTreeMap::new() };
-            let (key, value) = read_entry(field.of, value.bytes()?, depth)?;
-            map.insert(key, value);
-            *slot = Slot::Map(map);
-            Ok(())
-        }
+        Ok((key, slot))
     }
-}
-
-fn read_value<'a>(of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
-    *slot = match (of, value) {
-        (Type::String, value) => Slot::Str(value.str()?),
-        (Type::Bytes, value) => Slot::Bytes(value.bytes()?),
-        (Type::Bool | Type::Int32 | Type::Int64, Value::Varint(value)) => integer(of, value),
-        (Type::Double, Value::Fixed64(bits)) => Slot::Double(f64::from_bits(bits)),
-        (Type::Message(_), value) => {
-            let mut slots = if let Slot::Message(slots) = mem::take(slot) { slots } else { Vec::new() };
-            if let Some(message) = of.message() {
-                read(message, value.bytes()?, &mut slots, depth + 1)?;
-            }
-            Slot::Message(slots)
-        }
-        _ => return Err(Fault::WireType.into()),
-    };
-    Ok(())
-}
-
-fn read_entry(of: Type, entry: &[u8], depth: usize) -> Result<(&str, Slot<'_>), Trouble> {
-    let mut key = "";
-    // As Go makes them: not nil.
-    let mut slot = match of.message().map(|message| message.form) {
-        Some(Form::Items) => Slot::Message(vec![Slot::List(Vec::new())]),
-        _ if of == Type::Bytes => Slot::Bytes(&[]),
-        _ => Slot::Empty,
-    };
-    for field in Fields::new(entry) {
-        let field = field?;
-        match field.number {
-            1 => key = field.value.str()?,
-            2 => read_value(of, field.value, &mut slot, depth)?,
-            number => return Err(Trouble { what: What::UnknownField(number), path: Vec::new() }),
-        }
-    }
-    Ok((key, slot))
 }
 
 /// Numbers one behind the other, as newer dialects of protobuf write repeated ones.
@@ -253,9 +263,9 @@ fn integer<'a>(of: Type, value: u64) -> Slot<'a> {
 
 /// Each field behind a comma, but for the first behind a brace.
 fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
-    for (place, field) in message.fields.iter().enumerate() {
+    for (place, field) in message.fields().iter().enumerate() {
         let slot = slots.get(place).unwrap_or(&Slot::Empty);
-        let result = if let ("", Some(inlined)) = (field.name, field.message()) {
+        let result = if let ("", Some(inlined)) = (field.name(), field.message()) {
             write_fields(inlined, slot.slots(), out)
         } else if is_omitted(field, slot) {
             Ok(())
@@ -263,7 +273,7 @@ fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Res
             if out.last() != Some(&b'{') {
                 out.push(b',');
             }
-            write_str(field.name, out);
+            write_str(field.name(), out);
             out.push(b':');
             write_field(field, slot, out)
         };
@@ -275,6 +285,7 @@ fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Res
 fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
     match field.omit {
         Omit::Never => false,
+        Omit::Absent => matches!(slot, Slot::Empty),
         Omit::Zero => is_zero_time(slot.slots()),
         Omit::Empty => match slot {
             Slot::Empty => field.shape != Shape::Single || field.message().is_none(),
@@ -339,7 +350,7 @@ fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Troub
 fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
     let slot = |place| slots.get(place).unwrap_or(&Slot::Empty);
     let write_slot =
-        |place, out| message.fields.get(place).map_or(Ok(()), |field| write_field(field, slot(place), out));
+        |place, out| message.fields().get(place).map_or(Ok(()), |field| write_field(field, slot(place), out));
     match message.form {
         Form::Object => {
             out.push(b'{');

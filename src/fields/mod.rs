@@ -1,24 +1,22 @@
-//! What the fields of Kubernetes objects are called and what is in them, by their numbers in protobuf.
+//! Names and types of the fields of Kubernetes objects, by their numbers in protobuf.
 //!
-//! Of every built-in kind, `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`; `table.txt` beside
-//! this file says of which version, and how it is made.
+//! The table has the built-in kinds, `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`, with every
+//! field of Kubernetes 1.31 to 1.37. `e2e/apiserver/fields` in the repository generates it from the Go types of these releases.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 #[cfg(feature = "json")]
 mod json;
-
-use std::collections::HashMap;
-use std::sync::LazyLock;
+#[rustfmt::skip]
+mod table;
 
 #[cfg(feature = "json")]
 pub use self::json::to_json;
 #[cfg(feature = "json")]
 pub(crate) use self::json::to_line;
+use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
 
 /// A message of protobuf: a kind of object, or a part of one.
-///
-/// The table of all is read when it is first used, in some milliseconds, and then takes about 300 KB.
 ///
 /// ```
 /// use listwatch::fields::Message;
@@ -31,22 +29,38 @@ pub(crate) use self::json::to_line;
 /// ```
 #[derive(Debug)]
 pub struct Message {
-    name: &'static str,
+    name: Name,
     form: Form,
-    /// In the order of JSON.
-    fields: Vec<Field>,
+    /// The place of its first field in the table.
+    first: u16,
+    /// The number of its fields, which are in the order of JSON.
+    fields: u8,
 }
 
 /// A field of a [`Message`].
 #[derive(Debug)]
 pub struct Field {
-    number: u32,
+    number: u16,
     /// Empty for a message whose fields JSON has among those of its parent.
-    name: &'static str,
+    name: Name,
     #[cfg_attr(not(feature = "json"), expect(dead_code, reason = "for the JSON form"))]
     omit: Omit,
     shape: Shape,
     of: Type,
+}
+
+/// A message that is a kind of object in an `apiVersion`.
+struct Kind {
+    api_version: Name,
+    /// Its place in the table.
+    message: u16,
+}
+
+/// A part of the text that has all names.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    at: u16,
+    len: u8,
 }
 
 /// What the JSON of a message is.
@@ -75,6 +89,8 @@ enum Omit {
     Empty,
     /// `omitzero`, which the table has on times alone.
     Zero,
+    /// When protobuf does not have it either. Not all releases have the field, and Go writes it always.
+    Absent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,20 +111,29 @@ enum Type {
     Int64,
     Double,
     /// Its place in the table.
-    Message(usize),
+    Message(u16),
 }
 
 impl Message {
-    /// The message of a kind of object (`Pod`, not `PodList`); `None` when the table does not have it.
+    /// Returns the message of a kind of object (`Pod`, not `PodList`), or `None` when the table does not have it.
     #[must_use]
     pub fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
-        TABLE.messages.get(*TABLE.kinds.get(kind)?.get(api_version)?)
+        let found = KINDS
+            .binary_search_by(|entry| (entry.message().name(), entry.api_version.get()).cmp(&(kind, api_version)))
+            .ok()?;
+        KINDS.get(found).map(Kind::message)
     }
 
     /// What Kubernetes calls it: `Pod`, `PodSpec`.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.name
+        self.name.get()
+    }
+
+    /// The fields, in the order of JSON.
+    #[expect(clippy::indexing_slicing, reason = "a test reads every entry of the table")]
+    fn fields(&self) -> &'static [Field] {
+        &FIELDS[usize::from(self.first)..][..usize::from(self.fields)]
     }
 
     /// Whether JSON has an object of its fields. A time, a quantity and their like are a single value there.
@@ -117,10 +142,10 @@ impl Message {
         self.form == Form::Object
     }
 
-    /// The field of this number; `None` when the table does not have it: the object is of a newer version.
+    /// Returns the field of this number, or `None` when the table does not have it: the object is of a newer release.
     #[must_use]
-    pub fn field(&self, number: u32) -> Option<&Field> {
-        self.fields.iter().find(|field| field.number == number)
+    pub fn field(&self, number: u32) -> Option<&'static Field> {
+        self.fields().iter().find(|field| field.number() == number)
     }
 
     /// The fields on a path of names as they are in JSON, `spec.containers.image`. Repeated fields are passed through; a map
@@ -128,7 +153,7 @@ impl Message {
     ///
     /// There may be more fields than names: JSON has the fields of some messages among those of their parent.
     #[must_use]
-    pub fn path(&self, names: &str) -> Option<Vec<&Field>> {
+    pub fn path(&self, names: &str) -> Option<Vec<&'static Field>> {
         let mut path = Vec::new();
         let mut message = Some(self);
         for name in names.split('.') {
@@ -138,13 +163,13 @@ impl Message {
     }
 
     /// Appends the way to the field of this name.
-    fn find<'a>(&'a self, name: &str, path: &mut Vec<&'a Field>) -> Option<&'a Field> {
-        for field in &self.fields {
+    fn find(&self, name: &str, path: &mut Vec<&'static Field>) -> Option<&'static Field> {
+        for field in self.fields() {
             path.push(field);
-            if field.name == name {
+            if field.name() == name {
                 return Some(field);
             }
-            if field.name.is_empty()
+            if field.name().is_empty()
                 && let Some(found) = field.message()?.find(name, path)
             {
                 return Some(found);
@@ -161,8 +186,8 @@ impl Message {
         let mut message = Some(self);
         for &number in numbers {
             let field = message?.field(number)?;
-            if !field.name.is_empty() {
-                names.push(field.name);
+            if !field.name().is_empty() {
+                names.push(field.name());
             }
             message = field.message();
         }
@@ -174,14 +199,14 @@ impl Field {
     /// Its number in protobuf.
     #[must_use]
     pub fn number(&self) -> u32 {
-        self.number
+        self.number.into()
     }
 
     /// Its name in JSON; empty for a message whose fields JSON has among those of its parent. In a message that JSON
     /// has no object for, as a time, it is its name in protobuf.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.name
+        self.name.get()
     }
 
     /// Whether it is a map: repeated entries of a key, 1, and a value, 2.
@@ -198,127 +223,54 @@ impl Field {
 }
 
 impl Type {
+    #[expect(clippy::indexing_slicing, reason = "a test reads every entry of the table")]
     fn message(self) -> Option<&'static Message> {
         match self {
-            Self::Message(place) => TABLE.messages.get(place),
+            Self::Message(place) => Some(&MESSAGES[usize::from(place)]),
             _ => None,
         }
     }
 }
 
-#[derive(Default)]
-struct Table {
-    messages: Vec<Message>,
-    /// Places of messages, by kind and `apiVersion`.
-    kinds: HashMap<&'static str, HashMap<&'static str, usize>>,
-}
-
-/// A test reads it, so that it is empty for nobody.
-static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(TEXT).unwrap_or_default());
-
-const TEXT: &str = include_str!("table.txt");
-
-impl Table {
-    fn parse(text: &'static str) -> Option<Self> {
-        let lines = || text.lines().filter(|line| !line.starts_with('#'));
-        let mut places = HashMap::new();
-        let mut package = "";
-        for line in lines() {
-            match line.split_once(' ')? {
-                ("package", name) => package = name,
-                ("message", line) => {
-                    places.insert((package, line.split(' ').next()?), places.len());
-                }
-                _ => {}
-            }
-        }
-
-        let mut table = Self::default();
-        for line in lines() {
-            match line.split_once(' ')? {
-                ("package", name) => package = name,
-                ("message", line) => table.message(line)?,
-                (number, line) => {
-                    let field = Field::parse(number.parse().ok()?, line, |name| {
-                        places.get(&name.rsplit_once('.').unwrap_or((package, name))).copied()
-                    });
-                    table.messages.last_mut()?.fields.push(field?);
-                }
-            }
-        }
-        Some(table)
-    }
-
-    fn message(&mut self, line: &'static str) -> Option<()> {
-        let mut words = line.split(' ');
-        let name = words.next()?;
-        let mut form = Form::Object;
-        for word in words {
-            if let Some(name) = word.strip_prefix('=') {
-                form = Form::parse(name)?;
-            } else {
-                self.kinds.entry(name).or_default().insert(word, self.messages.len());
-            }
-        }
-        self.messages.push(Message { name, form, fields: Vec::new() });
-        Some(())
+impl Kind {
+    #[expect(clippy::indexing_slicing, reason = "a test reads every entry of the table")]
+    fn message(&self) -> &'static Message {
+        &MESSAGES[usize::from(self.message)]
     }
 }
 
-impl Field {
-    fn parse(number: u32, line: &'static str, place: impl Fn(&str) -> Option<usize>) -> Option<Self> {
-        let (name, of) = line.split_once(' ')?;
-        let (name, omit) = if let Some(name) = name.strip_suffix('!') {
-            (name.trim_end_matches('?'), Omit::Zero)
-        } else if let Some(name) = name.strip_suffix('?') {
-            (name, Omit::Empty)
-        } else {
-            (name, Omit::Never)
-        };
-        let shapes = [("*", Shape::Optional), ("[]", Shape::Repeated), ("{}", Shape::Map)];
-        let prefixed = shapes.into_iter().find_map(|(prefix, shape)| Some((of.strip_prefix(prefix)?, shape)));
-        let (of, shape) = prefixed.unwrap_or((of, Shape::Single));
-        let of = match of {
-            "string" => Type::String,
-            "bytes" => Type::Bytes,
-            "bool" => Type::Bool,
-            "int32" => Type::Int32,
-            "int64" => Type::Int64,
-            "double" => Type::Double,
-            message => Type::Message(place(message)?),
-        };
-        Some(Self { number, name: if name == "." { "" } else { name }, omit, shape, of })
-    }
-}
-
-impl Form {
-    fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "Items" => Self::Items,
-            "Or" => Self::Or,
-            "Raw" => Self::Raw,
-            "Time" => Self::Time,
-            "MicroTime" => Self::MicroTime,
-            "Duration" => Self::Duration,
-            "Quantity" => Self::Quantity,
-            "IntOrString" => Self::IntOrString,
-            _ => return None,
-        })
+impl Name {
+    #[expect(clippy::string_slice, reason = "a test reads every entry of the table")]
+    fn get(self) -> &'static str {
+        &NAMES[usize::from(self.at)..][..usize::from(self.len)]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
-    fn the_whole_table_is_read() {
-        let table = Table::parse(TEXT).unwrap();
-        let count = |is: fn(&str) -> bool| TEXT.lines().filter(|line| is(line)).count();
-        assert_eq!(table.messages.len(), count(|line| line.starts_with("message ")));
-        let fields: usize = table.messages.iter().map(|message| message.fields.len()).sum();
-        assert_eq!(fields, count(|line| line.starts_with(|c: char| c.is_ascii_digit())));
-        assert!(fields > 3000, "{fields}");
+    fn every_entry_of_the_table_can_be_read() {
+        let mut fields = 0;
+        for message in &MESSAGES {
+            assert!(!message.name().is_empty());
+            assert_eq!(usize::from(message.first), fields, "{}", message.name());
+            fields += message.fields().len();
+            let mut numbers = HashSet::new();
+            for field in message.fields() {
+                assert!(numbers.insert(field.number()), "{} of {}", field.number(), message.name());
+                assert!(!field.name().is_empty() || field.message().is_some());
+            }
+        }
+        assert_eq!(fields, FIELDS.len());
+        assert!(fields > 4000, "{fields}");
+        for kind in &KINDS {
+            let (name, api_version) = (kind.message().name(), kind.api_version.get());
+            assert!(Message::of(api_version, name).is_some_and(|message| std::ptr::eq(message, kind.message())));
+        }
     }
 
     #[test]
@@ -354,11 +306,11 @@ mod tests {
     #[test]
     fn every_path_leads_back() {
         fn visit(kind: &'static Message, message: &'static Message, numbers: &mut Vec<u32>) {
-            for field in &message.fields {
-                numbers.push(field.number);
+            for field in message.fields() {
+                numbers.push(field.number());
                 let path = kind.names(numbers).unwrap();
-                if !field.name.is_empty() {
-                    assert_eq!(kind.path(&path).map(numbers_of).as_ref(), Some(&*numbers), "{path} of {}", kind.name);
+                if !field.name().is_empty() {
+                    assert_eq!(kind.path(&path).map(numbers_of).as_ref(), Some(&*numbers), "{path} of {}", kind.name());
                 }
                 // Schemas hold schemas.
                 if let Some(message) = field.message()
@@ -369,11 +321,8 @@ mod tests {
                 numbers.pop();
             }
         }
-        for (&kind, versions) in &TABLE.kinds {
-            for &version in versions.keys() {
-                let message = Message::of(version, kind).unwrap();
-                visit(message, message, &mut Vec::new());
-            }
+        for kind in &KINDS {
+            visit(kind.message(), kind.message(), &mut Vec::new());
         }
     }
 }

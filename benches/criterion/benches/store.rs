@@ -1,5 +1,5 @@
-//! What a store's calls take, for 50,000 recorded Pods in each residency. For memory, and beside client-go and kube, see
-//! `benches/peers`.
+//! What a store's calls take in each residency: with Pods as diverse as those of a real cluster (`benches/corpus`), and with uniform
+//! ones, which are 120 recorded Pods repeated. For resident memory, and beside client-go and kube, see `benches/peers`.
 
 use std::hint::black_box;
 
@@ -10,24 +10,28 @@ use listwatch::item::path::pod;
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
 use listwatch_testserver::{Amplifier, recorded_pods};
 
-const PODS: u32 = 50_000;
+const DIVERSE: u32 = 20_000;
+const UNIFORM: u32 = 50_000;
 /// So many calls are measured at once, so that what they touch is not in the caches of the processor.
 const CALLS: usize = 1000;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
-    let pods = pods();
-    for (name, residency) in
-        [("encoded", Residency::Encoded), ("compressed", Residency::Compressed), ("decoded", Residency::Decoded)]
-    {
-        bench(&mut criterion, name, residency, &pods);
+    let uniform = Amplifier::new(&recorded_pods(), UNIFORM).expect("a list");
+    let corpora: [(_, &dyn Fn() -> Vec<u8>); 2] =
+        [("diverse", &|| listwatch_corpus::pods(DIVERSE)), ("uniform", &|| uniform.to_vec())];
+    for (corpus, body) in corpora {
+        let pods = pods(&body());
+        for (name, residency) in
+            [("encoded", Residency::Encoded), ("compressed", Residency::Compressed), ("decoded", Residency::Decoded)]
+        {
+            bench(&mut criterion, &format!("{corpus}, {name}"), residency, &pods);
+        }
     }
     criterion.final_summary();
 }
 
-fn pods() -> Vec<Box<[u8]>> {
-    let body = Amplifier::new(&recorded_pods(), PODS).expect("a list").to_vec();
-    let mut body = &body[..];
+fn pods(mut body: &[u8]) -> Vec<Box<[u8]>> {
     let (mut decoder, mut pods) = (ListDecoder::new(), Vec::new());
     while let Some(event) = decoder.decode(&mut body).expect("a list") {
         if let Event::Item(item) = event {
@@ -52,7 +56,7 @@ fn bench(criterion: &mut Criterion, name: &str, residency: Residency, pods: &[Bo
     fastrand::Rng::with_seed(1).shuffle(&mut keys);
     let by_node =
         store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.encoded()?)?.map(String::from)));
-    println!("{name}: {} bytes held for each of {PODS} Pods", store.memory().total() / pods.len());
+    println!("{name}: {} bytes held for each of {} Pods", store.memory().total() / pods.len(), pods.len());
 
     let mut group = criterion.benchmark_group(format!("store/{name}"));
     group.sample_size(10);

@@ -254,10 +254,21 @@ impl Kept for (Residency, Store<pb::Pod>) {
         let add_index = Some(per(store.len(), start));
         let keys: Vec<_> = store.snapshot().iter().map(|pod| pod.key()).collect();
         let look_up_key = look_up(KEYS, &keys, |key| read(&store.get(&key.namespace, &key.name)?).ok())?;
+        let look_up_decoded = look_up(KEYS, &keys, |key| {
+            let pod = store.get(&key.namespace, &key.name)?.decode().ok()?;
+            let metadata = pod.metadata.as_ref()?;
+            Some(touch([metadata.namespace(), metadata.name(), metadata.resource_version()]))
+        })?;
         let look_up_node = look_up(NODES, &by_node.values(), |node| {
             by_node.get(node).iter().map(read).sum::<anyhow::Result<usize>>().ok()
         })?;
-        Ok(Some(StoreTimes { look_up: look_up_key, iterate, add_index, look_up_node: Some(look_up_node) }))
+        Ok(Some(StoreTimes {
+            look_up: look_up_key,
+            look_up_decoded: Some(look_up_decoded),
+            iterate,
+            add_index,
+            look_up_node: Some(look_up_node),
+        }))
     }
 }
 
@@ -343,7 +354,8 @@ impl<Watch> Kept for (reflector::Store<KubePod>, Watch) {
         let iterate = per(store.len(), start);
         let keys: Vec<_> = store.state().iter().map(|pod| ObjectRef::from_obj(&**pod)).collect();
         let look_up = look_up(KEYS, &keys, |key| Some(read(&*store.get(key)?)))?;
-        Ok(Some(StoreTimes { look_up, iterate, add_index: None, look_up_node: None }))
+        // It keeps Pods decoded.
+        Ok(Some(StoreTimes { look_up, look_up_decoded: Some(look_up), iterate, add_index: None, look_up_node: None }))
     }
 }
 

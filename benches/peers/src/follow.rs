@@ -21,15 +21,15 @@ use crate::{HERE, Programs};
 
 /// Follows the Pods of a real API server with caches of listwatch, kube and client-go, while those Pods change.
 ///
-/// Takes the binaries that tests/apiserver/build.sh builds. A cache that does not come to have what the server has ends it all.
+/// Takes the binaries that e2e/apiserver/build.sh builds. A cache that does not come to have what the server has ends it all.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many Pods there are; each takes the server about 110 kB of memory
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
 
-    /// How many of them change each second
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// How many of them change each second. Fewer than 95 % of that is an error, except with --restart
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 
     /// For so many seconds
@@ -169,7 +169,10 @@ impl Args {
         ensure!(status.success(), "the loader ended: {status}");
         let written = String::from_utf8_lossy(&stdout);
         let written =
-            written.split_whitespace().nth(1).context("the loader does not say how many it changed")?.parse()?;
+            written.split_whitespace().nth(1).context("the loader does not say how many it changed")?.parse::<u64>()?;
+        let asked = u64::from(self.rate) * u64::from(self.seconds);
+        let is_reached = self.restart || written * 100 >= asked * 95;
+        ensure!(is_reached, "{written} of {asked} changes were written: ask for a lower --rate");
         let start = Instant::now();
         let listed = server.list()?;
         loop {
@@ -201,7 +204,7 @@ impl Process {
     }
 }
 
-/// That of tests/apiserver, in a directory of its own.
+/// That of e2e/apiserver, in a directory of its own.
 struct ApiServer {
     process: Option<Process>,
     directory: Directory,
@@ -283,7 +286,7 @@ impl Drop for Directory {
 }
 
 fn bin(name: &str) -> PathBuf {
-    Path::new(HERE).join("../../tests/apiserver/bin").join(name)
+    Path::new(HERE).join("../../e2e/apiserver/bin").join(name)
 }
 
 const COLUMNS: [Title; 11] = [
@@ -312,7 +315,10 @@ fn table(results: &Results) -> String {
     let ways = || runs.iter().filter_map(|run| Some((FOLLOWERS.iter().find(|way| way.id == run.way)?, run)));
     let rows: Vec<_> = ways().map(|(way, run)| run.row(way)).collect();
     let best = report::write_rows(&COLUMNS, &rows, &mut out);
-    let told = |(way, run): (&Way, &Followed)| format!("{} of {} by {}", run.changes, run.written, way.name);
+    let told = |(way, run): (&Way, &Followed)| {
+        let per_second = float(run.written) / f64::from(*seconds);
+        format!("{} of {} ({per_second:.0} a second) by {}", run.changes, run.written, way.name)
+    };
     let told: Vec<_> = ways().map(told).collect();
     out + &format!("\nChanges that were seen: {}. {best}\n", told.join("; "))
 }

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::{Latency, State, add_key, tell, wait};
 
-/// When a Pod was changed, in nanoseconds since 1970: see tests/apiserver/load.
+/// When a Pod was changed, in nanoseconds since 1970: see e2e/apiserver/load.
 const CHANGED_AT: &str = "example.com/changed-at";
 
 /// The longest latency that is told from longer ones, in microseconds: an hour.

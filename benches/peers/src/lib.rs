@@ -54,6 +54,9 @@ pub struct Latency {
 pub struct StoreTimes {
     /// To look up a Pod by its key.
     pub look_up: f64,
+    /// To look up a Pod by its key and have it decoded. `None` in results of runs that did not measure it.
+    #[serde(default)]
+    pub look_up_decoded: Option<f64>,
     /// To iterate over the whole store, per Pod.
     pub iterate: f64,
     /// To add an index by node, per Pod; `None` where there is no such thing.

@@ -5,6 +5,7 @@ use listwatch::client::Client;
 use crate::cluster::connect::Connection;
 use crate::cluster::query::{self, Query};
 use crate::failure::Failure;
+use crate::notices;
 use crate::output::{Format, Output, Shown, Summary};
 use crate::rows;
 
@@ -61,5 +62,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let summary = items.summary().expect("without an error the list is complete");
     output.end(&Summary::new(&summary.type_meta, &summary.list_meta, summary.items, summary.bytes))?;
     query::warn(summary);
+    drop(items);
+    notices::unknown_fields(rows.unknown_fields);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::mem;
 use std::pin::pin;
 
 use clap::ValueEnum;
@@ -106,13 +107,17 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         match ended {
             None => {
                 eprintln!("{}", watcher.counts.text());
+                notices::unknown_fields(watcher.counts.unknown_fields);
                 return Ok(());
             }
             Some(error) if error.is_expired() => {
                 let gap = if initial { "" } else { "; what happened since is lost" };
                 notices::warn(&format!("{error}: watching from the most recent version{gap}"));
             }
-            Some(error) => return Err(Failure::Error(error.to_string())),
+            Some(error) => {
+                notices::unknown_fields(watcher.counts.unknown_fields);
+                return Err(Failure::Error(error.to_string()));
+            }
         }
     }
 }
@@ -136,6 +141,8 @@ struct Counts {
     deleted: u64,
     /// Up to which all is printed; empty before there is one.
     version: String,
+    /// The number of fields that are neither printed nor compared.
+    unknown_fields: u64,
 }
 
 /// What is printed of an object.
@@ -145,6 +152,8 @@ struct Seen {
     version: String,
     /// With --diff.
     fields: Option<Vec<(String, u64)>>,
+    /// The number of fields that are neither in the row nor in `fields`.
+    unknown_fields: u64,
 }
 
 impl Watcher {
@@ -222,7 +231,8 @@ impl Watcher {
     }
 
     fn row(&mut self, sign: &Sign, seen: Seen) -> Result<(), Failure> {
-        let Seen { row, uid, version, fields } = seen;
+        let Seen { row, uid, version, fields, unknown_fields } = seen;
+        self.counts.unknown_fields += unknown_fields;
         let changed = match (&mut self.fields, fields) {
             (Some(last), Some(fields)) => {
                 let before = if sign.name == "DELETED" { last.remove(&uid) } else { last.insert(uid, fields.clone()) };
@@ -274,19 +284,24 @@ struct Sign {
 impl Seen {
     fn new(item: &ItemRef<'_>, rows: &mut Rows<'_>, diff: bool) -> Result<Self, ItemError> {
         let meta = item.meta()?;
-        Ok(Self {
-            row: rows.row(item)?,
-            uid: meta.uid().to_owned(),
-            version: meta.resource_version().to_owned(),
-            fields: diff.then(|| fields(item)).transpose()?,
-        })
+        let row = rows.row(item)?;
+        let mut unknown_fields = mem::take(&mut rows.unknown_fields);
+        let fields = if diff {
+            let (fields, unknown) = fields(item)?;
+            unknown_fields = unknown;
+            Some(fields)
+        } else {
+            None
+        };
+        let [uid, version] = [meta.uid(), meta.resource_version()].map(str::to_owned);
+        Ok(Self { row, uid, version, fields, unknown_fields })
     }
 }
 
-/// A hash of each field at the top of an object.
-fn fields(item: &ItemRef<'_>) -> Result<Vec<(String, u64)>, ItemError> {
+/// A hash of each field at the top of an object, and the number of fields that are in none of them.
+fn fields(item: &ItemRef<'_>) -> Result<(Vec<(String, u64)>, u64), ItemError> {
     let mut json = Vec::new();
-    item.to_json(&mut json)?;
+    let unknown_fields = item.to_json(&mut json)?;
     let mut object: Map<String, Value> = serde_json::from_slice(&json).map_err(ItemError::other)?;
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         for bookkeeping in ["resourceVersion", "generation", "managedFields"] {
@@ -298,7 +313,7 @@ fn fields(item: &ItemRef<'_>) -> Result<Vec<(String, u64)>, ItemError> {
         value.hash(&mut hasher);
         hasher.finish()
     };
-    Ok(object.iter().map(|(name, value)| (name.clone(), hash(value))).collect())
+    Ok((object.iter().map(|(name, value)| (name.clone(), hash(value))).collect(), unknown_fields))
 }
 
 /// The names of the fields that differ, those that are gone among them.
@@ -322,7 +337,7 @@ fn say(disconnect: &Disconnect) {
 
 impl Counts {
     fn text(&self) -> String {
-        let Self { added, modified, deleted, version } = self;
+        let Self { added, modified, deleted, version, .. } = self;
         let [added, modified, deleted] = [*added, *modified, *deleted].map(HumanCount);
         let version = if version.is_empty() { String::new() } else { format!(", up to version {version}") };
         format!("{added} added, {modified} modified, {deleted} deleted{version}")

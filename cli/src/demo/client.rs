@@ -5,7 +5,6 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use cpu_time::ProcessTime;
 use futures::StreamExt;
 use k8s_pb::api::core::v1::{Pod, PodList};
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
@@ -29,7 +28,6 @@ pub struct Args {
 #[derive(Serialize, Deserialize)]
 pub struct Done {
     pub wall: Duration,
-    pub cpu: Duration,
     pub first_item: Duration,
 }
 
@@ -45,7 +43,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     parent::wait_for_go()?;
     parent::end_with_it();
 
-    let (start, cpu_start) = (Instant::now(), ProcessTime::now());
+    let start = Instant::now();
     let request = http.get(format!("{}/api/v1/pods", args.url)).header("accept", "application/vnd.kubernetes.protobuf");
     let response = request.send().await?.error_for_status()?;
     let listed = match args.way {
@@ -54,9 +52,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         Way::KeepPods => stream::<Pod, _>(response, start, |pod| pod).await?,
         Way::KeepBytes => stream::<[u8], _>(response, start, |bytes| bytes).await?,
     };
-    let (wall, cpu) = (start.elapsed(), cpu_start.elapsed());
+    let wall = start.elapsed();
     ensure!(listed.items == args.pods, "{} Pods came, not {}", listed.items, args.pods);
-    parent::tell(&Done { wall, cpu, first_item: listed.first_item })?;
+    parent::tell(&Done { wall, first_item: listed.first_item })?;
     black_box(listed.kept);
     std::future::pending().await
 }

@@ -1,5 +1,7 @@
 //! Memory, as the operating system reports it.
 
+use std::time::Duration;
+
 use sysinfo::{MemoryRefreshKind, System};
 
 /// What this process and its children may still use.
@@ -18,6 +20,22 @@ pub fn peak_memory(process: u32) -> Option<u64> {
     Some(kilobytes.parse::<u64>().ok()? * 1024)
 }
 
+/// User and system time of a process so far, where the operating system tells them apart.
+#[cfg(target_os = "linux")]
+pub fn cpu_times(process: u32) -> Option<[Duration; 2]> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program is in brackets, and may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    // Of 10 ms each, whatever the kernel counts in.
+    let mut ticks = || Some(Duration::from_millis(fields.next()?.parse::<u64>().ok()? * 10));
+    Some([ticks()?, ticks()?])
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn cpu_times(_process: u32) -> Option<[Duration; 2]> {
+    None
+}
+
 #[cfg(not(target_os = "linux"))]
 pub fn peak_memory(_process: u32) -> Option<u64> {
     None
@@ -26,6 +44,17 @@ pub fn peak_memory(_process: u32) -> Option<u64> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_the_times_of_a_process() {
+        let start = std::time::Instant::now();
+        let before = cpu_times(std::process::id()).unwrap();
+        let used = |times: [Duration; 2]| times.iter().sum::<Duration>();
+        while used(cpu_times(std::process::id()).unwrap()) < used(before) + Duration::from_millis(20) {
+            assert!(start.elapsed() < Duration::from_secs(60));
+        }
+        assert_eq!(cpu_times(u32::MAX), None);
+    }
 
     #[test]
     fn reads_the_peak_of_a_process_in_bytes() {

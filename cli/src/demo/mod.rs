@@ -57,6 +57,8 @@ pub enum Way {
 struct Run {
     way: Way,
     done: client::Done,
+    /// User and system time of the process that listed.
+    cpu: Option<[Duration; 2]>,
     peak: u64,
     /// How much more was resident when the list was complete, and all that is kept of it still kept.
     growth: u64,
@@ -124,6 +126,7 @@ async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
 
     let mut sampler = Sampler::new(client.id());
     let before = sampler.sample()?;
+    let cpu_before = machine::cpu_times(client.id());
     let mut memory = vec![Sample { at: Duration::ZERO, resident: before }];
     let mut ticks = interval(SAMPLE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -142,13 +145,15 @@ async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
         }
     };
     let after = sampler.sample()?;
+    let cpu = cpu_before.zip(machine::cpu_times(client.id()));
+    let cpu = cpu.map(|(before, after)| [0, 1].map(|kind| after[kind].saturating_sub(before[kind])));
     memory.push(Sample { at: done.wall, resident: after });
     let sampled_peak = memory.iter().map(|sample| sample.resident).max().unwrap_or(0);
     let peak = machine::peak_memory(client.id()).unwrap_or(sampled_peak);
     // The next way finds the memory of this one free again.
     client.end().await?;
     server.end().await?;
-    Ok(Run { way, done, peak, growth: after.saturating_sub(before), memory })
+    Ok(Run { way, done, cpu, peak, growth: after.saturating_sub(before), memory })
 }
 
 /// So that the work is not done for nothing.

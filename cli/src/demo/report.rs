@@ -10,7 +10,7 @@ use indicatif::HumanCount;
 use super::{List, Run, Skipped, Way};
 
 const HEADER: [&str; 8] =
-    ["", "wall\ntime", "CPU\ntime", "first\nitem", "peak\nmemory", "held\nper item", "time\nratio", "memory\nratio"];
+    ["", "wall\ntime", "user\ntime", "system\ntime", "first\nitem", "peak\nmemory", "held\nper item", "memory\nratio"];
 
 pub fn print(list: &List, runs: &[Run], skipped: &[Skipped], svg: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -33,10 +33,10 @@ full buffer   reqwest's bytes(), then prost with Unknown and PodList of k8s-pb
 listwatch     each Pod taken from the stream: decoded and dropped, kept as a
               decoded Pod, or kept as its bytes
 held          growth of resident memory, with the whole list kept
-ratios        to the full buffer, of wall time and of peak memory
+ratio         to the full buffer, of peak memory
 
-Each way ran in a process of its own, with the system's allocator; CPU time and
-memory are that process's. The server shared this machine's {cores} cores with it.",
+Each way ran in a process of its own, with the system's allocator; user and
+system time, in steps of 10 ms, and memory are of that process. The server shared this machine's {cores} cores with it.",
         pods = HumanCount(list.pods.into()),
         bytes = size(list.bytes),
         recorded = list.recorded,
@@ -53,15 +53,16 @@ fn table(list: &List, runs: &[Run], skipped: &[Skipped]) -> Table {
     table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─'))).set_header(HEADER);
     for run in runs {
         let held = if run.way == Way::Drop { "-".into() } else { size(run.growth / u64::from(list.pods)) };
+        let cpu = |kind: usize| run.cpu.map_or("-".into(), |times| seconds(times[kind]));
         let to_full = |of: fn(&Run) -> f64| full.map_or("-".into(), |full| ratio(of(run) / of(full)));
         table.add_row([
             run.way.name().to_owned(),
             seconds(run.done.wall),
-            seconds(run.done.cpu),
+            cpu(0),
+            cpu(1),
             seconds(run.done.first_item),
             size(run.peak),
             held,
-            to_full(|run| run.done.wall.as_secs_f64()),
             to_full(|run| float(run.peak)),
         ]);
     }

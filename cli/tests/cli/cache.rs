@@ -8,6 +8,7 @@ use listwatch_testserver::{Answer, Body, leak};
 use serde_json::{Value, json};
 
 use crate::support::api::{Api, config_map, event, expired, initial_end, ok, status};
+use crate::support::protobuf::{config_map_list, later_config_map};
 use crate::support::{FIXTURES, listwatch, stderr, stdout};
 
 /// The command while it runs, killed when it is dropped.
@@ -447,4 +448,21 @@ fn rejects_wrong_usage() {
     let output = listwatch(&["cache", "pods", "--listen", &address]).output().unwrap();
     assert!(stderr(&output).starts_with(&format!("error: cannot listen on {address}: ")), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+#[cfg(unix)]
+fn warns_once_of_fields_that_are_not_served() {
+    let list = config_map_list("7", &[later_config_map("a", 5), later_config_map("b", 6)]);
+    let list = Answer::ok(Body::replay(list)).content_type("application/vnd.kubernetes.protobuf");
+    let api = Api::new([list, stalled("")]);
+    let mut running = Running::start(&api, &["cm", "-n", "web", "--strategy", "list-then-watch"]);
+    assert!(running.next_line().starts_with("synced: "));
+    for _ in 0..2 {
+        let objects = running.json("/objects");
+        assert_eq!(objects.as_array().unwrap().len(), 2, "{objects}");
+    }
+    let (_, said) = running.end("-INT");
+    let warnings: Vec<_> = said.iter().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(warnings, ["warning: left out 1 field that this version does not know; JSON from the server has them"]);
 }

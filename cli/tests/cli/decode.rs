@@ -8,6 +8,7 @@ use k8s_pb::api::core::v1::Pod;
 use k8s_pb::api::rbac::v1::ClusterRoleList;
 use prost::Message;
 
+use crate::support::protobuf::{config_map_list, envelope, later_config_map};
 use crate::support::{FIXTURES, fixture, list, listwatch, names, piped, pods, stderr, stdout, with_stdin};
 
 /// Decodes a body given on stdin.
@@ -110,6 +111,25 @@ fn prints_the_same_json_from_both_encodings() {
         let output = decode(&["-o", format], &fixture("widgets-page-1.json"));
         assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{format}");
     }
+}
+
+#[test]
+fn warns_of_fields_that_are_not_known() {
+    let map = || later_config_map("a", 1);
+    let config_maps = config_map_list("7", &[map(), [map(), vec![0x38, 1]].concat()]);
+    let output = decode(&["-o", "json"], &config_maps);
+    let metadata = r#"{"name":"a","namespace":"web","uid":"a","resourceVersion":"1"}"#;
+    let line = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}"#);
+    assert_eq!(stdout(&output), format!("{line}\n{line}\n"));
+    let expected = "warning: left out 3 fields that this version does not know; JSON from the server has them\n";
+    assert_eq!((stderr(&output), output.status.code()), (expected, Some(0)));
+    let output = decode(&["-o", "summary"], &config_maps);
+    assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
+
+    let output = decode(&["-o", "json"], &envelope("WidgetList", b"\x0a\0\x12\0"));
+    let expected = r#"the fields of Widget of "v1" are not known: ask the server for JSON"#;
+    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 
 use listwatch_testserver::{Answer, Body};
 
-use crate::support::api::{Api, config_map, event, expired, initial_end, status};
+use crate::support::api::{Api, config_map, event, expired, frame, initial_end, status};
+use crate::support::protobuf::later_config_map;
 use crate::support::{listwatch, signal, stderr, stdout};
 
 fn watch(events: &[String]) -> Answer {
@@ -102,6 +103,18 @@ fn prints_a_line_per_event_and_resumes() {
             assert!(path.starts_with("/api/v1/namespaces/web/configmaps?") && path.contains(asked), "{path}: {asked}");
         }
     }
+}
+
+/// Of protobuf, which a watch without `-o json` asks for.
+#[test]
+fn warns_of_fields_that_are_not_compared() {
+    let frames = [frame("ADDED", &later_config_map("a", 8)), frame("MODIFIED", &later_config_map("a", 9))].concat();
+    let frames = Answer::ok(Body::replay(frames)).content_type("application/vnd.kubernetes.protobuf;stream=watch");
+    let api = Api::new([now("7"), frames, status(403, "Forbidden", "no")]);
+    let output = api.run(&["watch", "cm", "-n", "web", "--diff"]);
+    assert_eq!(stdout(&output), "+ web/a 8\n~ web/a 9 \n");
+    let expected = "warning: left out 2 fields that this version does not know; JSON from the server has them\nerror: ";
+    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
 }
 
 #[test]

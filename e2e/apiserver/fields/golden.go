@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,16 +19,61 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
 var magic = []byte("k8s\x00")
 
-type message interface {
+type protobuf interface {
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
+}
+
+// newScheme has the types of the module's own release.
+func newScheme() *runtime.Scheme {
+	all := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		scheme.AddToScheme, apiextensionsv1.AddToScheme, apiregistrationv1.AddToScheme, metricsv1beta1.AddToScheme,
+		metav1.AddMetaToScheme, metav1beta1.AddMetaToScheme,
+	} {
+		must(add(all))
+	}
+	return all
+}
+
+// kind is an object that a server serves: neither a list nor the parameters of a request.
+type kind struct {
+	schema.GroupVersionKind
+	goType reflect.Type
+}
+
+func kinds(scheme *runtime.Scheme) []kind {
+	var kinds []kind
+	for gvk, t := range scheme.AllKnownTypes() {
+		if _, isList := t.FieldByName("Items"); isList || strings.HasSuffix(gvk.Kind, "Options") || gvk.Version == runtime.APIVersionInternal {
+			continue
+		}
+		// Every group registers the types of meta/v1.
+		if t.PkgPath() == metaPackage {
+			switch gvk.GroupVersion().String() + " " + gvk.Kind {
+			case "v1 Status", "meta.k8s.io/v1 PartialObjectMetadata", "meta.k8s.io/v1beta1 PartialObjectMetadata":
+			default:
+				continue
+			}
+		}
+		if gvk.Kind != t.Name() {
+			log.Fatalf("%v is a %v", gvk, t)
+		}
+		kinds = append(kinds, kind{gvk, t})
+	}
+	slices.SortFunc(kinds, func(a, b kind) int { return strings.Compare(a.String(), b.String()) })
+	return kinds
 }
 
 // writeRecorded writes the items of all recorded lists as lines of JSON, the lists in the order of their names.
@@ -49,7 +95,7 @@ func writeRecorded(scheme *runtime.Scheme) {
 		}
 		list, err := scheme.New(gvk)
 		must(err)
-		must(list.(message).Unmarshal(unknown.Raw))
+		must(list.(protobuf).Unmarshal(unknown.Raw))
 		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
 		must(meta.EachListItem(list, func(item runtime.Object) error {
 			writeLine(&lines, gvk, item)
@@ -61,14 +107,14 @@ func writeRecorded(scheme *runtime.Scheme) {
 
 // writeFilled writes, for each kind, a list of objects from empty to full, and more until every field was set once: in
 // protobuf (each body behind its length), and what Go reads from there as lines of JSON.
-func writeFilled(kinds []kind) {
+func writeFilled(kinds []kind, t table) {
 	var bodies, lines bytes.Buffer
 	unset := map[string]bool{}
 	for i, kind := range kinds {
 		if kind.Version == "v1beta1" && kind.Group == "meta.k8s.io" {
 			continue // its list is not like the others, and recorded
 		}
-		raw := []byte{0x0a, 0}
+		var objects [][]byte
 		densities := []float64{0, 0.3, 0.7}
 		for seed := 0; seed < len(densities) || hasAny(unset); seed++ {
 			density := 0.95
@@ -78,29 +124,38 @@ func writeFilled(kinds []kind) {
 			if seed == 1000 {
 				log.Fatalf("%v: never set: %v", kind, unset)
 			}
-			filler := filler{rand.New(rand.NewSource(int64(i*1000 + seed))), density, map[reflect.Type]int{}, unset, false}
+			filler := filler{rand.New(rand.NewSource(int64(i*1000 + seed))), density, map[reflect.Type]int{}, t, unset, false}
 			object := reflect.New(kind.goType)
 			filler.fill(object.Elem())
 			if seed > len(densities) && !filler.news {
 				continue
 			}
-			encoded, err := object.Interface().(message).Marshal()
+			encoded, err := object.Interface().(protobuf).Marshal()
 			must(err)
-			raw = append(binary.AppendUvarint(append(raw, 0x12), uint64(len(encoded))), encoded...)
+			objects = append(objects, encoded)
 			read := reflect.New(kind.goType).Interface()
-			must(read.(message).Unmarshal(encoded))
+			must(read.(protobuf).Unmarshal(encoded))
 			writeLine(&lines, kind.GroupVersionKind, read.(runtime.Object))
 		}
-		unknown := runtime.Unknown{Raw: raw}
-		unknown.APIVersion, unknown.Kind = kind.GroupVersion().String(), kind.Kind+"List"
-		body, err := unknown.Marshal()
-		must(err)
-		must(binary.Write(&bodies, binary.BigEndian, uint32(len(magic)+len(body))))
-		bodies.Write(magic)
-		bodies.Write(body)
+		writeList(&bodies, runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, objects...)
 	}
 	writeGzip("filled.pb.gz", bodies.Bytes())
 	writeGzip("filled.ndjson.gz", lines.Bytes())
+}
+
+// writeList writes a list of objects of this kind, after its length.
+func writeList(bodies *bytes.Buffer, of runtime.TypeMeta, objects ...[]byte) {
+	raw := []byte{0x0a, 0}
+	for _, object := range objects {
+		raw = append(binary.AppendUvarint(append(raw, 0x12), uint64(len(object))), object...)
+	}
+	unknown := runtime.Unknown{Raw: raw}
+	unknown.APIVersion, unknown.Kind = of.APIVersion, of.Kind+"List"
+	body, err := unknown.Marshal()
+	must(err)
+	must(binary.Write(bodies, binary.BigEndian, uint32(len(magic)+len(body))))
+	bodies.Write(magic)
+	bodies.Write(body)
 }
 
 func hasAny(unset map[string]bool) bool {
@@ -137,6 +192,7 @@ type filler struct {
 	*rand.Rand
 	density float64
 	within  map[reflect.Type]int
+	table   table
 	// unset has the fields of all structs met so far: whether they still wait for their first value.
 	unset map[string]bool
 	// news: one of them got it.
@@ -158,6 +214,10 @@ func (f *filler) fill(v reflect.Value) {
 	if f.Float64() >= f.density && v.Kind() != reflect.Struct {
 		return
 	}
+	f.set(v)
+}
+
+func (f *filler) set(v reflect.Value) {
 	switch value := v.Addr().Interface().(type) {
 	case *metav1.TypeMeta:
 		return
@@ -236,8 +296,11 @@ func (f *filler) fill(v reflect.Value) {
 		for i := range v.NumField() {
 			field := v.Type().Field(i)
 			f.fill(v.Field(i))
+			for f.isRequired(v.Type(), field) && isEmpty(v.Field(i)) {
+				f.set(v.Field(i))
+			}
 			if field.Type != reflect.TypeFor[metav1.TypeMeta]() && field.Type.Size() > 0 {
-				name := packageOf(v.Type()) + "." + v.Type().Name() + "." + field.Name
+				name := packageOf(v.Type().PkgPath()) + "." + v.Type().Name() + "." + field.Name
 				if unset, known := f.unset[name]; unset || !known {
 					f.unset[name] = v.Field(i).IsZero()
 					f.news = f.news || !f.unset[name]
@@ -247,6 +310,24 @@ func (f *filler) fill(v reflect.Value) {
 	default:
 		log.Fatalf("cannot fill a %v", v.Type())
 	}
+}
+
+// isRequired: Go has null for the field when it is empty, and the table leaves it out, because not all releases have it.
+func (f *filler) isRequired(in reflect.Type, of reflect.StructField) bool {
+	m := f.table[packageOf(in.PkgPath())+"."+in.Name()]
+	return m != nil && slices.ContainsFunc(m.fields, func(known field) bool {
+		return known.isPartial && known.omit == "" && strings.HasPrefix(of.Tag.Get("json")+",", known.name+",")
+	})
+}
+
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	case reflect.Pointer:
+		return v.IsNil()
+	}
+	return false
 }
 
 // enter fills what may be of a type that it is itself a part of; not more than twice in each other.

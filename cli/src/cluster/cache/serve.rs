@@ -28,6 +28,7 @@ use tokio::time::sleep;
 use super::index::ByText;
 use super::status::lag;
 use super::{Cached, metrics};
+use crate::notices;
 
 type Body = Either<Full<Bytes>, Channel<Bytes, ItemError>>;
 
@@ -174,9 +175,18 @@ impl Shown {
     fn write(self, cached: &Cached, object: &Object<[u8]>, out: &mut Vec<u8>) -> Result<(), ItemError> {
         match self {
             Self::Keys => serde_json::to_writer(out, &object.key().to_string()).map_err(ItemError::other),
-            Self::Objects => object.to_json(&cached.type_meta, out),
+            Self::Objects => write_json(cached, object, out),
         }
     }
+}
+
+/// The first object with fields that are not in its JSON causes a warning.
+fn write_json(cached: &Cached, object: &Object<[u8]>, out: &mut Vec<u8>) -> Result<(), ItemError> {
+    let unknown_fields = object.to_json(&cached.type_meta, out)?;
+    if unknown_fields > 0 {
+        cached.unknown_fields.call_once(|| notices::unknown_fields(unknown_fields));
+    }
+    Ok(())
 }
 
 /// As they are now, however long it takes to send them.
@@ -194,7 +204,7 @@ fn object(cached: &Cached, namespace: &str, name: &str) -> Result<Response<Body>
     let found = cached.cache.get(namespace, name);
     let object = found.ok_or_else(|| Refused::not_found(format!("there is no {namespace}{slash}{name}")))?;
     let mut out = Vec::new();
-    match object.to_json(&cached.type_meta, &mut out) {
+    match write_json(cached, &object, &mut out) {
         Ok(()) => {
             out.push(b'\n');
             Ok(respond(JSON, Either::Left(out.into())))

@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
 use tokio::runtime::Runtime;
 
+use super::protobuf::{envelope, field};
 use super::{fixture, listwatch};
 
 /// A server, on a runtime that lives as long.
@@ -62,6 +63,12 @@ pub fn config_map(name: &str, version: u32, rest: &str) -> String {
 /// A watch event of such a ConfigMap.
 pub fn event(kind: &str, name: &str, version: u32, rest: &str) -> String {
     format!(r#"{{"type":"{kind}","object":{}}}"#, config_map(name, version, rest)) + "\n"
+}
+
+/// A watch event in protobuf.
+pub fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
+    let event = [field(1, kind.as_bytes()), field(2, &field(1, &envelope("ConfigMap", object)))].concat();
+    [&u32::try_from(event.len()).unwrap().to_be_bytes(), &event[..]].concat()
 }
 
 /// The bookmark that ends the initial events of ConfigMaps.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cluster")]
 pub mod api;
+pub mod protobuf;
 
 use std::io::Write;
 #[cfg(unix)]
