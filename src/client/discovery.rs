@@ -8,6 +8,7 @@ use super::error::{Error, ErrorKind};
 use super::resource::DiscoveredResource;
 use super::served_from::ServerVersion;
 use super::{Client, Document, body};
+use crate::error::{DecodeError, DecodeErrorKind};
 
 /// Aggregated discovery (1.26 and later) where the server has it, else the old documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -75,16 +76,14 @@ impl Client {
     }
 
     async fn json<T: DeserializeOwned>(&self, path: &str, accept: &'static str) -> Result<T, Error> {
-        let Document { headers, body, audit_id } =
-            self.document(path.to_owned(), HeaderValue::from_static(accept)).await?;
-        serde_json::from_slice(&body).map_err(|error| {
-            let kind = if body.first() == Some(&b'{') && body::json_status(&body).is_none() {
-                ErrorKind::Discovery(format!("{path}: {error}"))
-            } else {
-                self.unexpected(&body, &headers)
-            };
-            Error::new(kind).with_audit_id(audit_id).redacted(&*self.transport)
-        })
+        let read = |Document { headers, body, audit_id: _ }: &Document| {
+            serde_json::from_slice(body).map_err(|error| match body.first() {
+                None => ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Incomplete, 0, None, 0)),
+                Some(b'{') if body::json_status(body).is_none() => ErrorKind::Discovery(format!("{path}: {error}")),
+                Some(_) => self.unexpected(body, headers),
+            })
+        };
+        self.document(path.to_owned(), HeaderValue::from_static(accept), read).await
     }
 }
 

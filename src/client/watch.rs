@@ -78,7 +78,8 @@ pub enum OwnedEvent<O> {
         /// The version.
         resource_version: String,
     },
-    /// The initial events broke off and begin again: forget those that came. Only [`ResumedWatch`] does that.
+    /// The stream starts over with the collection: discard what was delivered. Only [`ResumedWatch`] does that, when the
+    /// initial events or the list are interrupted, and after an expired version.
     Restarted,
 }
 
