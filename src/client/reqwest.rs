@@ -180,8 +180,8 @@ pub struct HttpTransportBuilder {
 }
 
 impl HttpTransportBuilder {
-    /// The default of [`connect_timeout`](Self::connect_timeout): 30 s, as client-go has it.
-    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+    /// The default of [`connect_timeout`](Self::connect_timeout): 10 s.
+    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Sends this bearer token.
     pub fn bearer_token(mut self, token: impl Into<SecretString>) -> Self {
