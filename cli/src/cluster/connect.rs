@@ -1,7 +1,7 @@
 //! The options that name an API server, and the transport to it.
 
+use std::io;
 use std::path::PathBuf;
-use std::{fs, io};
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -31,7 +31,7 @@ pub struct Connection {
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
 
-    /// The certificate authorities (PEM) to trust for --server, in place of the platform's
+    /// The certificate authorities (PEM) to trust for --server, in place of the platform's; read again when a request fails
     #[arg(long, value_name = "FILE", requires = "server")]
     certificate_authority: Option<PathBuf>,
 }
@@ -55,9 +55,7 @@ impl Connection {
             builder = builder.token_file(path);
         }
         if let Some(path) = &self.certificate_authority {
-            let pem = fs::read(path)
-                .map_err(|error| Failure::Error(format!("cannot read {}: {error}", path.to_string_lossy())))?;
-            builder = builder.ca_pem(pem);
+            builder = builder.ca_file(path);
         }
         builder.build().map_err(|error| Failure::Error(error.to_string()))
     }
