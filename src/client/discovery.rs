@@ -9,6 +9,7 @@ use super::resource::DiscoveredResource;
 use super::served_from::ServerVersion;
 use super::{Client, Document, body};
 use crate::error::{DecodeError, DecodeErrorKind};
+use crate::sync::lock;
 
 /// Aggregated discovery (1.26 and later) where the server has it, else the old documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -49,8 +50,8 @@ impl Client {
         Ok(resources)
     }
 
-    /// The server's version, for [`served_from`](super::served_from::served_from). It is asked for each time; the first
-    /// answer counts from then on, and the `tracing` spans of later lists say who serves them.
+    /// Requests the server's version, for [`served_from`](super::served_from::served_from). The `tracing` spans of later lists
+    /// then say who serves them.
     ///
     /// # Errors
     ///
@@ -66,7 +67,8 @@ impl Client {
             let reason = format!("version {major:?}.{minor:?} is none");
             Error::new(ErrorKind::Discovery(reason)).redacted(&*self.transport)
         })?;
-        Ok(*self.server_version.get_or_init(|| version))
+        *lock(&self.server_version) = Some(version);
+        Ok(version)
     }
 
     async fn resources_of(&self, group: &str, version: &str) -> Result<Vec<DiscoveredResource>, Error> {

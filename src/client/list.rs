@@ -37,6 +37,7 @@ use crate::decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
 use crate::item::{Item, ListMeta, TypeMeta};
 use crate::limits::{Limits, OnItemError};
+use crate::sync::lock;
 
 /// How often a list is begun again when its pages expire, where that was chosen.
 const MAX_RESTARTS: u32 = 3;
@@ -481,7 +482,7 @@ impl Run {
             "list",
             resource = %plan.resource,
             version = ?plan.options.resource_version,
-            served_from = plan.client.server_version.get().map(|version| field::debug(served_from(&plan.options, *version))),
+            served_from = lock(&plan.client.server_version).map(|version| field::debug(served_from(&plan.options, version))),
             paged = plan.paged,
             items = field::Empty,
             bytes = field::Empty,

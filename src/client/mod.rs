@@ -56,8 +56,8 @@ pub mod watch;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backon::ExponentialBackoff;
@@ -105,8 +105,8 @@ pub struct Client {
     retry: Retry,
     compression: Compression,
     read_idle_timeout: Duration,
-    /// Once it was asked for.
-    server_version: Arc<OnceLock<ServerVersion>>,
+    /// The last that was requested.
+    server_version: Arc<Mutex<Option<ServerVersion>>>,
     /// Paths of collections whose initial events failed where a list succeeded, and when that was.
     without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
     /// Whether the server has answered a request, whatever it answered.

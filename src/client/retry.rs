@@ -61,11 +61,13 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
             DecodeErrorKind::Item(_) => Class::Final,
             _ => Class::Unreadable,
         },
+        ErrorKind::Redirect { .. } => Class::Lasting,
         // A proxy's page.
         ErrorKind::UnexpectedBody(body) if matches!(body.sniffed, Sniffed::Html | Sniffed::Text) => Class::Lasting,
-        ErrorKind::UnexpectedBody(_) => Class::Unreadable,
-        ErrorKind::Redirect { .. } => Class::Lasting,
-        ErrorKind::OtherKind { .. } | ErrorKind::Discovery(_) | ErrorKind::PageChanged => Class::Unreadable,
+        ErrorKind::UnexpectedBody(_)
+        | ErrorKind::OtherKind { .. }
+        | ErrorKind::Discovery(_)
+        | ErrorKind::PageChanged => Class::Unreadable,
         ErrorKind::Options(_) | ErrorKind::Path(_) => Class::Final,
     }
 }

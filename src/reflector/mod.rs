@@ -349,13 +349,13 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     fn list(&self, version: ResourceVersion, pages: bool) -> List<T> {
         // A page that is interrupted is retried; after a list in one response `SyncState` decides.
         let client = if pages { self.client.clone() } else { self.once() };
-        let list = self.list_of(client, self.options.clone().resource_version(version));
+        let list = self.list_of(&client, self.options.clone().resource_version(version));
         if pages { list.pages(PAGE) } else { list }
     }
 
     /// That of a list of one object.
     fn recent_version(&self) -> impl Future<Output = Result<String, Error>> + Send + use<T> {
-        let mut list = self.list_of::<[u8]>(self.once(), self.options.clone().limit(1)).into_pages();
+        let mut list = self.list_of::<[u8]>(&self.once(), self.options.clone().limit(1)).into_pages();
         async move {
             let mut leave_out = |_: ItemRef<'_>| Ok::<_, ItemError>(());
             while poll_fn(|cx| list.advance(cx, &mut leave_out)).await?.is_some() {}
@@ -367,7 +367,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         self.client.clone().retry(Retry::never())
     }
 
-    fn list_of<U: Item + ?Sized>(&self, client: Client, options: ListOptions) -> List<U> {
+    fn list_of<U: Item + ?Sized>(&self, client: &Client, options: ListOptions) -> List<U> {
         let list = client.list::<U>(&self.resource, &options.without_timeout());
         match &self.namespace {
             Some(namespace) => list.namespace(namespace),
