@@ -27,8 +27,9 @@ const ERROR_SIZE: usize = 1 << 20;
 /// How much of a body is quoted.
 const SNIPPET_CHARS: usize = 300;
 
-/// The longest word in lower case that is not taken for a credential.
-const MAX_PROSE: usize = 16;
+/// Words that follow `Bearer` and `Basic` in messages: `invalid bearer token` is what API servers say.
+const NO_CREDENTIALS: [&str; 7] =
+    ["auth", "authentication", "authorization", "credentials", "redacted", "token", "tokens"];
 
 /// Decompressed bytes come in pieces of this size.
 const DECOMPRESSED_CHUNK: usize = 64 << 10;
@@ -232,8 +233,7 @@ pub(super) fn snippet(body: &[u8], transport: &dyn Transport) -> Option<String> 
     (!snippet.is_empty()).then_some(snippet)
 }
 
-/// Takes out the transport's secrets, and what looks like one: what follows `Bearer` or `Basic` and is no word in lower case
-/// (`invalid bearer token` is what API servers say), and JSON web tokens.
+/// Takes out the transport's secrets, and what looks like one: what follows `Bearer` or `Basic`, and JSON web tokens.
 pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
     let text = transport.redact(text);
     let is_inner = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
@@ -242,9 +242,7 @@ pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
         let inner = is_inner(first);
         let end = rest.find(|c| is_inner(c) != inner).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        // What the transport took out stays as it is: it is a word, too.
-        let is_prose = word.len() <= MAX_PROSE && word.bytes().all(|byte| byte.is_ascii_lowercase());
-        if inner && ((scheme && !is_prose) || is_web_token(word)) {
+        if inner && (scheme && !NO_CREDENTIALS.contains(&word) || is_web_token(word)) {
             clean.push_str("[redacted]");
         } else {
             clean.push_str(word);
@@ -287,10 +285,11 @@ mod tests {
             ("token s3cret, again s3cret", Some("token [redacted], again [redacted]")),
             ("authorization: Bearer s3cret end", Some("authorization: Bearer [redacted] end")),
             ("authorization: Bearer abc.def end", Some("authorization: Bearer [redacted] end")),
-            ("\"bearer\": \"abc1\", Basic dXNlcjpwYXNz", Some("\"bearer\": \"[redacted]\", Basic [redacted]")),
+            ("\"bearer\": \"abc\", Basic dXNlcjpwYXNz", Some("\"bearer\": \"[redacted]\", Basic [redacted]")),
             // What API servers say.
             ("[invalid bearer token, token expired]", Some("[invalid bearer token, token expired]")),
             ("basic authentication is off", Some("basic authentication is off")),
+            ("Bearer s3cret: invalid bearer token", Some("Bearer [redacted]: invalid bearer token")),
             ("Bearer abcdef.0123456789abcdef", Some("Bearer [redacted]")),
             ("t=eyJhbGciOiJSUzI1NiJ9.eyJpc3Mi.x", Some("[redacted]")),
             ("binary \0", None),

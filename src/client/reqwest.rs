@@ -58,7 +58,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 pub struct HttpTransport {
     client: Mutex<reqwest::Client>,
     /// What the client is made from again, if certificates are in files.
-    files: Option<Files>,
+    files: Option<Box<Files>>,
     /// `None` on the caller's runtime.
     io: Option<IoThread>,
     base: Url,
@@ -114,7 +114,7 @@ impl HttpTransport {
 
     /// Returns the client, made again if a request has failed and a file has changed since.
     fn client(&self) -> Result<reqwest::Client, TransportError> {
-        if let Some(Files { settings, read, is_stale }) = &self.files
+        if let Some(Files { settings, read, is_stale }) = self.files.as_deref()
             && is_stale.swap(false, Ordering::Relaxed)
         {
             // A few small files, and no failure that lasts: they may be replaced one after the other.
@@ -522,11 +522,9 @@ impl HttpTransportBuilder {
             None => {
                 let pem = Pem::read(&settings)?;
                 let client = settings.client(&pem)?;
-                let files = settings.has_files().then(|| Files {
-                    settings,
-                    read: Mutex::new(pem),
-                    is_stale: AtomicBool::new(false),
-                });
+                let files = settings
+                    .has_files()
+                    .then(|| Box::new(Files { settings, read: Mutex::new(pem), is_stale: AtomicBool::new(false) }));
                 (client, files)
             }
         };

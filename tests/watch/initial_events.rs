@@ -103,6 +103,12 @@ async fn begins_with_the_collection() {
         ),
         (vec![Answer::status(410), whole()], "+a +b synced 8", "initial initial 8", fatal),
         (
+            vec![Answer::status(410), Answer::status(410), list(&["a"], "8")],
+            "+a synced 8",
+            "initial initial list 8",
+            fatal,
+        ),
+        (
             vec![Answer::status(422), Answer::status(410), list(&["a"], "8")],
             "+a synced 8",
             "initial list list 8",

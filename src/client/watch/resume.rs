@@ -475,21 +475,22 @@ impl Run {
         let asks_initial_events = !self.is_synced && !self.lists;
         let is_refused = error.as_ref().is_some_and(|error| matches!(error.code(), 400 | 422));
         let class = error.as_ref().map(|error| self.plan.client.classify(error));
-        let mut wait = None;
-        if asks_initial_events && (is_refused || is_idle) {
+        let falls_back = asks_initial_events && (is_refused || is_idle);
+        if falls_back {
             self.lacks_initial_events = true;
             self.lists = true;
-            wait = Some(Duration::ZERO);
         } else if let Some(error) = &error
             && !self.passes(error)
         {
             return Err(error.clone());
-        } else if asks_initial_events && connection.is_some() && class != Some(Class::Lasting) {
+        } else if asks_initial_events
+            && (class == Some(Class::Expired) || connection.is_some() && class != Some(Class::Lasting))
+        {
             self.broken_off += 1;
             self.lists = self.broken_off >= 2;
         }
         let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default();
-        let wait = wait.unwrap_or_else(|| self.backoff.next().unwrap_or(MAX_DELAY).max(asked));
+        let wait = if falls_back { Duration::ZERO } else { self.backoff.next().unwrap_or(MAX_DELAY).max(asked) };
         if !self.is_synced {
             self.delivered = Delivered { events: self.delivered.events, ..Delivered::default() };
         }
@@ -502,7 +503,7 @@ impl Run {
         let Disconnect { error, resource_version, .. } = &disconnect;
         let error = error.as_ref().map(field::display);
         self.plan.span.in_scope(|| {
-            if self.lacks_initial_events {
+            if falls_back {
                 tracing::warn!(error, "the server does not send the initial events: the collection is listed");
             } else if class == Some(Class::Lasting) {
                 tracing::warn!(error, ?wait, "watching again");
