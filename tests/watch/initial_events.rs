@@ -61,6 +61,17 @@ async fn begins_with_the_collection() {
             "initial initial initial 8",
             fatal,
         ),
+        // Nor twice, unless nothing came at all: a proxy may hold back what it has not read to the end.
+        (
+            vec![
+                Answer::fails(TransportErrorKind::ReadIdle, ""),
+                Answer::fails(TransportErrorKind::ReadIdle, ""),
+                list(&["a"], "8"),
+            ],
+            "+a synced 8",
+            "initial initial list 8",
+            fatal,
+        ),
         // Old servers, and servers that never end them.
         (vec![Answer::status(422), list(&["a"], "8")], "+a synced 8", "initial list 8", fatal),
         (vec![Answer::status(400), list(&["a"], "8")], "+a synced 8", "initial list 8", fatal),

@@ -463,7 +463,8 @@ impl Run {
             State::Watching(connection) => Some(connection),
             _ => None,
         };
-        let is_idle = connection.is_some() && error.as_ref().is_some_and(is_idle);
+        let is_stalled = error.as_ref().is_some_and(is_stalled);
+        let is_idle = connection.is_some() && is_stalled;
         if let Some(connection) = connection {
             // A server may have stopped to send bookmarks.
             self.gap = if is_idle { None } else { connection.idle.gap() };
@@ -484,7 +485,7 @@ impl Run {
         {
             return Err(error.clone());
         } else if asks_initial_events
-            && (class == Some(Class::Expired) || connection.is_some() && class != Some(Class::Lasting))
+            && (class == Some(Class::Expired) || is_stalled || connection.is_some() && class != Some(Class::Lasting))
         {
             self.broken_off += 1;
             self.lists = self.broken_off >= 2;
@@ -593,6 +594,6 @@ impl Delivered {
     }
 }
 
-fn is_idle(error: &Error) -> bool {
+fn is_stalled(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Transport(error) if error.kind() == TransportErrorKind::ReadIdle)
 }
