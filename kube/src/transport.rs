@@ -132,8 +132,13 @@ impl KubeTransport {
                 let (config, sent) = (config.clone(), Arc::clone(&self.sent));
                 // A plugin is a process that is waited for.
                 let built = spawn_blocking(move || build(config, &sent)).await;
-                let lost = |error: JoinError| TransportError::new(TransportErrorKind::Credentials, error.to_string());
-                Some(built.map_err(lost)??)
+                let built = built.map_err(|error: JoinError| error.to_string());
+                let built = built.and_then(|built| built.map_err(|error| error.to_string()));
+                // A plugin may succeed, or a file be complete, the next time.
+                Some(built.map_err(|error| {
+                    self.refused.store(true, Ordering::Relaxed);
+                    TransportError::new(TransportErrorKind::Credentials, error)
+                })?)
             }
             _ => None,
         };

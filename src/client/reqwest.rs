@@ -23,6 +23,8 @@ use super::transport::{
 };
 use crate::sync::{Mutex, lock};
 
+const USER_AGENT_OF_THIS: &str = concat!("listwatch/", env!("CARGO_PKG_VERSION"));
+
 /// What of one HTTP/2 stream waits for a slow consumer, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
 
@@ -83,6 +85,21 @@ enum Credentials {
     File(PathBuf, Mutex<SecretString>),
 }
 
+impl Files {
+    /// Returns a client with what is in the files now, or `None` if that has not changed.
+    fn changed_client(&self) -> Result<Option<reqwest::Client>, TransportError> {
+        // A few small files: not worth a thread.
+        let pem = Pem::read(&self.settings)?;
+        let mut read = lock(&self.read);
+        if pem == *read {
+            return Ok(None);
+        }
+        let client = self.settings.client(&pem)?;
+        *read = pem;
+        Ok(Some(client))
+    }
+}
+
 impl HttpTransport {
     /// For the server at this URL: `https://host:port`, with a path in front of `/api` if a proxy has one.
     pub fn builder(base_url: impl Into<String>) -> HttpTransportBuilder {
@@ -90,7 +107,7 @@ impl HttpTransport {
             base_url: base_url.into(),
             credentials: Credentials::None,
             settings: Settings::default(),
-            user_agent: concat!("listwatch/", env!("CARGO_PKG_VERSION")).to_owned(),
+            user_agent: None,
             headers: HeaderMap::new(),
             client: None,
             on_caller_runtime: false,
@@ -113,25 +130,21 @@ impl HttpTransport {
     }
 
     /// Returns the client, made again if a request has failed and a file has changed since.
-    fn client(&self) -> Result<reqwest::Client, TransportError> {
-        if let Some(Files { settings, read, is_stale }) = self.files.as_deref()
-            && is_stale.swap(false, Ordering::Relaxed)
+    fn client(&self) -> reqwest::Client {
+        if let Some(files) = self.files.as_deref()
+            && files.is_stale.swap(false, Ordering::Relaxed)
         {
-            // A few small files, and no failure that lasts: they may be replaced one after the other.
-            let made = Pem::read(settings).and_then(|pem| {
-                let mut read = lock(read);
-                if pem != *read {
-                    *lock(&self.client) = settings.client(&pem)?;
-                    *read = pem;
+            match files.changed_client() {
+                Ok(None) => {}
+                Ok(Some(client)) => *lock(&self.client) = client,
+                // Files are replaced one after the other: until the last is, the client stays.
+                Err(error) => {
+                    files.is_stale.store(true, Ordering::Relaxed);
+                    tracing::warn!(%error, "the certificates cannot be read again");
                 }
-                Ok(())
-            });
-            if let Err(error) = made {
-                is_stale.store(true, Ordering::Relaxed);
-                return Err(TransportError::new(TransportErrorKind::Credentials, error.to_string()));
             }
         }
-        Ok(lock(&self.client).clone())
+        lock(&self.client).clone()
     }
 
     fn authorization(&self) -> Result<Option<HeaderValue>, TransportError> {
@@ -166,7 +179,7 @@ impl HttpTransport {
         if let Some(value) = self.authorization()? {
             headers.insert(AUTHORIZATION, value);
         }
-        let (get, origin) = (self.client()?.get(url).headers(headers), self.base.origin());
+        let (get, origin) = (self.client().get(url).headers(headers), self.base.origin());
         let send = async move {
             let response = get.send().await.map_err(classify)?;
             if response.url().origin() != origin {
@@ -224,7 +237,7 @@ pub struct HttpTransportBuilder {
     base_url: String,
     credentials: Credentials,
     settings: Settings,
-    user_agent: String,
+    user_agent: Option<String>,
     headers: HeaderMap,
     client: Option<reqwest::Client>,
     on_caller_runtime: bool,
@@ -240,7 +253,7 @@ struct Settings {
     authority: Option<Authority>,
     identity: Option<ClientIdentity>,
     http2: bool,
-    /// By prior knowledge, or as the server has it.
+    /// The URL is `http`, where HTTP/2 is by prior knowledge.
     is_plain: bool,
     is_loopback: bool,
     connect_timeout: Option<Duration>,
@@ -325,7 +338,7 @@ impl Settings {
             .connect_timeout(self.connect_timeout.unwrap_or(HttpTransportBuilder::DEFAULT_CONNECT_TIMEOUT));
         if let Some(proxy) = &self.proxy {
             builder = builder.proxy(proxy.clone());
-        } else if self.is_loopback {
+        } else if self.is_loopback || self.resolver.is_some() {
             builder = builder.no_proxy();
         }
         if let Some(resolver) = &self.resolver {
@@ -405,8 +418,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Expects this name in the server's certificate, and sends it as SNI, in place of the host of the URL. With HTTP it also
-    /// becomes the `Host` header. It does not go with a proxy.
+    /// Expects this name in the server's certificate, and sends it as SNI, in place of the host of the URL. It also
+    /// becomes the `Host` header. It excludes proxies: those of the environment are ignored.
     pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
@@ -418,9 +431,9 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// The `User-Agent` header: `listwatch/` and its version unless set.
+    /// The `User-Agent` header: `listwatch/` and its version unless set, or that of the client that the caller brings.
     pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
-        self.user_agent = user_agent.into();
+        self.user_agent = Some(user_agent.into());
         self
     }
 
@@ -484,9 +497,12 @@ impl HttpTransportBuilder {
         if headers.contains_key(AUTHORIZATION) {
             return Err(setup("a header has credentials, which would show: set a token"));
         }
-        let user_agent =
-            HeaderValue::try_from(self.user_agent).map_err(|_| setup("the user agent cannot be a header"))?;
-        headers.insert(USER_AGENT, user_agent);
+        let user_agent = self.user_agent.or_else(|| self.client.is_none().then(|| USER_AGENT_OF_THIS.to_owned()));
+        if let Some(user_agent) = user_agent {
+            let user_agent =
+                HeaderValue::try_from(user_agent).map_err(|_| setup("the user agent cannot be a header"))?;
+            headers.insert(USER_AGENT, user_agent);
+        }
         let mut settings = self.settings;
         (settings.is_plain, settings.is_loopback) = (base.scheme() == "http", loopback);
         if let Some(proxy) = self.proxy {

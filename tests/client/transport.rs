@@ -216,9 +216,12 @@ async fn rotated_certificates_are_read_again() {
         assert_eq!(pods(&client).into_vec().await.unwrap().1.attempts, 1);
         *upstream.lock().unwrap() = new.addr();
         replace.send(()).await.unwrap();
-        // The files come a moment later.
-        let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
-        assert!(matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken), "{error}");
+        // The files come a moment later, and one after the other.
+        for _ in 0..3 {
+            let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
+            assert!(matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken), "{error}");
+            std::fs::write(&paths[0], "").unwrap();
+        }
         install(&new);
         pods(&client).into_vec().await.unwrap();
     }
@@ -251,6 +254,20 @@ async fn sends_the_headers_and_expects_the_server_name_that_are_set() {
         let groups: Vec<_> = request.headers.get_all("impersonate-group").iter().collect();
         assert_eq!(groups, ["dev", "ops"]);
     }
+}
+
+#[tokio::test]
+async fn a_client_of_the_callers_keeps_its_user_agent_unless_one_is_set() {
+    let server = serve(list()).await;
+    let builder = || {
+        let own = reqwest::Client::builder().user_agent("own/2").no_proxy().build().unwrap();
+        HttpTransport::builder(server.url()).reqwest_client(own)
+    };
+    for builder in [builder(), builder().user_agent("set/3"), anonymous(&server.url(), false)] {
+        pods(&client_of(builder)).into_vec().await.unwrap();
+    }
+    let sent: Vec<_> = server.requests().iter().map(|request| request.headers["user-agent"].clone()).collect();
+    assert_eq!(sent, ["own/2", "set/3", concat!("listwatch/", env!("CARGO_PKG_VERSION"))]);
 }
 
 /// Also for loopback, which the proxies of the environment are not for.
