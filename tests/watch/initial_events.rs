@@ -92,6 +92,17 @@ async fn begins_with_the_collection() {
             "API error: 400, 4 items delivered",
         ),
         (vec![Answer::status(422), Answer::status(422)], "", "initial list", "API error: 422"),
+        (vec![Answer::pieces([added("a", 5), b"\0\0\0\0".to_vec()])], "+a", "initial", "frame"),
+    ] {
+        begins(answers, expected, asked, ends).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_until_the_collection_is_complete() {
+    let whole = || Answer::pieces([added("a", 5), added("b", 3), initial_end(8)]);
+    let fatal = "the script has ended";
+    for (answers, expected, asked, ends) in [
         // A role or the resource itself may come later.
         (
             vec![Answer::status(422), Answer::status(403), list(&["a"], "8")],
@@ -125,16 +136,20 @@ async fn begins_with_the_collection() {
             "initial list list 8",
             fatal,
         ),
-        (vec![Answer::pieces([added("a", 5), b"\0\0\0\0".to_vec()])], "+a", "initial", "frame"),
     ] {
-        let server = Scripted::in_turn(answers);
-        let (events, error, version) = resumed(watch(&server.client(), &ListOptions::default()).resume()).await;
-        assert_eq!(events.join(" "), expected, "{error}");
-        assert!(error.to_string().contains(ends), "{error}, and not {ends}");
-        assert_eq!(kinds(&server), asked, "{events:?}");
-        let is_synced = expected.contains("synced");
-        assert_eq!(version.as_deref(), asked.rsplit(' ').next().filter(|_| is_synced), "{events:?}");
+        begins(answers, expected, asked, ends).await;
     }
+}
+
+/// The answers, what comes of all of them, which requests are sent, and the error at the end.
+async fn begins(answers: Vec<Answer>, expected: &str, asked: &str, ends: &str) {
+    let server = Scripted::in_turn(answers);
+    let (events, error, version) = resumed(watch(&server.client(), &ListOptions::default()).resume()).await;
+    assert_eq!(events.join(" "), expected, "{error}");
+    assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+    assert_eq!(kinds(&server), asked, "{events:?}");
+    let is_synced = expected.contains("synced");
+    assert_eq!(version.as_deref(), asked.rsplit(' ').next().filter(|_| is_synced), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ impl Connection {
     pub async fn open(self) -> Result<(Server, String), Failure> {
         warnings::show();
         if let Some(url) = &self.server {
-            return Ok((Server::Direct(self.direct(url)?), "default".to_owned()));
+            return Ok((Server::Direct(Box::new(self.direct(url)?)), "default".to_owned()));
         }
         let config = self.config().await?;
         let namespace = config.default_namespace.clone();
@@ -80,14 +80,14 @@ impl Connection {
 
 /// A transport to the server.
 pub enum Server {
-    Direct(HttpTransport),
+    Direct(Box<HttpTransport>),
     Kube(Box<KubeTransport>),
 }
 
 impl Server {
     fn inner(&self) -> &dyn Transport {
         match self {
-            Self::Direct(transport) => transport,
+            Self::Direct(transport) => &**transport,
             Self::Kube(transport) => &**transport,
         }
     }
