@@ -9,6 +9,7 @@ mod failure;
 mod notices;
 mod output;
 mod rows;
+mod signals;
 mod stats;
 
 use std::env;
@@ -21,7 +22,7 @@ use crate::failure::Failure;
 /// Streams huge Kubernetes collections over protobuf, in constant memory.
 ///
 /// Results go to stdout, everything else to stderr. Exit codes: 0 the list is complete, 1 it ended in an error, 2 wrong
-/// usage, 130 interrupted; watch and cache are meant to be interrupted: 0.
+/// usage, 130 interrupted, by Ctrl-C or SIGTERM; watch and cache are meant to be interrupted: 0.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 #[cfg_attr(

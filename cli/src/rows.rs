@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Format, Output, Row};
+use crate::signals::interrupted;
 
 /// What is printed waits no longer than this while the input is slow.
 pub const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -41,12 +42,12 @@ where
     S: Stream<Item = Result<Row, E>> + Unpin,
 {
     let progress = Progress::new(output.format());
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut interrupted = pin!(interrupted());
     let mut flush_at = Instant::now() + FLUSH_EVERY;
     loop {
         let next = tokio::select! {
             biased;
-            _ = &mut interrupted => {
+            () = &mut interrupted => {
                 output.flush()?;
                 return Err(Failure::Interrupted(reached(rows).text()));
             }

@@ -1,28 +1,48 @@
 //! The transport over `kube::Client`.
 
+use std::env;
 use std::fmt;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::{env, fs};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
+use http::header::{AUTHORIZATION, HeaderMap};
 use http::{StatusCode, Uri};
 use http_body_util::BodyDataStream;
-use kube::client::{Body, ClientBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use listwatch::client::transport::{IoThread, Request, Response, ResponseFuture, is_loopback, redact_secret};
 use listwatch::client::{Transport, TransportError, TransportErrorKind};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::task::{JoinError, spawn_blocking};
+use tower::{BoxError, ServiceBuilder};
+
+/// The longest time in which a connection has to be made, TLS included, where the configuration has kube's default of 30 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection on which nothing arrives for so long is probed, this often; the kernel closes it once probes or sent bytes are
+/// not acknowledged for `USER_TIMEOUT`: within 45 s altogether, as in reqwest.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 2;
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A [`Transport`] over a [`kube::Client`], through which kubeconfig, exec plugins and impersonation come.
 ///
 /// [`from_config`](Self::from_config) builds the client as lists need it. It speaks HTTP/1.1, and follows no redirects.
 /// Connections that such a client opens are read on a thread of this transport, as by listwatch's `HttpTransport`,
-/// and end with it.
+/// and end with it. TCP keepalive detects a dead connection within 45 s. After a TLS error or a 401, client certificates, token
+/// files and exec plugins are read again; in a cluster kube also reads the certificate authority again, every minute.
+///
+/// Where the configuration has a proxy, kube makes the connections to it: without keepalive, and what an exec plugin returns or
+/// a token file has is known to kube only, and not redacted unless it looks like a token.
 ///
 /// OIDC, OAuth and proxies want cargo features of `kube`, which the caller's own dependency on it turns on. Two more
 /// things are the caller's: `k8s-openapi`, which kube needs, has to be told a version of Kubernetes by a feature of its
@@ -36,14 +56,24 @@ pub struct KubeTransport {
     /// Whether the server has refused the credentials of `client`.
     refused: AtomicBool,
     near: bool,
-    secrets: Secrets,
+    secrets: Vec<SecretString>,
+    sent: Arc<Sent>,
 }
 
-/// What is known of the credentials, to be redacted.
+/// The credentials of the last request, to be redacted.
 #[derive(Default)]
-struct Secrets {
-    values: Vec<SecretString>,
-    token_file: Option<PathBuf>,
+struct Sent(Mutex<SecretString>);
+
+impl Sent {
+    fn remember(&self, headers: &HeaderMap) {
+        let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if let Some((_, credentials)) = header.and_then(|header| header.split_once(' ')) {
+            let mut sent = lock(&self.0);
+            if sent.expose_secret() != credentials {
+                *sent = credentials.into();
+            }
+        }
+    }
 }
 
 impl KubeTransport {
@@ -62,14 +92,13 @@ impl KubeTransport {
             renewable: None,
             refused: AtomicBool::new(false),
             near: false,
-            secrets: Secrets::default(),
+            secrets: Vec::new(),
+            sent: Arc::default(),
         }
     }
 
     /// Over a client of its own: with kube's retries and read timeout off, because [`Retry`] and
-    /// [`read_idle_timeout`] are there for that. After a 401 an exec plugin is run again, and a token file read again.
-    ///
-    /// What an exec plugin returns is known to kube only: see [`new`](Self::new).
+    /// [`read_idle_timeout`] are there for that; and with 10 s to connect in place of kube's default of 30 s.
     ///
     /// # Errors
     ///
@@ -80,31 +109,40 @@ impl KubeTransport {
     pub fn from_config(mut config: kube::Config) -> Result<Self, TransportError> {
         config.default_retry = false;
         config.read_timeout = None;
+        if config.connect_timeout == Some(Duration::from_secs(30)) {
+            config.connect_timeout = Some(CONNECT_TIMEOUT);
+        }
         let near = is_near(&config.cluster_url);
         let user = &config.auth_info;
-        let secrets = Secrets {
-            values: [&user.token, &user.password].into_iter().flatten().cloned().collect(),
-            token_file: user.token_file.as_ref().map(PathBuf::from),
-        };
-        let renews = user.exec.is_some() || user.token_file.is_some() || user.auth_provider.is_some();
+        let secrets = [&user.token, &user.password].into_iter().flatten().cloned().collect();
+        let renews = user.exec.is_some()
+            || user.token_file.is_some()
+            || user.auth_provider.is_some()
+            || user.client_certificate.is_some();
         let renewable = renews.then(|| config.clone());
-        let client = Mutex::new(build(config)?);
-        Ok(Self { client, io: Some(IoThread::default()), renewable, refused: AtomicBool::new(false), near, secrets })
+        let (io, refused, sent) = (Some(IoThread::default()), AtomicBool::new(false), Arc::<Sent>::default());
+        let client = Mutex::new(build(config, &sent)?);
+        Ok(Self { client, io, renewable, refused, near, secrets, sent })
     }
 
     /// With fresh credentials, if the server has refused those that were.
     async fn client(&self) -> Result<kube::Client, TransportError> {
         let fresh = match &self.renewable {
             Some(config) if self.refused.swap(false, Ordering::Relaxed) => {
-                let config = config.clone();
+                let (config, sent) = (config.clone(), Arc::clone(&self.sent));
                 // A plugin is a process that is waited for.
-                let built = spawn_blocking(|| build(config)).await;
-                let lost = |error: JoinError| TransportError::new(TransportErrorKind::Credentials, error.to_string());
-                Some(built.map_err(lost)??)
+                let built = spawn_blocking(move || build(config, &sent)).await;
+                let built = built.map_err(|error: JoinError| error.to_string());
+                let built = built.and_then(|built| built.map_err(|error| error.to_string()));
+                // A plugin may succeed, or a file be complete, the next time.
+                Some(built.map_err(|error| {
+                    self.refused.store(true, Ordering::Relaxed);
+                    TransportError::new(TransportErrorKind::Credentials, error)
+                })?)
             }
             _ => None,
         };
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut client = lock(&self.client);
         if let Some(fresh) = fresh {
             *client = fresh;
         }
@@ -123,13 +161,17 @@ impl KubeTransport {
             Ok(Response { status: head.status, headers: head.headers, body: Box::pin(Data(BodyDataStream::new(body))) })
         };
         let response = match &self.io {
-            Some(thread) => thread.get(send).await?,
-            None => send.await?,
+            Some(thread) => thread.get(send).await,
+            None => send.await,
         };
-        if response.status == StatusCode::UNAUTHORIZED {
+        let is_refused = match &response {
+            Ok(response) => response.status == StatusCode::UNAUTHORIZED,
+            Err(error) => error.kind() == TransportErrorKind::Tls,
+        };
+        if is_refused {
             self.refused.store(true, Ordering::Relaxed);
         }
-        Ok(response)
+        response
     }
 }
 
@@ -147,12 +189,10 @@ impl Transport for KubeTransport {
     }
 
     fn redact(&self, mut text: String) -> String {
-        let file = self.secrets.token_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
-        let values = self.secrets.values.iter().map(ExposeSecret::expose_secret);
-        for secret in values.chain(file.as_deref().map(str::trim)) {
-            text = redact_secret(text, secret);
+        for secret in &self.secrets {
+            text = redact_secret(text, secret.expose_secret());
         }
-        text
+        redact_secret(text, lock(&self.sent.0).expose_secret())
     }
 }
 
@@ -162,18 +202,59 @@ impl fmt::Debug for KubeTransport {
     }
 }
 
-fn build(config: kube::Config) -> Result<kube::Client, TransportError> {
-    let builder = ClientBuilder::try_from(config).map_err(|error| match classify(&error) {
-        error if error.kind() == TransportErrorKind::Credentials => error,
-        _ => TransportError::from_error(TransportErrorKind::Setup, &error),
-    })?;
-    Ok(builder.build())
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// On the same host, or the API server of the cluster that this process runs in.
+fn build(config: kube::Config, sent: &Arc<Sent>) -> Result<kube::Client, TransportError> {
+    let built = if config.proxy_url.is_some() {
+        ClientBuilder::try_from(config).map(ClientBuilder::build)
+    } else {
+        build_direct(&config, sent)
+    };
+    built.map_err(|error| match classify(&error) {
+        error if error.kind() == TransportErrorKind::Credentials => error,
+        _ => TransportError::from_error(TransportErrorKind::Setup, &error),
+    })
+}
+
+/// As kube's `ClientBuilder` does it, and with keepalive: kube offers no way to its sockets.
+fn build_direct(config: &kube::Config, sent: &Arc<Sent>) -> kube::Result<kube::Client> {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // It fails if somebody else was faster.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let sent = Arc::clone(sent);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_request(move |request: http::Request<Body>| {
+            sent.remember(request.headers());
+            request
+        })
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// On the same host, or the API server of the cluster that this process runs in, which has two names.
 fn is_near(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
     is_loopback(host)
+        || host == "kubernetes.default.svc"
+        || host.starts_with("kubernetes.default.svc.")
         || env::var("KUBERNETES_SERVICE_HOST").is_ok_and(|of_cluster| of_cluster == host.trim_matches(['[', ']']))
 }
 
@@ -203,6 +284,11 @@ fn classify(error: &kube::Error) -> TransportError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use listwatch::client::{Client, ListOptions, Resource, ResourceVersion};
+    use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
+
     use super::*;
 
     fn transport(url: &'static str) -> KubeTransport {
@@ -215,6 +301,48 @@ mod tests {
     async fn near_and_far() {
         assert!(transport("https://[::1]:6443").is_near());
         assert!(!transport("https://10.0.0.1").is_near());
+        // As `Config::incluster` names it.
+        assert!(transport("https://kubernetes.default.svc/").is_near());
+        assert!(transport("https://kubernetes.default.svc.cluster.local").is_near());
+        assert!(!transport("https://kubernetes.example.com").is_near());
+    }
+
+    /// The file may have another token by the time of the response, and an exec plugin has none.
+    #[tokio::test]
+    async fn a_token_that_was_sent_is_redacted_though_its_file_is_gone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "t0ken-of-a-file").unwrap();
+        let path = file.path().to_owned();
+        let server = Server::start(move |_: &RecordedRequest, _| {
+            drop(fs::remove_file(&path));
+            Answer::ok(Body::replay("not with t0ken-of-a-file")).status(400)
+        });
+        let server = server.await.unwrap();
+        let mut config = kube::Config::new(server.url().parse().unwrap());
+        config.auth_info.token_file = Some(file.path().to_str().unwrap().to_owned());
+        let client = Client::new(KubeTransport::from_config(config).unwrap());
+        let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        let error = pods.into_vec().await.unwrap_err();
+        assert_eq!(server.requests()[0].headers["authorization"], "Bearer t0ken-of-a-file");
+        assert_eq!(error.to_string(), "API error: 400: not with [redacted]");
+    }
+
+    /// The kernel asks a silent peer whether it lives: else nothing would tell that a firewall forgot a connection.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_waiting_connection_is_kept_alive() {
+        let server = Server::start(Answer::ok(Body::replay("k8s").stall_at(1)).always()).await.unwrap();
+        let config = kube::Config::new(server.url().parse().unwrap());
+        let client = Client::new(KubeTransport::from_config(config).unwrap());
+        let watch =
+            client.watch::<[u8]>(&Resource::PODS, &ListOptions::default().resource_version(ResourceVersion::Any));
+        let _watch = watch.open().await.unwrap();
+        // The second is the local address, the third that of the peer, the sixth `timer:when`: 02 is that of keepalive.
+        let peer = format!("0100007F:{:04X}", server.addr().port());
+        let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+        let socket = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let socket = socket.into_iter().find(|fields| fields[2] == peer && fields[3] == "01").expect("the connection");
+        assert!(socket[5].starts_with("02:"), "{socket:?}");
     }
 
     #[tokio::test]

@@ -26,6 +26,10 @@ const ERROR_SIZE: usize = 1 << 20;
 /// How much of a body is quoted.
 const SNIPPET_CHARS: usize = 300;
 
+/// Words that follow `Bearer` and `Basic` in messages: `invalid bearer token` is what API servers say.
+const NO_CREDENTIALS: [&str; 7] =
+    ["auth", "authentication", "authorization", "credentials", "redacted", "token", "tokens"];
+
 /// Decompressed bytes come in pieces of this size.
 const DECOMPRESSED_CHUNK: usize = 64 << 10;
 
@@ -237,8 +241,7 @@ pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
         let inner = is_inner(first);
         let end = rest.find(|c| is_inner(c) != inner).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        // What the transport took out stays as it is.
-        if inner && (scheme || is_web_token(word)) && word != "redacted" {
+        if inner && (scheme && !NO_CREDENTIALS.contains(&word) || is_web_token(word)) {
             clean.push_str("[redacted]");
         } else {
             clean.push_str(word);
@@ -282,6 +285,11 @@ mod tests {
             ("authorization: Bearer s3cret end", Some("authorization: Bearer [redacted] end")),
             ("authorization: Bearer abc.def end", Some("authorization: Bearer [redacted] end")),
             ("\"bearer\": \"abc\", Basic dXNlcjpwYXNz", Some("\"bearer\": \"[redacted]\", Basic [redacted]")),
+            // What API servers say.
+            ("[invalid bearer token, token expired]", Some("[invalid bearer token, token expired]")),
+            ("basic authentication is off", Some("basic authentication is off")),
+            ("Bearer s3cret: invalid bearer token", Some("Bearer [redacted]: invalid bearer token")),
+            ("Bearer abcdef.0123456789abcdef", Some("Bearer [redacted]")),
             ("t=eyJhbGciOiJSUzI1NiJ9.eyJpc3Mi.x", Some("[redacted]")),
             ("binary \0", None),
         ] {

@@ -8,6 +8,8 @@ use super::error::{Error, ErrorKind};
 use super::resource::DiscoveredResource;
 use super::served_from::ServerVersion;
 use super::{Client, Document, body};
+use crate::error::{DecodeError, DecodeErrorKind};
+use crate::sync::lock;
 
 /// Aggregated discovery (1.26 and later) where the server has it, else the old documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -48,8 +50,8 @@ impl Client {
         Ok(resources)
     }
 
-    /// The server's version, for [`served_from`](super::served_from::served_from). It is asked for each time; the first
-    /// answer counts from then on, and the `tracing` spans of later lists say who serves them.
+    /// Requests the server's version, for [`served_from`](super::served_from::served_from). The `tracing` spans of later lists
+    /// then say who serves them.
     ///
     /// # Errors
     ///
@@ -65,7 +67,8 @@ impl Client {
             let reason = format!("version {major:?}.{minor:?} is none");
             Error::new(ErrorKind::Discovery(reason)).redacted(&*self.transport)
         })?;
-        Ok(*self.server_version.get_or_init(|| version))
+        *lock(&self.server_version) = Some(version);
+        Ok(version)
     }
 
     async fn resources_of(&self, group: &str, version: &str) -> Result<Vec<DiscoveredResource>, Error> {
@@ -75,16 +78,14 @@ impl Client {
     }
 
     async fn json<T: DeserializeOwned>(&self, path: &str, accept: &'static str) -> Result<T, Error> {
-        let Document { headers, body, audit_id } =
-            self.document(path.to_owned(), HeaderValue::from_static(accept)).await?;
-        serde_json::from_slice(&body).map_err(|error| {
-            let kind = if body.first() == Some(&b'{') && body::json_status(&body).is_none() {
-                ErrorKind::Discovery(format!("{path}: {error}"))
-            } else {
-                self.unexpected(&body, &headers)
-            };
-            Error::new(kind).with_audit_id(audit_id).redacted(&*self.transport)
-        })
+        let read = |Document { headers, body, audit_id: _ }: &Document| {
+            serde_json::from_slice(body).map_err(|error| match body.first() {
+                None => ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Incomplete, 0, None, 0)),
+                Some(b'{') if body::json_status(body).is_none() => ErrorKind::Discovery(format!("{path}: {error}")),
+                Some(_) => self.unexpected(body, headers),
+            })
+        };
+        self.document(path.to_owned(), HeaderValue::from_static(accept), read).await
     }
 }
 

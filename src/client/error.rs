@@ -9,6 +9,7 @@ use http::StatusCode;
 use super::body;
 use super::options::InvalidOptions;
 use super::resource::PathError;
+use super::retry::{Class, classify};
 use super::transport::{Transport, TransportError, TransportErrorKind};
 use crate::decode::Sniffed;
 use crate::error::{DecodeError, DecodeErrorKind};
@@ -87,7 +88,7 @@ impl Error {
             }
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
             ErrorKind::Discovery(reason) => clean(reason),
-            ErrorKind::Options(_) | ErrorKind::Path(_) => {}
+            ErrorKind::Options(_) | ErrorKind::Path(_) | ErrorKind::PageChanged => {}
         }
         self
     }
@@ -168,23 +169,13 @@ impl Error {
         matches!(self.kind(), ErrorKind::Incomplete(_))
     }
 
-    /// Whether the same call may succeed later: 429, 503, 504, any 5xx with a Retry-After, no connection, or one that broke.
+    /// Returns true if the same call may succeed soon: 408, 429, any 5xx, no connection, or one that broke or stalled.
     ///
-    /// The client has then asked again by itself, within its [`Retry`](super::Retry), unless items were delivered. A list
-    /// that broke off when the server's request timeout was over is not among these: the next one would too.
+    /// The client has then retried by itself, within its [`Retry`](super::Retry), unless items were delivered. A list that the
+    /// server's request timeout interrupted is not among these: it would interrupt the next one too.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        match self.kind() {
-            ErrorKind::Api(error) => {
-                matches!(error.code, 429 | 503 | 504) || (error.code >= 500 && error.retry_after.is_some())
-            }
-            ErrorKind::Transport(error) => error.kind().is_retryable(),
-            ErrorKind::Incomplete(incomplete) => {
-                incomplete.request_timeout.is_none()
-                    && incomplete.cause.as_ref().is_none_or(|cause| cause.kind().is_retryable())
-            }
-            _ => false,
-        }
+        classify(self, false) == Class::Transient
     }
 }
 
@@ -264,6 +255,10 @@ pub enum ErrorKind {
         /// What came.
         found: TypeMeta,
     },
+
+    /// An interrupted page was requested again, and does not begin with the items that were delivered of it.
+    #[error("the page that was requested again has other items than before")]
+    PageChanged,
 
     /// A redirect. It is not followed, for the credentials would travel with it.
     #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative place"))]

@@ -8,7 +8,7 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread;
 
@@ -21,6 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::instrument::{Instrument, WithSubscriber};
 
 use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
+use crate::sync::{Mutex, lock};
 
 /// From how many bytes on a piece is handed over, though more is there to be read.
 const PIECE: usize = 256 << 10;
@@ -30,9 +31,9 @@ const PIECE: usize = 256 << 10;
 ///
 /// All TLS of a transport then runs on that thread, and each piece of a body (up to 256 KiB) crosses from it to the caller's.
 /// The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all responses that it
-/// returned are dropped. A failure to start it is kept: every later request returns the same error.
+/// returned are dropped. If it cannot be started, the next request tries again.
 #[derive(Default)]
-pub struct IoThread(OnceLock<Result<Arc<Running>, TransportError>>);
+pub struct IoThread(Mutex<Option<Arc<Running>>>);
 
 struct Running {
     runtime: Handle,
@@ -48,16 +49,12 @@ impl IoThread {
     ///
     /// # Errors
     ///
-    /// Those of `get`; [`TransportErrorKind::Setup`] if the thread cannot be started; [`TransportErrorKind::Other`] if `get` or
-    /// the body panics.
+    /// Those of `get`; [`TransportErrorKind::Other`] if the thread cannot be started, or if `get` or the body panics.
     pub async fn get(
         &self,
         get: impl Future<Output = Result<Response, TransportError>> + Send + 'static,
     ) -> Result<Response, TransportError> {
-        let running = self.0.get_or_init(|| {
-            start().map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("a thread: {error}")))
-        });
-        let running = Arc::clone(running.as_ref().map_err(Clone::clone)?);
+        let running = self.running(start)?;
         let (head, answered) = oneshot::channel();
         let reading = async move {
             match get.await {
@@ -75,6 +72,19 @@ impl IoThread {
         let task = AbortOnDropHandle::new(task);
         let (status, headers, read) = answered.await.map_err(|_| died())??;
         Ok(Response { status, headers, body: Box::pin(Pieces { read, task: Some(task), _running: running }) })
+    }
+}
+
+impl IoThread {
+    fn running(&self, start: impl FnOnce() -> io::Result<Arc<Running>>) -> Result<Arc<Running>, TransportError> {
+        let mut running = lock(&self.0);
+        if let Some(running) = &*running {
+            return Ok(Arc::clone(running));
+        }
+        let started = start().map_err(|error| {
+            TransportError::new(TransportErrorKind::Other, format!("cannot start a thread: {error}"))
+        })?;
+        Ok(Arc::clone(running.insert(started)))
     }
 }
 
@@ -198,6 +208,14 @@ mod tests {
         let silent = stream::iter([Ok(Bytes::from_static(b"event"))]).chain(stream::pending());
         let mut response = io.get(async { Ok(response(silent)) }).await.unwrap();
         assert_eq!(response.body.next().await.unwrap().unwrap(), "event");
+    }
+
+    /// Threads may be scarce for a moment.
+    #[tokio::test]
+    async fn a_thread_that_could_not_be_started_is_started_later() {
+        let io = IoThread::default();
+        assert!(io.running(|| Err(io::ErrorKind::WouldBlock.into())).is_err());
+        io.get(async { Ok(response(stream::empty())) }).await.unwrap();
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use crc32fast::Hasher;
 use futures_core::Stream;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
@@ -28,7 +29,7 @@ use super::options::{DEFAULT_REQUEST_TIMEOUT, ListOptions, OptionWarning, Shard}
 use super::progress::{Counters, Progress};
 use super::resource::Resource;
 use super::retry::Tries;
-use super::served_from::served_from;
+use super::served_from::{is_inconsistent, served_from};
 use super::transport::{TransportError, TransportErrorKind};
 use super::{Answer, Client, accept_header, within};
 use crate::adapt::{Own, for_each, try_for_each};
@@ -36,6 +37,7 @@ use crate::decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
 use crate::item::{Item, ListMeta, TypeMeta};
 use crate::limits::{Limits, OnItemError};
+use crate::sync::lock;
 
 /// How often a list is begun again when its pages expire, where that was chosen.
 const MAX_RESTARTS: u32 = 3;
@@ -391,6 +393,9 @@ impl Pages {
                             self.run.after(error, Some(page))
                         }
                         None => match page.decoder.finish() {
+                            Ok(_) if page.repeat.is_under_way() => {
+                                self.run.after(ErrorKind::PageChanged.into(), Some(page))
+                            }
                             Ok(end) => self.run.end_page(end, page),
                             Err(error) => {
                                 let error = page.decode_error(error, &self.run);
@@ -456,6 +461,8 @@ struct Run {
     /// Items of abandoned snapshots that the consumer does not know of yet.
     abandoned: u64,
     tries: Tries,
+    /// What earlier attempts brought of the page that is requested.
+    seen: Seen,
     started: Instant,
     deadline: Option<Instant>,
     /// Filled while the list goes on. Items and skipped are those of finished pages.
@@ -475,7 +482,7 @@ impl Run {
             "list",
             resource = %plan.resource,
             version = ?plan.options.resource_version,
-            served_from = plan.client.server_version.get().map(|version| field::debug(served_from(&plan.options, *version))),
+            served_from = lock(&plan.client.server_version).map(|version| field::debug(served_from(&plan.options, version))),
             paged = plan.paged,
             items = field::Empty,
             bytes = field::Empty,
@@ -489,6 +496,7 @@ impl Run {
             before: [0; 5],
             abandoned: 0,
             tries: Tries::new(plan.client.retry),
+            seen: Seen::default(),
             started: Instant::now(),
             deadline: None,
             summary: ListSummary { consistent: true, option_warnings: plan.options.warnings(), ..Default::default() },
@@ -525,6 +533,7 @@ impl Run {
     /// Asks for the next page, with tries of its own.
     fn ask(&mut self) -> Result<State, Error> {
         self.tries = Tries::new(self.plan.client.retry);
+        self.seen = Seen::default();
         self.open(Duration::ZERO)
     }
 
@@ -538,8 +547,7 @@ impl Run {
         }
         let accept = accept_header(self.options.accept())?;
         let (client, counters, deadline) = (client.clone(), Arc::clone(counters), self.deadline);
-        self.summary.attempts += 1;
-        let attempt = self.summary.attempts;
+        let attempt = counters.requests() + 1;
         let opening = async move {
             if !wait.is_zero() {
                 within(deadline, async {
@@ -578,8 +586,14 @@ impl Run {
             chunk: mem::take(&mut answer.first),
             answer,
             shard: self.options.shard,
-            other_shards: 0,
+            other_shards: self.seen.other_shards,
+            repeat: Repeat { seen: self.seen.clone(), count: 0, checksum: self.is_repeatable().then(Hasher::new) },
         }
+    }
+
+    /// Whether the same request brings the same page: a continue token names its version and its first item.
+    fn is_repeatable(&self) -> bool {
+        self.plan.paged && self.options.continue_token.as_ref().is_some_and(|token| !is_inconsistent(token))
     }
 
     fn end_page(&mut self, end: ListEnd, page: &Page) -> Result<State, Error> {
@@ -608,6 +622,7 @@ impl Run {
     fn complete(&mut self) -> State {
         let summary = &mut self.summary;
         summary.wire_bytes = Progress(Arc::clone(&self.plan.counters)).wire_bytes();
+        summary.attempts = self.plan.counters.requests();
         summary.elapsed = self.started.elapsed();
         self.span.record("items", summary.items);
         self.span.record("bytes", summary.bytes);
@@ -625,19 +640,27 @@ impl Run {
 
     /// After an error, in the head or in this page: what comes next, if not the error.
     fn after(&mut self, error: Error, page: Option<&Page>) -> Result<State, Error> {
-        let in_page = page.map_or(0, |page| page.decoder.items());
-        let mut error = error.redacted(&*self.plan.client.transport).with_items(self.summary.items + in_page);
+        if let Some(page) = page {
+            self.seen = page.seen();
+        }
+        let delivered = self.summary.items + self.seen.items;
+        let mut error = error.redacted(&*self.plan.client.transport).with_items(delivered);
         if let Some(id) = page.and(self.summary.audit_id.clone()) {
             error = error.with_audit_id(Some(id));
         }
-        if page.is_none_or(Page::is_untouched) {
-            if error.is_expired()
-                && let Some(next) = self.after_expiry(&error)
-            {
-                return next;
-            }
-            let renews = self.plan.client.transport.renews_credentials();
-            if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, renews)) {
+        let is_untouched = page.is_none_or(Page::is_untouched);
+        if is_untouched
+            && error.is_expired()
+            && let Some(next) = self.after_expiry(&error)
+        {
+            return next;
+        }
+        if is_untouched || self.is_repeatable() {
+            let class = self.plan.client.classify(&error);
+            if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, class)) {
+                if !self.is_repeatable() {
+                    self.seen = Seen::default();
+                }
                 return self.open(wait);
             }
         }
@@ -649,7 +672,7 @@ impl Run {
         match &mut self.on_expired {
             OnExpired::StartOver(on_restart) if self.later_page && self.summary.restarts < MAX_RESTARTS => {
                 let [items, skipped, other_shards, pages, bytes] = self.before;
-                let abandoned = self.summary.items - items;
+                let abandoned = self.summary.items + self.seen.items - items;
                 let namespace = self.plan.namespaces.get(self.namespace).cloned().flatten();
                 tracing::warn!(%error, abandoned, "the next page has expired: from the start");
                 on_restart(Restart { namespace, items: abandoned });
@@ -660,7 +683,8 @@ impl Run {
                 self.options = self.plan.options.clone();
                 self.later_page = false;
             }
-            OnExpired::GoOn => {
+            // After a part of the page, the token that is offered would bring its items again, and maybe others.
+            OnExpired::GoOn if self.seen.all() == 0 => {
                 let token = &error.api()?.status.metadata.as_ref()?.continue_token;
                 // A token that was offered and has expired in turn: nothing would be won.
                 if token.is_empty() || self.options.continue_token.as_ref() == Some(token) {
@@ -686,11 +710,71 @@ struct Page {
     shard: Option<Shard>,
     /// How many items that left out.
     other_shards: u64,
+    repeat: Repeat,
+}
+
+/// What the attempts so far brought of a page.
+#[derive(Clone, Default)]
+struct Seen {
+    items: u64,
+    /// Items that were left out, those of other shards among them.
+    skipped: u64,
+    other_shards: u64,
+    checksum: Option<Hasher>,
+}
+
+impl Seen {
+    fn all(&self) -> u64 {
+        self.items + self.skipped
+    }
+}
+
+/// Compares the items of a page with what earlier attempts brought of it.
+struct Repeat {
+    seen: Seen,
+    /// How many items of that have come again.
+    count: u64,
+    /// That of all items so far, where the page may be requested again.
+    checksum: Option<Hasher>,
+}
+
+/// An item that an earlier attempt brought.
+enum Repeated {
+    Delivered,
+    Skipped,
+    /// The items up to it are not those of before.
+    Changed,
+}
+
+impl Repeat {
+    /// `None`: the item is new.
+    fn next(&mut self, item: &ItemRef<'_>) -> Option<Repeated> {
+        if let Some(checksum) = &mut self.checksum {
+            checksum.update(&item.bytes().len().to_le_bytes());
+            checksum.update(item.bytes());
+        }
+        if !self.is_under_way() {
+            return None;
+        }
+        let finalize = |checksum: &Option<Hasher>| checksum.clone().map(Hasher::finalize);
+        if self.count + 1 == self.seen.all() && finalize(&self.checksum) != finalize(&self.seen.checksum) {
+            return Some(Repeated::Changed);
+        }
+        self.count += 1;
+        // Which of them were skipped does not matter, only how many.
+        Some(if self.count <= self.seen.skipped { Repeated::Skipped } else { Repeated::Delivered })
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.count < self.seen.all()
+    }
 }
 
 /// What the decoder found in a chunk.
 enum Found<T> {
     Item(T),
+    Skipped,
+    Changed,
     OtherKind(TypeMeta),
     OtherShard,
     NoShard(ItemError),
@@ -706,12 +790,17 @@ impl Page {
         run: &mut Run,
     ) -> Result<Option<O>, Error> {
         let (items, bytes) = (run.summary.items, run.summary.bytes);
-        let shard = &mut self.shard;
+        let (shard, repeat) = (&mut self.shard, &mut self.repeat);
         let mut on_event = |event: Event<'_>| match event {
-            Event::Item(item) => match shard.map(|shard| item.meta().map(|meta| shard.contains(meta.uid()))) {
-                None | Some(Ok(true)) => Found::Item(own(item)),
-                Some(Ok(false)) => Found::OtherShard,
-                Some(Err(error)) => Found::NoShard(error),
+            Event::Item(item) => match repeat.next(&item) {
+                Some(Repeated::Delivered) => Found::Nothing,
+                Some(Repeated::Skipped) => Found::Skipped,
+                Some(Repeated::Changed) => Found::Changed,
+                None => match shard.map(|shard| item.meta().map(|meta| shard.contains(meta.uid()))) {
+                    None | Some(Ok(true)) => Found::Item(own(item)),
+                    Some(Ok(false)) => Found::OtherShard,
+                    Some(Err(error)) => Found::NoShard(error),
+                },
             },
             Event::TypeMeta(found) if !found.is_expected(&run.expected) => Found::OtherKind(found.clone()),
             Event::ListMeta(meta) => {
@@ -743,6 +832,8 @@ impl Page {
                     }
                     return Ok(Some(item));
                 }
+                Some(Found::Skipped) => self.decoder.skip_item(),
+                Some(Found::Changed) => return Err(ErrorKind::PageChanged.into()),
                 Some(Found::Item(Err(error))) => {
                     if let Err(error) = self.decoder.refuse_item(error.into(), run.plan.on_item_error) {
                         return Err(self.decode_error(error, run));
@@ -772,9 +863,19 @@ impl Page {
         }
     }
 
-    /// Whether no item was seen, so that asking again shows none twice.
+    /// Whether no item was seen, in any attempt, so that a retry shows none twice.
     fn is_untouched(&self) -> bool {
-        self.decoder.items() + self.decoder.skipped() == self.other_shards
+        let Seen { items, skipped, other_shards, .. } = self.seen();
+        items + skipped == other_shards
+    }
+
+    /// What this attempt brought, or those before it, whichever is more.
+    fn seen(&self) -> Seen {
+        if self.repeat.is_under_way() {
+            return self.repeat.seen.clone();
+        }
+        let (items, skipped) = (self.decoder.items(), self.decoder.skipped());
+        Seen { items, skipped, other_shards: self.other_shards, checksum: self.repeat.checksum.clone() }
     }
 
     fn broken(&self, error: TransportError, run: &Run) -> Error {

@@ -53,10 +53,11 @@ pub mod served_from;
 pub mod transport;
 pub mod watch;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backon::ExponentialBackoff;
@@ -75,8 +76,9 @@ pub use self::progress::Progress;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::Resource;
+pub(crate) use self::retry::Class;
 pub use self::retry::Retry;
-use self::retry::Tries;
+use self::retry::{Tries, classify};
 pub use self::selector::{FieldSelector, LabelSelector};
 use self::served_from::ServerVersion;
 use self::transport::{Chunks, Request};
@@ -92,6 +94,10 @@ use crate::sync::{Mutex, lock};
 /// The largest body that is read whole: of one object, or a discovery document.
 const DOCUMENT_SIZE: usize = 64 << 20;
 
+/// How long it is remembered that a server does not send the initial events of a collection: it may be upgraded, or have
+/// been busy.
+const WITHOUT_INITIAL_EVENTS: Duration = Duration::from_secs(3600);
+
 /// A client of one API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
@@ -99,10 +105,12 @@ pub struct Client {
     retry: Retry,
     compression: Compression,
     read_idle_timeout: Duration,
-    /// Once it was asked for.
-    server_version: Arc<OnceLock<ServerVersion>>,
-    /// Paths of collections whose initial events the server does not send as it should.
-    without_initial_events: Arc<Mutex<HashSet<String>>>,
+    /// The last that was requested.
+    server_version: Arc<Mutex<Option<ServerVersion>>>,
+    /// Paths of collections whose initial events failed where a list succeeded, and when that was.
+    without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
+    /// Whether the server has answered a request, whatever it answered.
+    was_reached: Arc<AtomicBool>,
 }
 
 /// Whether the server may compress.
@@ -133,10 +141,11 @@ impl Client {
             read_idle_timeout: Self::DEFAULT_READ_IDLE_TIMEOUT,
             server_version: Arc::default(),
             without_initial_events: Arc::default(),
+            was_reached: Arc::default(),
         }
     }
 
-    /// When to send a request again.
+    /// When to retry a request.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
@@ -180,7 +189,19 @@ impl Client {
 
     /// Whether the server may send the collection as initial events of a watch: not known to lack them.
     pub(crate) fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {
-        Ok(!lock(&self.without_initial_events).contains(&resource.list_path(None)?))
+        let failed = lock(&self.without_initial_events).get(&resource.list_path(None)?).copied();
+        Ok(failed.is_none_or(|at| at.elapsed() >= WITHOUT_INITIAL_EVENTS))
+    }
+
+    /// A list of the collection succeeded where its initial events had failed.
+    fn set_without_initial_events(&self, resource: &Resource) -> Result<(), Error> {
+        lock(&self.without_initial_events).insert(resource.list_path(None)?, Instant::now());
+        Ok(())
+    }
+
+    /// What an error means for the next attempt.
+    pub(crate) fn classify(&self, error: &Error) -> Class {
+        classify(error, self.was_reached.load(Ordering::Relaxed))
     }
 
     /// The times to wait between requests that follow one another without end.
@@ -220,9 +241,7 @@ impl Client {
             Some(Encoding::Json) => "application/json",
             _ => "application/vnd.kubernetes.protobuf,application/json",
         });
-        let document = self.document(path, accept).await?;
-        let object = self.object::<T>(resource, &document);
-        object.map_err(|error| Error::new(error).with_audit_id(document.audit_id).redacted(&*self.transport))
+        self.document(path, accept, |document| self.object::<T>(resource, document)).await
     }
 
     fn object<T: Item + ?Sized>(&self, resource: &Resource, document: &Document) -> Result<T::Owned, ErrorKind> {
@@ -266,8 +285,28 @@ impl Client {
         Ok(answer)
     }
 
-    /// The same without a byte of the body, for each of which `body_idle` is to be waited at most.
+    /// The same without a byte of the body, for each of which `body_idle` is to be waited at most. After a 401 the transport
+    /// may read its credentials again: then the request is sent once more.
     async fn head(
+        &self,
+        path_and_query: String,
+        accept: HeaderValue,
+        body_idle: Option<Duration>,
+        deadline: Option<Instant>,
+        counters: &Arc<Counters>,
+    ) -> Result<Answer, Error> {
+        let answer = self.head_once(path_and_query.clone(), accept.clone(), body_idle, deadline, counters).await;
+        match answer {
+            Err(error) if error.is_unauthorized() && self.transport.renews_credentials() => {
+                let error = error.redacted(&*self.transport);
+                tracing::warn!(%error, "asking again, with credentials that are read again");
+                self.head_once(path_and_query, accept, body_idle, deadline, counters).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn head_once(
         &self,
         path_and_query: String,
         accept: HeaderValue,
@@ -282,6 +321,7 @@ impl Client {
         };
         let encoding = HeaderValue::from_static(if gzip { "gzip" } else { "identity" });
         let headers = HeaderMap::from_iter([(ACCEPT, accept), (ACCEPT_ENCODING, encoding)]);
+        counters.request();
         let started = Instant::now();
         let idle = self.read_idle_timeout;
         let response = timeout(idle, self.transport.get(Request::new(path_and_query, headers)));
@@ -289,6 +329,7 @@ impl Client {
             response.await.map_err(|_| body::idle_error(idle)).and_then(|response| response)
         });
         let response = response.await?;
+        self.was_reached.store(true, Ordering::Relaxed);
         let (status, headers) = (response.status, response.headers);
         let audit_id = text(&headers, &HeaderName::from_static("audit-id"));
         let audit_id = audit_id.map(|id| body::redact(&*self.transport, id));
@@ -323,15 +364,24 @@ impl Client {
         }))
     }
 
-    /// A whole body, for documents that are not lists; asked for again like a list.
-    async fn document(&self, path: String, accept: HeaderValue) -> Result<Document, Error> {
+    /// What `read` makes of a whole body, for documents that are not lists; retried as a list is.
+    async fn document<R>(
+        &self,
+        path: String,
+        accept: HeaderValue,
+        read: impl Fn(&Document) -> Result<R, ErrorKind>,
+    ) -> Result<R, Error> {
         let mut tries = Tries::new(self.retry);
         loop {
             let error = match self.document_once(path.clone(), accept.clone()).await {
-                Ok(document) => return Ok(document),
-                Err(error) => error.redacted(&*self.transport),
+                Ok(document) => match read(&document) {
+                    Ok(read) => return Ok(read),
+                    Err(kind) => Error::new(kind).with_audit_id(document.audit_id),
+                },
+                Err(error) => error,
             };
-            match tries.again(&error, self.transport.renews_credentials()) {
+            let error = error.redacted(&*self.transport);
+            match tries.again(&error, self.classify(&error)) {
                 Some(wait) => sleep(wait).await,
                 None => return Err(error),
             }

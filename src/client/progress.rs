@@ -15,6 +15,7 @@ pub(super) struct Counters {
     items: AtomicU64,
     expected_bytes: AtomicU64,
     expected_items: AtomicU64,
+    requests: AtomicU64,
 }
 
 const UNKNOWN: u64 = u64::MAX;
@@ -57,6 +58,15 @@ impl Counters {
         self.wire_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Counts a request that is about to be sent.
+    pub(super) fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
     pub(super) fn at(&self, bytes: u64, items: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.items.store(items, Ordering::Relaxed);
@@ -79,6 +89,7 @@ impl Default for Counters {
             items: AtomicU64::new(0),
             expected_bytes: AtomicU64::new(UNKNOWN),
             expected_items: AtomicU64::new(UNKNOWN),
+            requests: AtomicU64::new(0),
         }
     }
 }

@@ -1,22 +1,29 @@
 //! The transport over reqwest.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{env, fs};
+use std::{env, fs, io};
 
 use bytes::Bytes;
 use futures_core::Stream;
-use http::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Certificate, Identity, Url};
+use http::StatusCode;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, USER_AGENT};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Certificate, Identity, Proxy, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::transport::{
     self, IoThread, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };
 use crate::sync::{Mutex, lock};
+
+const USER_AGENT_OF_THIS: &str = concat!("listwatch/", env!("CARGO_PKG_VERSION"));
 
 /// What of one HTTP/2 stream waits for a slow consumer, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -42,17 +49,33 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 ///
 /// Connections are read on a thread of this transport, which the first request starts and which ends with the transport and
 /// its last response. It hands bodies over in pieces of about 256 KiB, so that a runtime's threads need not wake each other for
-/// every chunk of a few kilobytes.
+/// every chunk of a few kilobytes. The price: all TLS of the transport runs on one core, and each piece crosses threads. A process that reads many bodies at once over one transport, or has a current-thread runtime, does better
+/// [without it](HttpTransportBuilder::on_caller_runtime).
 ///
 /// It follows no redirects. A token goes out with every request, in a header that is marked sensitive, and stands in no
-/// error, log or `Debug` output. Proxies are taken from the environment, except for loopback.
+/// error, log or `Debug` output. Proxies are taken from the environment unless set, except for loopback.
+///
+/// Files may be replaced while it runs: a token file is read for each request, and certificates that were given as files are
+/// read again after a request that failed or was answered with 401.
 pub struct HttpTransport {
-    client: reqwest::Client,
-    /// `None` with a client of the caller's, whose connections may outlive this.
+    client: Mutex<reqwest::Client>,
+    /// What the client is made from again, if certificates are in files.
+    files: Option<Box<Files>>,
+    /// `None` on the caller's runtime.
     io: Option<IoThread>,
     base: Url,
+    headers: HeaderMap,
     credentials: Credentials,
     near: bool,
+}
+
+/// Certificates in files.
+struct Files {
+    settings: Settings,
+    /// As the client was made from them.
+    read: Mutex<Pem>,
+    /// Whether a request has failed since.
+    is_stale: AtomicBool,
 }
 
 enum Credentials {
@@ -62,18 +85,35 @@ enum Credentials {
     File(PathBuf, Mutex<SecretString>),
 }
 
+impl Files {
+    /// Returns a client with what is in the files now, or `None` if that has not changed.
+    fn changed_client(&self) -> Result<Option<reqwest::Client>, TransportError> {
+        // A few small files: not worth a thread.
+        let pem = Pem::read(&self.settings)?;
+        let mut read = lock(&self.read);
+        if pem == *read {
+            return Ok(None);
+        }
+        let client = self.settings.client(&pem)?;
+        *read = pem;
+        Ok(Some(client))
+    }
+}
+
 impl HttpTransport {
     /// For the server at this URL: `https://host:port`, with a path in front of `/api` if a proxy has one.
     pub fn builder(base_url: impl Into<String>) -> HttpTransportBuilder {
         HttpTransportBuilder {
             base_url: base_url.into(),
             credentials: Credentials::None,
-            ca_pem: None,
-            identity: None,
-            http2: false,
-            connect_timeout: None,
+            settings: Settings::default(),
+            user_agent: None,
+            headers: HeaderMap::new(),
             client: None,
+            on_caller_runtime: false,
             in_cluster: false,
+            server_name: None,
+            proxy: None,
         }
     }
 
@@ -81,12 +121,30 @@ impl HttpTransport {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`] when the environment has no `KUBERNETES_SERVICE_HOST` and `_PORT`, or the service
-    /// account's certificate authority cannot be read.
+    /// [`TransportErrorKind::Setup`] when the environment has no `KUBERNETES_SERVICE_HOST` and `_PORT`. The certificate authority
+    /// is read by [`build`](HttpTransportBuilder::build).
     pub fn in_cluster() -> Result<HttpTransportBuilder, TransportError> {
         let variable = |name: &str| env::var(name).map_err(|_| setup(format!("not in a cluster: {name} is not set")));
         let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
-        in_cluster(&host, &port, Path::new("/var/run/secrets/kubernetes.io/serviceaccount"))
+        Ok(in_cluster(&host, &port, Path::new("/var/run/secrets/kubernetes.io/serviceaccount")))
+    }
+
+    /// Returns the client, made again if a request has failed and a file has changed since.
+    fn client(&self) -> reqwest::Client {
+        if let Some(files) = self.files.as_deref()
+            && files.is_stale.swap(false, Ordering::Relaxed)
+        {
+            match files.changed_client() {
+                Ok(None) => {}
+                Ok(Some(client)) => *lock(&self.client) = client,
+                // Files are replaced one after the other: until the last is, the client stays.
+                Err(error) => {
+                    files.is_stale.store(true, Ordering::Relaxed);
+                    tracing::warn!(%error, "the certificates cannot be read again");
+                }
+            }
+        }
+        lock(&self.client).clone()
     }
 
     fn authorization(&self) -> Result<Option<HeaderValue>, TransportError> {
@@ -116,11 +174,12 @@ impl HttpTransport {
         let base = self.base.as_str().trim_end_matches('/');
         let url = Url::parse(&format!("{base}{}", request.path_and_query))
             .map_err(|error| setup(format!("the request's path: {error}")))?;
-        let mut headers = request.headers;
+        let mut headers = self.headers.clone();
+        headers.extend(request.headers);
         if let Some(value) = self.authorization()? {
             headers.insert(AUTHORIZATION, value);
         }
-        let (get, origin) = (self.client.get(url).headers(headers), self.base.origin());
+        let (get, origin) = (self.client().get(url).headers(headers), self.base.origin());
         let send = async move {
             let response = get.send().await.map_err(classify)?;
             if response.url().origin() != origin {
@@ -130,10 +189,16 @@ impl HttpTransport {
             let (status, headers) = (response.status(), response.headers().clone());
             Ok(Response { status, headers, body: Box::pin(Body(Box::pin(response.bytes_stream()))) })
         };
-        match &self.io {
+        let response = match &self.io {
             Some(thread) => thread.get(send).await,
             None => send.await,
+        };
+        if let Some(files) = &self.files
+            && response.as_ref().map_or(true, |response| response.status == StatusCode::UNAUTHORIZED)
+        {
+            files.is_stale.store(true, Ordering::Relaxed);
         }
+        response
     }
 }
 
@@ -147,7 +212,8 @@ impl Transport for HttpTransport {
     }
 
     fn renews_credentials(&self) -> bool {
-        matches!(self.credentials, Credentials::File(..))
+        let has_identity = self.files.as_ref().is_some_and(|files| files.settings.identity.is_some());
+        has_identity || matches!(self.credentials, Credentials::File(..))
     }
 
     fn redact(&self, text: String) -> String {
@@ -170,18 +236,146 @@ impl fmt::Debug for HttpTransport {
 pub struct HttpTransportBuilder {
     base_url: String,
     credentials: Credentials,
-    ca_pem: Option<Vec<u8>>,
-    /// Certificate and key, one behind the other.
-    identity: Option<SecretString>,
-    http2: bool,
-    connect_timeout: Option<Duration>,
+    settings: Settings,
+    user_agent: Option<String>,
+    headers: HeaderMap,
     client: Option<reqwest::Client>,
+    on_caller_runtime: bool,
     in_cluster: bool,
+    server_name: Option<String>,
+    /// It may have a password.
+    proxy: Option<SecretString>,
+}
+
+/// What a client is made from, but for what is in files.
+#[derive(Default)]
+struct Settings {
+    authority: Option<Authority>,
+    identity: Option<ClientIdentity>,
+    http2: bool,
+    /// The URL is `http`, where HTTP/2 is by prior knowledge.
+    is_plain: bool,
+    is_loopback: bool,
+    connect_timeout: Option<Duration>,
+    proxy: Option<Proxy>,
+    resolver: Option<Arc<OneHost>>,
+}
+
+enum Authority {
+    Pem(Vec<u8>),
+    File(PathBuf),
+}
+
+enum ClientIdentity {
+    /// Certificate and key, one behind the other.
+    Pem(SecretString),
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+}
+
+/// The certificates and the key of a client.
+struct Pem {
+    authority: Option<Vec<u8>>,
+    identity: Option<SecretString>,
+}
+
+impl PartialEq for Pem {
+    fn eq(&self, other: &Self) -> bool {
+        let expose = |pem: &Self| pem.identity.as_ref().map(|identity| identity.expose_secret().to_owned());
+        self.authority == other.authority && expose(self) == expose(other)
+    }
+}
+
+impl Pem {
+    fn read(settings: &Settings) -> Result<Self, TransportError> {
+        let cannot_read = |path: &Path, error: io::Error| setup(format!("{}: {error}", path.display()));
+        let authority = match &settings.authority {
+            None => None,
+            Some(Authority::Pem(pem)) => Some(pem.clone()),
+            Some(Authority::File(path)) => Some(fs::read(path).map_err(|error| cannot_read(path, error))?),
+        };
+        let read = |path: &Path| fs::read_to_string(path).map_err(|error| cannot_read(path, error));
+        let identity = match &settings.identity {
+            None => None,
+            Some(ClientIdentity::Pem(pem)) => Some(pem.clone()),
+            Some(ClientIdentity::Files { certificate, key }) => {
+                let key = SecretString::from(read(key)?);
+                Some(identity(&read(certificate)?, &key))
+            }
+        };
+        Ok(Self { authority, identity })
+    }
+}
+
+fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretString {
+    format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
+}
+
+/// Finds the addresses of one host, whatever name is asked for: the URL has the name that the certificate is to be for.
+struct OneHost(String);
+
+impl Resolve for OneHost {
+    fn resolve(&self, _: Name) -> Resolving {
+        let host = self.0.clone();
+        Box::pin(async move {
+            let addresses: Vec<_> = tokio::net::lookup_host((host, 0)).await?.collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+impl Settings {
+    fn has_files(&self) -> bool {
+        matches!(self.authority, Some(Authority::File(_)))
+            || matches!(self.identity, Some(ClientIdentity::Files { .. }))
+    }
+
+    fn client(&self, pem: &Pem) -> Result<reqwest::Client, TransportError> {
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(self.connect_timeout.unwrap_or(HttpTransportBuilder::DEFAULT_CONNECT_TIMEOUT));
+        if let Some(proxy) = &self.proxy {
+            builder = builder.proxy(proxy.clone());
+        } else if self.is_loopback || self.resolver.is_some() {
+            builder = builder.no_proxy();
+        }
+        if let Some(resolver) = &self.resolver {
+            builder = builder.dns_resolver(Arc::clone(resolver));
+        }
+        if self.http2 {
+            builder = builder
+                .http2_initial_stream_window_size(STREAM_WINDOW)
+                .http2_initial_connection_window_size(CONNECTION_WINDOW)
+                .http2_keep_alive_interval(PING_AFTER)
+                .http2_keep_alive_timeout(PING_TIMEOUT);
+            if self.is_plain {
+                builder = builder.http2_prior_knowledge();
+            }
+        } else {
+            builder = builder.http1_only();
+        }
+        if let Some(pem) = &pem.authority {
+            let authorities = Certificate::from_pem_bundle(pem).map_err(|error| tls_setup("the CA", error))?;
+            if authorities.is_empty() {
+                return Err(setup("the CA: no certificate in the PEM"));
+            }
+            builder = builder.tls_certs_only(authorities);
+        }
+        if let Some(pem) = &pem.identity {
+            // The error is not quoted: who knows what a parser says of a key.
+            let identity = Identity::from_pem(pem.expose_secret().as_bytes())
+                .map_err(|_| setup("the client certificate and key: not one of each as PEM"))?;
+            builder = builder.identity(identity);
+        }
+        builder.build().map_err(|error| tls_setup("the HTTP client", error))
+    }
 }
 
 impl HttpTransportBuilder {
-    /// The default of [`connect_timeout`](Self::connect_timeout): 30 s, as client-go has it.
-    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+    /// The default of [`connect_timeout`](Self::connect_timeout): 10 s.
+    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Sends this bearer token.
     pub fn bearer_token(mut self, token: impl Into<SecretString>) -> Self {
@@ -198,31 +392,79 @@ impl HttpTransportBuilder {
 
     /// Trusts these certificate authorities (PEM, one or more) and no others.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.ca_pem = Some(pem.into());
+        self.settings.authority = Some(Authority::Pem(pem.into()));
+        self
+    }
+
+    /// Trusts the certificate authorities in this file, in place of those from [`ca_pem`](Self::ca_pem). The file is read again
+    /// after a request that failed.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.authority = Some(Authority::File(path.into()));
         self
     }
 
     /// Shows this certificate (PEM, with its intermediates behind it), of which this is the key (PEM).
     pub fn client_certificate(mut self, certificate_pem: &str, key_pem: &SecretString) -> Self {
-        self.identity = Some(format!("{certificate_pem}\n{}", key_pem.expose_secret()).into());
+        self.settings.identity = Some(ClientIdentity::Pem(identity(certificate_pem, key_pem)));
+        self
+    }
+
+    /// Shows the certificate in this file, with its key in the other, in place of those from
+    /// [`client_certificate`](Self::client_certificate). The files are read again after a request that failed or was answered
+    /// with 401.
+    pub fn client_certificate_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let (certificate, key) = (certificate.into(), key.into());
+        self.settings.identity = Some(ClientIdentity::Files { certificate, key });
+        self
+    }
+
+    /// Expects this name in the server's certificate, and sends it as SNI, in place of the host of the URL. It also
+    /// becomes the `Host` header. It excludes proxies: those of the environment are ignored.
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Sends requests through this proxy (an `http` or `https` URL), in place of those from the environment.
+    pub fn proxy(mut self, url: impl Into<SecretString>) -> Self {
+        self.proxy = Some(url.into());
+        self
+    }
+
+    /// The `User-Agent` header: `listwatch/` and its version unless set, or that of the client that the caller brings.
+    pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
+        self.user_agent = Some(user_agent.into());
+        self
+    }
+
+    /// Adds these headers to each request, such as `Impersonate-User`. Not for credentials, which would not be redacted:
+    /// `Authorization` is refused.
+    pub fn headers(mut self, headers: HeaderMap) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
+    /// Reads connections on the caller's runtime, and not on a thread of the transport: see [`HttpTransport`].
+    pub fn on_caller_runtime(mut self) -> Self {
+        self.on_caller_runtime = true;
         self
     }
 
     /// Speaks HTTP/2: by prior knowledge to a `http` URL, else where the server has it too. [`HttpTransport`] says why this
     /// is not the default.
     pub fn http2(mut self) -> Self {
-        self.http2 = true;
+        self.settings.http2 = true;
         self
     }
 
     /// How long a connection may take: [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT) unless set.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = Some(timeout);
+        self.settings.connect_timeout = Some(timeout);
         self
     }
 
-    /// Uses this client, on the caller's runtime: its connections may be shared, and outlive the transport. TLS, HTTP version and timeouts are then as it has them, and setting them here too is an error of
-    /// [`build`](Self::build).
+    /// Uses this client, on the caller's runtime: its connections may be shared, and outlive the transport. TLS, proxy, HTTP
+    /// version and timeouts are then as it has them, and setting them here too is an error of [`build`](Self::build).
     ///
     /// Build it with `redirect(Policy::none())`: one that follows a redirect to another origin is found out only after it
     /// did. A total timeout (`timeout`) or a `read_timeout` of its own would end lists whose consumer is slow.
@@ -235,11 +477,12 @@ impl HttpTransportBuilder {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`]: the URL is not `http` or `https`, or has credentials or a query in it; a certificate
-    /// or key is no PEM; or a client is given beside settings that it has itself.
+    /// [`TransportErrorKind::Setup`]: the URL is not `http` or `https`, or has credentials or a query in it; a file cannot be
+    /// read; a certificate or key is no PEM; a header is malformed or is `Authorization`; or a client is given in addition to
+    /// settings that it has itself.
     pub fn build(self) -> Result<HttpTransport, TransportError> {
         // The URL is not quoted: it may hold a password.
-        let base = Url::parse(&self.base_url).map_err(|error| setup(format!("the base URL: {error}")))?;
+        let mut base = Url::parse(&self.base_url).map_err(|error| setup(format!("the base URL: {error}")))?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(setup("the base URL is neither http nor https"));
         }
@@ -250,69 +493,80 @@ impl HttpTransportBuilder {
             return Err(setup("the base URL has a query or a fragment"));
         }
         let loopback = is_loopback(base.host_str().unwrap_or_default());
-        let has_settings =
-            self.ca_pem.is_some() || self.identity.is_some() || self.http2 || self.connect_timeout.is_some();
-        let io = self.client.is_none().then(IoThread::default);
-        let client = match self.client {
+        let mut headers = self.headers;
+        if headers.contains_key(AUTHORIZATION) {
+            return Err(setup("a header has credentials, which would show: set a token"));
+        }
+        let user_agent = self.user_agent.or_else(|| self.client.is_none().then(|| USER_AGENT_OF_THIS.to_owned()));
+        if let Some(user_agent) = user_agent {
+            let user_agent =
+                HeaderValue::try_from(user_agent).map_err(|_| setup("the user agent cannot be a header"))?;
+            headers.insert(USER_AGENT, user_agent);
+        }
+        let mut settings = self.settings;
+        (settings.is_plain, settings.is_loopback) = (base.scheme() == "http", loopback);
+        if let Some(proxy) = self.proxy {
+            // Nor is this one quoted.
+            let proxy = Proxy::all(proxy.expose_secret()).map_err(|_| setup("the proxy: not a URL of one"))?;
+            settings.proxy = Some(proxy);
+        }
+        if let Some(name) = self.server_name {
+            if settings.proxy.is_some() {
+                return Err(setup("a TLS server name beside a proxy"));
+            }
+            let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+            if name.parse::<IpAddr>().is_ok() || base.set_host(Some(&name)).is_err() {
+                return Err(setup("the TLS server name: not the name of a host"));
+            }
+            settings.resolver = Some(Arc::new(OneHost(host)));
+        }
+        let has_settings = settings.authority.is_some()
+            || settings.identity.is_some()
+            || settings.proxy.is_some()
+            || settings.resolver.is_some()
+            || settings.http2
+            || settings.connect_timeout.is_some();
+        let io = (self.client.is_none() && !self.on_caller_runtime).then(IoThread::default);
+        let (client, files) = match self.client {
             Some(_) if has_settings => {
                 return Err(setup(
-                    "a client of your own beside certificates, HTTP/2 or a connect timeout: set them on the client",
+                    "a client of your own beside certificates, HTTP/2, a proxy or a connect timeout: set them on the \
+                     client",
                 ));
             }
-            Some(client) => client,
+            Some(client) => (client, None),
             None => {
-                let mut builder = reqwest::Client::builder()
-                    .redirect(reqwest::redirect::Policy::none())
-                    .user_agent(concat!("listwatch/", env!("CARGO_PKG_VERSION")))
-                    .connect_timeout(self.connect_timeout.unwrap_or(Self::DEFAULT_CONNECT_TIMEOUT));
-                if loopback {
-                    builder = builder.no_proxy();
-                }
-                if self.http2 {
-                    builder = builder
-                        .http2_initial_stream_window_size(STREAM_WINDOW)
-                        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-                        .http2_keep_alive_interval(PING_AFTER)
-                        .http2_keep_alive_timeout(PING_TIMEOUT);
-                    if base.scheme() == "http" {
-                        builder = builder.http2_prior_knowledge();
-                    }
-                } else {
-                    builder = builder.http1_only();
-                }
-                if let Some(pem) = self.ca_pem {
-                    let authorities = Certificate::from_pem_bundle(&pem).map_err(|error| tls_setup("the CA", error))?;
-                    if authorities.is_empty() {
-                        return Err(setup("the CA: no certificate in the PEM"));
-                    }
-                    builder = builder.tls_certs_only(authorities);
-                }
-                if let Some(pem) = self.identity {
-                    // The error is not quoted: who knows what a parser says of a key.
-                    let identity = Identity::from_pem(pem.expose_secret().as_bytes())
-                        .map_err(|_| setup("the client certificate and key: not one of each as PEM"))?;
-                    builder = builder.identity(identity);
-                }
-                builder.build().map_err(|error| tls_setup("the HTTP client", error))?
+                let pem = Pem::read(&settings)?;
+                let client = settings.client(&pem)?;
+                let files = settings
+                    .has_files()
+                    .then(|| Box::new(Files { settings, read: Mutex::new(pem), is_stale: AtomicBool::new(false) }));
+                (client, files)
             }
         };
-        Ok(HttpTransport { client, io, near: self.in_cluster || loopback, base, credentials: self.credentials })
+        Ok(HttpTransport {
+            client: Mutex::new(client),
+            files,
+            io,
+            near: self.in_cluster || loopback,
+            base,
+            headers,
+            credentials: self.credentials,
+        })
     }
 }
 
 impl fmt::Debug for HttpTransportBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpTransportBuilder").field("http2", &self.http2).finish_non_exhaustive()
+        f.debug_struct("HttpTransportBuilder").field("http2", &self.settings.http2).finish_non_exhaustive()
     }
 }
 
-fn in_cluster(host: &str, port: &str, account: &Path) -> Result<HttpTransportBuilder, TransportError> {
+fn in_cluster(host: &str, port: &str, account: &Path) -> HttpTransportBuilder {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let ca = account.join("ca.crt");
-    let ca_pem = fs::read(&ca).map_err(|error| setup(format!("{}: {error}", ca.display())))?;
     let mut builder = HttpTransport::builder(format!("https://{host}:{port}"));
     builder.in_cluster = true;
-    Ok(builder.ca_pem(ca_pem).token_file(account.join("token")))
+    builder.ca_file(account.join("ca.crt")).token_file(account.join("token"))
 }
 
 fn setup(message: impl AsRef<str>) -> TransportError {
@@ -368,7 +622,26 @@ mod tests {
             ),
             (
                 HttpTransport::builder("https://host").http2().reqwest_client(client()),
-                "setup: a client of your own beside certificates, HTTP/2 or a connect timeout: set them on the client",
+                "setup: a client of your own beside certificates, HTTP/2, a proxy or a connect timeout: set them on the client",
+            ),
+            (
+                HttpTransport::builder("https://host").ca_file("/none"),
+                "setup: /none: No such file or directory (os error 2)",
+            ),
+            (HttpTransport::builder("https://host").user_agent("a\nb"), "setup: the user agent cannot be a header"),
+            (
+                HttpTransport::builder("https://host")
+                    .headers(HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer s3cret"))])),
+                "setup: a header has credentials, which would show: set a token",
+            ),
+            (HttpTransport::builder("https://host").proxy("s3cret s3cret"), "setup: the proxy: not a URL of one"),
+            (
+                HttpTransport::builder("https://host").tls_server_name("10.0.0.1"),
+                "setup: the TLS server name: not the name of a host",
+            ),
+            (
+                HttpTransport::builder("https://host").tls_server_name("other").proxy("http://proxy"),
+                "setup: a TLS server name beside a proxy",
             ),
         ] {
             assert!(!format!("{builder:?}").contains("s3cret"));
@@ -382,7 +655,7 @@ mod tests {
         use crate::client::{Client, ListOptions, Resource};
         use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
-        let missing = in_cluster("10.0.0.1", "443", Path::new("/nowhere")).unwrap_err().to_string();
+        let missing = in_cluster("10.0.0.1", "443", Path::new("/nowhere")).build().unwrap_err().to_string();
         assert!(missing.starts_with("setup: /nowhere/ca.crt: "), "{missing}");
 
         let server = Server::start_tls(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
@@ -390,12 +663,12 @@ mod tests {
         fs::create_dir_all(&account).unwrap();
         fs::write(account.join("ca.crt"), server.ca_pem().unwrap()).unwrap();
         fs::write(account.join("token"), "t0ken\n").unwrap();
-        let builder = in_cluster("fd00::1", "443", &account).unwrap();
+        let builder = in_cluster("fd00::1", "443", &account);
         assert_eq!(builder.base_url, "https://[fd00::1]:443");
         assert!(builder.build().unwrap().is_near());
 
         let port = server.addr().port().to_string();
-        let client = Client::new(in_cluster("127.0.0.1", &port, &account).unwrap().build().unwrap());
+        let client = Client::new(in_cluster("127.0.0.1", &port, &account).build().unwrap());
         let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
         assert_eq!(list.into_vec().await.unwrap().0.len(), 120);
         assert_eq!(server.requests()[0].headers["authorization"], "Bearer t0ken");
@@ -431,9 +704,8 @@ mod tests {
                 });
             }
         });
-        let mut transport = HttpTransport::builder(&url).http2().build().unwrap();
         // Where time can be paused.
-        transport.io = None;
+        let transport = HttpTransport::builder(&url).http2().on_caller_runtime().build().unwrap();
         let client = Client::new(transport).retry(Retry::default().delay(Duration::from_nanos(1)));
         let pods = |client: &Client| client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
         assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);

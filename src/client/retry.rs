@@ -1,16 +1,84 @@
-//! When a request is sent again.
+//! Which errors are retried, and when.
 
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use tokio::time::Instant;
 
-use super::error::Error;
+use super::error::{Error, ErrorKind};
+use super::transport::TransportErrorKind;
+use crate::decode::Sniffed;
+use crate::error::DecodeErrorKind;
 
-/// How often a request is sent again, before its first item, on errors that [may pass](Error::is_retryable).
+/// What an error means for the next attempt. Lists, gets, watches and reflectors decide by it alone.
 ///
-/// Every page has tries of its own. Between two of them is a random time that grows exponentially, or what the server
-/// asks for, whichever is longer.
+/// | class | list, get | watch that resumes | reflector |
+/// |---|---|---|---|
+/// | `Transient` | retried within [`Retry`] | retried | retried |
+/// | `Lasting` | ends | retried, unless it fails fast | retried, unless it fails fast |
+/// | `Expired` | ends, unless it starts over | starts over before `Synced`, later if the caller chose so | relists |
+/// | `Unreadable` | ends | ends | relists, unless it fails fast |
+/// | `Final` | ends | ends | ends before the first sync |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// The same request may succeed soon.
+    Transient,
+    /// The same request may succeed once somebody grants a role, creates the resource, or mends credentials or a proxy.
+    Lasting,
+    /// The server has forgotten the resource version or the continue token.
+    Expired,
+    /// The response cannot be used, and the same request may bring the same response.
+    Unreadable,
+    /// The caller has to change something.
+    Final,
+}
+
+/// Returns the class of an error. A TLS error is transient where the server `was_reached` before: a certificate was rotated.
+pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
+    let of_transport = |kind| match kind {
+        TransportErrorKind::Connect | TransportErrorKind::Broken | TransportErrorKind::ReadIdle => Class::Transient,
+        TransportErrorKind::Tls if was_reached => Class::Transient,
+        TransportErrorKind::Credentials
+        | TransportErrorKind::Redirect
+        | TransportErrorKind::Compression
+        | TransportErrorKind::Other => Class::Lasting,
+        TransportErrorKind::Setup | TransportErrorKind::Tls | TransportErrorKind::Deadline => Class::Final,
+    };
+    match error.kind() {
+        ErrorKind::Api(error) => match error.code {
+            408 | 429 | 500..=599 => Class::Transient,
+            401 | 403 | 404 => Class::Lasting,
+            410 => Class::Expired,
+            _ => Class::Final,
+        },
+        ErrorKind::Transport(error) => of_transport(error.kind()),
+        ErrorKind::Incomplete(incomplete) => match &incomplete.cause {
+            _ if incomplete.request_timeout.is_some() => Class::Unreadable,
+            Some(cause) => of_transport(cause.kind()),
+            None => Class::Transient,
+        },
+        ErrorKind::Decode(error) => match error.kind() {
+            DecodeErrorKind::Incomplete | DecodeErrorKind::CutFrame => Class::Transient,
+            DecodeErrorKind::Item(_) => Class::Final,
+            _ => Class::Unreadable,
+        },
+        ErrorKind::Redirect { .. } => Class::Lasting,
+        // A proxy's page.
+        ErrorKind::UnexpectedBody(body) if matches!(body.sniffed, Sniffed::Html | Sniffed::Text) => Class::Lasting,
+        ErrorKind::UnexpectedBody(_)
+        | ErrorKind::OtherKind { .. }
+        | ErrorKind::Discovery(_)
+        | ErrorKind::PageChanged => Class::Unreadable,
+        ErrorKind::Options(_) | ErrorKind::Path(_) => Class::Final,
+    }
+}
+
+/// How often a request is retried, before its first item, after an error that [may pass](Error::is_retryable).
+///
+/// A page that a continue token names is also retried after its first item: the items that were delivered have to come again in
+/// the same order, else the list ends in [`ErrorKind::PageChanged`]. Every page has attempts of its own. The time between two attempts grows exponentially, with jitter, and is never shorter
+/// than the server's `Retry-After`. What an attempt itself takes does not count: each is limited by the connect timeout of the
+/// transport and by [`Client::read_idle_timeout`](super::Client::read_idle_timeout), all of them by
+/// [`List::deadline`](super::List::deadline).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     tries: u32,
@@ -26,28 +94,28 @@ impl Retry {
     /// The default of [`delay`](Self::delay).
     pub const DEFAULT_DELAY: Duration = Duration::from_millis(200);
 
-    /// Every request is sent once.
+    /// Sends every request once.
     #[must_use]
     pub fn never() -> Self {
         Self::default().tries(1)
     }
 
-    /// At most so many requests, the first one included: [`DEFAULT_TRIES`](Self::DEFAULT_TRIES) unless set.
+    /// Limits the number of attempts, the first one included: [`DEFAULT_TRIES`](Self::DEFAULT_TRIES) unless set.
     #[must_use]
     pub const fn tries(mut self, tries: u32) -> Self {
         self.tries = tries;
         self
     }
 
-    /// None is sent later than this after the first: [`DEFAULT_TOTAL`](Self::DEFAULT_TOTAL) unless set. Where a server asks
-    /// for more patience, its error is returned at once.
+    /// Limits the sum of the waits between attempts: [`DEFAULT_TOTAL`](Self::DEFAULT_TOTAL) unless set. Where the next wait
+    /// would exceed it, the error is returned at once.
     #[must_use]
     pub const fn total(mut self, total: Duration) -> Self {
         self.total = total;
         self
     }
 
-    /// The time before the second, doubled for each further one, each time with up to as much again at random:
+    /// The wait before the second attempt, doubled for each further one, each with up to as much again at random:
     /// [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
@@ -55,7 +123,7 @@ impl Retry {
         self
     }
 
-    /// The times between tries without end, each of which grows to this, with up to as much again at random.
+    /// Returns waits without end, each of which grows to this, with up to as much again at random.
     pub(super) fn backoff(self, max: Duration) -> ExponentialBackoff {
         let builder = ExponentialBuilder::new().with_min_delay(self.delay).with_max_delay(max);
         builder.without_max_times().with_jitter().build()
@@ -68,36 +136,30 @@ impl Default for Retry {
     }
 }
 
-/// The tries of one request.
+/// The attempts of one request.
 pub(super) struct Tries {
     retry: Retry,
-    started: Instant,
     sent: u32,
+    waited: Duration,
     backoff: ExponentialBackoff,
-    /// Whether a 401 was answered with fresh credentials already.
-    renewed: bool,
 }
 
 impl Tries {
     pub(super) fn new(retry: Retry) -> Self {
         let backoff = retry.backoff(retry.total);
-        Self { retry, started: Instant::now(), sent: 1, backoff, renewed: false }
+        Self { retry, sent: 1, waited: Duration::ZERO, backoff }
     }
 
-    /// After what time to send it again, if at all.
-    pub(super) fn again(&mut self, error: &Error, renews_credentials: bool) -> Option<Duration> {
-        let wait = if error.is_unauthorized() && renews_credentials && !self.renewed {
-            self.renewed = true;
-            Duration::ZERO
-        } else {
-            if !error.is_retryable() || self.sent >= self.retry.tries {
-                return None;
-            }
-            self.backoff.next()?.max(error.retry_after().unwrap_or_default())
-        };
-        if self.started.elapsed() + wait > self.retry.total {
+    /// Returns the wait before the next attempt, or `None` after the last.
+    pub(super) fn again(&mut self, error: &Error, class: Class) -> Option<Duration> {
+        if class != Class::Transient || self.sent >= self.retry.tries {
             return None;
         }
+        let wait = self.backoff.next()?.max(error.retry_after().unwrap_or_default());
+        if self.waited + wait > self.retry.total {
+            return None;
+        }
+        self.waited += wait;
         self.sent += 1;
         tracing::warn!(%error, attempt = self.sent, wait_ms = wait.as_secs_f64() * 1000.0, "asking again");
         Some(wait)

@@ -99,7 +99,7 @@ pub fn served_from(options: &ListOptions, server: ServerVersion) -> ServedFrom {
 /// Tokens are base64 of `{"v":"meta.k8s.io/v1","rv":-1,…` (apiserver `storage/continue.go`). What comes before the
 /// version is 27 bytes, so 36 characters that never change; the minus sign makes the next one an `L`, digits make it
 /// `M`, `N` or `O`. A token of another form is taken for a consistent one.
-fn is_inconsistent(token: &str) -> bool {
+pub(super) fn is_inconsistent(token: &str) -> bool {
     token.starts_with("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6L")
 }
 

@@ -173,14 +173,6 @@ pub enum TransportErrorKind {
     Other,
 }
 
-impl TransportErrorKind {
-    /// Whether it may pass: no connection, or one that broke.
-    #[must_use]
-    pub fn is_retryable(self) -> bool {
-        matches!(self, Self::Connect | Self::Broken)
-    }
-}
-
 /// Returns true if this host, as a URL writes it, is the machine that the process runs on: `localhost` or a loopback
 /// address.
 #[must_use]

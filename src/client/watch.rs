@@ -78,7 +78,8 @@ pub enum OwnedEvent<O> {
         /// The version.
         resource_version: String,
     },
-    /// The initial events broke off and begin again: forget those that came. Only [`ResumedWatch`] does that.
+    /// The stream starts over with the collection: discard what was delivered. Only [`ResumedWatch`] does that, when the
+    /// initial events or the list are interrupted, and after an expired version.
     Restarted,
 }
 
@@ -175,8 +176,8 @@ impl<T: Item + ?Sized, F> Watch<T, F> {
 /// The events of one connection, as a stream. It ends when the server ends the watch, which it does after
 /// [`timeout`](ListOptions::timeout), 5 to 10 minutes at random unless set; or after an error.
 ///
-/// A request that is refused is not sent again, and what the server says in mid-watch is an error too: of a version that it
-/// does not know any more, one that [is expired](Error::is_expired).
+/// A request that is refused is not retried, except once after a 401 if the transport reads its credentials again. An error event
+/// is an error, too: for a version that the server has forgotten, one that [is expired](Error::is_expired).
 ///
 /// A consumer that does not poll makes the server wait, once the transport's buffers are full: by those of this crate up to
 /// three pieces of about 256 KiB. Servers give up on watches that wait too long. Dropping it closes the connection, or

@@ -174,6 +174,14 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         self
     }
 
+    /// Ends [`run`](Self::run) before the collection was complete for the first time on errors that may last: 401, 403, 404,
+    /// credentials that cannot be read, a response that is no list. Unless set, it retries them for ever, because a role or the
+    /// resource may come later.
+    pub fn fail_fast(mut self) -> Self {
+        self.sync.fails_fast = true;
+        self
+    }
+
     /// The store, as those who use it see it.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
@@ -182,13 +190,16 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
 
     /// Runs until it is dropped.
     ///
-    /// Between two attempts is a random time that grows to 30 s, of which up to twice comes.
+    /// Attempts back off exponentially with jitter, from the [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at
+    /// most by jitter). A watch that lived for 10 s resets that. Each error is logged, and [`last_error`](Status::last_error) has
+    /// the last one.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the options are refused; or before the collection was complete for the first time, by a file too, when asking
-    /// again does not help: 401 twice, 403, 404, an answer that is no list, an object that cannot be stored. After that it goes on whatever
-    /// happens. [`last_error`](Status::last_error) tells of all of them.
+    /// [`Error`] when the options are refused; or, before the collection was complete for the first time (a file counts), when the
+    /// caller has to change something: the server refuses the options (400, 422), it was never reached because of certificates
+    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)), an object cannot be stored; with
+    /// [`fail_fast`](Self::fail_fast) also errors that may last. After that it runs whatever happens.
     pub async fn run(mut self) -> Result<Infallible, Error> {
         self.options = self.options.resource_version(ResourceVersion::MostRecent);
         self.options.validate_watch(true)?;
@@ -205,8 +216,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             if let Some(error) = &error {
                 failed(&self.status, error.clone());
             }
-            let was_good = self.synced_at.take().is_some_and(|at| at.elapsed() >= HEALTHY);
-            if was_good || self.sync.has_watched() {
+            if self.synced_at.take().is_some_and(|at| at.elapsed() >= HEALTHY) {
                 backoff = self.client.backoff(MAX_DELAY);
             }
             let wait = match (next, &error) {
@@ -230,7 +240,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             _ if attempt.resumes => (None, Some(self.watch().behind(attempt.known.clone()))),
             Strategy::WatchList => (None, Some(self.watch())),
             Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages).into_pages()), None),
-            Strategy::WatchFirst => match self.recent_version().await.inspect(|_| self.sync.answered()) {
+            Strategy::WatchFirst => match self.recent_version().await {
                 Ok(version) if self.sync.is_ahead_of(&version) => return (None, self.sync.went_back()),
                 // Of an object that both bring, nobody could tell which state is older.
                 Ok(version) if !is_comparable(&version) => {
@@ -242,7 +252,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                     (Some(list.into_pages()), Some(self.watch().behind(version)))
                 }
                 Err(error) => {
-                    let next = self.sync.list_failed(attempt, &error);
+                    let next = self.sync.list_failed(attempt, &error, self.client.classify(&error));
                     return (Some(error), next);
                 }
             },
@@ -278,11 +288,11 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                 Step::Written | Step::Resumed(_) | Step::Silent(Ok(_)) => {}
                 Step::Silent(Err(error)) => failed(&self.status, error),
                 Step::ListFailed(error) => {
-                    let next = self.sync.list_failed(attempt, &error);
+                    let next = self.sync.list_failed(attempt, &error, self.client.classify(&error));
                     break (Some(error), next);
                 }
                 Step::WatchFailed(error) => {
-                    let next = self.sync.watch_failed(attempt, &error);
+                    let next = self.sync.watch_failed(attempt, &error, self.client.classify(&error));
                     break (Some(error), next);
                 }
             }
@@ -332,17 +342,20 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                 failed(&status, error.clone());
             }
         });
+        let watch = if self.sync.fails_fast() { watch.fail_fast() } else { watch };
         watch.into_connections()
     }
 
     fn list(&self, version: ResourceVersion, pages: bool) -> List<T> {
-        let list = self.list_of(self.options.clone().resource_version(version));
+        // A page that is interrupted is retried; after a list in one response `SyncState` decides.
+        let client = if pages { self.client.clone() } else { self.once() };
+        let list = self.list_of(&client, self.options.clone().resource_version(version));
         if pages { list.pages(PAGE) } else { list }
     }
 
     /// That of a list of one object.
     fn recent_version(&self) -> impl Future<Output = Result<String, Error>> + Send + use<T> {
-        let mut list = self.list_of::<[u8]>(self.options.clone().limit(1)).into_pages();
+        let mut list = self.list_of::<[u8]>(&self.once(), self.options.clone().limit(1)).into_pages();
         async move {
             let mut leave_out = |_: ItemRef<'_>| Ok::<_, ItemError>(());
             while poll_fn(|cx| list.advance(cx, &mut leave_out)).await?.is_some() {}
@@ -350,9 +363,11 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         }
     }
 
-    /// Asked for once: what follows an error is for [`SyncState`] to say.
-    fn list_of<U: Item + ?Sized>(&self, options: ListOptions) -> List<U> {
-        let client = self.client.clone().retry(Retry::never());
+    fn once(&self) -> Client {
+        self.client.clone().retry(Retry::never())
+    }
+
+    fn list_of<U: Item + ?Sized>(&self, client: &Client, options: ListOptions) -> List<U> {
         let list = client.list::<U>(&self.resource, &options.without_timeout());
         match &self.namespace {
             Some(namespace) => list.namespace(namespace),

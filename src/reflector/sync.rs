@@ -3,8 +3,7 @@
 use std::fmt;
 use std::mem;
 
-use crate::client::{Error, ErrorKind, ResourceVersion};
-use crate::error::DecodeErrorKind;
+use crate::client::{Class, Error, ErrorKind, ResourceVersion};
 use crate::item::{compare_resource_versions, is_older};
 
 /// How a collection gets into a store, and is kept in step.
@@ -54,8 +53,8 @@ pub(super) struct SyncState {
     is_in_step: bool,
     /// Whether anything came of the watch since then.
     has_watched: bool,
-    /// Whether the last error was 401: the credentials may have been renewed since.
-    was_unauthorized: bool,
+    /// Whether errors that may last end it before the first sync.
+    pub(super) fails_fast: bool,
 }
 
 /// One way to a collection in step, until an error ends it.
@@ -121,14 +120,9 @@ impl SyncState {
         self.was_loaded = false;
     }
 
-    /// Whether anything came of the watch of this attempt.
-    pub(super) fn has_watched(&self) -> bool {
-        self.has_watched
-    }
-
-    /// The server answered as it should.
-    pub(super) fn answered(&mut self) {
-        self.was_unauthorized = false;
+    /// Whether an error that may last ends it: the collection was never complete.
+    pub(super) fn fails_fast(&self) -> bool {
+        self.fails_fast && self.version.is_empty()
     }
 
     /// The collection is complete at this version.
@@ -137,7 +131,6 @@ impl SyncState {
         self.version_is_lost = false;
         self.went_back = false;
         self.is_in_step = true;
-        self.was_unauthorized = false;
     }
 
     /// All changes up to this version came. Whether that is news: before the collection is complete it is at no version.
@@ -163,44 +156,38 @@ impl SyncState {
     }
 
     /// A list of this attempt failed.
-    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error) -> Next {
-        if let ErrorKind::Incomplete(incomplete) = error.kind() {
-            self.pages |= incomplete.request_timeout.is_some();
+    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
+        if let ErrorKind::Incomplete(incomplete) = error.kind()
+            && incomplete.request_timeout.is_some()
+        {
+            self.pages = true;
+            return Next::Later;
         }
         let is_lost = error.is_expired() || error.is_too_large_version();
         if is_lost && attempt.version != ResourceVersion::MostRecent && !mem::replace(&mut self.version_is_lost, true) {
             return Next::Now;
         }
-        self.failed(error)
+        self.failed(class)
     }
 
     /// The watch of this attempt ended for good.
-    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error) -> Next {
+    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
         if attempt.resumes && error.is_expired() {
             return Next::Now;
         }
         let was_listed = attempt.strategy == Strategy::ListThenWatch && !attempt.resumes;
         self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
-        self.failed(error)
+        self.failed(class)
     }
 
-    /// A cache that serves is not given up; one that never did is, where asking again does not help.
-    fn failed(&mut self, error: &Error) -> Next {
-        let was_unauthorized = mem::replace(&mut self.was_unauthorized, error.is_unauthorized());
-        let may_pass = match error.kind() {
-            ErrorKind::Options(_) | ErrorKind::Path(_) => return Next::Give,
-            ErrorKind::Api(error) if error.code == 401 => !was_unauthorized,
-            ErrorKind::Api(error) => matches!(error.code, 408 | 410 | 429 | 500..=599),
-            ErrorKind::Transport(error) => error.kind().is_break(),
-            ErrorKind::Decode(error) => !matches!(
-                error.kind(),
-                DecodeErrorKind::NotAList { .. } | DecodeErrorKind::NotAWatch { .. } | DecodeErrorKind::Item(_)
-            ),
-            ErrorKind::Incomplete(_) => true,
-            _ => false,
+    /// A cache that serves is not given up.
+    fn failed(&mut self, class: Class) -> Next {
+        let gives = match class {
+            Class::Transient | Class::Expired => false,
+            Class::Lasting | Class::Unreadable => self.fails_fast,
+            Class::Final => true,
         };
-        let was_synced = !self.version.is_empty();
-        if may_pass || was_synced { Next::Later } else { Next::Give }
+        if gives && self.version.is_empty() { Next::Give } else { Next::Later }
     }
 }
 

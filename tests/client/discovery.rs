@@ -98,9 +98,11 @@ async fn discovery_that_cannot_be_read() {
 #[tokio::test]
 async fn reads_the_version_of_the_server() {
     let version = json(r#"{"major":"1","minor":"36+","gitVersion":"v1.36.3"}"#);
-    let server = serve_in_turn([version, json(r#"{"major":"","minor":"x"}"#)]).await;
+    let upgraded = json(r#"{"major":"1","minor":"37"}"#);
+    let server = serve_in_turn([version, upgraded, json(r#"{"major":"","minor":"x"}"#)]).await;
     let client = client(&server, false);
     assert_eq!(client.server_version().await.unwrap(), ServerVersion { major: 1, minor: 36 });
+    assert_eq!(client.server_version().await.unwrap(), ServerVersion { major: 1, minor: 37 });
     assert!(matches!(client.server_version().await.unwrap_err().kind(), ErrorKind::Discovery(_)));
     assert_eq!(server.requests()[0].path, "/version");
 }

@@ -284,7 +284,7 @@ async fn every_error_status_is_a_typed_error() {
             assert_eq!(error.retry_after().map(|time| time.as_secs()), retry_after, "{name}");
             assert_eq!(leak(format!("{error:?}").as_bytes()), None, "{name}");
             assert_eq!(error.is_too_large_version(), code == 504 && !name.starts_with("500"), "{name}");
-            assert_eq!(error.is_retryable(), matches!(code, 429 | 504), "{name}");
+            assert_eq!(error.is_retryable(), matches!(code, 429 | 500..=599), "{name}");
             assert_eq!(error.is_expired(), code == 410);
             assert_eq!(error.is_unauthorized(), code == 401);
             assert_eq!(error.is_forbidden(), code == 403);
@@ -301,10 +301,12 @@ async fn retries_what_may_pass_before_the_first_item() {
     let list = || Answer::ok(Body::replay(recorded_pods()));
     let after = |code| plain(code).header("retry-after", "0");
     for (name, answer, again) in [
+        ("408", plain(408), true),
         ("429", plain(429), true),
+        ("500", plain(500), true),
+        ("502", plain(502), true),
         ("503", plain(503), true),
         ("504", plain(504), true),
-        ("500", plain(500), false),
         ("500 with Retry-After", after(500), true),
         ("502 with Retry-After", after(502), true),
         ("403 with Retry-After", after(403), false),

@@ -1,17 +1,18 @@
-//! A page in the middle that is refused at first: the list goes on with no item twice and none missing, or ends with the count
-//! of items that it delivered.
+//! A page in the middle that is refused or interrupted at first: the list goes on with no item twice and none missing, or ends
+//! with the count of items that it delivered.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use listwatch::Limits;
-use listwatch::client::{Error, List, Retry};
+use listwatch::client::{Error, List, ListOptions, Resource, Retry, Shard};
+use listwatch::{ItemError, Limits, MetaView, OnItemError};
 use listwatch_testserver::{Answer as ServerAnswer, Body, RecordedRequest};
 
 use crate::support::server::{anonymous, client_of, pods, recorded, serve_by};
 use crate::support::transport::{Answer, Scripted};
-use crate::support::{decode, fixture};
+use crate::support::{body_of, decode, fixture, len_field};
 
 const PAGES: [&str; 3] = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"];
 
@@ -42,6 +43,139 @@ async fn delivers(list: List<[u8]>, pages: usize) -> Option<Error> {
         None => assert_eq!(items.summary().unwrap().items, delivered.len() as u64),
     }
     error
+}
+
+/// The first bytes of a page, and then a reset.
+fn interrupted(number: usize, bytes: usize) -> Answer {
+    Answer::ok(fixture(PAGES[number])[..bytes].to_vec()).then_reset()
+}
+
+/// A page without its last item, or with its last two items in the other order.
+fn changed(number: usize, change: fn(&mut Vec<Vec<u8>>)) -> Answer {
+    let (mut list, _) = decode(Limits::default(), [&fixture(PAGES[number])[..]]).unwrap();
+    change(&mut list.items);
+    let items = list.items.iter().map(|item| len_field(2, item));
+    let meta = len_field(2, b"7").into_iter().chain(len_field(3, b"token")).collect::<Vec<_>>();
+    let raw = std::iter::once(len_field(1, &meta)).chain(items).collect::<Vec<_>>().concat();
+    Answer::ok(body_of("v1", "PodList", &raw))
+}
+
+/// The same token brings the same items: those that were delivered are not delivered again.
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_page_is_requested_again_and_delivers_the_rest() {
+    for (case, answers, requests) in [
+        ("once", vec![page(0), interrupted(1, 150_000), page(1), page(2)], 4),
+        (
+            "again, sooner, later, and as good as whole",
+            vec![
+                page(0),
+                interrupted(1, 150_000),
+                interrupted(1, 30_000),
+                interrupted(1, 250_000),
+                Answer::status(503),
+                page(1).cut(1),
+                page(1),
+                page(2).pieces_of(1000),
+            ],
+            8,
+        ),
+        ("each page", vec![page(0), interrupted(1, 150_000), page(1), interrupted(2, 50_000), page(2)], 5),
+        (
+            "a stall",
+            vec![page(0), Answer::ok(fixture(PAGES[1])[..150_000].to_vec()).then_stalls(), page(1), page(2)],
+            4,
+        ),
+    ] {
+        let server = Scripted::in_turn(answers.clone()).afterwards(Answer::never());
+        let retry = Retry::default().tries(6);
+        assert!(delivers(pods(&server.client().retry(retry)).pages(50), 3).await.is_none(), "{case}");
+        assert_eq!(server.requests(), requests, "{case}");
+        // What was left out counts as before.
+        let server = Scripted::in_turn(answers.clone());
+        let (mut seen, shard) = (0, Shard::new(0, 2).unwrap());
+        let odd =
+            pods(&server.client().retry(retry)).pages(50).on_item_error(OnItemError::Skip).map_item(move |item| {
+                seen += 1;
+                if seen % 2 == 0 { Err(ItemError::other("even")) } else { Ok(item.to_box()) }
+            });
+        let (items, summary) = odd.into_vec().await.unwrap();
+        let expected: Vec<_> = items_of(3).into_iter().step_by(2).collect();
+        assert!(items.iter().map(|item| &**item).eq(expected.iter().map(|item| &**item)), "{case}");
+        assert_eq!((summary.items, summary.skipped, summary.pages), (60, 60, 3), "{case}");
+        assert_eq!(summary.attempts, requests as u64, "{case}");
+        let server = Scripted::in_turn(answers);
+        let options = ListOptions::default().shard(shard);
+        let list = server.client().retry(retry).list::<[u8]>(&Resource::PODS, &options).pages(50);
+        let (items, summary) = list.into_vec().await.unwrap();
+        assert_eq!((items.len() as u64, summary.items + summary.other_shards), (summary.items, 120), "{case}");
+        let uids = items.iter().map(|pod| MetaView::new(pod).unwrap().uid().to_owned());
+        assert_eq!(uids.collect::<BTreeSet<_>>().len(), items.len(), "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_page_ends_the_list_where_its_items_may_be_others() {
+    type Pages = fn(List<[u8]>) -> List<[u8]>;
+    let paged: Pages = |list| list.pages(50);
+    for (case, pages, answers, requests, said) in [
+        ("one response", (|list| list) as Pages, vec![interrupted(0, 150_000)], 1, "incomplete: "),
+        ("the first page", paged, vec![interrupted(0, 150_000)], 1, "incomplete: "),
+        (
+            "the page of an inconsistent token",
+            |list| list.pages(50).go_on_inconsistently(),
+            vec![page(0), Answer::ok(fixture("error-410-continue.pb")).code(410), interrupted(1, 150_000)],
+            3,
+            "incomplete: ",
+        ),
+        (
+            "other items than before",
+            paged,
+            vec![page(0), interrupted(1, 150_000), changed(1, |items| items.swap(1, 2))],
+            3,
+            "the page that was requested again has other items than before",
+        ),
+        (
+            "fewer items than before",
+            paged,
+            vec![page(0), interrupted(1, 150_000), changed(1, |items| items.truncate(3))],
+            3,
+            "the page that was requested again has other items than before",
+        ),
+        (
+            "expired, and what the server offers are other items",
+            |list| list.pages(50).go_on_inconsistently(),
+            vec![page(0), interrupted(1, 150_000), Answer::ok(fixture("error-410-continue.pb")).code(410)],
+            3,
+            "API error: 410",
+        ),
+    ] {
+        let server = Scripted::in_turn(answers).afterwards(Answer::never());
+        let mut items = pages(pods(&server.client())).stream();
+        let mut delivered = Vec::new();
+        let error = loop {
+            match items.next().await.expect("an error comes first") {
+                Ok(item) => delivered.push(item.into_vec()),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().starts_with(said), "{case}: {error}");
+        assert_eq!((error.items(), server.requests()), (delivered.len() as u64, requests), "{case}");
+        let all = items_of(3);
+        assert!(!delivered.is_empty() && all.starts_with(&delivered), "{case}: {}", delivered.len());
+    }
+}
+
+/// A restart voids the items of the interrupted page, too.
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_page_that_expires_starts_over() {
+    let expired = Answer::ok(fixture("error-410-continue.pb")).code(410);
+    let server = Scripted::in_turn([page(0), interrupted(1, 150_000), expired, page(0), page(1), page(2)]);
+    let (restarts, restarted) = std::sync::mpsc::channel();
+    let list = pods(&server.client()).pages(50).start_over(move |restart| restarts.send(restart.items).unwrap());
+    let (items, summary) = list.into_vec().await.unwrap();
+    assert!(items.iter().map(|item| item.to_vec()).eq(items_of(3)));
+    assert_eq!((summary.items, summary.restarts, summary.pages), (120, 1, 3));
+    assert!((51..100).contains(&restarted.recv().unwrap()));
 }
 
 fn busy(retry_after: Option<&str>) -> Answer {

@@ -9,6 +9,7 @@ use listwatch_testserver::recorded_pods;
 use tokio::time::{Instant, sleep};
 
 use crate::support::transport::{Answer, Scripted};
+use crate::support::{body_of, config_maps};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -49,7 +50,7 @@ async fn stalls_end_in_the_read_idle_timeout() {
     let answer = Answer::ok(body).pieces_of(100_000).paced(SECOND * 5).then_stalls();
     let client = Scripted::always(answer).client().read_idle_timeout(SECOND * 30);
     let error = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).into_vec().await.unwrap_err();
-    assert!(error.is_incomplete() && !error.is_retryable() && error.items() > 0, "{error}");
+    assert!(error.is_incomplete() && error.is_retryable() && error.items() > 0, "{error}");
     assert!(error.to_string().contains("(stalled: no byte for 30 s)"), "{error}");
 }
 
@@ -139,6 +140,58 @@ async fn retries_wait_as_long_as_asked() {
     let started = Instant::now();
     assert!(list.into_vec().await.unwrap_err().to_string().contains("deadline"));
     assert_eq!(started.elapsed().as_secs(), 7);
+}
+
+/// The budget is for the waits: an attempt may take as long as it takes.
+#[tokio::test(start_paused = true)]
+async fn a_slow_failure_is_retried() {
+    for (case, slow) in [
+        ("a connect timeout", Answer::fails(TransportErrorKind::Connect, "").after(SECOND * 30)),
+        ("the server's request timeout", Answer::status(504).after(SECOND * 60)),
+        ("no head", Answer::never()),
+        ("a head and no body", Answer::default().then_stalls()),
+    ] {
+        let transport = Scripted::in_turn([slow.clone(), slow.clone(), Answer::ok(recorded_pods())]);
+        let list = transport.client().list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        assert_eq!(list.into_vec().await.expect(case).1.attempts, 3, "{case}");
+        // Not for ever.
+        let transport = Scripted::always(slow);
+        let list = transport.client().list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        list.into_vec().await.expect_err(case);
+        assert_eq!(transport.requests(), 5, "{case}");
+    }
+}
+
+/// After a good connection the certificates may have been rotated; before it, they are wrong.
+#[tokio::test(start_paused = true)]
+async fn a_tls_failure_is_retried_after_a_good_connection_only() {
+    let refused = || Answer::fails(TransportErrorKind::Tls, "");
+    let pods = || Answer::ok(recorded_pods());
+    let transport = Scripted::in_turn([refused(), pods(), refused(), pods()]);
+    let client = transport.client();
+    let list = || client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).into_vec();
+    assert!(!list().await.unwrap_err().is_retryable());
+    assert_eq!(transport.requests(), 1);
+    assert_eq!(list().await.unwrap().1.attempts, 1);
+    assert_eq!(list().await.unwrap().1.attempts, 2);
+}
+
+/// A single object is retried as a list is: also where the response looks whole.
+#[tokio::test(start_paused = true)]
+async fn a_get_is_retried_as_a_list_is() {
+    let pod = || Answer::ok(body_of("v1", "Pod", &config_maps::config_map("a", "5")));
+    for (case, answer, again) in [
+        ("408", Answer::status(408), true),
+        ("502", Answer::default().code(502), true),
+        ("an empty body", Answer::default(), true),
+        ("a Status of 503", Answer::status(503).code(200), true),
+        ("404", Answer::status(404), false),
+        ("another kind", Answer::ok(body_of("v1", "Node", &config_maps::config_map("a", "5"))), false),
+    ] {
+        let transport = Scripted::in_turn([answer, pod()]);
+        let got = transport.client().get::<[u8]>(&Resource::PODS, Some("default"), "a").await;
+        assert_eq!((got.is_ok(), transport.requests()), (again, 1 + usize::from(again)), "{case}: {got:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,7 +113,18 @@ async fn a_watch_is_one_span() {
         let client = client(&server, false);
         let watch = client.watch::<[u8]>(&Resource::PODS, &ListOptions::default());
         if resumes {
-            assert!(watch.resume().collect::<Vec<_>>().await.last().unwrap().as_ref().unwrap_err().is_forbidden());
+            assert!(
+                watch
+                    .resume()
+                    .fail_fast()
+                    .collect::<Vec<_>>()
+                    .await
+                    .last()
+                    .unwrap()
+                    .as_ref()
+                    .unwrap_err()
+                    .is_forbidden()
+            );
         } else {
             assert!(watch.stream().next().await.unwrap().is_err());
         }

@@ -176,6 +176,109 @@ async fn trusts_the_given_authority_only() {
     assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
 }
 
+/// The authority and the client's certificate are replaced while the client runs, and so is the server.
+#[tokio::test]
+async fn rotated_certificates_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["ca", "certificate", "key"].map(|name| folder.path().join(name));
+    let [old, new] =
+        [Server::start_mtls(list().always()).await.unwrap(), Server::start_mtls(list().always()).await.unwrap()];
+    let install = |server: &Server| {
+        let (certificate, key) = server.client_identity().unwrap();
+        for (path, pem) in paths.iter().zip([server.ca_pem().unwrap(), certificate, key]) {
+            std::fs::write(path, pem).unwrap();
+        }
+    };
+    for http2 in [false, true] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let upstream = std::sync::Arc::new(std::sync::Mutex::new(old.addr()));
+        let (to, mut connections) = (std::sync::Arc::clone(&upstream), tokio::task::JoinSet::new());
+        let (replace, mut replaced) = tokio::sync::mpsc::channel::<()>(1);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    Ok((mut from, _)) = listener.accept() => {
+                        let to = *to.lock().unwrap();
+                        connections.spawn(async move {
+                            let mut to = tokio::net::TcpStream::connect(to).await.unwrap();
+                            drop(tokio::io::copy_bidirectional(&mut from, &mut to).await);
+                        });
+                    }
+                    Some(()) = replaced.recv() => connections.shutdown().await,
+                    else => return,
+                }
+            }
+        });
+        install(&old);
+        let builder = HttpTransport::builder(&url).ca_file(&paths[0]).client_certificate_files(&paths[1], &paths[2]);
+        let client = client_of(if http2 { builder.http2() } else { builder });
+        assert_eq!(pods(&client).into_vec().await.unwrap().1.attempts, 1);
+        *upstream.lock().unwrap() = new.addr();
+        replace.send(()).await.unwrap();
+        // The files come a moment later, and one after the other.
+        for _ in 0..3 {
+            let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
+            assert!(matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken), "{error}");
+            std::fs::write(&paths[0], "").unwrap();
+        }
+        install(&new);
+        pods(&client).into_vec().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn sends_the_headers_and_expects_the_server_name_that_are_set() {
+    let server = Server::start_tls(list().always()).await.unwrap();
+    for http2 in [false, true] {
+        let builder = |name: &str| {
+            let builder = HttpTransport::builder(server.url()).ca_pem(server.ca_pem().unwrap()).tls_server_name(name);
+            let builder = builder.user_agent("auditor/1.0").on_caller_runtime();
+            let headers = [("impersonate-user", "jane"), ("impersonate-group", "dev"), ("impersonate-group", "ops")];
+            let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            let mut map = http::HeaderMap::new();
+            for (name, value) in headers {
+                let name: http::HeaderName = name;
+                map.append(name, value);
+            }
+            let builder = builder.headers(map);
+            client_of(if http2 { builder.http2() } else { builder })
+        };
+        assert_eq!(pods(&builder("localhost")).into_vec().await.unwrap().0.len(), 120);
+        let error = pods(&builder("other.example")).into_vec().await.unwrap_err();
+        assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
+    }
+    for request in server.requests() {
+        assert_eq!(request.headers["user-agent"], "auditor/1.0");
+        assert_eq!(request.headers["impersonate-user"], "jane");
+        let groups: Vec<_> = request.headers.get_all("impersonate-group").iter().collect();
+        assert_eq!(groups, ["dev", "ops"]);
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_the_callers_keeps_its_user_agent_unless_one_is_set() {
+    let server = serve(list()).await;
+    let builder = || {
+        let own = reqwest::Client::builder().user_agent("own/2").no_proxy().build().unwrap();
+        HttpTransport::builder(server.url()).reqwest_client(own)
+    };
+    for builder in [builder(), builder().user_agent("set/3"), anonymous(&server.url(), false)] {
+        pods(&client_of(builder)).into_vec().await.unwrap();
+    }
+    let sent: Vec<_> = server.requests().iter().map(|request| request.headers["user-agent"].clone()).collect();
+    assert_eq!(sent, ["own/2", "set/3", concat!("listwatch/", env!("CARGO_PKG_VERSION"))]);
+}
+
+/// Also for loopback, which the proxies of the environment are not for.
+#[tokio::test]
+async fn a_proxy_that_is_set_gets_the_requests() {
+    let proxy = serve(list()).await;
+    let client = client_of(HttpTransport::builder("http://127.0.0.1:1").proxy(proxy.url()));
+    assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
+    assert_eq!(proxy.requests().len(), 1);
+}
+
 /// With TLS 1.3 the server refuses a client after the handshake, when the request is already out.
 #[tokio::test]
 async fn client_certificates() {

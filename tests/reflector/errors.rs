@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use listwatch::cache::{Budget, Residency, Store};
-use listwatch::client::{ErrorKind, ListOptions, TransportErrorKind};
+use listwatch::client::{ErrorKind, ListOptions, Resource, TransportErrorKind};
+use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
     FIRST, LIST, Scenario, added, check, idle_watch, late, list, objects, reflector, requests, scripted, watch,
 };
-use crate::support::config_maps::error;
-use crate::support::transport::Answer;
+use crate::support::config_maps::{self, error, initial_end};
+use crate::support::transport::{Answer, Scripted};
+use crate::support::{body_of, len_field};
 
 #[tokio::test(start_paused = true)]
 async fn retries_and_keeps_the_store() {
@@ -51,6 +53,33 @@ async fn retries_and_keeps_the_store() {
     .await;
 }
 
+/// Once a list has taken longer than the server allows, it is listed in pages, and one that is interrupted is requested again.
+#[tokio::test(start_paused = true)]
+async fn requests_an_interrupted_page_again() {
+    let page = |token: &str, names: &[&str]| {
+        let meta = [len_field(2, b"10"), len_field(3, token.as_bytes())].concat();
+        let items = names.iter().map(|name| len_field(2, &config_maps::config_map(name, 1)));
+        let raw = std::iter::once(len_field(1, &meta)).chain(items).collect::<Vec<_>>().concat();
+        Answer::ok(body_of("v1", "ConfigMapList", &raw))
+    };
+    let script = scripted([
+        late(list("9", "a@1").cut(1)),
+        page("t", &["a", "b"]),
+        page("", &["c", "d"]).cut(3),
+        page("", &["c", "d"]),
+        idle_watch(),
+    ]);
+    let reflector = Reflector::<[u8]>::new(&script.client(), &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    assert_eq!(objects(&cache), "a@1 b@1 c@1 d@1");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(script.paths().iter().filter(|path| path.contains("continue=t")).count(), 2, "{}", requests(&script));
+    assert_eq!(script.requests(), 5);
+    run.abort();
+}
+
 /// `TestReflectorListAndWatchWithErrors`
 #[tokio::test(start_paused = true)]
 async fn keeps_its_objects_across_errors() {
@@ -83,21 +112,73 @@ async fn keeps_its_objects_across_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_final_error_ends_it_before_the_first_sync_only() {
+async fn waits_for_a_role_the_resource_credentials_or_a_proxy() {
+    let mended = [
+        Answer::status(401),
+        Answer::status(403),
+        Answer::status(404),
+        Answer::status(408),
+        Answer::ok("<html>"),
+        Answer::fails(TransportErrorKind::Credentials, ""),
+    ];
+    for answer in mended {
+        for strategy in [LIST, FIRST, None] {
+            let mut answers = vec![answer.clone(); 4];
+            match strategy {
+                LIST => answers.extend([list("10", "a@1"), idle_watch()]),
+                FIRST => answers.extend([list("10", "a@1"), idle_watch(), list("10", "a@1")]),
+                _ => answers.extend([watch([added("a@1"), initial_end(10)]).then_stalls()]),
+            }
+            let script = scripted(answers);
+            let reflector = reflector(script, strategy);
+            let cache = reflector.cache();
+            let run = tokio::spawn(reflector.run());
+            assert_eq!(timeout(Duration::from_secs(600), cache.synced()).await.unwrap().unwrap(), "10", "{strategy:?}");
+            assert_eq!(cache.status().errors, 4, "{strategy:?}");
+            run.abort();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fails_fast_before_the_first_sync_only_if_told_to() {
+    for strategy in [LIST, FIRST, None] {
+        for code in [401, 403, 404] {
+            let given_up = reflector(scripted([Answer::status(503), Answer::status(code)]), strategy).fail_fast();
+            let cache = given_up.cache();
+            let ended = timeout(Duration::from_secs(60), given_up.run()).await.expect("it ends");
+            assert_eq!(ended.unwrap_err().code(), code, "{strategy:?}");
+            assert_eq!(cache.status().last_error.map(|error| error.code()), Some(code), "the status has it");
+            assert!(cache.synced().await.is_err());
+        }
+    }
     for code in [401, 403, 404] {
-        let given_up = reflector(scripted(vec![Answer::status(code); 4]), LIST);
-        let cache = given_up.cache();
-        assert_eq!(given_up.run().await.unwrap_err().code(), code);
-        assert_eq!(cache.status().last_error.map(|error| error.code()), Some(code), "the status has it");
-        assert!(cache.synced().await.is_err());
-        let script =
-            scripted([list("10", "a@1"), watch([error(410)]), Answer::status(code), list("11", "a@1"), idle_watch()]);
-        let reflector = reflector(script, LIST);
+        let script = scripted([
+            list("10", "a@1"),
+            Answer::status(code),
+            watch([error(410)]),
+            Answer::status(code),
+            list("11", "a@1"),
+            idle_watch(),
+        ]);
+        let reflector = reflector(script, LIST).fail_fast();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         cache.wait_until("11").await.unwrap();
         assert_eq!(cache.status().last_error.map(|error| error.code()), Some(code));
         run.abort();
+    }
+}
+
+/// What a retry does not mend ends it before the first sync.
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_or_certificate_ends_it_before_the_first_sync() {
+    for answer in [Answer::status(400), Answer::status(422), Answer::fails(TransportErrorKind::Tls, "")] {
+        for strategy in [LIST, FIRST, None] {
+            let script = scripted([]).afterwards(answer.clone());
+            let ended = timeout(Duration::from_secs(60), reflector(script, strategy).run()).await;
+            ended.expect("it ends").unwrap_err();
+        }
     }
 }
 
@@ -138,18 +219,37 @@ async fn an_exceeded_budget_ends_it_before_the_first_sync_only() {
     run.abort();
 }
 
-/// `TestRetryWatcher`: 401 and 403 end a watch.
+/// Lists are allowed and watches are not: the watch is retried, and the collection is not listed for it.
 #[tokio::test(start_paused = true)]
 async fn backs_off_where_lists_are_allowed_and_watches_are_not() {
     for code in [401, 403] {
-        let answers = [list("10", "a@1"), Answer::status(code)];
-        let script = scripted(answers.iter().cycle().take(2000).cloned());
+        let script = scripted([list("10", "a@1")]).afterwards(Answer::status(code));
         let run = tokio::spawn(reflector(script.clone(), LIST).run());
         sleep(Duration::from_secs(3600)).await;
-        let lists = requests(&script).matches("list").count();
-        assert!((60..150).contains(&lists), "{code}: {lists} lists in an hour");
+        let requests = requests(&script);
+        let [lists, watches] = ["list 0", "watch 10"].map(|kind| requests.matches(kind).count());
+        assert!(lists == 1 && (60..150).contains(&watches), "{code}: {lists} lists and {watches} watches in an hour");
+        assert_eq!(requests.matches("list").count() - lists, requests.matches("list one").count(), "{code}");
         run.abort();
     }
+}
+
+/// A watch that ends after an event each time: neither lists nor watches follow fast.
+#[tokio::test(start_paused = true)]
+async fn backs_off_where_watches_end_after_an_event() {
+    let version = std::sync::atomic::AtomicU64::new(10);
+    let script = Scripted::by(move |asked, _| {
+        let version = version.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let object = format!("a@{version}");
+        match asked.parameter("watch") {
+            None => list(&version.to_string(), &object),
+            Some(_) => watch([added(&object), error(410)]),
+        }
+    });
+    let run = tokio::spawn(reflector(script.clone(), LIST).run());
+    sleep(Duration::from_secs(3600)).await;
+    assert!((60..300).contains(&script.requests()), "{} requests in an hour", script.requests());
+    run.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -87,8 +87,6 @@ struct State {
     forgotten: u64,
     objects: BTreeMap<String, (u64, u64)>,
     uids: u64,
-    /// By shard, whether the last answer was 401: two in a row would be meant.
-    unauthorized: BTreeMap<String, bool>,
     /// No more faults.
     calm: bool,
     requests: u32,
@@ -138,7 +136,6 @@ impl World {
             forgotten: 0,
             objects: BTreeMap::new(),
             uids: 0,
-            unauthorized: BTreeMap::new(),
             calm: false,
             requests: 0,
             restored: 0,
@@ -390,23 +387,19 @@ fn is_in(shard: Option<&Hashes>, uid: u64) -> bool {
 impl World {
     fn answer(&self, world: Self, one: Option<&str>, query: &Query) -> Result<Response, TransportError> {
         let mut state = self.lock();
-        let (faults, client) = (state.habits.faults, query.get("shardSelector"));
+        let faults = state.habits.faults;
         if state.chance(faults / 3) {
             let kinds = [TransportErrorKind::Connect, TransportErrorKind::Broken, TransportErrorKind::ReadIdle];
             return Err(TransportError::new(kinds[state.rng.usize(..3)], ""));
         }
         if state.chance(faults / 3) {
-            let codes = [429, 500, 502, 503, 504, 401];
-            let kinds = if state.unauthorized.get(client) == Some(&true) { 5 } else { 6 };
-            let code = codes[state.rng.usize(..kinds)];
-            state.unauthorized.insert(client.to_owned(), code == 401);
-            let mut answer = error(code);
+            let codes = [401, 403, 404, 408, 429, 500, 502, 503, 504];
+            let mut answer = error(codes[state.rng.usize(..codes.len())]);
             if state.rng.bool() {
                 answer.headers.insert("retry-after", "7".parse().unwrap());
             }
             return Ok(answer);
         }
-        state.unauthorized.insert(client.to_owned(), false);
         let shard = query.shard().filter(|_| state.habits.shards);
         let asked = query.get("resourceVersion");
         let is_ahead = query.get("watch") != "1" && !asked.is_empty() && at(asked) > state.now;

@@ -1,11 +1,12 @@
 //! A watch that resumes delivers each change once and in order, however its connections end.
 
+use futures::StreamExt as _;
 use listwatch::client::{ListOptions, TransportErrorKind};
 
 use crate::support::config_maps::{self, added, bookmark, error, event, initial_end};
 use crate::support::transport::{Answer, Scripted};
 use crate::support::{body_of, event_frame, len_field};
-use crate::{between, exact, list, resumed, watch};
+use crate::{between, exact, kinds, list, resumed, watch, written};
 
 /// The answers, what comes of all of them, which versions are asked for, and up to which all came. The script's end is fatal.
 #[tokio::test(start_paused = true)]
@@ -24,6 +25,28 @@ async fn resumes_from_the_last_version() {
         (vec![Answer::pieces([[added("a", 8), added("b", 9)[..30].to_vec()].concat()])], "+a", "7 8 to 8", end),
         (vec![Answer::pieces([added("a", 8), error(500)]), Answer::pieces([error(504)])], "+a", "7 8 8 to 8", end),
         (vec![Answer::status(429), Answer::status(503), Answer::pieces([added("a", 8)])], "+a", "7 7 7 8 to 8", end),
+        (vec![Answer::status(408), Answer::status(502), Answer::pieces([added("a", 8)])], "+a", "7 7 7 8 to 8", end),
+        (
+            vec![Answer::fails(TransportErrorKind::ReadIdle, ""), Answer::pieces([added("a", 8)])],
+            "+a",
+            "7 7 8 to 8",
+            end,
+        ),
+        // A role, a resource, credentials or a proxy may be mended later.
+        (
+            vec![Answer::status(403), Answer::status(404), Answer::status(403), Answer::pieces([added("a", 8)])],
+            "+a",
+            "7 7 7 7 8 to 8",
+            end,
+        ),
+        (vec![Answer::status(401), Answer::status(401), Answer::pieces([added("a", 8)])], "+a", "7 7 7 8 to 8", end),
+        (
+            vec![Answer::fails(TransportErrorKind::Credentials, ""), Answer::pieces([added("a", 8)])],
+            "+a",
+            "7 7 8 to 8",
+            end,
+        ),
+        (vec![Answer::pieces([b"<html>".to_vec()]), Answer::pieces([added("a", 8)])], "+a", "7 7 8 to 8", end),
         // Bookmarks move the version, and only forwards.
         (
             vec![Answer::pieces([bookmark(20), bookmark(15)]), Answer::pieces([added("a", 21)])],
@@ -58,43 +81,10 @@ async fn resumes_from_the_last_version() {
         // What ends it.
         (vec![Answer::pieces([added("a", 8), error(410)])], "+a", "7 to 8", expired),
         (vec![Answer::pieces([added("a", 8)]), Answer::status(410)], "+a", "7 8 to 8", expired),
-        (vec![Answer::status(403)], "", "7 to 7", "API error: 403"),
-        (vec![Answer::status(404)], "", "7 to 7", "API error: 404"),
         (vec![Answer::status(400)], "", "7 to 7", "API error: 400"),
         (vec![Answer::status(422)], "", "7 to 7", "API error: 422"),
-        (vec![Answer::status(401), Answer::status(401)], "", "7 7 to 7", "API error: 401"),
-        (
-            vec![
-                Answer::status(401),
-                Answer::pieces([added("a", 8)]),
-                Answer::status(401),
-                Answer::pieces([error(410)]),
-            ],
-            "+a",
-            "7 7 8 8 to 8",
-            expired,
-        ),
-        // Two 401 with no other answer between them.
-        (
-            vec![Answer::status(401), Answer::fails(TransportErrorKind::Connect, ""), Answer::status(401)],
-            "",
-            "7 7 7 to 7",
-            "API error: 401",
-        ),
-        (
-            vec![Answer::status(401), Answer::status(503), Answer::status(401), Answer::status(410)],
-            "",
-            "7 7 7 7 to 7",
-            expired,
-        ),
-        (
-            vec![Answer::status(401), Answer::default().then_reset(), Answer::status(401), Answer::status(410)],
-            "",
-            "7 7 7 7 to 7",
-            expired,
-        ),
+        (vec![Answer::fails(TransportErrorKind::Tls, "")], "", "7 to 7", "TLS"),
         (vec![Answer::pieces([added("a", 8), b"\0\0\0\0".to_vec()])], "+a", "7 to 8", "frame"),
-        (vec![Answer::pieces([b"<html>".to_vec()])], "", "7 to 7", "HTML"),
         // What did not become an item was not delivered.
         (
             vec![Answer::pieces([
@@ -114,6 +104,76 @@ async fn resumes_from_the_last_version() {
         let asked: Vec<_> = paths.iter().map(|path| between(path, "resourceVersion=", "&")).collect();
         assert_eq!(format!("{} to {}", asked.join(" "), version.unwrap()), versions, "{events:?}");
         assert!(paths.iter().all(|path| !path.contains("sendInitialEvents")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fails_fast_if_told_to() {
+    for (answer, ends) in [
+        (Answer::status(401), "API error: 401"),
+        (Answer::status(403), "API error: 403"),
+        (Answer::status(404), "API error: 404"),
+        (Answer::fails(TransportErrorKind::Credentials, ""), "credentials"),
+        (Answer::pieces([b"<html>".to_vec()]), "HTML"),
+    ] {
+        for options in [exact(7), ListOptions::default()] {
+            let server = Scripted::in_turn([Answer::status(503), answer.clone()]);
+            let (_, error, _) = resumed(watch(&server.client(), &options).resume().fail_fast()).await;
+            assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+            assert_eq!(server.requests(), 2, "{ends}");
+        }
+    }
+    // Credentials that are read again may be better.
+    let answers = [Answer::status(401), Answer::pieces([added("a", 8)]), Answer::status(401), Answer::status(401)];
+    let server = Scripted::in_turn(answers).renewing_credentials();
+    let (events, error, _) = resumed(watch(&server.client(), &exact(7)).resume().fail_fast()).await;
+    assert_eq!((&*events.join(" "), error.code(), server.requests()), ("+a", 401, 4));
+    assert!(server.waits()[0].is_zero() && server.waits()[2].is_zero(), "{:?}", server.waits());
+}
+
+/// As kube's watcher does.
+#[tokio::test(start_paused = true)]
+async fn starts_over_after_410_if_told_to() {
+    let whole = |version: u64| Answer::pieces([added("a", 5), initial_end(version)]);
+    for (options, answers, expected, asked) in [
+        (
+            exact(7),
+            vec![Answer::pieces([added("b", 8), error(410)]), whole(20), Answer::pieces([added("c", 21)])],
+            "+b restarted +a synced 20 +c",
+            "7 initial 20 21",
+        ),
+        (
+            exact(7),
+            vec![Answer::status(410), Answer::status(410), whole(20)],
+            "restarted +a synced 20",
+            "7 initial initial 20",
+        ),
+        (
+            ListOptions::default(),
+            vec![whole(8), Answer::status(410), whole(20), Answer::pieces([error(410)]), whole(30)],
+            "+a synced 8 restarted +a synced 20 restarted +a synced 30",
+            "initial 8 initial 20 initial 30",
+        ),
+        // By a list where that is how it began.
+        (
+            ListOptions::default(),
+            vec![Answer::status(422), list(&["a"], "8"), Answer::status(410), list(&["a"], "9")],
+            "+a synced 8 restarted +a synced 9",
+            "initial list 8 list 9",
+        ),
+    ] {
+        let server = Scripted::in_turn(answers);
+        let mut watch = watch(&server.client(), &options).resume().start_over();
+        let mut events = Vec::new();
+        while let Some(Ok(event)) = watch.next().await {
+            let event = written(event);
+            if event == "restarted" {
+                assert_eq!(watch.resource_version(), None);
+            }
+            events.push(event);
+        }
+        assert_eq!(events.join(" "), expected);
+        assert_eq!(kinds(&server), asked);
     }
 }
 

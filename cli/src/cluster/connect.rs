@@ -1,7 +1,7 @@
 //! The options that name an API server, and the transport to it.
 
+use std::io;
 use std::path::PathBuf;
-use std::{fs, io};
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -31,7 +31,7 @@ pub struct Connection {
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
 
-    /// The certificate authorities (PEM) to trust for --server, in place of the platform's
+    /// The certificate authorities (PEM) to trust for --server, in place of the platform's; read again when a request fails
     #[arg(long, value_name = "FILE", requires = "server")]
     certificate_authority: Option<PathBuf>,
 }
@@ -41,7 +41,7 @@ impl Connection {
     pub async fn open(self) -> Result<(Server, String), Failure> {
         warnings::show();
         if let Some(url) = &self.server {
-            return Ok((Server::Direct(self.direct(url)?), "default".to_owned()));
+            return Ok((Server::Direct(Box::new(self.direct(url)?)), "default".to_owned()));
         }
         let config = self.config().await?;
         let namespace = config.default_namespace.clone();
@@ -55,9 +55,7 @@ impl Connection {
             builder = builder.token_file(path);
         }
         if let Some(path) = &self.certificate_authority {
-            let pem = fs::read(path)
-                .map_err(|error| Failure::Error(format!("cannot read {}: {error}", path.to_string_lossy())))?;
-            builder = builder.ca_pem(pem);
+            builder = builder.ca_file(path);
         }
         builder.build().map_err(|error| Failure::Error(error.to_string()))
     }
@@ -82,14 +80,14 @@ impl Connection {
 
 /// A transport to the server.
 pub enum Server {
-    Direct(HttpTransport),
+    Direct(Box<HttpTransport>),
     Kube(Box<KubeTransport>),
 }
 
 impl Server {
     fn inner(&self) -> &dyn Transport {
         match self {
-            Self::Direct(transport) => transport,
+            Self::Direct(transport) => &**transport,
             Self::Kube(transport) => &**transport,
         }
     }

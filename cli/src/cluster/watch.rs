@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::notices;
 use crate::output::{self, Output, Row, Rows, Shown};
 use crate::rows::FLUSH_EVERY;
+use crate::signals::interrupted;
 
 /// Watches a collection of an API server: a line for each object that is added (+), modified (~) or deleted (-).
 ///
@@ -88,19 +89,19 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let fields = diff.then(HashMap::new);
     let mut watcher = Watcher { client, resource, namespace, options, output, fields, counts: Counts::default() };
 
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut interrupted = pin!(interrupted());
     let mut version = resource_version;
     loop {
         let from = match version.take() {
             _ if initial => ResourceVersion::MostRecent,
             Some(version) => ResourceVersion::Exact(version),
             None => ResourceVersion::Exact(tokio::select! {
-                _ = &mut interrupted => return Ok(()),
+                () = &mut interrupted => return Ok(()),
                 version = watcher.now() => version?,
             }),
         };
         let ended = tokio::select! {
-            _ = &mut interrupted => None,
+            () = &mut interrupted => None,
             ended = watcher.watch(from) => Some(ended?),
         };
         watcher.output.flush()?;
@@ -180,7 +181,7 @@ impl Watcher {
             watch = watch.namespace(namespace);
         }
         let watch = watch.map_item(|item| Seen::new(&item, &mut rows, diff));
-        let mut events = pin!(watch.resume().on_disconnect(say));
+        let mut events = pin!(watch.resume().fail_fast().on_disconnect(say));
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             let next = timeout_at(flush_at, events.next()).await;

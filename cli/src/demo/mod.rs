@@ -20,6 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use self::process::{Process, Sampler};
 use self::report::size;
 use crate::failure::Failure;
+use crate::signals::interrupted;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
@@ -88,7 +89,7 @@ struct List {
 pub async fn run(args: Args) -> Result<(), Failure> {
     tokio::select! {
         biased;
-        _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted("the measurements are not complete".into())),
+        () = interrupted() => Err(Failure::Interrupted("the measurements are not complete".into())),
         done = compare(args) => done,
     }
 }

@@ -120,17 +120,22 @@ fn warns_of_fields_that_are_not_compared() {
 #[test]
 #[cfg(unix)]
 fn prints_counts_on_an_interrupt() {
-    let stalled = Answer::ok(Body::replay(changes().concat()).stall_at(changes().concat().len() as u64));
-    let api = Api::new([now("7"), stalled]);
-    let mut child = api.command(&["watch", "cm", "-n", "web"]).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    for expected in ["+ web/a 8", "~ web/a 9", "- web/a 10"] {
-        assert_eq!(lines.next().unwrap().unwrap(), expected);
+    for sent in ["-INT", "-TERM"] {
+        let stalled = Answer::ok(Body::replay(changes().concat()).stall_at(changes().concat().len() as u64));
+        let api = Api::new([now("7"), stalled]);
+        let mut child = api.command(&["watch", "cm", "-n", "web"]).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for expected in ["+ web/a 8", "~ web/a 9", "- web/a 10"] {
+            assert_eq!(lines.next().unwrap().unwrap(), expected);
+        }
+        signal(&child, sent);
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(
+            (&*said, child.wait().unwrap().code()),
+            ("1 added, 1 modified, 1 deleted, up to version 10\n", Some(0))
+        );
     }
-    signal(&child, "-INT");
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!((&*said, child.wait().unwrap().code()), ("1 added, 1 modified, 1 deleted, up to version 10\n", Some(0)));
 }
 
 #[test]

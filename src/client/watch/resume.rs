@@ -20,12 +20,11 @@ use crate::adapt::Own;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::options::ResourceVersion;
-use crate::client::retry::Retry;
+use crate::client::retry::{Class, Retry};
 use crate::client::transport::TransportErrorKind;
 use crate::decode::{Changed, ItemRef, WatchEvent};
-use crate::error::{DecodeErrorKind, ItemError};
+use crate::error::ItemError;
 use crate::item::{Item, compare_resource_versions, is_older};
-use crate::sync::lock;
 
 /// The longest wait before a connection, but for what a server asks for.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -45,20 +44,22 @@ const DELETIONS: usize = 1024;
 /// each object as [`OwnedEvent::Added`], then [`OwnedEvent::Synced`], then what happens. The collection comes as initial
 /// events of the watch; as a list where the server refuses those, breaks them off twice, or does not end them
 /// ([`initial_events_timeout`](Self::initial_events_timeout)), which the [`Client`](crate::client::Client) and its clones
-/// then remember for this resource. When it breaks off it begins again, with [`OwnedEvent::Restarted`]; in pages of 500, if
-/// that was for the server's request timeout.
+/// then remember for this resource for an hour, once the list has succeeded. When it is interrupted, or when its version
+/// expires, it starts over, with [`OwnedEvent::Restarted`]; in pages of 500, if the server's request timeout interrupted a list.
 ///
-/// After that nothing is lost, and nothing comes twice or in another order, whatever happens to connections: it goes on from
+/// After that nothing is lost, and nothing comes twice or in another order, whatever happens to connections: it resumes from
 /// the version of the last event, or of a later bookmark, when the server ends the watch, when the connection breaks or
-/// [has gone quiet](super::Watch::idle_timeout), on 429 and 5xx. Between two requests is a random time that grows from the
-/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (of which up to twice comes), or what the server asks for if
-/// that is longer; after a connection that was good it is short again. A list in place of initial events is asked for at once.
-/// The number of tries is not limited.
+/// [has gone quiet](super::Watch::idle_timeout), on 408, 429 and 5xx. It also retries 401, 403, 404, credentials that cannot be
+/// read and a proxy's page, with a warning in the log, because a role or a resource may come later;
+/// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
+/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait for the server's `Retry-After`;
+/// a connection that lived for 10 s resets that. A list in place of initial events is requested at once. The number of retries is
+/// not limited.
 ///
-/// It ends in an error that [is expired](Error::is_expired) when the server does not know the version any more: watch from
-/// the start then. Other errors that end it are those that asking again does not mend: 401 twice in a row, 403, 404, a
-/// malformed or oversized frame, an object that cannot become what was asked for. What such an error is about was not
-/// delivered, and [`resource_version`](Self::resource_version) is not past it.
+/// It ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless it
+/// [starts over](Self::start_over). Other errors that end it are those that a retry does not mend: options that the server
+/// refuses (400, 422), a malformed or oversized frame, an object that cannot become what was asked for. What such an error is
+/// about was not delivered, and [`resource_version`](Self::resource_version) is not past it.
 ///
 /// Events whose versions do not [compare](compare_resource_versions) are all delivered. A deletion may have an older version
 /// than what came before it: those are remembered, 8 bytes and some each, to be told from repetitions, until the version
@@ -144,6 +145,22 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
     /// [`idle_timeout`](super::Watch::idle_timeout) that counts.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.connections.run.initial_events_timeout = timeout;
+        self
+    }
+
+    /// Ends in an error on 401, 403, 404, credentials that cannot be read and responses that are no watch, in place of retrying
+    /// them for ever.
+    pub fn fail_fast(mut self) -> Self {
+        self.connections.run.fails_fast = true;
+        self
+    }
+
+    /// Starts over with the collection when the server has forgotten the version (410), in place of ending in an error.
+    ///
+    /// The stream then delivers [`OwnedEvent::Restarted`], which voids all that came before, and the collection again. What
+    /// happened in between is lost: an object that was deleted meanwhile just does not come again.
+    pub fn start_over(mut self) -> Self {
+        self.connections.run.starts_over = true;
         self
     }
 
@@ -252,6 +269,9 @@ impl Connections {
                     }
                     Ok(None) => {
                         let resource_version = run.synced(&pages.version()?);
+                        if mem::take(&mut run.lacks_initial_events) {
+                            run.plan.client.set_without_initial_events(&run.plan.resource)?;
+                        }
                         *state = run.ask()?;
                         return Poll::Ready(Ok(Some(OwnedEvent::Synced { resource_version })));
                     }
@@ -313,10 +333,12 @@ struct Run {
     pages: bool,
     /// How often in a row the initial events broke off.
     broken_off: u32,
-    /// Whether the last answer was 401, whatever happened to requests since.
-    was_unauthorized: bool,
-    /// Whether the connection was of use.
-    is_good: bool,
+    /// Whether the server refused the initial events or did not end them, and no list has succeeded since.
+    lacks_initial_events: bool,
+    /// Whether errors that may last end it.
+    fails_fast: bool,
+    /// Whether an expired version does not end it.
+    starts_over: bool,
     /// Between two bookmarks of any connection, the longest.
     gap: Option<Duration>,
     backoff: ExponentialBackoff,
@@ -338,8 +360,9 @@ impl Run {
             lists: false,
             pages: false,
             broken_off: 0,
-            was_unauthorized: false,
-            is_good: false,
+            lacks_initial_events: false,
+            fails_fast: false,
+            starts_over: false,
             gap: None,
             backoff: plan.client.backoff(MAX_DELAY),
             plan,
@@ -357,7 +380,9 @@ impl Run {
             return Ok(State::Opening(self.plan.open(options, true, self.gap)?));
         }
         let options = options.clone().without_timeout();
-        let list = client.clone().retry(Retry::never()).list::<[u8]>(resource, &options).limits(*limits);
+        // A page that is interrupted is retried; after a list in one response this decides.
+        let client = if self.pages { client.clone() } else { client.clone().retry(Retry::never()) };
+        let list = client.list::<[u8]>(resource, &options).limits(*limits);
         let list = if self.pages { list.pages(PAGE) } else { list };
         let list = match namespace {
             Some(namespace) => list.namespace(namespace),
@@ -380,7 +405,6 @@ impl Run {
         is_in_shard: bool,
         own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
-        self.is_good = true;
         // A bookmark of an older version says that the server went back, not that this is in step with it.
         let is_behind = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
             if is_older(resource_version, &self.delivered.version));
@@ -427,8 +451,6 @@ impl Run {
     /// The collection is out, at this version.
     fn synced(&mut self, version: &str) -> String {
         self.is_synced = true;
-        self.is_good = true;
-        self.was_unauthorized = false;
         self.has_begun = false;
         self.delivered.advance(version);
         self.delivered.version.clone()
@@ -441,34 +463,35 @@ impl Run {
             State::Watching(connection) => Some(connection),
             _ => None,
         };
-        let is_idle = connection.is_some() && error.as_ref().is_some_and(is_idle);
+        let is_stalled = error.as_ref().is_some_and(is_stalled);
+        let is_idle = connection.is_some() && is_stalled;
         if let Some(connection) = connection {
             // A server may have stopped to send bookmarks.
             self.gap = if is_idle { None } else { connection.idle.gap() };
-            self.is_good |= connection.answer.started.elapsed() >= HEALTHY;
+            // Events alone do not make it a good one: a server that ends each connection after one would be asked without pause.
+            if connection.answer.started.elapsed() >= HEALTHY {
+                self.backoff = self.plan.client.backoff(MAX_DELAY);
+            }
         }
-        if mem::take(&mut self.is_good) {
-            self.backoff = self.plan.client.backoff(MAX_DELAY);
-        }
-        let is_answer = |error: &Error| !matches!(error.kind(), ErrorKind::Transport(_)) && !error.is_unauthorized();
-        self.was_unauthorized &= connection.is_none() && !error.as_ref().is_none_or(is_answer);
         let asks_initial_events = !self.is_synced && !self.lists;
         let is_refused = error.as_ref().is_some_and(|error| matches!(error.code(), 400 | 422));
-        let mut wait = None;
-        if asks_initial_events && (is_refused || is_idle) {
-            lock(&self.plan.client.without_initial_events).insert(self.plan.resource.list_path(None)?);
+        let class = error.as_ref().map(|error| self.plan.client.classify(error));
+        let falls_back = asks_initial_events && (is_refused || is_idle);
+        if falls_back {
+            self.lacks_initial_events = true;
             self.lists = true;
-            wait = Some(Duration::ZERO);
         } else if let Some(error) = &error
             && !self.passes(error)
         {
             return Err(error.clone());
-        } else if asks_initial_events && connection.is_some() {
+        } else if asks_initial_events
+            && (class == Some(Class::Expired) || is_stalled || connection.is_some() && class != Some(Class::Lasting))
+        {
             self.broken_off += 1;
             self.lists = self.broken_off >= 2;
         }
         let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default();
-        let wait = wait.unwrap_or_else(|| self.backoff.next().unwrap_or(MAX_DELAY).max(asked));
+        let wait = if falls_back { Duration::ZERO } else { self.backoff.next().unwrap_or(MAX_DELAY).max(asked) };
         if !self.is_synced {
             self.delivered = Delivered { events: self.delivered.events, ..Delivered::default() };
         }
@@ -480,25 +503,43 @@ impl Run {
         };
         let Disconnect { error, resource_version, .. } = &disconnect;
         let error = error.as_ref().map(field::display);
-        self.plan.span.in_scope(|| tracing::debug!(error, ?resource_version, ?wait, "watching again"));
+        self.plan.span.in_scope(|| {
+            if falls_back {
+                tracing::warn!(error, "the server does not send the initial events: the collection is listed");
+            } else if class == Some(Class::Lasting) {
+                tracing::warn!(error, ?wait, "watching again");
+            } else {
+                tracing::debug!(error, ?resource_version, ?wait, "watching again");
+            }
+        });
         if let Some(on_disconnect) = &mut self.on_disconnect {
             on_disconnect(&disconnect);
         }
         Ok(wait)
     }
 
-    /// Whether asking again may help.
+    /// Whether a retry may help, after what this changes.
     fn passes(&mut self, error: &Error) -> bool {
-        match error.kind() {
-            ErrorKind::Api(error) if error.code == 401 => !mem::replace(&mut self.was_unauthorized, true),
-            ErrorKind::Api(error) => matches!(error.code, 429 | 500..=599),
-            ErrorKind::Transport(error) => error.kind().is_break(),
-            ErrorKind::Incomplete(incomplete) => {
-                self.pages |= incomplete.request_timeout.is_some();
-                true
-            }
-            ErrorKind::Decode(error) => matches!(error.kind(), DecodeErrorKind::CutFrame),
-            _ => false,
+        match (self.plan.client.classify(error), error.kind()) {
+            // Pages are smaller.
+            (_, ErrorKind::Incomplete(incomplete)) if incomplete.request_timeout.is_some() => self.pages = true,
+            (Class::Transient, _) => {}
+            (Class::Lasting, _) if !self.fails_fast => {}
+            (Class::Expired, _) if !self.is_synced => {}
+            (Class::Expired, _) if self.starts_over => self.begin_again(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The collection comes again.
+    fn begin_again(&mut self) {
+        self.is_synced = false;
+        self.has_begun = true;
+        self.lists = false;
+        self.broken_off = 0;
+        if let ResourceVersion::Exact(_) = self.plan.options.resource_version {
+            self.plan.options.resource_version = ResourceVersion::MostRecent;
         }
     }
 }
@@ -553,6 +594,6 @@ impl Delivered {
     }
 }
 
-fn is_idle(error: &Error) -> bool {
+fn is_stalled(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Transport(error) if error.kind() == TransportErrorKind::ReadIdle)
 }

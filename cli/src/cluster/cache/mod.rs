@@ -28,6 +28,7 @@ use crate::cluster::connect::Connection;
 use crate::cluster::query::Selection;
 use crate::failure::Failure;
 use crate::notices;
+use crate::signals::interrupted;
 
 /// Keeps a collection in memory and in step, and serves it on loopback: for those who debug a controller.
 ///
@@ -153,7 +154,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if let Some(mib) = budget {
         store.set_budget(Budget::Compress(mib.saturating_mul(1 << 20)));
     }
-    let mut reflector = Reflector::<[u8]>::new(&client, &resource).options(options).store(store);
+    let mut reflector = Reflector::<[u8]>::new(&client, &resource).options(options).store(store).fail_fast();
     if !drop.is_empty() {
         reflector = reflector.projection(projection(&drop, &type_meta)?);
     }
@@ -245,20 +246,6 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 
 fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
     Failure::Error(format!("cannot listen on {address}: {error}; --listen takes another port"))
-}
-
-/// Ctrl-C, or SIGTERM.
-async fn interrupted() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = interrupt => {}
-            _ = terminate.recv() => {}
-        }
-        return;
-    }
-    _ = interrupt.await;
 }
 
 impl From<Held> for Residency {
