@@ -116,17 +116,6 @@ impl Compressor {
         self.waiting.is_some() && self.recent.len() >= FEW_SAMPLES
     }
 
-    /// Whether it was not trained yet.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
-    }
-
-    /// Takes some of so many slots for those that were written last.
-    pub(super) fn sample(&mut self, slots: u32) {
-        self.recent = (0..slots).step_by((slots as usize).div_ceil(SAMPLES).max(1)).collect();
-        self.next = 0;
-    }
-
     /// The slots that were written last.
     pub(super) fn recent(&self) -> &[u32] {
         &self.recent

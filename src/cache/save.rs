@@ -194,7 +194,8 @@ impl<T: Stored + ?Sized> Store<T> {
     /// Loads into an empty store what [`save`](Self::save) saved as the same. Indexes and subscribers get the objects as if
     /// they were written.
     ///
-    /// They are held as the store holds objects. What was saved compressed is held so without being decompressed, if
+    /// They are held as the store holds objects. A file whose objects take more than the [budget](Store::set_budget) in that form
+    /// is refused before any of them is expanded. What was saved compressed is held so without being decompressed, if
     /// [`Residency`] says so. Nothing is in the store before the whole file has been checked.
     ///
     /// The checksum is for what happens to files, not for those who forge them: a file of which it is right is believed. No
@@ -209,7 +210,10 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<Saved<T>, LoadError> {
-        let residency = self.writer().residency;
+        let (residency, spending) = {
+            let writer = self.writer();
+            (writer.residency, writer.spending.clone())
+        };
         let mut input = Input::open(path)?;
         let damaged = |offset| LoadError::Damaged { what: "a malformed record", offset };
         let (at, head) = input.record()?.ok_or(damaged(0))?;
@@ -219,6 +223,7 @@ impl<T: Stored + ?Sized> Store<T> {
         }
         let objects = head.objects;
         let mut saved = Saved::new(head.version, head.epoch);
+        let mut held = 0_usize;
         while let Some((at, record)) = input.record()? {
             let (what, rest) = record.split_first().ok_or(damaged(at))?;
             match *what {
@@ -230,6 +235,8 @@ impl<T: Stored + ?Sized> Store<T> {
                 DICTIONARY => return Err(LoadError::Compressed),
                 OBJECT => {
                     let record = Record::parse(rest).ok_or(damaged(at))?;
+                    held = held.saturating_add(record.held::<T::Decoded>(residency));
+                    spending.check(held)?;
                     let entry = saved.entry(&record)?;
                     saved.entries.push(entry.ok_or(damaged(at))?);
                 }
@@ -297,6 +304,7 @@ impl<T: Stored + ?Sized> Store<T> {
         if writer.replaces > 0 || !self.is_empty() || !self.state().version.is_empty() {
             return Err(LoadError::NotEmpty);
         }
+        // The budget may have been set since.
         writer.spending.check(saved.entries.iter().map(|entry| Held::size(entry)).sum())?;
         (writer.replaces, writer.epoch) = (saved.epoch.into(), saved.epoch.into());
         writer.namespaces.extend(saved.namespaces);
@@ -592,6 +600,17 @@ impl<'r> Record<'r> {
             resource_version: version.into(),
         };
         (!name.is_empty()).then_some(Self { encoding, form, wire_len, identity, body: rest })
+    }
+
+    /// What the object takes once it is held so, at the least: nothing is expanded that cannot be held.
+    fn held<D>(&self, residency: Residency) -> usize {
+        let wire_len = self.wire_len as usize;
+        match residency {
+            Residency::Encoded => Entry::<D>::allocated_with(wire_len),
+            #[cfg(feature = "zstd")]
+            Residency::Compressed => Entry::<D>::allocated_with(self.body.len()),
+            Residency::Decoded => Held::decoded_size(self.wire_len).saturating_add(Entry::<D>::allocated_with(0)),
+        }
     }
 }
 

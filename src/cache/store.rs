@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use super::budget::Spending;
+use super::budget::{Skipped, Spending};
 #[cfg(feature = "zstd")]
 use super::compress::Compressor;
 use super::entry::{Entry, Form, Identity, MAX_TEXT, wire_len};
@@ -111,8 +111,8 @@ pub enum Effect<T: Stored + ?Sized> {
     },
     /// This very state was there.
     Unchanged,
-    /// A newer state was there; or the object was deleted since, as far as that is known: one that is not there, and is
-    /// older than the [version](Store::version) of the collection, was.
+    /// A newer state was there; or the object was deleted since, as far as that is known: one that is not there, and is not
+    /// newer than the [version](Store::version) of the collection, was.
     Stale,
 }
 
@@ -139,7 +139,7 @@ pub enum StoreError {
     /// Its namespace, name, uid or version is longer than 65,535 bytes, or all of it than 4 GiB.
     #[error("{0} of the object is too long")]
     TooLong(&'static str),
-    /// There is no room for it in the [budget](Store::set_budget) of so many bytes.
+    /// There is no room for it in the [budget](Store::set_budget) of this many bytes.
     #[error("the store has no room for the object in its {0} bytes")]
     OverBudget(usize),
 }
@@ -155,7 +155,7 @@ impl From<StoreError> for ItemError {
 }
 
 pub(super) struct Inner<T: Stored + ?Sized> {
-    hasher: RandomState,
+    pub(super) hasher: RandomState,
     codec: Arc<Codec<T>>,
     /// Locked for as long as it takes to put one object in its place.
     pub(super) state: RwLock<State<T::Decoded>>,
@@ -167,6 +167,7 @@ pub(super) struct Inner<T: Stored + ?Sized> {
 pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) residency: Residency,
     pub(super) spending: Spending,
+    pub(super) skipped: Skipped,
     /// Slots below `slots` that are free.
     free: Vec<u32>,
     pub(super) slots: u32,
@@ -205,10 +206,15 @@ impl Held {
 
     pub(super) fn size<D>(entry: &Entry<D>) -> usize {
         let decoded = match entry.form() {
-            Form::Decoded(..) => u64::from(entry.wire_len()) * DECODED_FACTOR,
+            Form::Decoded(..) => Self::decoded_size(entry.wire_len()),
             _ => 0,
         };
-        entry.allocated() + usize::try_from(decoded).unwrap_or(usize::MAX)
+        entry.allocated().saturating_add(decoded)
+    }
+
+    /// What an object that has this length encoded takes decoded, estimated.
+    pub(super) fn decoded_size(wire_len: u32) -> usize {
+        usize::try_from(u64::from(wire_len) * DECODED_FACTOR).unwrap_or(usize::MAX)
     }
 
     pub(super) fn total(&self) -> usize {
@@ -230,6 +236,7 @@ impl<T: Stored + ?Sized> Store<T> {
         let writer = Writer {
             residency,
             spending: Spending::default(),
+            skipped: Skipped::default(),
             free: Vec::new(),
             slots: 0,
             namespaces: HashSet::new(),
@@ -298,21 +305,28 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when it cannot be held. Nothing has changed then.
+    /// [`StoreError`] when it cannot be held. The store then keeps the state that it has, and counts the object as
+    /// [skipped](Self::skipped).
     pub fn observe(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        let identity = identity(encoding, bytes)?;
-        self.write(&mut self.writer(), encoding, bytes, &identity, false)
+        self.write_or_skip(&mut self.writer(), encoding, bytes, false)
     }
 
     /// Deletes an object, of which these bytes are the last state. `None`: it was not there, or a newer state is.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when it cannot be told which object it is. Nothing has changed then.
+    /// [`StoreError`] when it cannot be told which object it is. Nothing is deleted then, and an object is counted as
+    /// [skipped](Self::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Tombstone<T>>, StoreError> {
-        let identity = identity(encoding, bytes)?;
         let mut writer = self.writer();
         let writer = &mut *writer;
+        let identity = match identity(encoding, bytes) {
+            Ok(identity) => identity,
+            Err(error) => {
+                self.skip(writer, None, bytes, false);
+                return Err(error);
+            }
+        };
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, &identity);
         if writer.open.is_some() || is_older(&self.state().version, &identity.resource_version) {
@@ -326,6 +340,7 @@ impl<T: Stored + ?Sized> Store<T> {
             }
             return Ok(None);
         }
+        self.unskip(writer, &identity, false);
         let Some((slot, held)) = found else { return Ok(None) };
         self.remove(writer, hash, slot, &held);
         let namespace = || intern(&mut writer.namespaces, &identity.namespace);
@@ -358,6 +373,7 @@ impl<T: Stored + ?Sized> Store<T> {
         writer.open = Some(Open::new(writer.replaces));
         // As of all that was there when it began, the list knows better.
         writer.tombstones.clear();
+        Self::forget_refused(&mut writer);
         Replace::new(self.clone(), writer.replaces)
     }
 
@@ -442,6 +458,7 @@ impl<T: Stored + ?Sized> Store<T> {
             + chunks
             + writer.free.capacity() * size_of::<u32>()
             + namespaces
+            + writer.skipped.bytes()
             + codec.shared_bytes();
         let tombstones = writer.tombstones.iter().map(|(key, version)| {
             size_of::<(ObjectKey, String)>() + key.namespace.len() + key.name.len() + version.len()
@@ -544,6 +561,26 @@ impl<T: Stored + ?Sized> Store<T> {
         Some((slot, Arc::clone(entry)))
     }
 
+    /// Writes an object by the rules, or counts it as skipped.
+    pub(super) fn write_or_skip(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+        listed: bool,
+    ) -> Result<Written<T>, StoreError> {
+        let identity = identity(encoding, bytes).inspect_err(|_| self.skip(writer, None, bytes, listed))?;
+        let written = self.write(writer, encoding, bytes, &identity, listed);
+        match &written {
+            Ok(Written { effect: Effect::Added(_) | Effect::Modified { .. }, .. }) => {
+                self.unskip(writer, &identity, listed);
+            }
+            Ok(_) => {}
+            Err(_) => self.skip(writer, Some(&identity), bytes, listed),
+        }
+        written
+    }
+
     /// Writes an object by the rules, `listed` when it comes from the list of the open replace.
     pub(super) fn write(
         &self,
@@ -568,16 +605,16 @@ impl<T: Stored + ?Sized> Store<T> {
                 return unwritten(Effect::Stale);
             }
         } else {
-            // What had its last change before the version of the collection, and is not there, was deleted.
-            let was_there = writer.open.is_none() && is_older(&identity.resource_version, &self.state().version);
+            // What had its last change at the version of the collection or before, and is not there, was deleted.
+            let version = &*identity.resource_version;
+            let was_there = writer.open.is_none() && is_ordered(version) && is_within(version, &self.state().version);
             if was_there || writer.is_deleted(identity) {
                 return unwritten(Effect::Stale);
             }
         }
         let slot = found.as_ref().map(|(slot, _)| *slot);
-        let entry = writer.entry(encoding, bytes, identity)?;
+        let entry = self.entry_in_budget(writer, slot, encoding, bytes, identity)?;
         let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
-        let entry = self.in_budget(writer, slot, entry, &object)?;
         let new = self.object(&entry);
         let (slot, index_errors) = self.put(writer, hash, slot, entry, &object);
         writer.mark(slot, listed);
@@ -605,9 +642,7 @@ impl<T: Stored + ?Sized> Store<T> {
             return Ok(());
         }
         let entry = if open.wants(slot, &identity.resource_version, listed) {
-            let entry = writer.entry(encoding, bytes, identity)?;
-            let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
-            Some(self.in_budget(writer, None, entry, &object)?)
+            Some(self.entry_in_budget(writer, None, encoding, bytes, identity)?)
         } else {
             None
         };
@@ -721,8 +756,10 @@ impl<T: Stored + ?Sized> Store<T> {
             }
         }
         writer.epoch = replace;
+        writer.skipped.forget_before(replace);
         writer.forget_deleted(version);
         self.shrink(writer, version);
+        self.measure_rest(writer);
         #[cfg(feature = "zstd")]
         self.train_if_waiting(writer);
         writer.subscribers.resynced();
@@ -759,22 +796,14 @@ impl<T: Stored + ?Sized> Store<T> {
         }
     }
 
-    /// Trains with fewer objects than it waited for, because there are no more.
+    /// Trains with fewer objects than it waited for, because there are no more, or no room for more. Whether it did.
     #[cfg(feature = "zstd")]
-    fn train_if_waiting(&self, writer: &mut Writer<T>) {
-        if writer.compressor.as_ref().is_some_and(Compressor::can_train) {
+    pub(super) fn train_if_waiting(&self, writer: &mut Writer<T>) -> bool {
+        let trains = writer.compressor.as_ref().is_some_and(Compressor::can_train);
+        if trains {
             self.train(writer);
         }
-    }
-
-    /// Trains, if that was not done, with some of what is there.
-    #[cfg(feature = "zstd")]
-    pub(super) fn train_with_what_is_there(&self, writer: &mut Writer<T>) {
-        let compressor = writer.compressor.get_or_insert_with(Compressor::new);
-        if compressor.is_waiting() {
-            compressor.sample(writer.slots);
-            self.train(writer);
-        }
+        trains
     }
 
     /// Trains with what was written last, and compresses it.
@@ -790,13 +819,13 @@ impl<T: Stored + ?Sized> Store<T> {
         }
     }
 
-    /// Compresses what is in a slot. Whether it was not, and there is something.
+    /// Compresses what is in a slot.
     #[cfg(feature = "zstd")]
-    pub(super) fn compress(&self, writer: &mut Writer<T>, slot: u32) -> bool {
-        let Some(object) = self.object_at(slot) else { return false };
+    fn compress(&self, writer: &mut Writer<T>, slot: u32) {
+        let Some(object) = self.object_at(slot) else { return };
         let held = object.entry();
         if matches!(held.form(), Form::Compressed(..)) {
-            return false;
+            return;
         }
         if let Ok(bytes) = object.encoded()
             && let Ok(entry) = writer.entry(object.encoding(), &bytes, &object.identity())
@@ -808,7 +837,6 @@ impl<T: Stored + ?Sized> Store<T> {
                 *place = Some(entry);
             }
         }
-        true
     }
 }
 
@@ -857,7 +885,7 @@ impl<T: Stored + ?Sized> Writer<T> {
     }
 
     /// Notes for the open replace that the object is there.
-    fn mark(&mut self, slot: u32, listed: bool) {
+    pub(super) fn mark(&mut self, slot: u32, listed: bool) {
         if let Some(open) = &mut self.open {
             open.mark(slot, listed);
         }
@@ -873,9 +901,10 @@ impl<T: Stored + ?Sized> Writer<T> {
 
     fn is_deleted(&self, identity: &Identity<'_>) -> bool {
         !self.tombstones.is_empty()
-            && self.tombstones.get(&ObjectKey::of(identity)).is_some_and(|deleted| {
-                compare_resource_versions(&identity.resource_version, deleted).is_some_and(Ordering::is_le)
-            })
+            && self
+                .tombstones
+                .get(&ObjectKey::of(identity))
+                .is_some_and(|deleted| is_within(&identity.resource_version, deleted))
     }
 
     /// Of deletions up to this version no late event comes any more; of versions that do not compare nobody knows.
@@ -907,6 +936,16 @@ impl<T: Stored + ?Sized> fmt::Debug for Store<T> {
             .field("version", &state.version)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether the version compares with others than itself.
+fn is_ordered(version: &str) -> bool {
+    compare_resource_versions(version, "1").is_some()
+}
+
+/// Whether it is known to be this version or an older one.
+fn is_within(version: &str, collection: &str) -> bool {
+    compare_resource_versions(version, collection).is_some_and(Ordering::is_le)
 }
 
 /// Which object it is.
