@@ -311,6 +311,20 @@ impl<T: Stored + ?Sized> Store<T> {
         self.write_or_skip(&mut self.writer(), encoding, bytes, false)
     }
 
+    /// Writes the server's answer to a write of one's own, which may come after any event. One that does not have the object, and
+    /// has all changes up to that version, has had its deletion.
+    #[cfg(feature = "client")]
+    pub(crate) fn observe_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        let identity = identity(encoding, bytes)?;
+        let mut writer = self.writer();
+        let version = &*identity.resource_version;
+        let is_known = is_ordered(version) && is_within(version, &self.state().version);
+        if is_known && self.find(self.hash(&identity.namespace, &identity.name), &identity).is_none() {
+            return Ok(Written { effect: Effect::Stale, index_errors: Vec::new() });
+        }
+        self.write_or_skip(&mut writer, encoding, bytes, false)
+    }
+
     /// Deletes an object, of which these bytes are the last state. `None`: it was not there, or a newer state is.
     ///
     /// # Errors

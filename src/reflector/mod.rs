@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod feed;
+mod own;
 mod silence;
 mod sync;
 mod warm;
@@ -44,6 +45,7 @@ use tracing::{Instrument, field};
 
 pub use self::feed::SkippedObject;
 use self::feed::{Feed, Progress, Step};
+use self::own::Scope;
 use self::silence::Silence;
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
@@ -81,15 +83,15 @@ pub struct Reflector<T: Item + Stored + ?Sized> {
     /// When the collection was complete, in this attempt.
     synced_at: Option<Instant>,
     status: Arc<watch::Sender<Status>>,
-    /// Which collection it is, once it runs.
-    holds: Arc<OnceLock<String>>,
+    /// Which objects it stores, once it runs.
+    scope: Arc<OnceLock<Scope>>,
 }
 
 /// A [`Store`] that a [`Reflector`] keeps in step. It is a handle: clones share it.
 pub struct Cache<T: Stored + ?Sized> {
     store: Store<T>,
     status: watch::Receiver<Status>,
-    holds: Arc<OnceLock<String>>,
+    scope: Arc<OnceLock<Scope>>,
 }
 
 /// How far a [`Reflector`] is.
@@ -208,7 +210,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             sync: SyncState::default(),
             synced_at: None,
             status: Arc::new(watch::Sender::default()),
-            holds: Arc::default(),
+            scope: Arc::default(),
         }
     }
 
@@ -255,7 +257,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// The store, as those who use it see it.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
-        Cache { store: self.store.clone(), status: self.status.subscribe(), holds: Arc::clone(&self.holds) }
+        Cache { store: self.store.clone(), status: self.status.subscribe(), scope: Arc::clone(&self.scope) }
     }
 
     /// Runs until it is dropped.
@@ -280,7 +282,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         self.options = mem::take(&mut self.options).resource_version(ResourceVersion::MostRecent);
         self.options.validate_watch(true)?;
         let holds = self.holds()?;
-        self.holds.get_or_init(|| holds);
+        self.scope.get_or_init(|| Scope::of(self, holds));
         let mut backoff = self.client.backoff(MAX_DELAY);
         loop {
             let has_initial_events = self.client.has_initial_events(&self.resource)?;
@@ -538,8 +540,8 @@ impl<T: Stored + ?Sized> Cache<T> {
     ///
     /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection was complete, and while it comes again.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        let holds = self.holds.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
-        self.store.save(path, holds)
+        let scope = self.scope.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
+        self.store.save(path, &scope.holds)
     }
 
     async fn until<R>(&self, ready: impl Fn(&Status) -> Option<R>) -> Result<R, Ended> {
@@ -555,8 +557,7 @@ impl<T: Stored + ?Sized> Cache<T> {
     }
 }
 
-/// The store. [`observe`](Store::observe) one's own writes there; to delete from it or to replace what it has is the reflector's
-/// business.
+/// The store, to read. Write the answers to one's own writes with [`Cache::observe`]; anything else is the reflector's to write.
 impl<T: Stored + ?Sized> Deref for Cache<T> {
     type Target = Store<T>;
 
@@ -567,8 +568,8 @@ impl<T: Stored + ?Sized> Deref for Cache<T> {
 
 impl<T: Stored + ?Sized> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        let Self { store, status, holds } = self;
-        Self { store: store.clone(), status: status.clone(), holds: Arc::clone(holds) }
+        let Self { store, status, scope } = self;
+        Self { store: store.clone(), status: status.clone(), scope: Arc::clone(scope) }
     }
 }
 
