@@ -174,6 +174,9 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) namespaces: HashSet<Arc<str>>,
     indexes: Vec<Weak<dyn Maintained<T>>>,
     pub(super) subscribers: Subscribers<T>,
+    /// Reflectors that write to it. Subscribers end with the last of them.
+    #[cfg(feature = "client")]
+    feeders: usize,
     /// Versions of deletions that a list or a watch may not know of yet.
     tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
@@ -242,6 +245,8 @@ impl<T: Stored + ?Sized> Store<T> {
             namespaces: HashSet::new(),
             indexes: Vec::new(),
             subscribers: Subscribers::new(),
+            #[cfg(feature = "client")]
+            feeders: 0,
             tombstones: HashMap::new(),
             open: None,
             replaces: 0,
@@ -521,6 +526,24 @@ impl<T: Stored + ?Sized> Store<T> {
 
     pub(super) fn downgrade(&self) -> Weak<Inner<T>> {
         Arc::downgrade(&self.inner)
+    }
+
+    /// A reflector begins to write to it.
+    #[cfg(feature = "client")]
+    pub(crate) fn attach(&self) {
+        let mut writer = self.writer();
+        writer.feeders += 1;
+        writer.subscribers.reopen();
+    }
+
+    /// A reflector has ended: after the last one nothing is written any more.
+    #[cfg(feature = "client")]
+    pub(crate) fn detach(&self) {
+        let mut writer = self.writer();
+        writer.feeders = writer.feeders.saturating_sub(1);
+        if writer.feeders == 0 {
+            writer.subscribers.close();
+        }
     }
 
     pub(super) fn register(&self, subscription: &Arc<Subscription<T>>) {

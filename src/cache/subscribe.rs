@@ -58,7 +58,8 @@ pub enum Change<T: Stored + ?Sized> {
 }
 
 /// Is told of all that changes in a store, whoever writes it. It is a `Stream` with the feature `async`, and ends with the
-/// last handle of the store, a cache's among them.
+/// last handle of the store, a cache's among them; where a reflector writes the store, also when that has ended. One that is
+/// registered later gets what is there, if it wants it, and ends then.
 ///
 /// Nobody waits for it. What it has not taken yet is kept as one entry for each object, so changes of the same object become
 /// one: to the latest state. An object that it never saw and that is gone again is not told at all; one that was deleted and
@@ -287,6 +288,7 @@ struct Queue<D> {
     looked_at: Option<u32>,
     waker: Option<Waker>,
     is_closed: bool,
+    has_panicked: bool,
     /// Of the filter.
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -324,13 +326,14 @@ impl<T: Stored + ?Sized> Subscription<T> {
         if self.filters.is_empty() {
             return true;
         }
-        if lock(&self.queue).is_closed {
+        if lock(&self.queue).has_panicked {
             return false;
         }
         let passes = || self.filters.iter().all(|filter| filter(object));
         catch_unwind(AssertUnwindSafe(passes)).unwrap_or_else(|panic| {
             let mut queue = lock(&self.queue);
             queue.panic = Some(panic);
+            queue.has_panicked = true;
             queue.close();
             false
         })
@@ -526,21 +529,43 @@ impl<D> Default for Queue<D> {
             looked_at: None,
             waker: None,
             is_closed: false,
+            has_panicked: false,
             panic: None,
         }
     }
 }
 
 /// All subscribers of a store.
-pub(super) struct Subscribers<T: Stored + ?Sized>(Vec<Weak<Subscription<T>>>);
+pub(super) struct Subscribers<T: Stored + ?Sized> {
+    all: Vec<Weak<Subscription<T>>>,
+    /// Nothing will be written any more.
+    are_closed: bool,
+}
 
 impl<T: Stored + ?Sized> Subscribers<T> {
     pub(super) fn new() -> Self {
-        Self(Vec::new())
+        Self { all: Vec::new(), are_closed: false }
     }
 
     pub(super) fn add(&mut self, subscription: &Arc<Subscription<T>>) {
-        self.0.push(Arc::downgrade(subscription));
+        if self.are_closed {
+            lock(&subscription.queue).close();
+        } else {
+            self.all.push(Arc::downgrade(subscription));
+        }
+    }
+
+    /// Ends all that there are, and those that are added, when they have been told what is there.
+    pub(super) fn close(&mut self) {
+        self.each(|subscription| lock(&subscription.queue).close());
+        self.all.clear();
+        self.are_closed = true;
+    }
+
+    /// Those that are added from now on are told what is written.
+    #[cfg(feature = "client")]
+    pub(super) fn reopen(&mut self) {
+        self.are_closed = false;
     }
 
     pub(super) fn put(
@@ -562,12 +587,12 @@ impl<T: Stored + ?Sized> Subscribers<T> {
     }
 
     fn each(&mut self, mut tell: impl FnMut(&Subscription<T>)) {
-        self.0.retain(|subscription| subscription.upgrade().map(|subscription| tell(&subscription)).is_some());
+        self.all.retain(|subscription| subscription.upgrade().map(|subscription| tell(&subscription)).is_some());
     }
 }
 
 impl<T: Stored + ?Sized> Drop for Subscribers<T> {
     fn drop(&mut self) {
-        self.each(|subscription| lock(&subscription.queue).close());
+        self.close();
     }
 }

@@ -78,13 +78,37 @@ pub struct Reflector<T: Item + Stored + ?Sized> {
     options: ListOptions,
     namespace: Option<String>,
     projection: Option<Projection>,
-    store: Store<T>,
+    store: Attached<T>,
     sync: SyncState,
     /// When the collection was complete, in this attempt.
     synced_at: Option<Instant>,
     status: Arc<watch::Sender<Status>>,
     /// Which objects it stores, once it runs.
     scope: Arc<OnceLock<Scope>>,
+}
+
+/// The store of a reflector, whose subscribers end with it.
+struct Attached<T: Stored + ?Sized>(Store<T>);
+
+impl<T: Stored + ?Sized> Attached<T> {
+    fn new(store: Store<T>) -> Self {
+        store.attach();
+        Self(store)
+    }
+}
+
+impl<T: Stored + ?Sized> Deref for Attached<T> {
+    type Target = Store<T>;
+
+    fn deref(&self) -> &Store<T> {
+        &self.0
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for Attached<T> {
+    fn drop(&mut self) {
+        self.0.detach();
+    }
 }
 
 /// A [`Store`] that a [`Reflector`] keeps in step. It is a handle: clones share it.
@@ -206,7 +230,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             options: ListOptions::default(),
             namespace: None,
             projection: None,
-            store: Store::new(Residency::Encoded),
+            store: Attached::new(Store::new(Residency::Encoded)),
             sync: SyncState::default(),
             synced_at: None,
             status: Arc::new(watch::Sender::default()),
@@ -243,7 +267,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// store is for one reflector.
     pub fn store(mut self, store: Store<T>) -> Self {
         self.sync.forget();
-        self.store = store;
+        self.store = Attached::new(store);
         self
     }
 
