@@ -61,11 +61,12 @@ const MAX_COMPRESSED: u32 = 16 << 20;
 #[cfg(feature = "zstd")]
 const MAX_DICTIONARIES: usize = 64;
 
-/// Why a store was not saved. What the path had before is still there.
+/// Why a store was not saved. The path has the file of before, but for [`Unflushed`](Self::Unflushed).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// It has no version yet; or a [`Replace`](super::Replace) was begun and not committed since.
+    /// It has no version yet; or a [`Replace`](super::Replace) that was not committed has changed it; or it lacks objects that it
+    /// could not hold ([`Store::skipped`]).
     #[error("what is there is not the whole collection at one version")]
     Incomplete,
     /// Held decoded, as a type that does not have all that came: encoded again, some of it would be missing.
@@ -77,6 +78,10 @@ pub enum SaveError {
     /// The file cannot be written.
     #[error("the file cannot be written: {0}")]
     Io(#[from] io::Error),
+    /// The new file is in its place, but its folder could not be flushed to disk: if the machine crashes soon, the file of before
+    /// may be back.
+    #[error("the file was written, but its folder cannot be flushed to disk: {0}")]
+    Unflushed(io::Error),
 }
 
 /// Why nothing was loaded. The store is as it was.
@@ -162,11 +167,11 @@ impl<T: Stored + ?Sized> Store<T> {
     /// [`SaveError`].
     pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), SaveError> {
         let writer = self.writer();
-        // Of two epochs, nobody can tell which state of an object is older.
-        if self.state().version.is_empty() || writer.replaces != writer.epoch {
+        // Of two epochs, nobody can tell which state of an object is older. What was skipped, no watch from there brings.
+        if self.state().version.is_empty() || writer.is_mixed || writer.skipped.len() > 0 {
             return Err(SaveError::Incomplete);
         }
-        let (snapshot, epoch) = (self.snapshot(), writer.epoch);
+        let (snapshot, epoch) = (self.snapshot(), writer.replaces);
         #[cfg(feature = "zstd")]
         let (residency, dictionary) =
             (writer.residency, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());
@@ -306,7 +311,7 @@ impl<T: Stored + ?Sized> Store<T> {
         }
         // The budget may have been set since.
         writer.spending.check(saved.entries.iter().map(|entry| Held::size(entry)).sum())?;
-        (writer.replaces, writer.epoch) = (saved.epoch.into(), saved.epoch.into());
+        writer.replaces = saved.epoch.into();
         writer.namespaces.extend(saved.namespaces);
         #[cfg(feature = "zstd")]
         if let (Residency::Compressed, Some(dictionary)) = (writer.residency, saved.dictionaries.first()) {
@@ -351,7 +356,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), SaveErr
     file.persist(path).map_err(|error| error.error)?;
     // Of the name; other systems do not open folders.
     #[cfg(unix)]
-    File::open(folder)?.sync_all()?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(SaveError::Unflushed)?;
     Ok(())
 }
 

@@ -181,8 +181,8 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
     pub(super) replaces: u64,
-    /// The last of them that was committed. While another was begun since, what is there is of two epochs.
-    pub(super) epoch: u64,
+    /// A list that was not committed has changed what is there, which is of two epochs since.
+    pub(super) is_mixed: bool,
     pub(super) held: Held,
     #[cfg(feature = "zstd")]
     pub(super) compressor: Option<Compressor>,
@@ -250,7 +250,7 @@ impl<T: Stored + ?Sized> Store<T> {
             tombstones: HashMap::new(),
             open: None,
             replaces: 0,
-            epoch: 0,
+            is_mixed: false,
             held: Held::default(),
             #[cfg(feature = "zstd")]
             compressor: None,
@@ -611,6 +611,7 @@ impl<T: Stored + ?Sized> Store<T> {
         match &written {
             Ok(Written { effect: Effect::Added(_) | Effect::Modified { .. }, .. }) => {
                 self.unskip(writer, &identity, listed);
+                writer.is_mixed |= listed;
             }
             Ok(_) => {}
             Err(_) => self.skip(writer, Some(&identity), bytes, listed),
@@ -792,7 +793,7 @@ impl<T: Stored + ?Sized> Store<T> {
                 committed.deleted.push(Tombstone { object: self.object(&held), final_state_unknown: true });
             }
         }
-        writer.epoch = replace;
+        writer.is_mixed = false;
         writer.skipped.forget_before(replace);
         writer.forget_deleted(version);
         self.shrink(writer, version);

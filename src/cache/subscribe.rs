@@ -120,6 +120,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// [`Applied`](Change::Applied), in its latest state. They are spread over the time, 64 at once at the most; who takes
     /// them late has them later, never twice.
     ///
+    /// A period of zero is no resync, as in client-go. The shortest is a millisecond.
+    ///
     /// As a `Stream` it waits by the clock of tokio.
     ///
     /// # Panics
@@ -127,7 +129,7 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// As a `Stream` that is polled outside of a tokio runtime with its time enabled.
     #[cfg(feature = "client")]
     pub fn resync(mut self, period: Duration) -> Self {
-        self.resync = Some(Resync::new(period));
+        self.resync = Resync::new(period);
         self
     }
 

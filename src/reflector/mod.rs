@@ -562,7 +562,8 @@ impl<T: Stored + ?Sized> Cache<T> {
     ///
     /// # Errors
     ///
-    /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection was complete, and while it comes again.
+    /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection was complete, once a part of it has come again until
+    /// all has, and while objects are [skipped](Status::skipped).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         let scope = self.scope.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
         self.store.save(path, &scope.holds)

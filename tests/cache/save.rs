@@ -142,7 +142,12 @@ fn refuses_to_save_an_incomplete_collection() {
     assert!(is_incomplete());
     fill(&store, 2, "10");
     store.save(&path, HOLDS).unwrap();
+    let replace = store.begin_replace();
+    store.save(&path, HOLDS).unwrap();
+    drop(replace);
+    store.save(&path, HOLDS).unwrap();
     let mut replace = store.begin_replace();
+    let _ = replace.observe(Encoding::Protobuf, &object("ns-0", "o-0", "1").to_bytes(Encoding::Protobuf)).unwrap();
     let _ = replace.observe(Encoding::Protobuf, &bytes("ns", "a", "11")).unwrap();
     assert!(is_incomplete(), "a list is on its way");
     drop(replace);
@@ -151,6 +156,9 @@ fn refuses_to_save_an_incomplete_collection() {
     fill(&store, 3, "12");
     store.save(&path, HOLDS).unwrap();
     assert_eq!(loaded(&path, Residency::Encoded).unwrap().len(), 3);
+    store.set_budget(Some(1));
+    assert!(store.observe(Encoding::Protobuf, &bytes("ns", "b", "13")).is_err());
+    assert!(is_incomplete(), "no watch from there brings what was skipped");
 }
 
 #[test]

@@ -331,6 +331,35 @@ fn the_bytes_are_those_that_came() {
     }
 }
 
+/// Alike, but for their names and a number.
+fn alike(i: usize, version: usize) -> Object {
+    let text = "image registry.example.com/shop/web mounted at /var/run/secrets/kubernetes.io/serviceaccount, limits cpu 100m \
+                memory 64Mi, restartPolicy Always, dnsPolicy ClusterFirst, schedulerName default-scheduler";
+    object("default", &format!("web-{i}"), &version.to_string()).data(format!("{} {text} {}", i * 7919, i * 104_729))
+}
+
+#[test]
+fn a_small_busy_store_gets_a_dictionary() {
+    let compressed = |writes: &mut dyn Iterator<Item = (usize, usize)>| {
+        let store = Store::new(Residency::Compressed);
+        for (i, version) in writes {
+            observe(&store, &alike(i, version));
+        }
+        let memory = store.memory();
+        (memory.compressed / store.len(), memory.encoded)
+    };
+    let (well, rest) = compressed(&mut (0..1000).map(|i| (i, 1)));
+    assert_eq!(rest, 0);
+    for (objects, rounds) in [(100, 40), (300, 10)] {
+        let (busy, rest) = compressed(&mut (1..=rounds).flat_map(|round| (0..objects).map(move |i| (i, round))));
+        assert!(rest == 0 && busy < well * 5 / 4, "{objects} objects: {busy} bytes, not {well}, {rest} not compressed");
+    }
+    // Those that were first are too few for a dictionary.
+    let few = (1..=300).flat_map(|round| (0..3).map(move |i| (i, round)));
+    let (grown, _) = compressed(&mut few.chain((3..1000).map(|i| (i, 1))));
+    assert!(grown < well * 5 / 4, "{grown} bytes, not {well}");
+}
+
 #[test]
 fn an_object_as_json_says_what_it_is() {
     let store = Store::<[u8]>::new(Residency::Encoded);
