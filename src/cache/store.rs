@@ -8,6 +8,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 #[cfg(feature = "client")]
 use std::ops::Range;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 
 use super::budget::{Skipped, Spending};
@@ -19,7 +20,7 @@ use super::memory::Memory;
 use super::object::{Codec, DECODED_FACTOR, Object, ObjectRef, Stored};
 use super::replace::{Committed, Open, Replace, Superseded};
 use super::state::{Chunk, Place, Snapshot, State, resized};
-use super::subscribe::{LOOK_AHEAD, Subscribe, Subscribers, Subscription};
+use super::subscribe::{LOOK_AHEAD, Subscribe, Subscribers, Subscription, Wakers};
 use crate::decode::Encoding;
 use crate::error::ItemError;
 use crate::item::{MetaView, compare_resource_versions, is_older};
@@ -186,6 +187,33 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) held: Held,
     #[cfg(feature = "zstd")]
     pub(super) compressor: Option<Compressor>,
+}
+
+/// The lock of those who write. Subscribers are woken when it is given back.
+pub(super) struct Writing<'s, T: Stored + ?Sized> {
+    writer: MutexGuard<'s, Writer<T>>,
+    /// Dropped after the lock.
+    wakers: Wakers,
+}
+
+impl<T: Stored + ?Sized> Deref for Writing<'_, T> {
+    type Target = Writer<T>;
+
+    fn deref(&self) -> &Writer<T> {
+        &self.writer
+    }
+}
+
+impl<T: Stored + ?Sized> DerefMut for Writing<'_, T> {
+    fn deref_mut(&mut self) -> &mut Writer<T> {
+        &mut self.writer
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for Writing<'_, T> {
+    fn drop(&mut self) {
+        self.wakers = self.writer.subscribers.take_wakers();
+    }
 }
 
 /// Bytes by form.
@@ -361,10 +389,9 @@ impl<T: Stored + ?Sized> Store<T> {
         }
         self.unskip(writer, &identity, false);
         let Some((slot, held)) = found else { return Ok(None) };
-        self.remove(writer, hash, slot, &held);
         let namespace = || intern(&mut writer.namespaces, &identity.namespace);
         let last = Arc::new(Entry::encoded(encoding, bytes, &identity, namespace));
-        writer.subscribers.remove(slot, &last, false);
+        self.remove(writer, hash, slot, &held, &last, false);
         Ok(Some(Tombstone { object: self.object(&last), final_state_unknown: false }))
     }
 
@@ -508,8 +535,8 @@ impl<T: Stored + ?Sized> Store<T> {
         read(&self.inner.state)
     }
 
-    pub(super) fn writer(&self) -> MutexGuard<'_, Writer<T>> {
-        lock(&self.inner.writer)
+    pub(super) fn writer(&self) -> Writing<'_, T> {
+        Writing { writer: lock(&self.inner.writer), wakers: Wakers::default() }
     }
 
     pub(super) fn object(&self, entry: &Arc<Entry<T::Decoded>>) -> Object<T> {
@@ -702,7 +729,7 @@ impl<T: Stored + ?Sized> Store<T> {
         writer.indexes.retain(|index| index.strong_count() > 0);
         let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
         for index in &indexes {
-            index.prepare(object);
+            index.prepare(slot, Some(object));
         }
         let is_new = slot.is_none();
         if is_new {
@@ -721,7 +748,9 @@ impl<T: Stored + ?Sized> Store<T> {
         let errors = indexes.iter().filter_map(|index| index.keep(slot)).collect();
         drop(state);
 
-        writer.subscribers.put(slot, old.as_ref(), &new, object);
+        let mut routed = Vec::new();
+        indexes.iter().for_each(|index| index.finish(&mut routed));
+        writer.subscribers.put(slot, old.as_ref(), &new, object, &routed);
         if let Some(old) = old {
             writer.held.count(&old, |sum, bytes| sum - bytes);
         }
@@ -739,23 +768,38 @@ impl<T: Stored + ?Sized> Store<T> {
         write(&self.inner.state).table = larger;
     }
 
-    pub(super) fn remove(&self, writer: &mut Writer<T>, hash: u32, slot: u32, held: &Entry<T::Decoded>) {
+    /// Removes an object, of which `last` is the last state.
+    fn remove(
+        &self,
+        writer: &mut Writer<T>,
+        hash: u32,
+        slot: u32,
+        held: &Entry<T::Decoded>,
+        last: &Arc<Entry<T::Decoded>>,
+        final_state_unknown: bool,
+    ) {
         let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
+        for index in &indexes {
+            index.prepare(Some(slot), None);
+        }
         let mut state = write(&self.inner.state);
         if let Ok(found) = state.table.find_entry(Place::spread(hash), |place| place.slot == slot) {
             found.remove();
         }
         let removed = state.slot_mut(slot).and_then(Option::take);
         for index in &indexes {
-            index.remove(slot);
+            _ = index.keep(slot);
         }
         drop(state);
         drop(removed);
+        let mut routed = Vec::new();
+        indexes.iter().for_each(|index| index.finish(&mut routed));
         writer.free.push(slot);
         writer.held.count(held, |sum, bytes| sum - bytes);
         if let Some(open) = &mut writer.open {
             open.forget(slot);
         }
+        writer.subscribers.remove(slot, last, final_state_unknown, &routed);
     }
 
     /// Has an index go through all objects, and keep up from then on.
@@ -763,8 +807,9 @@ impl<T: Stored + ?Sized> Store<T> {
         let mut writer = self.writer();
         for slot in 0..writer.slots {
             let Some(object) = self.object_at(slot) else { continue };
-            index.prepare(&ObjectRef::kept(&object.identity(), &object));
-            index.keep(slot);
+            index.prepare(Some(slot), Some(&ObjectRef::kept(&object.identity(), &object)));
+            _ = index.keep(slot);
+            index.finish(&mut Vec::new());
         }
         writer.indexes.push(Arc::downgrade(index));
     }
@@ -788,8 +833,7 @@ impl<T: Stored + ?Sized> Store<T> {
                 let effect = Effect::Modified { old: self.object(&held), new: new.clone() };
                 committed.restored.push(Written { effect, index_errors });
             } else if !open.stays(slot, &identity.resource_version, version) {
-                self.remove(writer, hash, slot, &held);
-                writer.subscribers.remove(slot, &held, true);
+                self.remove(writer, hash, slot, &held, &held, true);
                 committed.deleted.push(Tombstone { object: self.object(&held), final_state_unknown: true });
             }
         }
