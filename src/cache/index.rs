@@ -14,6 +14,7 @@ use std::mem;
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Weak};
 
+use fixedbitset::FixedBitSet;
 use rpds::{HashTrieMapSync, RedBlackTreeMapSync};
 use smallvec::SmallVec;
 
@@ -231,9 +232,6 @@ pub struct Group {
     generation: u32,
 }
 
-/// The places of the objects that have a value, ascending.
-type Slots = SmallVec<[u32; 4]>;
-
 /// The groups that an object is in.
 type Groups = SmallVec<[u32; 2]>;
 
@@ -291,14 +289,16 @@ impl<T: Stored + ?Sized, V: Clone + Send + Sync + 'static, M: Map<V>> Handle<T, 
         // In this order, as those who write take them.
         let state = self.store.state();
         let data = read(&self.kept.data);
-        let slots = data.slots(group).iter();
-        slots.filter_map(|slot| state.get(*slot)).map(|entry| self.store.object(entry)).collect()
+        let Some(slots) = data.slots(group) else { return Vec::new() };
+        let mut objects = Vec::with_capacity(slots.len());
+        slots.each(|slot| objects.extend(state.get(slot).map(|entry| self.store.object(entry))));
+        objects
     }
 
     fn count(&self, group: Option<Group>) -> usize {
         let Some(group) = group else { return 0 };
         let _state = self.store.state();
-        read(&self.kept.data).slots(group).len()
+        read(&self.kept.data).slots(group).map_or(0, Slots::len)
     }
 
     fn subscribe(&self, value: V) -> Subscribe<T> {
@@ -530,18 +530,16 @@ impl<T: Stored + ?Sized, V: Clone + Send + Sync, M: Map<V>> Maintained<T> for Ke
         let groups = data.groups.capacity() * size_of::<Members<V>>() + data.free.capacity() * size_of::<u32>();
         let members = data.groups.iter().map(|members| {
             let value = if members.value.is_some() { 2 * size_of::<usize>() + size_of::<V>() } else { 0 };
-            value + spilled(&members.slots)
+            value + members.slots.bytes()
         });
         of + groups + members.sum::<usize>() + values.bytes()
     }
 }
 
 impl<V> Data<V> {
-    fn slots(&self, group: Group) -> &[u32] {
-        match self.groups.get(group.at as usize) {
-            Some(members) if members.generation == group.generation => &members.slots,
-            _ => &[],
-        }
+    fn slots(&self, group: Group) -> Option<&Slots> {
+        let members = self.groups.get(group.at as usize)?;
+        (members.generation == group.generation).then_some(&members.slots)
     }
 
     /// The one that `create` is to be given after so many others.
@@ -558,7 +556,7 @@ impl<V> Data<V> {
             self.free.pop();
             members.value = Some(Arc::clone(value));
         } else {
-            self.groups.push(Members { generation: 0, value: Some(Arc::clone(value)), slots: Slots::new() });
+            self.groups.push(Members { generation: 0, value: Some(Arc::clone(value)), slots: Slots::default() });
         }
     }
 
@@ -567,7 +565,7 @@ impl<V> Data<V> {
         if let Some(members) = self.groups.get_mut(at as usize) {
             members.generation = members.generation.wrapping_add(1);
             members.value = None;
-            members.slots = Slots::new();
+            members.slots = Slots::default();
             self.free.push(at);
         }
     }
@@ -586,18 +584,97 @@ impl<V> Data<V> {
         }
         let Some(had) = self.of.get_mut(place).map(|had| mem::replace(had, groups.clone())) else { return };
         for at in had.iter().filter(|at| !groups.contains(at)) {
-            if let Some(members) = self.groups.get_mut(*at as usize)
-                && let Ok(found) = members.slots.binary_search(&slot)
-            {
-                members.slots.remove(found);
+            if let Some(members) = self.groups.get_mut(*at as usize) {
+                members.slots.remove(slot);
             }
         }
         for at in groups.iter().filter(|at| !had.contains(at)) {
-            if let Some(members) = self.groups.get_mut(*at as usize)
-                && let Err(found) = members.slots.binary_search(&slot)
-            {
-                members.slots.insert(found, slot);
+            if let Some(members) = self.groups.get_mut(*at as usize) {
+                members.slots.insert(slot);
             }
+        }
+    }
+}
+
+/// The places of the objects that have a value: a list, ascending, or a bit for each place where that takes less memory. So a
+/// change moves at most an eighth of a byte for each object of the store.
+enum Slots {
+    List(SmallVec<[u32; 4]>),
+    Bits { bits: FixedBitSet, len: usize },
+}
+
+/// The shortest list that becomes bits.
+const LONG: usize = 256;
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::List(SmallVec::new())
+    }
+}
+
+impl Slots {
+    fn len(&self) -> usize {
+        match self {
+            Self::List(list) => list.len(),
+            Self::Bits { len, .. } => *len,
+        }
+    }
+
+    fn each(&self, mut each: impl FnMut(u32)) {
+        match self {
+            Self::List(list) => list.iter().copied().for_each(each),
+            // Each was a place before.
+            Self::Bits { bits, .. } => bits.ones().for_each(|slot| each(u32::try_from(slot).unwrap_or(u32::MAX))),
+        }
+    }
+
+    fn insert(&mut self, slot: u32) {
+        match self {
+            Self::List(list) => {
+                if let Err(at) = list.binary_search(&slot) {
+                    list.insert(at, slot);
+                }
+                let last = list.last().copied().unwrap_or_default() as usize;
+                if list.len() >= LONG && list.len() > last / 32 {
+                    let bits: FixedBitSet = list.iter().map(|slot| *slot as usize).collect();
+                    *self = Self::Bits { bits, len: list.len() };
+                }
+            }
+            Self::Bits { bits, len } => {
+                if !bits.contains(slot as usize) {
+                    bits.grow_and_insert(slot as usize);
+                    *len += 1;
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, slot: u32) {
+        match self {
+            Self::List(list) => {
+                if let Ok(at) = list.binary_search(&slot) {
+                    list.remove(at);
+                }
+            }
+            Self::Bits { bits, len } => {
+                if bits.contains(slot as usize) {
+                    bits.remove(slot as usize);
+                    *len -= 1;
+                }
+                // Far below where a list becomes bits, so that it is not the one and the other in turn.
+                if *len < bits.len() / 128 || *len < LONG / 2 {
+                    let mut list = SmallVec::with_capacity(*len);
+                    self.each(|slot| list.push(slot));
+                    *self = Self::List(list);
+                }
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::List(list) => spilled(list),
+            Self::Bits { bits, .. } => bits.as_slice().len() * size_of::<usize>(),
         }
     }
 }
@@ -676,5 +753,47 @@ impl<T: Stored + ?Sized, V: Clone + Send + Sync + 'static, M: Map<V>> Route<T> f
     fn has(&self, slot: u32) -> bool {
         let Some(group) = self.kept.values().find(&self.value) else { return false };
         read(&self.kept.data).of.get(slot as usize).is_some_and(|groups| groups.contains(&group.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_a_list_or_bits() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        // Few of many places, most of them, and what there is in between.
+        for (places, share) in [(10, 50), (100_000, 1), (100_000, 50), (2000, 99)] {
+            let (mut slots, mut model) = (Slots::default(), BTreeSet::new());
+            let mut were_bits = false;
+            for step in 0..20_000 {
+                let slot = rng.u32(..places);
+                // Grows, and shrinks again.
+                let inserts = if step < 10_000 { rng.u32(..100) < 90 } else { rng.u32(..100) < share / 10 };
+                if inserts {
+                    slots.insert(slot);
+                    model.insert(slot);
+                } else {
+                    let slot = model.range(slot..).next().copied().unwrap_or(slot);
+                    slots.remove(slot);
+                    model.remove(&slot);
+                }
+                were_bits |= matches!(slots, Slots::Bits { .. });
+                assert_eq!(slots.len(), model.len());
+                if step % 500 == 0 {
+                    let mut all = Vec::new();
+                    slots.each(|slot| all.push(slot));
+                    assert!(all.iter().eq(&model), "{places} places, step {step}");
+                }
+            }
+            assert_eq!(were_bits, places > 10, "{places} {share}");
+            while let Some(slot) = model.pop_first() {
+                slots.remove(slot);
+            }
+            assert!(matches!(slots, Slots::List(list) if list.is_empty()));
+        }
     }
 }

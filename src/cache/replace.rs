@@ -163,6 +163,11 @@ impl<D> Open<D> {
         self.staged.remove(&slot)
     }
 
+    /// Whether the list has what is there, so that nothing is to be done.
+    pub(super) fn is_settled(&self, slot: u32) -> bool {
+        self.listed.contains(slot as usize) && (self.staged.is_empty() || !self.staged.contains_key(&slot))
+    }
+
     pub(super) fn stays(&self, slot: u32, version: &str, list: &str) -> bool {
         let slot = slot as usize;
         let in_list = compare_resource_versions(version, list).is_some_and(Ordering::is_le);

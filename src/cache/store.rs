@@ -822,6 +822,9 @@ impl<T: Stored + ?Sized> Store<T> {
         let mut committed = Committed { deleted: Vec::new(), restored: Vec::new() };
         // From the end, where slots are given back.
         for slot in (0..writer.slots).rev() {
+            if open.is_settled(slot) {
+                continue;
+            }
             let Some(held) = self.state().get(slot).map(Arc::clone) else { continue };
             let identity = held.identity();
             let hash = self.hash(&identity.namespace, &identity.name);
