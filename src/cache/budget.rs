@@ -159,7 +159,7 @@ impl<T: Stored + ?Sized> Store<T> {
         bytes: &[u8],
         identity: &Identity<'_>,
     ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
-        let mut entry = writer.entry(encoding, bytes, identity)?;
+        let entry = writer.entry(encoding, bytes, identity)?;
         let Some(budget) = writer.spending.budget else { return Ok(entry) };
         self.measure_if_due(writer);
         let held = slot.and_then(|slot| self.state().get(slot).map(|held| Held::size(held)));
@@ -170,11 +170,13 @@ impl<T: Stored + ?Sized> Store<T> {
             return Ok(entry);
         }
         #[cfg(feature = "zstd")]
-        if self.train_if_waiting(writer) {
+        let entry = if self.train_if_waiting(writer) {
             // What was held encoded until there would be enough to train a dictionary is compressed.
             self.measure_rest(writer);
-            entry = writer.entry(encoding, bytes, identity)?;
-        }
+            writer.entry(encoding, bytes, identity)?
+        } else {
+            entry
+        };
         let new = Held::size(&entry);
         if has_room(writer, new) {
             return Ok(entry);

@@ -232,6 +232,13 @@ pub struct Group {
     generation: u32,
 }
 
+impl Group {
+    /// The place of a list in `Routes::lists`. There are fewer lists than bytes of memory.
+    fn route(at: usize) -> Self {
+        Self { at: u32::try_from(at).unwrap_or(u32::MAX), generation: 0 }
+    }
+}
+
 /// The groups that an object is in.
 type Groups = SmallVec<[u32; 2]>;
 
@@ -467,15 +474,13 @@ impl<T: Stored + ?Sized, V: Clone + Send + Sync, M: Map<V>> Maintained<T> for Ke
         };
         for value in values {
             route(&mut pending, &value);
-            let group = match pending.values.as_ref().unwrap_or(&known).find(&value) {
-                Some(group) => group,
-                None => {
-                    let group = read(&self.data).free_group(pending.created.len());
-                    pending.created.push((group, Arc::new(value.clone())));
-                    pending.values.get_or_insert_with(|| known.clone()).add(value, group);
-                    group
-                }
-            };
+            let found = pending.values.as_ref().unwrap_or(&known).find(&value);
+            let group = found.unwrap_or_else(|| {
+                let group = read(&self.data).free_group(pending.created.len());
+                pending.created.push((group, Arc::new(value.clone())));
+                pending.values.get_or_insert_with(|| known.clone()).add(value, group);
+                group
+            });
             if !pending.groups.contains(&group.at) {
                 pending.groups.push(group.at);
             }
@@ -497,7 +502,7 @@ impl<T: Stored + ?Sized, V: Clone + Send + Sync, M: Map<V>> Maintained<T> for Ke
         for (group, value) in &pending.created {
             data.create(*group, value);
         }
-        data.set(slot, mem::take(&mut pending.groups));
+        data.set(slot, &pending.groups);
         for (at, _) in &pending.emptied {
             data.release(*at);
         }
@@ -574,7 +579,7 @@ impl<V> Data<V> {
         self.groups.get(at as usize).is_some_and(|members| members.slots.len() == 1)
     }
 
-    fn set(&mut self, slot: u32, groups: Groups) {
+    fn set(&mut self, slot: u32, groups: &Groups) {
         let place = slot as usize;
         if place >= self.of.len() {
             if groups.is_empty() {
@@ -634,8 +639,8 @@ impl Slots {
                 if let Err(at) = list.binary_search(&slot) {
                     list.insert(at, slot);
                 }
-                let last = list.last().copied().unwrap_or_default() as usize;
-                if list.len() >= LONG && list.len() > last / 32 {
+                let places = list.last().copied().unwrap_or_default() as usize;
+                if list.len() >= LONG && list.len() > places / 32 {
                     let bits: FixedBitSet = list.iter().map(|slot| *slot as usize).collect();
                     *self = Self::Bits { bits, len: list.len() };
                 }
@@ -674,7 +679,7 @@ impl Slots {
     fn bytes(&self) -> usize {
         match self {
             Self::List(list) => spilled(list),
-            Self::Bits { bits, .. } => bits.as_slice().len() * size_of::<usize>(),
+            Self::Bits { bits, .. } => size_of_val(bits.as_slice()),
         }
     }
 }
@@ -687,10 +692,13 @@ fn spilled<A: smallvec::Array>(values: &SmallVec<A>) -> usize {
 struct Routes<T: Stored + ?Sized, V, M> {
     /// Places in `lists`.
     values: M,
-    lists: Vec<(Arc<V>, Vec<Weak<Subscription<T>>>)>,
+    lists: Vec<Listed<T, V>>,
     /// When there are so many lists, it is time to look who was dropped.
     full: usize,
 }
+
+/// A value and those who subscribed to it.
+type Listed<T, V> = (Arc<V>, Vec<Weak<Subscription<T>>>);
 
 const FEW_ROUTES: usize = 64;
 
@@ -710,32 +718,31 @@ struct OfValue<T: Stored + ?Sized, V, M> {
 impl<T: Stored + ?Sized, V: Clone + Send + Sync + 'static, M: Map<V>> Route<T> for OfValue<T, V, M> {
     fn add(&self, subscription: &Arc<Subscription<T>>) {
         let routes = &self.kept.routes;
-        let (values, mut lists) = {
+        let (mut values, len, swept) = {
             let routes = lock(routes);
-            (routes.values.clone(), None.or((routes.lists.len() >= routes.full).then(|| routes.lists.clone())))
+            let swept = (routes.lists.len() >= routes.full).then(|| routes.lists.clone());
+            (routes.values.clone(), routes.lists.len(), swept)
         };
-        let mut values = values;
-        if let Some(lists) = &mut lists {
-            // A new map of those that somebody still subscribes to.
+        let swept = swept.map(|mut lists| {
+            // A new map, of those that somebody still subscribes to.
             lists.retain(|(_, list)| list.iter().any(|subscription| subscription.strong_count() > 0));
             values = M::default();
             for (at, (value, _)) in lists.iter().enumerate() {
-                values.add(V::clone(value), Group { at: u32::try_from(at).unwrap_or(u32::MAX), generation: 0 });
+                values.add(V::clone(value), Group::route(at));
             }
-        }
+            lists
+        });
         let found = values.find(&self.value);
         let new = found.is_none().then(|| {
-            let len = lists.as_ref().map_or_else(|| lock(routes).lists.len(), Vec::len);
-            let at = u32::try_from(len).unwrap_or(u32::MAX);
-            values.add(self.value.clone(), Group { at, generation: 0 });
+            values.add(self.value.clone(), Group::route(swept.as_ref().map_or(len, Vec::len)));
             Arc::new(self.value.clone())
         });
         let mut routes = lock(routes);
-        if let Some(lists) = lists {
+        let before = swept.map(|lists| {
             routes.full = (2 * lists.len()).max(FEW_ROUTES);
-            routes.lists = lists;
-        }
-        let before = mem::replace(&mut routes.values, values);
+            mem::replace(&mut routes.lists, lists)
+        });
+        let before = (before, mem::replace(&mut routes.values, values));
         match (new, found) {
             (Some(value), _) => routes.lists.push((value, vec![Arc::downgrade(subscription)])),
             (None, Some(found)) => {

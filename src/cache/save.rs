@@ -228,7 +228,7 @@ impl<T: Stored + ?Sized> Store<T> {
         }
         let objects = head.objects;
         let mut saved = Saved::new(head.version, head.epoch);
-        let mut held = 0_usize;
+        let mut bytes = 0_usize;
         while let Some((at, record)) = input.record()? {
             let (what, rest) = record.split_first().ok_or(damaged(at))?;
             match *what {
@@ -240,8 +240,8 @@ impl<T: Stored + ?Sized> Store<T> {
                 DICTIONARY => return Err(LoadError::Compressed),
                 OBJECT => {
                     let record = Record::parse(rest).ok_or(damaged(at))?;
-                    held = held.saturating_add(record.held::<T::Decoded>(residency));
-                    spending.check(held)?;
+                    bytes = bytes.saturating_add(record.held::<T::Decoded>(residency));
+                    spending.check(bytes)?;
                     let entry = saved.entry(&record)?;
                     saved.entries.push(entry.ok_or(damaged(at))?);
                 }

@@ -749,7 +749,9 @@ impl<T: Stored + ?Sized> Store<T> {
         drop(state);
 
         let mut routed = Vec::new();
-        indexes.iter().for_each(|index| index.finish(&mut routed));
+        for index in &indexes {
+            index.finish(&mut routed);
+        }
         writer.subscribers.put(slot, old.as_ref(), &new, object, &routed);
         if let Some(old) = old {
             writer.held.count(&old, |sum, bytes| sum - bytes);
@@ -793,7 +795,9 @@ impl<T: Stored + ?Sized> Store<T> {
         drop(state);
         drop(removed);
         let mut routed = Vec::new();
-        indexes.iter().for_each(|index| index.finish(&mut routed));
+        for index in &indexes {
+            index.finish(&mut routed);
+        }
         writer.free.push(slot);
         writer.held.count(held, |sum, bytes| sum - bytes);
         if let Some(open) = &mut writer.open {

@@ -384,7 +384,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
             Some(old) => queue.leave(slot, old),
             None => {}
         }
-        queue.to_wake()
+        queue.due_waker()
     }
 
     fn remove(&self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) -> Option<Waker> {
@@ -392,19 +392,19 @@ impl<T: Stored + ?Sized> Subscription<T> {
         if !queue.is_closed {
             queue.remove(slot, last, final_state_unknown);
         }
-        queue.to_wake()
+        queue.due_waker()
     }
 
     fn close(&self) -> Option<Waker> {
         let mut queue = lock(&self.queue);
         queue.close();
-        queue.to_wake()
+        queue.due_waker()
     }
 
     fn resynced(&self) -> Option<Waker> {
         let mut queue = lock(&self.queue);
         queue.resynced();
-        queue.to_wake()
+        queue.due_waker()
     }
 
     /// One that does not begin with what is there knows it.
@@ -542,7 +542,7 @@ impl<D> Queue<D> {
     }
 
     /// The waker, if there is news for it: to be woken when nothing is locked.
-    fn to_wake(&mut self) -> Option<Waker> {
+    fn due_waker(&mut self) -> Option<Waker> {
         self.waker.take_if(|_| self.has_news)
     }
 

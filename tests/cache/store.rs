@@ -295,7 +295,9 @@ fn a_list_that_does_not_fit_deletes_what_it_does_not_have() {
         assert_eq!((store.len(), store.skipped()), (50 - refused, refused));
         // Now there is room.
         let mut replace = store.begin_replace();
-        list.iter().for_each(|object| drop(replace.observe(Encoding::Protobuf, object).unwrap()));
+        for object in &list {
+            drop(replace.observe(Encoding::Protobuf, object).unwrap());
+        }
         assert!(replace.commit("200").unwrap().deleted.is_empty());
         assert_eq!((store.len(), store.skipped()), (50, 0));
     }

@@ -115,7 +115,7 @@ fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_we
             &|| drop(store.delete(Protobuf, &bytes("o-3", 4, "d e f")).unwrap()),
         ];
         let mut panicked = false;
-        for write in writes {
+        for write in &writes {
             let calm = CALLS.take();
             let had = seen();
             CALLS.set(calm);
@@ -131,7 +131,9 @@ fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_we
         }
         panics += 1;
         // It goes on like any other.
-        writes.iter().for_each(|write| write());
+        for write in writes {
+            write();
+        }
         assert_eq!(seen(), ["a=o-0", "a=o-9", "b=o-0", "b=o-1", "c=o-2", "x=o-1", "y=o-1", "z=o-9"]);
     }
     assert!(panics > 10, "{panics}");

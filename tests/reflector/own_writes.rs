@@ -83,9 +83,9 @@ async fn stores_what_the_reflector_would_store_of_it() {
 
     let of_web = synced(|reflector| reflector.options(ListOptions::default().labels("app=web".parse().unwrap()))).await;
     let of_db = synced(|reflector| reflector.options(ListOptions::default().labels("app=db".parse().unwrap()))).await;
-    let of_b =
+    let named_b =
         synced(|reflector| reflector.options(ListOptions::default().fields("metadata.name=b".parse().unwrap()))).await;
-    for (cache, selects) in [(&of_web, true), (&of_db, false), (&of_b, false)] {
+    for (cache, selects) in [(&of_web, true), (&of_db, false), (&named_b, false)] {
         assert_eq!(cache.observe(Encoding::Protobuf, &whole).unwrap().is_some(), selects);
         assert_eq!(cache.len(), usize::from(selects));
     }
