@@ -757,6 +757,16 @@ impl<T: Stored + ?Sized, V: Clone + Send + Sync + 'static, M: Map<V>> Route<T> f
         drop(before);
     }
 
+    fn slots(&self) -> Vec<u32> {
+        let Some(group) = self.kept.values().find(&self.value) else { return Vec::new() };
+        let data = read(&self.kept.data);
+        let mut slots = Vec::new();
+        if let Some(members) = data.slots(group) {
+            members.each(|slot| slots.push(slot));
+        }
+        slots
+    }
+
     fn has(&self, slot: u32) -> bool {
         let Some(group) = self.kept.values().find(&self.value) else { return false };
         read(&self.kept.data).of.get(slot as usize).is_some_and(|groups| groups.contains(&group.at))

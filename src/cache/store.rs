@@ -576,7 +576,7 @@ impl<T: Stored + ?Sized> Store<T> {
     pub(super) fn register(&self, subscription: &Arc<Subscription<T>>) {
         let mut writer = self.writer();
         if subscription.looked_at().is_none() {
-            for slot in 0..writer.slots {
+            for slot in subscription.slots(writer.slots) {
                 if let Some(object) = self.object_at(slot) {
                     subscription.is_known(slot, &object);
                 }

@@ -52,6 +52,8 @@ pub(super) trait Route<T: Stored + ?Sized>: Send + Sync {
     fn add(&self, subscription: &Arc<Subscription<T>>);
     /// Whether the object in the slot is of the part.
     fn has(&self, slot: u32) -> bool;
+    /// The slots of the objects that are of the part.
+    fn slots(&self) -> Vec<u32>;
 }
 
 type Filter<T> = Box<dyn Fn(&ObjectRef<'_, T>) -> bool + Send + Sync>;
@@ -107,7 +109,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         self
     }
 
-    /// Only objects for which this is true, by their state, and for all other filters. It is called for each write, before
+    /// Only objects for which this is true, by their state, and for all other filters. It is called for each write of an object of
+    /// the subscriber's [namespace](Self::namespace) and [value](super::Index::subscribe), before
     /// anything is copied, while others who write wait. It may [`get`](Store::get) from the store, and must do nothing else
     /// with it.
     pub fn filter(mut self, filter: impl Fn(&ObjectRef<'_, T>) -> bool + Send + Sync + 'static) -> Self {
@@ -414,6 +417,14 @@ impl<T: Stored + ?Sized> Subscription<T> {
         }
     }
 
+    /// Where the objects are that it may want, of so many slots.
+    pub(super) fn slots(&self, slots: u32) -> Box<dyn Iterator<Item = u32>> {
+        match &self.route {
+            Some(route) => Box::new(route.slots().into_iter()),
+            None => Box::new(0..slots),
+        }
+    }
+
     pub(super) fn looked_at(&self) -> Option<u32> {
         lock(&self.queue).looked_at
     }
@@ -613,6 +624,7 @@ impl<T: Stored + ?Sized> Subscribers<T> {
         if self.all.len() >= self.full {
             self.all.retain(|known| known.strong_count() > 0);
             self.full = (2 * self.all.len()).max(FEW);
+            self.unrouted.retain(|known| known.strong_count() > 0);
             self.by_namespace.retain(|_, list| list.iter().any(|known| known.strong_count() > 0));
         }
         self.all.push(Arc::downgrade(subscription));
