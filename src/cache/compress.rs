@@ -15,10 +15,10 @@ const LEVEL: i32 = 3;
 const DICTIONARY_LEN: usize = 112_640;
 /// Of a longer object the dictionary is trained on the beginning.
 const SAMPLE_LEN: usize = 128 << 10;
-/// It is trained when so many objects were written, or so many bytes.
+/// It is trained when this many different objects were written, or this many bytes of them.
 const SAMPLES: usize = 512;
 const SAMPLES_LEN: usize = 8 << 20;
-/// A list that ends before has to have so many objects.
+/// The least that it is trained with: after a list that has no more, or after `SAMPLES` writes of the same objects.
 const FEW_SAMPLES: usize = 64;
 /// How many compressed objects the ratio is taken over.
 const WINDOW: u32 = 4096;
@@ -50,11 +50,16 @@ pub(super) struct Compressor {
     /// All that objects may still need.
     dictionaries: Vec<Weak<Dictionary>>,
     out: Vec<u8>,
-    /// The slots that were written last, in a ring.
+    /// The slots that were written last, each once, in a ring.
     recent: Vec<u32>,
     next: usize,
-    /// Bytes that came before the first training, until it was.
-    waiting: Option<usize>,
+    /// Before the first training nothing is compressed.
+    is_waiting: bool,
+    /// Writes since the last training, and bytes of those that were not in the ring.
+    writes: usize,
+    bytes: usize,
+    /// A training that failed is repeated after this many writes, and each further one after twice as many.
+    retry_after: usize,
     window: Window,
     /// The first window after the training.
     baseline: Option<Window>,
@@ -77,7 +82,10 @@ impl Compressor {
             out: Vec::new(),
             recent: Vec::new(),
             next: 0,
-            waiting: Some(0),
+            is_waiting: true,
+            writes: 0,
+            bytes: 0,
+            retry_after: 0,
             window: Window::default(),
             baseline: None,
         }
@@ -97,34 +105,26 @@ impl Compressor {
 
     /// Notes where an object of this length was written. Whether it is time to train.
     pub(super) fn is_due(&mut self, slot: u32, len: usize) -> bool {
-        match self.recent.get_mut(self.next) {
-            Some(oldest) => *oldest = slot,
-            None => self.recent.push(slot),
-        }
-        self.next = (self.next + 1) % SAMPLES;
-        match &mut self.waiting {
-            Some(waiting) => {
-                *waiting += len;
-                self.recent.len() == SAMPLES || *waiting >= SAMPLES_LEN
+        self.writes += 1;
+        if !self.recent.contains(&slot) {
+            self.bytes += len;
+            match self.recent.get_mut(self.next) {
+                Some(oldest) => *oldest = slot,
+                None => self.recent.push(slot),
             }
-            None => self.has_drifted(),
+            self.next = (self.next + 1) % SAMPLES;
         }
+        if self.current.is_some() {
+            return self.has_drifted();
+        }
+        let is_small_and_busy = self.writes >= SAMPLES && self.recent.len() >= FEW_SAMPLES;
+        let has_enough = self.recent.len() == SAMPLES || self.bytes >= SAMPLES_LEN || is_small_and_busy;
+        has_enough && self.writes >= self.retry_after
     }
 
     /// Whether it waits for more objects, but could do with those that came.
     pub(super) fn can_train(&self) -> bool {
-        self.waiting.is_some() && self.recent.len() >= FEW_SAMPLES
-    }
-
-    /// Whether it was not trained yet.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
-    }
-
-    /// Takes some of so many slots for those that were written last.
-    pub(super) fn sample(&mut self, slots: u32) {
-        self.recent = (0..slots).step_by((slots as usize).div_ceil(SAMPLES).max(1)).collect();
-        self.next = 0;
+        self.is_waiting && self.recent.len() >= FEW_SAMPLES
     }
 
     /// The slots that were written last.
@@ -150,7 +150,11 @@ impl Compressor {
         {
             self.adopt(Arc::new(dictionary));
         }
-        self.waiting = None;
+        if self.current.is_none() {
+            self.retry_after = (2 * self.retry_after).max(SAMPLES);
+        }
+        self.is_waiting = false;
+        (self.writes, self.bytes) = (0, 0);
         self.window = Window::default();
         self.baseline = None;
     }
@@ -161,7 +165,7 @@ impl Compressor {
         self.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
         self.dictionaries.push(Arc::downgrade(&dictionary));
         self.current = Some((compress, dictionary));
-        self.waiting = None;
+        self.is_waiting = false;
     }
 
     /// What is compressed with from now on.
@@ -172,7 +176,7 @@ impl Compressor {
     /// The compressed bytes, lent, and what decompresses them. `None` before the first training, and when they would not be
     /// shorter.
     pub(super) fn compress(&mut self, bytes: &[u8]) -> Option<(&[u8], Option<Arc<Dictionary>>)> {
-        if self.waiting.is_some() {
+        if self.is_waiting {
             return None;
         }
         self.out.clear();

@@ -59,7 +59,10 @@ impl Places {
             match text {
                 text if text.is_empty() => {}
                 Cow::Borrowed(text) => {
-                    *start = u32::try_from(text.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?).ok()?;
+                    // It may be borrowed from other bytes, of which the address says nothing.
+                    let at = text.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
+                    at.checked_add(text.len()).filter(|end| *end <= bytes.len())?;
+                    *start = u32::try_from(at).ok()?;
                     *len = text_len(text);
                 }
                 Cow::Owned(_) => return None,
@@ -171,7 +174,12 @@ impl<D> Entry<D> {
 
     /// Bytes of its two allocations: itself with the counts of its `Arc`, and its box.
     pub(super) fn allocated(&self) -> usize {
-        2 * size_of::<usize>() + size_of::<Self>() + self.bytes.len()
+        Self::allocated_with(self.bytes.len())
+    }
+
+    /// The same of one whose box has this length.
+    pub(super) fn allocated_with(boxed: usize) -> usize {
+        2 * size_of::<usize>() + size_of::<Self>() + boxed
     }
 }
 
@@ -194,4 +202,31 @@ fn lengths(bytes: &[u8]) -> Option<([usize; 3], &[u8])> {
     let (lens, _) = lens.as_chunks::<2>();
     let [name, uid, version] = *lens else { return None };
     Some(([name, uid, version].map(|len| u16::from_le_bytes(len).into()), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_an_identity_only_in_the_bytes_that_have_it() {
+        let whole = b"a web-1 uid-1 7|a web-1 uid-1 7";
+        let (bytes, other) = whole.split_at(16);
+        let identity = |text: &'static str| {
+            let mut texts = text.split(' ').map(Cow::Borrowed);
+            let mut next = || texts.next().unwrap_or_default();
+            Identity { namespace: next(), name: next(), uid: next(), resource_version: next() }
+        };
+        let here = identity(str::from_utf8(&bytes[..15]).unwrap());
+        let entry = Entry::<()>::encoded(Encoding::Json, bytes, &here, || "a".into());
+        assert!(matches!(entry.form(), Form::Encoded(_)));
+        assert_eq!(entry.identity(), here);
+        // The same text elsewhere in memory, behind the bytes and before them, is not in them.
+        let elsewhere = identity(str::from_utf8(other).unwrap());
+        for (bytes, identity) in [(bytes, &elsewhere), (other, &here), (&bytes[..14], &here)] {
+            let entry = Entry::<()>::encoded(Encoding::Json, bytes, identity, || "a".into());
+            assert!(matches!(entry.form(), Form::EncodedBeside(_)));
+            assert_eq!(entry.identity(), *identity);
+        }
+    }
 }

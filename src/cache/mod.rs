@@ -47,7 +47,6 @@ mod state;
 mod store;
 mod subscribe;
 
-pub use self::budget::Budget;
 pub use self::entry::Identity;
 pub use self::index::{Index, IndexError, OrderedIndex};
 pub use self::memory::Memory;

@@ -8,7 +8,9 @@ use fixedbitset::FixedBitSet;
 
 use super::entry::Entry;
 use super::object::Stored;
-use super::store::{Store, StoreError, Tombstone, Written, identity};
+#[cfg(feature = "client")]
+use super::store::identity;
+use super::store::{Store, StoreError, Tombstone, Written};
 use crate::decode::Encoding;
 use crate::item::{compare_resource_versions, is_older};
 
@@ -58,12 +60,20 @@ impl<T: Stored + ?Sized> Replace<T> {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when it cannot be held. Nothing has changed then, but for the sweep it is missing in the list.
+    /// [`StoreError`] when it cannot be held. The replace goes on: the object counts as [skipped](Store::skipped), and the sweep
+    /// leaves the state that the store has of it, unless that is newer, as after the server was restored from a backup.
     pub fn observe(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        let identity = identity(encoding, bytes)?;
         let mut writer = self.store.writer();
         let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
-        self.store.write(&mut writer, encoding, bytes, &identity, listed)
+        self.store.write_or_skip(&mut writer, encoding, bytes, listed)
+    }
+
+    /// Notes that an object of the list could not be brought into the form in which it is to be held.
+    #[cfg(feature = "client")]
+    pub(crate) fn skip_unwritten(&mut self, encoding: Encoding, bytes: &[u8]) {
+        let mut writer = self.store.writer();
+        let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
+        self.store.skip(&mut writer, identity(encoding, bytes).ok().as_ref(), bytes, listed);
     }
 
     /// The list is complete, and the collection at its version: what was not in the list is deleted.
@@ -151,6 +161,11 @@ impl<D> Open<D> {
     /// The older state that the list brought back.
     pub(super) fn restored(&mut self, slot: u32) -> Option<Arc<Entry<D>>> {
         self.staged.remove(&slot)
+    }
+
+    /// Whether the list has what is there, so that nothing is to be done.
+    pub(super) fn is_settled(&self, slot: u32) -> bool {
+        self.listed.contains(slot as usize) && (self.staged.is_empty() || !self.staged.contains_key(&slot))
     }
 
     pub(super) fn stays(&self, slot: u32, version: &str, list: &str) -> bool {

@@ -9,6 +9,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::subscribe::LOOK_AHEAD;
 
+/// Timers are no finer.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// Goes through all slots once in a period.
 pub(super) struct Resync {
     period: Duration,
@@ -22,8 +25,10 @@ pub(super) struct Resync {
 }
 
 impl Resync {
-    pub(super) fn new(period: Duration) -> Self {
-        Self { period, began: Instant::now(), next: 0, slots: 0, timer: None }
+    /// `None` for a period of zero.
+    pub(super) fn new(period: Duration) -> Option<Self> {
+        let period = (!period.is_zero()).then_some(period.max(SHORTEST))?;
+        Some(Self { period, began: Instant::now(), next: 0, slots: 0, timer: None })
     }
 
     /// Of so many slots those that it is time for, no more than [`LOOK_AHEAD`].

@@ -61,11 +61,12 @@ const MAX_COMPRESSED: u32 = 16 << 20;
 #[cfg(feature = "zstd")]
 const MAX_DICTIONARIES: usize = 64;
 
-/// Why a store was not saved. What the path had before is still there.
+/// Why a store was not saved. The path has the file of before, but for [`Unflushed`](Self::Unflushed).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// It has no version yet; or a [`Replace`](super::Replace) was begun and not committed since.
+    /// It has no version yet; or a [`Replace`](super::Replace) that was not committed has changed it; or it lacks objects that it
+    /// could not hold ([`Store::skipped`]).
     #[error("what is there is not the whole collection at one version")]
     Incomplete,
     /// Held decoded, as a type that does not have all that came: encoded again, some of it would be missing.
@@ -77,6 +78,10 @@ pub enum SaveError {
     /// The file cannot be written.
     #[error("the file cannot be written: {0}")]
     Io(#[from] io::Error),
+    /// The new file is in its place, but its folder could not be flushed to disk: if the machine crashes soon, the file of before
+    /// may be back.
+    #[error("the file was written, but its folder cannot be flushed to disk: {0}")]
+    Unflushed(io::Error),
 }
 
 /// Why nothing was loaded. The store is as it was.
@@ -162,11 +167,11 @@ impl<T: Stored + ?Sized> Store<T> {
     /// [`SaveError`].
     pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), SaveError> {
         let writer = self.writer();
-        // Of two epochs, nobody can tell which state of an object is older.
-        if self.state().version.is_empty() || writer.replaces != writer.epoch {
+        // Of two epochs, nobody can tell which state of an object is older. What was skipped, no watch from there brings.
+        if self.state().version.is_empty() || writer.is_mixed || writer.skipped.len() > 0 {
             return Err(SaveError::Incomplete);
         }
-        let (snapshot, epoch) = (self.snapshot(), writer.epoch);
+        let (snapshot, epoch) = (self.snapshot(), writer.replaces);
         #[cfg(feature = "zstd")]
         let (residency, dictionary) =
             (writer.residency, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());
@@ -194,7 +199,8 @@ impl<T: Stored + ?Sized> Store<T> {
     /// Loads into an empty store what [`save`](Self::save) saved as the same. Indexes and subscribers get the objects as if
     /// they were written.
     ///
-    /// They are held as the store holds objects. What was saved compressed is held so without being decompressed, if
+    /// They are held as the store holds objects. A file whose objects take more than the [budget](Store::set_budget) in that form
+    /// is refused before any of them is expanded. What was saved compressed is held so without being decompressed, if
     /// [`Residency`] says so. Nothing is in the store before the whole file has been checked.
     ///
     /// The checksum is for what happens to files, not for those who forge them: a file of which it is right is believed. No
@@ -209,7 +215,10 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<Saved<T>, LoadError> {
-        let residency = self.writer().residency;
+        let (residency, spending) = {
+            let writer = self.writer();
+            (writer.residency, writer.spending.clone())
+        };
         let mut input = Input::open(path)?;
         let damaged = |offset| LoadError::Damaged { what: "a malformed record", offset };
         let (at, head) = input.record()?.ok_or(damaged(0))?;
@@ -219,6 +228,7 @@ impl<T: Stored + ?Sized> Store<T> {
         }
         let objects = head.objects;
         let mut saved = Saved::new(head.version, head.epoch);
+        let mut bytes = 0_usize;
         while let Some((at, record)) = input.record()? {
             let (what, rest) = record.split_first().ok_or(damaged(at))?;
             match *what {
@@ -230,6 +240,8 @@ impl<T: Stored + ?Sized> Store<T> {
                 DICTIONARY => return Err(LoadError::Compressed),
                 OBJECT => {
                     let record = Record::parse(rest).ok_or(damaged(at))?;
+                    bytes = bytes.saturating_add(record.held::<T::Decoded>(residency));
+                    spending.check(bytes)?;
                     let entry = saved.entry(&record)?;
                     saved.entries.push(entry.ok_or(damaged(at))?);
                 }
@@ -297,8 +309,9 @@ impl<T: Stored + ?Sized> Store<T> {
         if writer.replaces > 0 || !self.is_empty() || !self.state().version.is_empty() {
             return Err(LoadError::NotEmpty);
         }
+        // The budget may have been set since.
         writer.spending.check(saved.entries.iter().map(|entry| Held::size(entry)).sum())?;
-        (writer.replaces, writer.epoch) = (saved.epoch.into(), saved.epoch.into());
+        writer.replaces = saved.epoch.into();
         writer.namespaces.extend(saved.namespaces);
         #[cfg(feature = "zstd")]
         if let (Residency::Compressed, Some(dictionary)) = (writer.residency, saved.dictionaries.first()) {
@@ -343,7 +356,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), SaveErr
     file.persist(path).map_err(|error| error.error)?;
     // Of the name; other systems do not open folders.
     #[cfg(unix)]
-    File::open(folder)?.sync_all()?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(SaveError::Unflushed)?;
     Ok(())
 }
 
@@ -592,6 +605,17 @@ impl<'r> Record<'r> {
             resource_version: version.into(),
         };
         (!name.is_empty()).then_some(Self { encoding, form, wire_len, identity, body: rest })
+    }
+
+    /// What the object takes once it is held so, at the least: nothing is expanded that cannot be held.
+    fn held<D>(&self, residency: Residency) -> usize {
+        let wire_len = self.wire_len as usize;
+        match residency {
+            Residency::Encoded => Entry::<D>::allocated_with(wire_len),
+            #[cfg(feature = "zstd")]
+            Residency::Compressed => Entry::<D>::allocated_with(self.body.len()),
+            Residency::Decoded => Held::decoded_size(self.wire_len).saturating_add(Entry::<D>::allocated_with(0)),
+        }
     }
 }
 

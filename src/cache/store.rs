@@ -8,9 +8,10 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 #[cfg(feature = "client")]
 use std::ops::Range;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 
-use super::budget::Spending;
+use super::budget::{Skipped, Spending};
 #[cfg(feature = "zstd")]
 use super::compress::Compressor;
 use super::entry::{Entry, Form, Identity, MAX_TEXT, wire_len};
@@ -19,7 +20,7 @@ use super::memory::Memory;
 use super::object::{Codec, DECODED_FACTOR, Object, ObjectRef, Stored};
 use super::replace::{Committed, Open, Replace, Superseded};
 use super::state::{Chunk, Place, Snapshot, State, resized};
-use super::subscribe::{LOOK_AHEAD, Subscribe, Subscribers, Subscription};
+use super::subscribe::{LOOK_AHEAD, Subscribe, Subscribers, Subscription, Wakers};
 use crate::decode::Encoding;
 use crate::error::ItemError;
 use crate::item::{MetaView, compare_resource_versions, is_older};
@@ -111,8 +112,8 @@ pub enum Effect<T: Stored + ?Sized> {
     },
     /// This very state was there.
     Unchanged,
-    /// A newer state was there; or the object was deleted since, as far as that is known: one that is not there, and is
-    /// older than the [version](Store::version) of the collection, was.
+    /// A newer state was there; or the object was deleted since, as far as that is known: one that is not there, and is not
+    /// newer than the [version](Store::version) of the collection, was.
     Stale,
 }
 
@@ -139,7 +140,7 @@ pub enum StoreError {
     /// Its namespace, name, uid or version is longer than 65,535 bytes, or all of it than 4 GiB.
     #[error("{0} of the object is too long")]
     TooLong(&'static str),
-    /// There is no room for it in the [budget](Store::set_budget) of so many bytes.
+    /// There is no room for it in the [budget](Store::set_budget) of this many bytes.
     #[error("the store has no room for the object in its {0} bytes")]
     OverBudget(usize),
 }
@@ -155,7 +156,7 @@ impl From<StoreError> for ItemError {
 }
 
 pub(super) struct Inner<T: Stored + ?Sized> {
-    hasher: RandomState,
+    pub(super) hasher: RandomState,
     codec: Arc<Codec<T>>,
     /// Locked for as long as it takes to put one object in its place.
     pub(super) state: RwLock<State<T::Decoded>>,
@@ -167,21 +168,52 @@ pub(super) struct Inner<T: Stored + ?Sized> {
 pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) residency: Residency,
     pub(super) spending: Spending,
+    pub(super) skipped: Skipped,
     /// Slots below `slots` that are free.
     free: Vec<u32>,
     pub(super) slots: u32,
     pub(super) namespaces: HashSet<Arc<str>>,
     indexes: Vec<Weak<dyn Maintained<T>>>,
     pub(super) subscribers: Subscribers<T>,
+    /// Reflectors that write to it. Subscribers end with the last of them.
+    #[cfg(feature = "client")]
+    feeders: usize,
     /// Versions of deletions that a list or a watch may not know of yet.
     tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
     pub(super) replaces: u64,
-    /// The last of them that was committed. While another was begun since, what is there is of two epochs.
-    pub(super) epoch: u64,
+    /// A list that was not committed has changed what is there, which is of two epochs since.
+    pub(super) is_mixed: bool,
     pub(super) held: Held,
     #[cfg(feature = "zstd")]
     pub(super) compressor: Option<Compressor>,
+}
+
+/// The lock of those who write. Subscribers are woken when it is given back.
+pub(super) struct Writing<'s, T: Stored + ?Sized> {
+    writer: MutexGuard<'s, Writer<T>>,
+    /// Dropped after the lock.
+    wakers: Wakers,
+}
+
+impl<T: Stored + ?Sized> Deref for Writing<'_, T> {
+    type Target = Writer<T>;
+
+    fn deref(&self) -> &Writer<T> {
+        &self.writer
+    }
+}
+
+impl<T: Stored + ?Sized> DerefMut for Writing<'_, T> {
+    fn deref_mut(&mut self) -> &mut Writer<T> {
+        &mut self.writer
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for Writing<'_, T> {
+    fn drop(&mut self) {
+        self.wakers = self.writer.subscribers.take_wakers();
+    }
 }
 
 /// Bytes by form.
@@ -205,10 +237,15 @@ impl Held {
 
     pub(super) fn size<D>(entry: &Entry<D>) -> usize {
         let decoded = match entry.form() {
-            Form::Decoded(..) => u64::from(entry.wire_len()) * DECODED_FACTOR,
+            Form::Decoded(..) => Self::decoded_size(entry.wire_len()),
             _ => 0,
         };
-        entry.allocated() + usize::try_from(decoded).unwrap_or(usize::MAX)
+        entry.allocated().saturating_add(decoded)
+    }
+
+    /// What an object that has this length encoded takes decoded, estimated.
+    pub(super) fn decoded_size(wire_len: u32) -> usize {
+        usize::try_from(u64::from(wire_len) * DECODED_FACTOR).unwrap_or(usize::MAX)
     }
 
     pub(super) fn total(&self) -> usize {
@@ -230,15 +267,18 @@ impl<T: Stored + ?Sized> Store<T> {
         let writer = Writer {
             residency,
             spending: Spending::default(),
+            skipped: Skipped::default(),
             free: Vec::new(),
             slots: 0,
             namespaces: HashSet::new(),
             indexes: Vec::new(),
             subscribers: Subscribers::new(),
+            #[cfg(feature = "client")]
+            feeders: 0,
             tombstones: HashMap::new(),
             open: None,
             replaces: 0,
-            epoch: 0,
+            is_mixed: false,
             held: Held::default(),
             #[cfg(feature = "zstd")]
             compressor: None,
@@ -298,21 +338,42 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when it cannot be held. Nothing has changed then.
+    /// [`StoreError`] when it cannot be held. The store then keeps the state that it has, and counts the object as
+    /// [skipped](Self::skipped).
     pub fn observe(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        self.write_or_skip(&mut self.writer(), encoding, bytes, false)
+    }
+
+    /// Writes the server's answer to a write of one's own, which may come after any event. One that does not have the object, and
+    /// has all changes up to that version, has had its deletion.
+    #[cfg(feature = "client")]
+    pub(crate) fn observe_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let identity = identity(encoding, bytes)?;
-        self.write(&mut self.writer(), encoding, bytes, &identity, false)
+        let mut writer = self.writer();
+        let version = &*identity.resource_version;
+        let is_known = is_ordered(version) && is_within(version, &self.state().version);
+        if is_known && self.find(self.hash(&identity.namespace, &identity.name), &identity).is_none() {
+            return Ok(Written { effect: Effect::Stale, index_errors: Vec::new() });
+        }
+        self.write_or_skip(&mut writer, encoding, bytes, false)
     }
 
     /// Deletes an object, of which these bytes are the last state. `None`: it was not there, or a newer state is.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when it cannot be told which object it is. Nothing has changed then.
+    /// [`StoreError`] when it cannot be told which object it is. Nothing is deleted then, and an object is counted as
+    /// [skipped](Self::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Tombstone<T>>, StoreError> {
-        let identity = identity(encoding, bytes)?;
         let mut writer = self.writer();
         let writer = &mut *writer;
+        let identity = match identity(encoding, bytes) {
+            Ok(identity) => identity,
+            Err(error) => {
+                self.skip(writer, None, bytes, false);
+                return Err(error);
+            }
+        };
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, &identity);
         if writer.open.is_some() || is_older(&self.state().version, &identity.resource_version) {
@@ -326,11 +387,11 @@ impl<T: Stored + ?Sized> Store<T> {
             }
             return Ok(None);
         }
+        self.unskip(writer, &identity, false);
         let Some((slot, held)) = found else { return Ok(None) };
-        self.remove(writer, hash, slot, &held);
         let namespace = || intern(&mut writer.namespaces, &identity.namespace);
         let last = Arc::new(Entry::encoded(encoding, bytes, &identity, namespace));
-        writer.subscribers.remove(slot, &last, false);
+        self.remove(writer, hash, slot, &held, &last, false);
         Ok(Some(Tombstone { object: self.object(&last), final_state_unknown: false }))
     }
 
@@ -358,6 +419,7 @@ impl<T: Stored + ?Sized> Store<T> {
         writer.open = Some(Open::new(writer.replaces));
         // As of all that was there when it began, the list knows better.
         writer.tombstones.clear();
+        Self::forget_refused(&mut writer);
         Replace::new(self.clone(), writer.replaces)
     }
 
@@ -442,6 +504,7 @@ impl<T: Stored + ?Sized> Store<T> {
             + chunks
             + writer.free.capacity() * size_of::<u32>()
             + namespaces
+            + writer.skipped.bytes()
             + codec.shared_bytes();
         let tombstones = writer.tombstones.iter().map(|(key, version)| {
             size_of::<(ObjectKey, String)>() + key.namespace.len() + key.name.len() + version.len()
@@ -472,8 +535,8 @@ impl<T: Stored + ?Sized> Store<T> {
         read(&self.inner.state)
     }
 
-    pub(super) fn writer(&self) -> MutexGuard<'_, Writer<T>> {
-        lock(&self.inner.writer)
+    pub(super) fn writer(&self) -> Writing<'_, T> {
+        Writing { writer: lock(&self.inner.writer), wakers: Wakers::default() }
     }
 
     pub(super) fn object(&self, entry: &Arc<Entry<T::Decoded>>) -> Object<T> {
@@ -492,10 +555,28 @@ impl<T: Stored + ?Sized> Store<T> {
         Arc::downgrade(&self.inner)
     }
 
+    /// A reflector begins to write to it.
+    #[cfg(feature = "client")]
+    pub(crate) fn attach(&self) {
+        let mut writer = self.writer();
+        writer.feeders += 1;
+        writer.subscribers.reopen();
+    }
+
+    /// A reflector has ended: after the last one nothing is written any more.
+    #[cfg(feature = "client")]
+    pub(crate) fn detach(&self) {
+        let mut writer = self.writer();
+        writer.feeders = writer.feeders.saturating_sub(1);
+        if writer.feeders == 0 {
+            writer.subscribers.close();
+        }
+    }
+
     pub(super) fn register(&self, subscription: &Arc<Subscription<T>>) {
         let mut writer = self.writer();
         if subscription.looked_at().is_none() {
-            for slot in 0..writer.slots {
+            for slot in subscription.slots(writer.slots) {
                 if let Some(object) = self.object_at(slot) {
                     subscription.is_known(slot, &object);
                 }
@@ -544,6 +625,27 @@ impl<T: Stored + ?Sized> Store<T> {
         Some((slot, Arc::clone(entry)))
     }
 
+    /// Writes an object by the rules, or counts it as skipped.
+    pub(super) fn write_or_skip(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+        listed: bool,
+    ) -> Result<Written<T>, StoreError> {
+        let identity = identity(encoding, bytes).inspect_err(|_| self.skip(writer, None, bytes, listed))?;
+        let written = self.write(writer, encoding, bytes, &identity, listed);
+        match &written {
+            Ok(Written { effect: Effect::Added(_) | Effect::Modified { .. }, .. }) => {
+                self.unskip(writer, &identity, listed);
+                writer.is_mixed |= listed;
+            }
+            Ok(_) => {}
+            Err(_) => self.skip(writer, Some(&identity), bytes, listed),
+        }
+        written
+    }
+
     /// Writes an object by the rules, `listed` when it comes from the list of the open replace.
     pub(super) fn write(
         &self,
@@ -568,16 +670,16 @@ impl<T: Stored + ?Sized> Store<T> {
                 return unwritten(Effect::Stale);
             }
         } else {
-            // What had its last change before the version of the collection, and is not there, was deleted.
-            let was_there = writer.open.is_none() && is_older(&identity.resource_version, &self.state().version);
+            // What had its last change at the version of the collection or before, and is not there, was deleted.
+            let version = &*identity.resource_version;
+            let was_there = writer.open.is_none() && is_ordered(version) && is_within(version, &self.state().version);
             if was_there || writer.is_deleted(identity) {
                 return unwritten(Effect::Stale);
             }
         }
         let slot = found.as_ref().map(|(slot, _)| *slot);
-        let entry = writer.entry(encoding, bytes, identity)?;
+        let entry = self.entry_in_budget(writer, slot, encoding, bytes, identity)?;
         let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
-        let entry = self.in_budget(writer, slot, entry, &object)?;
         let new = self.object(&entry);
         let (slot, index_errors) = self.put(writer, hash, slot, entry, &object);
         writer.mark(slot, listed);
@@ -605,9 +707,7 @@ impl<T: Stored + ?Sized> Store<T> {
             return Ok(());
         }
         let entry = if open.wants(slot, &identity.resource_version, listed) {
-            let entry = writer.entry(encoding, bytes, identity)?;
-            let object = ObjectRef::lent(identity, encoding, bytes, entry.form());
-            Some(self.in_budget(writer, None, entry, &object)?)
+            Some(self.entry_in_budget(writer, None, encoding, bytes, identity)?)
         } else {
             None
         };
@@ -629,7 +729,7 @@ impl<T: Stored + ?Sized> Store<T> {
         writer.indexes.retain(|index| index.strong_count() > 0);
         let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
         for index in &indexes {
-            index.prepare(object);
+            index.prepare(slot, Some(object));
         }
         let is_new = slot.is_none();
         if is_new {
@@ -648,7 +748,11 @@ impl<T: Stored + ?Sized> Store<T> {
         let errors = indexes.iter().filter_map(|index| index.keep(slot)).collect();
         drop(state);
 
-        writer.subscribers.put(slot, old.as_ref(), &new, object);
+        let mut routed = Vec::new();
+        for index in &indexes {
+            index.finish(&mut routed);
+        }
+        writer.subscribers.put(slot, old.as_ref(), &new, object, &routed);
         if let Some(old) = old {
             writer.held.count(&old, |sum, bytes| sum - bytes);
         }
@@ -666,23 +770,40 @@ impl<T: Stored + ?Sized> Store<T> {
         write(&self.inner.state).table = larger;
     }
 
-    pub(super) fn remove(&self, writer: &mut Writer<T>, hash: u32, slot: u32, held: &Entry<T::Decoded>) {
+    /// Removes an object, of which `last` is the last state.
+    fn remove(
+        &self,
+        writer: &mut Writer<T>,
+        hash: u32,
+        slot: u32,
+        held: &Entry<T::Decoded>,
+        last: &Arc<Entry<T::Decoded>>,
+        final_state_unknown: bool,
+    ) {
         let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
+        for index in &indexes {
+            index.prepare(Some(slot), None);
+        }
         let mut state = write(&self.inner.state);
         if let Ok(found) = state.table.find_entry(Place::spread(hash), |place| place.slot == slot) {
             found.remove();
         }
         let removed = state.slot_mut(slot).and_then(Option::take);
         for index in &indexes {
-            index.remove(slot);
+            _ = index.keep(slot);
         }
         drop(state);
         drop(removed);
+        let mut routed = Vec::new();
+        for index in &indexes {
+            index.finish(&mut routed);
+        }
         writer.free.push(slot);
         writer.held.count(held, |sum, bytes| sum - bytes);
         if let Some(open) = &mut writer.open {
             open.forget(slot);
         }
+        writer.subscribers.remove(slot, last, final_state_unknown, &routed);
     }
 
     /// Has an index go through all objects, and keep up from then on.
@@ -690,8 +811,9 @@ impl<T: Stored + ?Sized> Store<T> {
         let mut writer = self.writer();
         for slot in 0..writer.slots {
             let Some(object) = self.object_at(slot) else { continue };
-            index.prepare(&ObjectRef::kept(&object.identity(), &object));
-            index.keep(slot);
+            index.prepare(Some(slot), Some(&ObjectRef::kept(&object.identity(), &object)));
+            _ = index.keep(slot);
+            index.finish(&mut Vec::new());
         }
         writer.indexes.push(Arc::downgrade(index));
     }
@@ -704,6 +826,9 @@ impl<T: Stored + ?Sized> Store<T> {
         let mut committed = Committed { deleted: Vec::new(), restored: Vec::new() };
         // From the end, where slots are given back.
         for slot in (0..writer.slots).rev() {
+            if open.is_settled(slot) {
+                continue;
+            }
             let Some(held) = self.state().get(slot).map(Arc::clone) else { continue };
             let identity = held.identity();
             let hash = self.hash(&identity.namespace, &identity.name);
@@ -715,14 +840,15 @@ impl<T: Stored + ?Sized> Store<T> {
                 let effect = Effect::Modified { old: self.object(&held), new: new.clone() };
                 committed.restored.push(Written { effect, index_errors });
             } else if !open.stays(slot, &identity.resource_version, version) {
-                self.remove(writer, hash, slot, &held);
-                writer.subscribers.remove(slot, &held, true);
+                self.remove(writer, hash, slot, &held, &held, true);
                 committed.deleted.push(Tombstone { object: self.object(&held), final_state_unknown: true });
             }
         }
-        writer.epoch = replace;
+        writer.is_mixed = false;
+        writer.skipped.forget_before(replace);
         writer.forget_deleted(version);
         self.shrink(writer, version);
+        self.measure_rest(writer);
         #[cfg(feature = "zstd")]
         self.train_if_waiting(writer);
         writer.subscribers.resynced();
@@ -759,22 +885,14 @@ impl<T: Stored + ?Sized> Store<T> {
         }
     }
 
-    /// Trains with fewer objects than it waited for, because there are no more.
+    /// Trains with fewer objects than it waited for, because there are no more, or no room for more. Whether it did.
     #[cfg(feature = "zstd")]
-    fn train_if_waiting(&self, writer: &mut Writer<T>) {
-        if writer.compressor.as_ref().is_some_and(Compressor::can_train) {
+    pub(super) fn train_if_waiting(&self, writer: &mut Writer<T>) -> bool {
+        let trains = writer.compressor.as_ref().is_some_and(Compressor::can_train);
+        if trains {
             self.train(writer);
         }
-    }
-
-    /// Trains, if that was not done, with some of what is there.
-    #[cfg(feature = "zstd")]
-    pub(super) fn train_with_what_is_there(&self, writer: &mut Writer<T>) {
-        let compressor = writer.compressor.get_or_insert_with(Compressor::new);
-        if compressor.is_waiting() {
-            compressor.sample(writer.slots);
-            self.train(writer);
-        }
+        trains
     }
 
     /// Trains with what was written last, and compresses it.
@@ -790,13 +908,13 @@ impl<T: Stored + ?Sized> Store<T> {
         }
     }
 
-    /// Compresses what is in a slot. Whether it was not, and there is something.
+    /// Compresses what is in a slot.
     #[cfg(feature = "zstd")]
-    pub(super) fn compress(&self, writer: &mut Writer<T>, slot: u32) -> bool {
-        let Some(object) = self.object_at(slot) else { return false };
+    fn compress(&self, writer: &mut Writer<T>, slot: u32) {
+        let Some(object) = self.object_at(slot) else { return };
         let held = object.entry();
         if matches!(held.form(), Form::Compressed(..)) {
-            return false;
+            return;
         }
         if let Ok(bytes) = object.encoded()
             && let Ok(entry) = writer.entry(object.encoding(), &bytes, &object.identity())
@@ -808,7 +926,6 @@ impl<T: Stored + ?Sized> Store<T> {
                 *place = Some(entry);
             }
         }
-        true
     }
 }
 
@@ -857,7 +974,7 @@ impl<T: Stored + ?Sized> Writer<T> {
     }
 
     /// Notes for the open replace that the object is there.
-    fn mark(&mut self, slot: u32, listed: bool) {
+    pub(super) fn mark(&mut self, slot: u32, listed: bool) {
         if let Some(open) = &mut self.open {
             open.mark(slot, listed);
         }
@@ -873,9 +990,10 @@ impl<T: Stored + ?Sized> Writer<T> {
 
     fn is_deleted(&self, identity: &Identity<'_>) -> bool {
         !self.tombstones.is_empty()
-            && self.tombstones.get(&ObjectKey::of(identity)).is_some_and(|deleted| {
-                compare_resource_versions(&identity.resource_version, deleted).is_some_and(Ordering::is_le)
-            })
+            && self
+                .tombstones
+                .get(&ObjectKey::of(identity))
+                .is_some_and(|deleted| is_within(&identity.resource_version, deleted))
     }
 
     /// Of deletions up to this version no late event comes any more; of versions that do not compare nobody knows.
@@ -907,6 +1025,16 @@ impl<T: Stored + ?Sized> fmt::Debug for Store<T> {
             .field("version", &state.version)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether the version compares with others than itself.
+fn is_ordered(version: &str) -> bool {
+    compare_resource_versions(version, "1").is_some()
+}
+
+/// Whether it is known to be this version or an older one.
+fn is_within(version: &str, collection: &str) -> bool {
+    compare_resource_versions(version, collection).is_some_and(Ordering::is_le)
 }
 
 /// Which object it is.

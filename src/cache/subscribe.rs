@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 #[cfg(feature = "async")]
 use std::pin::Pin;
@@ -38,9 +39,21 @@ const KEPT_QUEUE: usize = 64;
 pub struct Subscribe<T: Stored + ?Sized> {
     store: Store<T>,
     current_first: bool,
+    route: Option<Box<dyn Route<T>>>,
+    namespace: Option<String>,
     filters: Vec<Filter<T>>,
     #[cfg(feature = "client")]
     resync: Option<Resync>,
+}
+
+/// Finds the subscribers to a part of the objects, so that a write of others need not look at them.
+pub(super) trait Route<T: Stored + ?Sized>: Send + Sync {
+    /// Has the subscriber told of the part from now on. All who write wait.
+    fn add(&self, subscription: &Arc<Subscription<T>>);
+    /// Whether the object in the slot is of the part.
+    fn has(&self, slot: u32) -> bool;
+    /// The slots of the objects that are of the part.
+    fn slots(&self) -> Vec<u32>;
 }
 
 type Filter<T> = Box<dyn Fn(&ObjectRef<'_, T>) -> bool + Send + Sync>;
@@ -58,7 +71,8 @@ pub enum Change<T: Stored + ?Sized> {
 }
 
 /// Is told of all that changes in a store, whoever writes it. It is a `Stream` with the feature `async`, and ends with the
-/// last handle of the store, a cache's among them.
+/// last handle of the store, a cache's among them; where a reflector writes the store, also when that has ended. One that is
+/// registered later gets what is there, if it wants it, and ends then.
 ///
 /// Nobody waits for it. What it has not taken yet is kept as one entry for each object, so changes of the same object become
 /// one: to the latest state. An object that it never saw and that is gone again is not told at all; one that was deleted and
@@ -81,6 +95,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         Self {
             store,
             current_first: false,
+            route: None,
+            namespace: None,
             filters: Vec::new(),
             #[cfg(feature = "client")]
             resync: None,
@@ -93,7 +109,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         self
     }
 
-    /// Only objects for which this is true, by their state, and for all other filters. It is called for each write, before
+    /// Only objects for which this is true, by their state, and for all other filters. It is called for each write of an object of
+    /// the subscriber's [namespace](Self::namespace) and [value](super::Index::subscribe), before
     /// anything is copied, while others who write wait. It may [`get`](Store::get) from the store, and must do nothing else
     /// with it.
     pub fn filter(mut self, filter: impl Fn(&ObjectRef<'_, T>) -> bool + Send + Sync + 'static) -> Self {
@@ -101,10 +118,15 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         self
     }
 
-    /// Only objects of this namespace.
-    pub fn namespace(self, namespace: impl Into<String>) -> Self {
-        let namespace = namespace.into();
-        self.filter(move |object| object.identity().namespace == namespace)
+    /// Only objects of this namespace. Writes of other objects cost it nothing.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    pub(super) fn route(mut self, route: Box<dyn Route<T>>) -> Self {
+        self.route = Some(route);
+        self
     }
 
     /// Only objects that this selects. One whose labels cannot be read does not pass.
@@ -119,6 +141,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// [`Applied`](Change::Applied), in its latest state. They are spread over the time, 64 at once at the most; who takes
     /// them late has them later, never twice.
     ///
+    /// A period of zero is no resync, as in client-go. The shortest is a millisecond.
+    ///
     /// As a `Stream` it waits by the clock of tokio.
     ///
     /// # Panics
@@ -126,7 +150,7 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// As a `Stream` that is polled outside of a tokio runtime with its time enabled.
     #[cfg(feature = "client")]
     pub fn resync(mut self, period: Duration) -> Self {
-        self.resync = Some(Resync::new(period));
+        self.resync = Resync::new(period);
         self
     }
 
@@ -136,7 +160,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     #[must_use = "it is forgotten when it is dropped"]
     pub fn start(self) -> Subscriber<T> {
         let queue = Queue { looked_at: self.current_first.then_some(0), ..Queue::default() };
-        let subscription = Arc::new(Subscription { filters: self.filters, queue: Mutex::new(queue) });
+        let Self { route, namespace, filters, .. } = self;
+        let subscription = Arc::new(Subscription { route, namespace, filters, queue: Mutex::new(queue) });
         self.store.register(&subscription);
         Subscriber {
             subscription,
@@ -208,10 +233,10 @@ impl<T: Stored + ?Sized> Subscriber<T> {
             } else if queue.is_closed {
                 return Poll::Ready(None);
             } else {
-                if let Some(waker) = waker {
-                    queue.waker = Some(waker.clone());
-                }
+                let known = waker.and_then(|waker| queue.waker.replace(waker.clone()));
+                queue.has_news = false;
                 drop(queue);
+                drop(known);
                 #[cfg(feature = "client")]
                 if let (Some(resync), Some(waker)) = (&mut self.resync, waker)
                     && resync.poll(&mut Context::from_waker(waker)).is_ready()
@@ -268,6 +293,8 @@ impl<T: Stored + ?Sized> fmt::Debug for Subscriber<T> {
 
 /// What a subscriber and a store share. The store changes it under its writer's lock.
 pub(super) struct Subscription<T: Stored + ?Sized> {
+    route: Option<Box<dyn Route<T>>>,
+    namespace: Option<String>,
     filters: Vec<Filter<T>>,
     queue: Mutex<Queue<T::Decoded>>,
 }
@@ -286,7 +313,10 @@ struct Queue<D> {
     /// How far what was there is looked at; `None` behind it.
     looked_at: Option<u32>,
     waker: Option<Waker>,
+    /// The waker is to be woken.
+    has_news: bool,
     is_closed: bool,
+    has_panicked: bool,
     /// Of the filter.
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -319,18 +349,24 @@ enum Told<D> {
 }
 
 impl<T: Stored + ?Sized> Subscription<T> {
-    /// Whether the filter passes the object. After it panicked, none does.
-    fn wants(&self, object: &ObjectRef<'_, T>) -> bool {
-        if self.filters.is_empty() {
-            return true;
-        }
-        if lock(&self.queue).is_closed {
+    /// Whether the filter passes the object, which the slot has already. After it panicked, none does.
+    fn wants(&self, slot: u32, object: &ObjectRef<'_, T>) -> bool {
+        if self.namespace.as_ref().is_some_and(|namespace| object.identity().namespace != *namespace) {
             return false;
         }
-        let passes = || self.filters.iter().all(|filter| filter(object));
+        if self.filters.is_empty() && self.route.is_none() {
+            return true;
+        }
+        if lock(&self.queue).has_panicked {
+            return false;
+        }
+        let passes = || {
+            self.route.as_ref().is_none_or(|route| route.has(slot)) && self.filters.iter().all(|filter| filter(object))
+        };
         catch_unwind(AssertUnwindSafe(passes)).unwrap_or_else(|panic| {
             let mut queue = lock(&self.queue);
             queue.panic = Some(panic);
+            queue.has_panicked = true;
             queue.close();
             false
         })
@@ -342,30 +378,50 @@ impl<T: Stored + ?Sized> Subscription<T> {
         old: Option<&Arc<Entry<T::Decoded>>>,
         new: &Arc<Entry<T::Decoded>>,
         object: &ObjectRef<'_, T>,
-    ) {
-        let wants = self.wants(object);
+    ) -> Option<Waker> {
+        let wants = self.wants(slot, object);
         let mut queue = lock(&self.queue);
-        if queue.is_closed {
-            return;
+        match old {
+            _ if queue.is_closed => {}
+            _ if wants => queue.put(slot, new),
+            Some(old) => queue.leave(slot, old),
+            None => {}
         }
-        if wants {
-            queue.put(slot, new);
-        } else if let Some(old) = old {
-            queue.leave(slot, old);
-        }
+        queue.due_waker()
     }
 
-    fn remove(&self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) {
+    fn remove(&self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) -> Option<Waker> {
         let mut queue = lock(&self.queue);
         if !queue.is_closed {
             queue.remove(slot, last, final_state_unknown);
         }
+        queue.due_waker()
+    }
+
+    fn close(&self) -> Option<Waker> {
+        let mut queue = lock(&self.queue);
+        queue.close();
+        queue.due_waker()
+    }
+
+    fn resynced(&self) -> Option<Waker> {
+        let mut queue = lock(&self.queue);
+        queue.resynced();
+        queue.due_waker()
     }
 
     /// One that does not begin with what is there knows it.
     pub(super) fn is_known(&self, slot: u32, object: &Object<T>) {
-        if self.wants(&ObjectRef::kept(&object.identity(), object)) {
+        if self.wants(slot, &ObjectRef::kept(&object.identity(), object)) {
             lock(&self.queue).announced.grow_and_insert(slot as usize);
+        }
+    }
+
+    /// Where the objects are that it may want, of so many slots.
+    pub(super) fn slots(&self, slots: u32) -> Box<dyn Iterator<Item = u32>> {
+        match &self.route {
+            Some(route) => Box::new(route.slots().into_iter()),
+            None => Box::new(0..slots),
         }
     }
 
@@ -375,7 +431,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
 
     /// Tells of an object that is there, unless that is done.
     pub(super) fn look_at(&self, slot: u32, object: &Object<T>) {
-        if lock(&self.queue).knows(slot) || !self.wants(&ObjectRef::kept(&object.identity(), object)) {
+        if lock(&self.queue).knows(slot) || !self.wants(slot, &ObjectRef::kept(&object.identity(), object)) {
             return;
         }
         lock(&self.queue).put(slot, &object.entry());
@@ -452,14 +508,14 @@ impl<D> Queue<D> {
                 stays
             });
         }
-        self.wake();
+        self.has_news = true;
     }
 
     fn resynced(&mut self) {
         // Those who are not through with what is there are told then.
         if self.looked_at.is_none() && self.order.back().is_none_or(|(_, what)| *what != What::Resynced) {
             self.order.push_back((self.tickets, What::Resynced));
-            self.wake();
+            self.has_news = true;
         }
     }
 
@@ -496,15 +552,14 @@ impl<D> Queue<D> {
         None
     }
 
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+    /// The waker, if there is news for it: to be woken when nothing is locked.
+    fn due_waker(&mut self) -> Option<Waker> {
+        self.waker.take_if(|_| self.has_news)
     }
 
     fn close(&mut self) {
         self.is_closed = true;
-        self.wake();
+        self.has_news = true;
     }
 }
 
@@ -525,49 +580,147 @@ impl<D> Default for Queue<D> {
             announced: FixedBitSet::new(),
             looked_at: None,
             waker: None,
+            has_news: false,
             is_closed: false,
+            has_panicked: false,
             panic: None,
         }
     }
 }
 
 /// All subscribers of a store.
-pub(super) struct Subscribers<T: Stored + ?Sized>(Vec<Weak<Subscription<T>>>);
+pub(super) struct Subscribers<T: Stored + ?Sized> {
+    all: Vec<Weak<Subscription<T>>>,
+    /// When there are so many, it is time to look who was dropped.
+    full: usize,
+    /// Those that each write is told to.
+    unrouted: Vec<Weak<Subscription<T>>>,
+    by_namespace: HashMap<String, Vec<Weak<Subscription<T>>>>,
+    /// Nothing will be written any more.
+    are_closed: bool,
+    /// To be woken once nothing is locked any more.
+    wakers: Vec<Waker>,
+}
+
+const FEW: usize = 64;
 
 impl<T: Stored + ?Sized> Subscribers<T> {
     pub(super) fn new() -> Self {
-        Self(Vec::new())
+        Self {
+            all: Vec::new(),
+            full: FEW,
+            unrouted: Vec::new(),
+            by_namespace: HashMap::new(),
+            are_closed: false,
+            wakers: Vec::new(),
+        }
     }
 
     pub(super) fn add(&mut self, subscription: &Arc<Subscription<T>>) {
-        self.0.push(Arc::downgrade(subscription));
+        if self.are_closed {
+            self.wakers.extend(subscription.close());
+            return;
+        }
+        if self.all.len() >= self.full {
+            self.all.retain(|known| known.strong_count() > 0);
+            self.full = (2 * self.all.len()).max(FEW);
+            self.unrouted.retain(|known| known.strong_count() > 0);
+            self.by_namespace.retain(|_, list| list.iter().any(|known| known.strong_count() > 0));
+        }
+        self.all.push(Arc::downgrade(subscription));
+        let list = match (&subscription.route, &subscription.namespace) {
+            (Some(route), _) => return route.add(subscription),
+            (None, Some(namespace)) => self.by_namespace.entry(namespace.clone()).or_default(),
+            (None, None) => &mut self.unrouted,
+        };
+        list.push(Arc::downgrade(subscription));
     }
 
+    /// Ends all that there are, and those that are added, when they have been told what is there.
+    pub(super) fn close(&mut self) {
+        each(&mut self.all, &mut self.wakers, &mut Subscription::close);
+        (self.all, self.unrouted) = Default::default();
+        self.by_namespace.clear();
+        self.are_closed = true;
+    }
+
+    /// Those that are added from now on are told what is written.
+    #[cfg(feature = "client")]
+    pub(super) fn reopen(&mut self) {
+        self.are_closed = false;
+    }
+
+    /// `routed` are the subscribers to what an index has of the object, or had.
     pub(super) fn put(
         &mut self,
         slot: u32,
         old: Option<&Arc<Entry<T::Decoded>>>,
         new: &Arc<Entry<T::Decoded>>,
         object: &ObjectRef<'_, T>,
+        routed: &[Arc<Subscription<T>>],
     ) {
-        self.each(|subscription| subscription.put(slot, old, new, object));
+        let namespace = &object.identity().namespace;
+        self.tell(namespace, routed, |subscription| subscription.put(slot, old, new, object));
     }
 
-    pub(super) fn remove(&mut self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) {
-        self.each(|subscription| subscription.remove(slot, last, final_state_unknown));
+    pub(super) fn remove(
+        &mut self,
+        slot: u32,
+        last: &Arc<Entry<T::Decoded>>,
+        final_state_unknown: bool,
+        routed: &[Arc<Subscription<T>>],
+    ) {
+        let namespace = &last.identity().namespace;
+        self.tell(namespace, routed, |subscription| subscription.remove(slot, last, final_state_unknown));
     }
 
     pub(super) fn resynced(&mut self) {
-        self.each(|subscription| lock(&subscription.queue).resynced());
+        each(&mut self.all, &mut self.wakers, &mut Subscription::resynced);
     }
 
-    fn each(&mut self, mut tell: impl FnMut(&Subscription<T>)) {
-        self.0.retain(|subscription| subscription.upgrade().map(|subscription| tell(&subscription)).is_some());
+    fn tell(
+        &mut self,
+        namespace: &str,
+        routed: &[Arc<Subscription<T>>],
+        mut tell: impl FnMut(&Subscription<T>) -> Option<Waker>,
+    ) {
+        each(&mut self.unrouted, &mut self.wakers, &mut tell);
+        if let Some(list) = self.by_namespace.get_mut(namespace) {
+            each(list, &mut self.wakers, &mut tell);
+        }
+        self.wakers.extend(routed.iter().filter_map(|subscription| tell(subscription)));
     }
+
+    pub(super) fn take_wakers(&mut self) -> Wakers {
+        Wakers(mem::take(&mut self.wakers))
+    }
+}
+
+fn each<T: Stored + ?Sized>(
+    list: &mut Vec<Weak<Subscription<T>>>,
+    wakers: &mut Vec<Waker>,
+    tell: &mut impl FnMut(&Subscription<T>) -> Option<Waker>,
+) {
+    list.retain(|subscription| {
+        let subscription = subscription.upgrade();
+        wakers.extend(subscription.as_ref().and_then(|subscription| tell(subscription)));
+        subscription.is_some()
+    });
 }
 
 impl<T: Stored + ?Sized> Drop for Subscribers<T> {
     fn drop(&mut self) {
-        self.each(|subscription| lock(&subscription.queue).close());
+        self.close();
+        self.take_wakers();
+    }
+}
+
+/// Woken when they are dropped.
+#[derive(Default)]
+pub(super) struct Wakers(Vec<Waker>);
+
+impl Drop for Wakers {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
     }
 }

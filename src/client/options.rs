@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use super::resource::encode;
 use super::selector::{FieldSelector, LabelSelector};
+#[cfg(feature = "cache")]
+use crate::decode::ItemRef;
+#[cfg(feature = "cache")]
+use crate::error::ItemError;
 
 /// The parameters of a list or a watch, which are one type in Kubernetes too (`metav1.ListOptions`).
 ///
@@ -176,6 +180,29 @@ impl ListOptions {
             warnings.push(OptionWarning::DropUnsure);
         }
         warnings
+    }
+
+    /// Whether the server would send the object, whole as it is here.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`] when that cannot be told.
+    #[cfg(feature = "cache")]
+    pub(crate) fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        let meta = item.meta()?;
+        Ok(self.label_selector.matches(&meta)?
+            && self.field_selector.matches(item)?
+            && self.shard.is_none_or(|shard| shard.contains(meta.uid())))
+    }
+
+    #[cfg(feature = "cache")]
+    pub(crate) fn is_metadata_only(&self) -> bool {
+        self.metadata_only
+    }
+
+    #[cfg(feature = "cache")]
+    pub(crate) fn drops_managed_fields(&self) -> bool {
+        self.drop_managed_fields
     }
 
     /// The query string, without `?`: percent-encoded, always in the same order, empty for the default.

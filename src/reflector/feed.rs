@@ -1,12 +1,14 @@
 //! What comes of a list and a watch, into a store.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::mem;
 use std::task::{Context, Poll, ready};
 
 use super::sync::Attempt;
-use crate::cache::{Replace, Store, StoreError, Stored, Superseded};
+use crate::cache::{IndexError, ObjectKey, Replace, Store, StoreError, Stored, Superseded};
 use crate::client::{Change, Connections, Error, OwnedEvent, Pages};
-use crate::decode::ItemRef;
+use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
 use crate::item::{Projection, is_older};
 
@@ -40,6 +42,43 @@ pub(super) struct Progress {
     pub(super) written: u64,
     /// Whether the watch brought anything, if only a bookmark.
     pub(super) has_heard: bool,
+    /// The last object that could not be stored.
+    pub(super) skipped: Option<SkippedObject>,
+    /// How often the function of an index failed.
+    pub(super) index_errors: u64,
+    pub(super) last_index_error: Option<IndexError>,
+}
+
+/// An object of the collection that a [`Reflector`](super::Reflector) could not store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SkippedObject {
+    /// Its key, if that can be read.
+    pub key: Option<ObjectKey>,
+    /// Why it could not be stored.
+    pub error: StoreError,
+}
+
+impl fmt::Display for SkippedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) => write!(f, "{key}: {}", self.error),
+            None => self.error.fmt(f),
+        }
+    }
+}
+
+impl Progress {
+    fn wrote(&mut self, errors: Vec<IndexError>) {
+        self.index_errors += errors.len() as u64;
+        self.last_index_error = errors.into_iter().last().or(self.last_index_error.take());
+    }
+
+    fn skipped(&mut self, item: &ItemRef<'_>, error: StoreError) {
+        let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
+        let key = key.map(|meta| ObjectKey { namespace: meta.namespace().to_owned(), name: meta.name().to_owned() });
+        self.skipped = Some(SkippedObject { key, error });
+    }
 }
 
 pub(super) enum Step {
@@ -147,17 +186,24 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         let Some(watch) = &mut self.watch else { return Poll::Pending };
         // Beside a list, what the watch brings is news.
         let mut replace = self.replace.as_mut().filter(|_| self.list.is_none());
-        let (store, projection) = (self.store, self.projection);
-        let event = watch.advance(cx, &mut |change, item| match (change, &mut replace) {
-            (Change::Added, Some(replace)) => {
-                write(item, projection, |item, bytes| replace.observe(item.encoding(), bytes).map(drop))
+        let (store, projection, progress) = (self.store, self.projection, &mut self.progress);
+        let event = watch.advance(cx, &mut |change, item| {
+            let encoding = item.encoding();
+            let bytes = projected(&item, projection);
+            let written = match (change, &mut replace, bytes) {
+                (Change::Added, Some(replace), bytes) => listed(replace, encoding, item.bytes(), bytes),
+                (_, _, Err(error)) => {
+                    store.skip_unwritten(encoding, item.bytes());
+                    Err(error)
+                }
+                (Change::Deleted, _, Ok(bytes)) => store.delete(encoding, &bytes).map(|_| Vec::new()),
+                (_, _, Ok(bytes)) => store.observe(encoding, &bytes).map(|written| written.index_errors),
+            };
+            match written {
+                Ok(errors) => progress.wrote(errors),
+                Err(error) => progress.skipped(&item, error),
             }
-            (Change::Added | Change::Modified, _) => {
-                write(item, projection, |item, bytes| store.observe(item.encoding(), bytes).map(drop))
-            }
-            (Change::Deleted, _) => {
-                write(item, projection, |item, bytes| store.delete(item.encoding(), bytes).map(drop))
-            }
+            Ok::<_, ItemError>(())
         });
         Poll::Ready(match ready!(event) {
             Ok(Some(OwnedEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
@@ -176,9 +222,13 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
     /// The same.
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         let (Some(list), Some(replace)) = (&mut self.list, &mut self.replace) else { return Poll::Pending };
-        let projection = self.projection;
+        let (projection, progress) = (self.projection, &mut self.progress);
         let item = list.advance(cx, &mut |item| {
-            write(item, projection, |item, bytes| replace.observe(item.encoding(), bytes).map(drop))
+            match listed(replace, item.encoding(), item.bytes(), projected(&item, projection)) {
+                Ok(errors) => progress.wrote(errors),
+                Err(error) => progress.skipped(&item, error),
+            }
+            Ok::<_, ItemError>(())
         });
         let version = match (ready!(item), &self.began) {
             (Ok(Some(())), _) => {
@@ -199,21 +249,36 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
             return Step::WentBack;
         }
         match self.replace.take().map(|replace| replace.commit(&version)) {
-            Some(Err(Superseded)) => Step::Superseded,
-            _ => Step::Synced(version),
+            Some(Err(Superseded)) => return Step::Superseded,
+            Some(Ok(committed)) => {
+                committed.restored.into_iter().for_each(|written| self.progress.wrote(written.index_errors));
+            }
+            None => {}
         }
+        Step::Synced(version)
     }
 }
 
-/// Writes what is to be stored of an object.
-fn write(
-    item: ItemRef<'_>,
-    projection: Option<&Projection>,
-    write: impl FnOnce(&ItemRef<'_>, &[u8]) -> Result<(), StoreError>,
-) -> Result<(), ItemError> {
-    match projection {
-        Some(projection) => write(&item, &item.project(projection)?)?,
-        None => write(&item, item.bytes())?,
+/// What is to be stored of an object.
+fn projected<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<Cow<'i, [u8]>, StoreError> {
+    Ok(match projection {
+        Some(projection) => item.project(projection)?.into_vec().into(),
+        None => item.bytes().into(),
+    })
+}
+
+/// Writes an object of a list, of which `bytes` are to be stored.
+fn listed<T: Stored + ?Sized>(
+    replace: &mut Replace<T>,
+    encoding: Encoding,
+    whole: &[u8],
+    bytes: Result<Cow<'_, [u8]>, StoreError>,
+) -> Result<Vec<IndexError>, StoreError> {
+    match bytes {
+        Ok(bytes) => replace.observe(encoding, &bytes).map(|written| written.index_errors),
+        Err(error) => {
+            replace.skip_unwritten(encoding, whole);
+            Err(error)
+        }
     }
-    Ok(())
 }

@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod feed;
+mod own;
 mod silence;
 mod sync;
 mod warm;
@@ -31,6 +32,7 @@ mod warm;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
+use std::mem;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -41,12 +43,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, field};
 
+pub use self::feed::SkippedObject;
 use self::feed::{Feed, Progress, Step};
+use self::own::Scope;
 use self::silence::Silence;
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
 pub use self::warm::ColdStart;
-use crate::cache::{Residency, SaveError, Store, Stored};
+use crate::cache::{IndexError, Residency, SaveError, Store, Stored};
 use crate::client::{Client, Connections, Error, List, ListOptions, PAGE, Resource, ResourceVersion, Retry};
 use crate::decode::ItemRef;
 use crate::error::ItemError;
@@ -74,20 +78,44 @@ pub struct Reflector<T: Item + Stored + ?Sized> {
     options: ListOptions,
     namespace: Option<String>,
     projection: Option<Projection>,
-    store: Store<T>,
+    store: Attached<T>,
     sync: SyncState,
     /// When the collection was complete, in this attempt.
     synced_at: Option<Instant>,
     status: Arc<watch::Sender<Status>>,
-    /// Which collection it is, once it runs.
-    holds: Arc<OnceLock<String>>,
+    /// Which objects it stores, once it runs.
+    scope: Arc<OnceLock<Scope>>,
+}
+
+/// The store of a reflector, whose subscribers end with it.
+struct Attached<T: Stored + ?Sized>(Store<T>);
+
+impl<T: Stored + ?Sized> Attached<T> {
+    fn new(store: Store<T>) -> Self {
+        store.attach();
+        Self(store)
+    }
+}
+
+impl<T: Stored + ?Sized> Deref for Attached<T> {
+    type Target = Store<T>;
+
+    fn deref(&self) -> &Store<T> {
+        &self.0
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for Attached<T> {
+    fn drop(&mut self) {
+        self.0.detach();
+    }
 }
 
 /// A [`Store`] that a [`Reflector`] keeps in step. It is a handle: clones share it.
 pub struct Cache<T: Stored + ?Sized> {
     store: Store<T>,
     status: watch::Receiver<Status>,
-    holds: Arc<OnceLock<String>>,
+    scope: Arc<OnceLock<Scope>>,
 }
 
 /// How far a [`Reflector`] is.
@@ -110,12 +138,88 @@ pub struct Status {
     pub errors: u64,
     /// What the last one said.
     pub last_error: Option<Error>,
+    /// Objects that the store does not have in their latest state, because it could not hold them: see
+    /// [`Store::skipped`]. The cache is incomplete unless this is 0.
+    pub skipped: usize,
+    /// The last object that could not be stored, and why.
+    pub last_skipped: Option<SkippedObject>,
+    /// How often the function of an index failed for an object that came. [`Index::errors`](crate::cache::Index::errors) lists
+    /// the objects that are missing in an index now.
+    pub index_errors: u64,
+    /// What the last one was.
+    pub last_index_error: Option<IndexError>,
+    /// The error that [`run`](Reflector::run) returned.
+    pub ended_by: Option<Error>,
 }
 
-/// The [`Reflector`] was dropped, or its [`run`](Reflector::run) has ended: the cache will not get any further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the reflector of this cache has ended")]
-pub struct Ended;
+/// The [`Reflector`] was dropped, or its [`run`](Reflector::run) returned an error: the cache gets no more changes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The error that `run` returned; `None` when the reflector was dropped.
+    pub cause: Option<Error>,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "the reflector of this cache has ended: {cause}"),
+            None => f.write_str("the reflector of this cache was dropped"),
+        }
+    }
+}
+
+impl std::error::Error for Ended {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as _)
+    }
+}
+
+/// Why a cache does not have the whole collection: see [`Cache::synced`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The cache has all changes, but lacks objects that its store could not hold. A caller that can do without them goes on
+    /// here; they come later if they are changed, or if there is room for them.
+    Incomplete {
+        /// The version up to which the cache has all other changes.
+        resource_version: String,
+        /// How many objects it lacks in their latest state.
+        skipped: usize,
+        /// The last one of them.
+        last: Option<SkippedObject>,
+    },
+    /// The cache gets no more changes.
+    Ended(Ended),
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incomplete { resource_version, skipped, last } => {
+                let were = if *skipped == 1 { "object was" } else { "objects were" };
+                write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")?;
+                last.iter().try_for_each(|last| write!(f, ": {last}"))
+            }
+            Self::Ended(ended) => ended.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SyncError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Incomplete { last, .. } => last.as_ref().map(|last| &last.error as _),
+            Self::Ended(ended) => std::error::Error::source(ended),
+        }
+    }
+}
+
+impl From<Ended> for SyncError {
+    fn from(ended: Ended) -> Self {
+        Self::Ended(ended)
+    }
+}
 
 impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// One into a store of its own that holds objects encoded.
@@ -126,11 +230,11 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             options: ListOptions::default(),
             namespace: None,
             projection: None,
-            store: Store::new(Residency::Encoded),
+            store: Attached::new(Store::new(Residency::Encoded)),
             sync: SyncState::default(),
             synced_at: None,
             status: Arc::new(watch::Sender::default()),
-            holds: Arc::default(),
+            scope: Arc::default(),
         }
     }
 
@@ -163,7 +267,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// store is for one reflector.
     pub fn store(mut self, store: Store<T>) -> Self {
         self.sync.forget();
-        self.store = store;
+        self.store = Attached::new(store);
         self
     }
 
@@ -185,7 +289,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// The store, as those who use it see it.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
-        Cache { store: self.store.clone(), status: self.status.subscribe(), holds: Arc::clone(&self.holds) }
+        Cache { store: self.store.clone(), status: self.status.subscribe(), scope: Arc::clone(&self.scope) }
     }
 
     /// Runs until it is dropped.
@@ -197,14 +301,23 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// # Errors
     ///
     /// [`Error`] when the options are refused; or, before the collection was complete for the first time (a file counts), when the
-    /// caller has to change something: the server refuses the options (400, 422), it was never reached because of certificates
-    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)), an object cannot be stored; with
-    /// [`fail_fast`](Self::fail_fast) also errors that may last. After that it runs whatever happens.
+    /// caller has to change something: the server refuses the options (400, 422), or it was never reached because of certificates
+    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)); with [`fail_fast`](Self::fail_fast) also errors that
+    /// may last. After that it runs whatever happens. [`last_error`](Status::last_error) is the last of all of them.
+    ///
+    /// An object that cannot be stored is no error: it is [skipped](Status::skipped), and the cache is incomplete. The collection
+    /// is listed again once there is room for an object that exceeded the [budget](Store::set_budget).
     pub async fn run(mut self) -> Result<Infallible, Error> {
-        self.options = self.options.resource_version(ResourceVersion::MostRecent);
+        let Err(error) = self.run_until_error().await;
+        self.status.send_modify(|status| status.ended_by = Some(error.clone()));
+        Err(error)
+    }
+
+    async fn run_until_error(&mut self) -> Result<Infallible, Error> {
+        self.options = mem::take(&mut self.options).resource_version(ResourceVersion::MostRecent);
         self.options.validate_watch(true)?;
         let holds = self.holds()?;
-        self.holds.get_or_init(|| holds);
+        self.scope.get_or_init(|| Scope::of(self, holds));
         let mut backoff = self.client.backoff(MAX_DELAY);
         loop {
             let has_initial_events = self.client.has_initial_events(&self.resource)?;
@@ -269,12 +382,13 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             });
             let step = step.await;
             silence.ended();
+            let (progress, version) = feed.progress();
+            let progress = self.stored(progress);
             match &step {
                 Step::Synced(version) => self.synced(version, 1),
                 Step::Resumed(version) => self.synced(version, 0),
                 _ => {}
             }
-            let (progress, version) = feed.progress();
             self.written(&progress, version);
             match step {
                 Step::Synced(version) => {
@@ -296,10 +410,34 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                     break (Some(error), next);
                 }
             }
+            if self.synced_at.is_some() && self.store.has_room_for_skipped() {
+                tracing::info!("the store has room for objects that were skipped");
+                break (None, Next::Later);
+            }
             tokio::task::consume_budget().await;
         };
         self.projection = projection;
         ended
+    }
+
+    /// What the store could not hold is in the status before the version that the store has otherwise.
+    fn stored(&self, mut progress: Progress) -> Progress {
+        if let Some(skipped) = &progress.skipped {
+            tracing::warn!(%skipped, "an object cannot be stored: the cache is incomplete");
+        }
+        if let Some(error) = &progress.last_index_error {
+            tracing::warn!(%error, errors = progress.index_errors, "an object is missing in an index");
+        }
+        let skipped = self.store.skipped();
+        self.status.send_if_modified(|status| {
+            let is_news = status.skipped != skipped || progress.skipped.is_some() || progress.index_errors > 0;
+            status.skipped = skipped;
+            status.last_skipped = progress.skipped.take().or(status.last_skipped.take());
+            status.index_errors += progress.index_errors;
+            status.last_index_error = progress.last_index_error.take().or(status.last_index_error.take());
+            is_news
+        });
+        progress
     }
 
     fn written(&mut self, progress: &Progress, version: Option<&str>) {
@@ -322,7 +460,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         self.sync.synced(version);
         let now = Instant::now();
         self.synced_at = Some(now);
-        tracing::info!(version, objects = self.store.len(), "the cache has the whole collection");
+        let skipped = self.store.skipped();
+        tracing::info!(version, objects = self.store.len(), skipped, "the cache has the whole collection");
         self.status.send_modify(|status| {
             status.syncs += sent;
             status.in_step_at = Some(now.into_std());
@@ -396,25 +535,38 @@ impl<T: Stored + ?Sized> Cache<T> {
         self.status.borrow().resource_version.is_some()
     }
 
-    /// Waits until the store has the whole collection: the version up to which it has all changes.
+    /// Waits until the store has had the whole collection, and returns the version up to which it has all changes.
     ///
     /// # Errors
     ///
-    /// [`Ended`] when that will not come.
-    pub async fn synced(&self) -> Result<String, Ended> {
-        self.until(|version| Some(version?.to_owned())).await
+    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] when the reflector
+    /// ended before.
+    pub async fn synced(&self) -> Result<String, SyncError> {
+        self.until(|status| {
+            let resource_version = status.resource_version.clone()?;
+            Some(match status.skipped {
+                0 => Ok(resource_version),
+                skipped => Err(SyncError::Incomplete { resource_version, skipped, last: status.last_skipped.clone() }),
+            })
+        })
+        .await?
     }
 
     /// Waits until the store has all changes up to this version: that of an object which was just written, for example,
     /// to read one's own writes.
     ///
-    /// It waits for ever for a version that does not [compare](compare_resource_versions) with those that come.
+    /// It waits for ever for a version that does not [compare](compare_resource_versions) with those that come. It does not look
+    /// at what was [skipped](Status::skipped).
     ///
     /// # Errors
     ///
-    /// [`Ended`] when that will not come.
+    /// [`Ended`] when the reflector ended before.
     pub async fn wait_until(&self, version: &str) -> Result<(), Ended> {
-        self.until(|so_far| compare_resource_versions(so_far?, version)?.is_ge().then_some(())).await
+        self.until(|status| {
+            let so_far = status.resource_version.as_deref()?;
+            compare_resource_versions(so_far, version)?.is_ge().then_some(())
+        })
+        .await
     }
 
     /// Saves the collection with its version, so that the next start can [load](Reflector::load) it: see [`Store::save`], also for
@@ -425,25 +577,27 @@ impl<T: Stored + ?Sized> Cache<T> {
     ///
     /// # Errors
     ///
-    /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection was complete, and while it comes again.
+    /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection was complete, once a part of it has come again until
+    /// all has, and while objects are [skipped](Status::skipped).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        let holds = self.holds.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
-        self.store.save(path, holds)
+        let scope = self.scope.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
+        self.store.save(path, &scope.holds)
     }
 
-    async fn until<R>(&self, ready: impl Fn(Option<&str>) -> Option<R>) -> Result<R, Ended> {
+    async fn until<R>(&self, ready: impl Fn(&Status) -> Option<R>) -> Result<R, Ended> {
         let mut status = self.status.clone();
         loop {
-            if let Some(ready) = ready(status.borrow_and_update().resource_version.as_deref()) {
+            if let Some(ready) = ready(&status.borrow_and_update()) {
                 return Ok(ready);
             }
-            status.changed().await.map_err(|_| Ended)?;
+            if status.changed().await.is_err() {
+                return Err(Ended { cause: status.borrow().ended_by.clone() });
+            }
         }
     }
 }
 
-/// The store. [`observe`](Store::observe) one's own writes there; to delete from it or to replace what it has is the reflector's
-/// business.
+/// The store, to read. Write the answers to one's own writes with [`Cache::observe`]; anything else is the reflector's to write.
 impl<T: Stored + ?Sized> Deref for Cache<T> {
     type Target = Store<T>;
 
@@ -454,8 +608,8 @@ impl<T: Stored + ?Sized> Deref for Cache<T> {
 
 impl<T: Stored + ?Sized> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        let Self { store, status, holds } = self;
-        Self { store: store.clone(), status: status.clone(), holds: Arc::clone(holds) }
+        let Self { store, status, scope } = self;
+        Self { store: store.clone(), status: status.clone(), scope: Arc::clone(scope) }
     }
 }
 

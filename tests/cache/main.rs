@@ -6,4 +6,5 @@ mod store;
 mod subscribe;
 #[path = "../support/mod.rs"]
 mod support;
+mod user_code;
 mod volumes;

@@ -103,7 +103,9 @@ impl Model {
         {
             return Expected::Stale;
         }
-        if held.is_none() && self.open.is_none() && compares(new.version(), &self.version, Ordering::Less) {
+        let is_ordered = compare_resource_versions(new.version(), "1").is_some();
+        let is_within = compare_resource_versions(new.version(), &self.version).is_some_and(Ordering::is_le);
+        if held.is_none() && self.open.is_none() && is_ordered && is_within {
             return Expected::Stale;
         }
         let is_same = |held: &Written| held.version() == new.version() && held.uid() == new.uid();

@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _, stdin};
 use std::path::Path;
 use std::process::{Command, Stdio, exit};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::support::store::{Object, object};
 use allocation_counter::measure;
 use fastrand::Rng;
-use listwatch::cache::{Budget, Change, LoadError, Residency, SaveError, Store, StoreError, Stored};
+use listwatch::cache::{Change, LoadError, Residency, SaveError, Store, StoreError, Stored};
 use listwatch::{Encoding, ItemError};
 use tempfile::TempDir;
 
@@ -141,7 +142,12 @@ fn refuses_to_save_an_incomplete_collection() {
     assert!(is_incomplete());
     fill(&store, 2, "10");
     store.save(&path, HOLDS).unwrap();
+    let replace = store.begin_replace();
+    store.save(&path, HOLDS).unwrap();
+    drop(replace);
+    store.save(&path, HOLDS).unwrap();
     let mut replace = store.begin_replace();
+    let _ = replace.observe(Encoding::Protobuf, &object("ns-0", "o-0", "1").to_bytes(Encoding::Protobuf)).unwrap();
     let _ = replace.observe(Encoding::Protobuf, &bytes("ns", "a", "11")).unwrap();
     assert!(is_incomplete(), "a list is on its way");
     drop(replace);
@@ -150,6 +156,9 @@ fn refuses_to_save_an_incomplete_collection() {
     fill(&store, 3, "12");
     store.save(&path, HOLDS).unwrap();
     assert_eq!(loaded(&path, Residency::Encoded).unwrap().len(), 3);
+    store.set_budget(Some(1));
+    assert!(store.observe(Encoding::Protobuf, &bytes("ns", "b", "13")).is_err());
+    assert!(is_incomplete(), "no watch from there brings what was skipped");
 }
 
 #[test]
@@ -435,6 +444,52 @@ fn a_crash_while_a_file_takes_its_place_leaves_one_of_the_two_whole() {
     }
 }
 
+/// An object that counts how often any is decoded.
+struct Counted;
+
+static DECODED: AtomicUsize = AtomicUsize::new(0);
+
+impl Stored for Counted {
+    type Decoded = Vec<u8>;
+
+    fn decode(_: Encoding, bytes: &[u8]) -> Result<Vec<u8>, ItemError> {
+        DECODED.fetch_add(1, Relaxed);
+        Ok(bytes.to_vec())
+    }
+
+    fn encode(decoded: &Vec<u8>) -> Result<Vec<u8>, ItemError> {
+        Ok(decoded.clone())
+    }
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn a_file_over_the_budget_is_refused_before_it_is_expanded() {
+    let (_folder, path) = path();
+    let store = Store::<[u8]>::new(Residency::Compressed);
+    let mut replace = store.begin_replace();
+    for i in 0..600 {
+        let thing = object("ns", &i.to_string(), &(i + 1).to_string()).data("all the same ".repeat(400));
+        let _ = replace.observe(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
+    }
+    replace.commit("700").unwrap();
+    store.save(&path, HOLDS).unwrap();
+    let budget = store.memory().compressed * 3;
+    let small = Store::<Counted>::new(Residency::Decoded);
+    small.set_budget(Some(budget));
+    let error = small.load(&path, HOLDS).unwrap_err();
+    assert!(matches!(error, LoadError::Object(StoreError::OverBudget(over)) if over == budget), "{error}");
+    assert_eq!(DECODED.load(Relaxed), 0);
+    small.set_budget(None);
+    small.load(&path, HOLDS).unwrap();
+    assert_eq!((DECODED.load(Relaxed), small.len()), (600, 600));
+    // Held as it was saved, it fits.
+    let compressed = Store::<Counted>::new(Residency::Compressed);
+    compressed.set_budget(Some(budget));
+    compressed.load(&path, HOLDS).unwrap();
+    assert_eq!(compressed.len(), 600);
+}
+
 #[test]
 fn refuses_to_load_more_than_the_budget() {
     let folder = folder();
@@ -447,10 +502,10 @@ fn refuses_to_load_more_than_the_budget() {
     drop(replace.commit("7").unwrap());
     store.save(&path, "objects").unwrap();
     let small = Store::<[u8]>::new(Residency::Encoded);
-    small.set_budget(Budget::Refuse(200));
+    small.set_budget(Some(200));
     assert!(matches!(small.load(&path, "objects"), Err(LoadError::Object(StoreError::OverBudget(200)))));
     assert!(small.is_empty() && small.version().is_empty());
-    small.set_budget(Budget::Refuse(2000));
+    small.set_budget(Some(2000));
     small.load(&path, "objects").unwrap();
     assert_eq!(small.len(), 3);
 }

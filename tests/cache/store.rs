@@ -136,7 +136,21 @@ fn a_late_event_changes_nothing() {
     assert!(delete(&store, &object("a", "x", "17")));
     store.advance("20");
     assert_eq!(observe(&store, &object("a", "x", "16")), "stale", "the deletion is forgotten, and known all the same");
-    assert_eq!(observe(&store, &object("a", "y", "20")), "added");
+    for (version, expected) in [("19", "stale"), ("20", "stale"), ("21", "added")] {
+        // One that is not there at the version of the collection was deleted then, or is not of it.
+        assert_eq!(observe(&store, &object("a", "y", version)), expected, "{version}");
+    }
+}
+
+#[test]
+fn the_answer_to_a_write_does_not_bring_a_deleted_object_back() {
+    let store = Store::new(Residency::Encoded);
+    store.begin_replace().commit("8").unwrap();
+    assert_eq!(observe(&store, &object("a", "x", "9")), "added");
+    assert!(delete(&store, &object("a", "x", "10")));
+    store.advance("10");
+    assert_eq!(observe(&store, &object("a", "x", "10")), "stale");
+    assert!(store.is_empty());
 }
 
 #[test]
@@ -231,6 +245,64 @@ fn what_a_list_has_of_an_object_in_vain_is_missing_in_it() {
     assert_eq!(replace.commit("4").unwrap().deleted.len(), 1);
 }
 
+#[test]
+fn what_could_not_be_held_is_counted_until_it_is_written_deleted_or_listed() {
+    let store = Store::<Object>::new(Residency::Decoded);
+    let whole = |name: &str, version: &str| object("", name, version).to_bytes(Encoding::Protobuf);
+    // The data are no text.
+    let broken = |name: &str, version: &str| [whole(name, version), b"\x12\x01\xff".to_vec()].concat();
+    let fails = |name: &str, version: &str| assert!(store.observe(Encoding::Protobuf, &broken(name, version)).is_err());
+    let skips = |times: usize| assert_eq!(store.skipped(), times);
+    observe(&store, &object("", "a", "1"));
+    fails("a", "2");
+    fails("a", "3");
+    fails("b", "4");
+    skips(2);
+    assert_eq!(store.get("", "a").unwrap().identity().resource_version, "1", "the state of before stays");
+    assert_eq!(observe(&store, &object("", "a", "5")), "modified");
+    skips(1);
+    assert!(!delete(&store, &object("", "b", "6")));
+    skips(0);
+    assert!(store.observe(Encoding::Protobuf, b"\xff").is_err());
+    skips(1);
+
+    let mut replace = store.begin_replace();
+    assert!(replace.observe(Encoding::Protobuf, &broken("a", "7")).is_err());
+    for _ in 0..2 {
+        assert!(replace.observe(Encoding::Protobuf, &broken("c", "7")).is_err());
+    }
+    // Somebody else brings what the list did not have yet.
+    fails("d", "9");
+    replace.observe(Encoding::Protobuf, &whole("d", "6")).map(drop).unwrap();
+    skips(4);
+    assert!(replace.commit("8").unwrap().deleted.is_empty(), "a is in the list");
+    skips(3);
+    store.begin_replace().commit("10").map(drop).unwrap();
+    skips(0);
+}
+
+#[test]
+fn a_list_that_does_not_fit_deletes_what_it_does_not_have() {
+    for residency in [Residency::Encoded, Residency::Decoded] {
+        let store = Store::new(residency);
+        fill(&store, 100);
+        store.set_budget(Some(store.memory().total()));
+        let mut replace = store.begin_replace();
+        let list: Vec<_> = (100..150).map(|i| sample(i).to_bytes(Encoding::Protobuf)).collect();
+        let refused = list.iter().filter(|object| replace.observe(Encoding::Protobuf, object).is_err()).count();
+        assert!(refused > 40, "{refused}");
+        assert_eq!(replace.commit("200").unwrap().deleted.len(), 100);
+        assert_eq!((store.len(), store.skipped()), (50 - refused, refused));
+        // Now there is room.
+        let mut replace = store.begin_replace();
+        for object in &list {
+            drop(replace.observe(Encoding::Protobuf, object).unwrap());
+        }
+        assert!(replace.commit("200").unwrap().deleted.is_empty());
+        assert_eq!((store.len(), store.skipped()), (50, 0));
+    }
+}
+
 /// It forgot a deletion too.
 #[test]
 fn what_such_a_server_lists_is_there_whatever_was_deleted_before() {
@@ -259,6 +331,35 @@ fn the_bytes_are_those_that_came() {
             }
         }
     }
+}
+
+/// Alike, but for their names and a number.
+fn alike(i: usize, version: usize) -> Object {
+    let text = "image registry.example.com/shop/web mounted at /var/run/secrets/kubernetes.io/serviceaccount, limits cpu 100m \
+                memory 64Mi, restartPolicy Always, dnsPolicy ClusterFirst, schedulerName default-scheduler";
+    object("default", &format!("web-{i}"), &version.to_string()).data(format!("{} {text} {}", i * 7919, i * 104_729))
+}
+
+#[test]
+fn a_small_busy_store_gets_a_dictionary() {
+    let compressed = |writes: &mut dyn Iterator<Item = (usize, usize)>| {
+        let store = Store::new(Residency::Compressed);
+        for (i, version) in writes {
+            observe(&store, &alike(i, version));
+        }
+        let memory = store.memory();
+        (memory.compressed / store.len(), memory.encoded)
+    };
+    let (well, rest) = compressed(&mut (0..1000).map(|i| (i, 1)));
+    assert_eq!(rest, 0);
+    for (objects, rounds) in [(100, 40), (300, 10)] {
+        let (busy, rest) = compressed(&mut (1..=rounds).flat_map(|round| (0..objects).map(move |i| (i, round))));
+        assert!(rest == 0 && busy < well * 5 / 4, "{objects} objects: {busy} bytes, not {well}, {rest} not compressed");
+    }
+    // Those that were first are too few for a dictionary.
+    let few = (1..=300).flat_map(|round| (0..3).map(move |i| (i, round)));
+    let (grown, _) = compressed(&mut few.chain((3..1000).map(|i| (i, 1))));
+    assert!(grown < well * 5 / 4, "{grown} bytes, not {well}");
 }
 
 #[test]

@@ -431,3 +431,30 @@ async fn a_resync_period_tells_of_each_object_once_more_and_not_at_once() {
         }
     }
 }
+
+#[cfg(feature = "client")]
+#[tokio::test(start_paused = true)]
+async fn a_resync_period_of_zero_is_none() {
+    use std::time::Duration;
+
+    use futures::StreamExt as _;
+    use tokio::time::{Instant, timeout};
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let write = |version: &str| {
+        drop(store.observe(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
+    };
+    write("1");
+    let mut subscriber = store.subscribe().current_first().resync(Duration::ZERO).start();
+    assert!(matches!(subscriber.next().await, Some(Change::Applied(_))));
+    let again = timeout(Duration::from_secs(3600), subscriber.next()).await;
+    assert!(again.is_err(), "{again:?}");
+    write("2");
+    assert!(matches!(subscriber.next().await, Some(Change::Applied(_))));
+    // One that is far too short does not keep the thread either.
+    let mut short = store.subscribe().resync(Duration::from_nanos(1)).start();
+    let started = Instant::now();
+    for _ in 0..100 {
+        assert!(matches!(short.next().await, Some(Change::Applied(_))));
+    }
+    assert!(started.elapsed() >= Duration::from_millis(90), "{:?}", started.elapsed());
+}

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use listwatch::cache::{Budget, Residency, Store};
+use listwatch::cache::{Residency, Store, StoreError};
 use listwatch::client::{ErrorKind, ListOptions, Resource, TransportErrorKind};
-use listwatch::reflector::{Reflector, Strategy};
+use listwatch::reflector::{Reflector, Strategy, SyncError};
 use listwatch::{FieldPath, Projection};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
-    FIRST, LIST, Scenario, added, check, idle_watch, late, list, objects, reflector, requests, scripted, watch,
+    FIRST, LIST, Scenario, added, check, deleted, idle_watch, late, list, modified, objects, reflector, requests,
+    scripted, watch,
 };
 use crate::support::config_maps::{self, error, initial_end};
 use crate::support::transport::{Answer, Scripted};
@@ -183,39 +184,88 @@ async fn a_refused_request_or_certificate_ends_it_before_the_first_sync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_stored_ends_it() {
-    let reflector = reflector(scripted([list("10", "a@1")]), LIST);
+async fn skips_and_counts_an_object_that_cannot_be_stored() {
+    let reflector = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST);
     let nameless = Projection::new().drop(&FieldPath::new("metadata.name", &[1, 1]));
-    let error = timeout(Duration::from_secs(60), reflector.projection(nameless).run()).await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("the object has no name"), "{error}");
+    let reflector = reflector.projection(nameless);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    let error = cache.synced().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the cache is incomplete at version 10: 1 object was skipped: default/a: the object has no name"
+    );
+    let SyncError::Incomplete { resource_version, skipped, last } = error else { panic!("{error}") };
+    assert_eq!((resource_version.as_str(), skipped), ("10", 1));
+    assert!(matches!(last.unwrap().error, StoreError::NoName));
+    assert!(cache.is_empty() && !run.is_finished());
+    run.abort();
+}
+
+/// A store that has room for two objects.
+fn room_for_two() -> Store<[u8]> {
+    let store = Store::new(Residency::Encoded);
+    store.set_budget(Some(300));
+    store
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exceeded_budget_ends_it_before_the_first_sync_only() {
-    let too_small = || {
-        let store = Store::new(Residency::Encoded);
-        store.set_budget(Budget::Refuse(200));
-        store
-    };
-    let run = reflector(scripted([list("10", "a@1 b@2 c@3 d@4")]), LIST).store(too_small()).run();
-    let error = timeout(Duration::from_secs(60), run).await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("no room for the object in its 200 bytes"), "{error}");
-
-    let script = scripted([
-        list("10", "a@1"),
-        watch([added("b@11"), added("c@12"), added("d@13")]),
-        list("13", "a@1 b@11"),
+async fn a_full_cache_commits_deletions_and_relists_once_there_is_room() {
+    let answers = [
+        list("10", "a@1 b@2"),
+        watch([error(410)]),
+        // Nothing of it fits before the others are gone.
+        list("20", "c@11 d@12"),
+        list("21", "c@11 d@12"),
         idle_watch(),
-    ]);
-    let reflector = reflector(script, LIST).store(too_small());
+    ];
+    let script = scripted(answers);
+    let reflector = reflector(script.clone(), LIST).store(room_for_two());
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
-    while cache.status().errors == 0 {
-        sleep(Duration::from_secs(1)).await;
-    }
-    assert!(cache.status().last_error.unwrap().to_string().contains("no room"), "a cache that was synced serves on");
+    timeout(Duration::from_secs(600), cache.wait_until("21")).await.unwrap().unwrap();
+    assert_eq!(objects(&cache), "c@11 d@12");
+    assert_eq!((cache.status().skipped, cache.synced().await.unwrap().as_str()), (0, "21"));
+    assert_eq!(script.left(), 0, "{}", requests(&script));
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_cache_is_incomplete_until_the_skipped_object_is_gone() {
+    let answers = [
+        list("10", "a@1 b@2 c@3"),
+        watch([added("d@11"), deleted("c@12"), modified("d@13")]).then_stalls(),
+        list("13", "a@1 b@2 d@13"),
+    ];
+    let script = scripted(answers);
+    let reflector = reflector(script.clone(), LIST).store(room_for_two());
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
     cache.wait_until("13").await.unwrap();
-    assert_eq!(objects(&cache), "a@1 b@11");
+    assert_eq!(cache.status().skipped, 1, "d, whatever often it came");
+    let error = cache.synced().await.unwrap_err();
+    assert!(error.to_string().contains("default/d: the store has no room for the object in its 300 bytes"), "{error}");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((objects(&cache).as_str(), script.left()), ("a@1 b@2", 1), "no relist brings more");
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_cache_relists_when_a_deletion_makes_room() {
+    let answers =
+        [list("10", "a@1 b@2 c@3"), watch([deleted("a@11")]).then_stalls(), list("11", "b@2 c@3"), idle_watch()];
+    let script = scripted(answers);
+    let reflector = reflector(script.clone(), LIST).store(room_for_two());
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    timeout(Duration::from_secs(600), async {
+        while cache.synced().await.is_err() || script.left() > 0 {
+            sleep(Duration::from_secs(1)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(objects(&cache), "b@2 c@3");
     run.abort();
 }
 

@@ -35,6 +35,23 @@ async fn saved(path: &Path) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cache_is_saved_during_an_outage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config-maps");
+    let outage = (0..8).map(|_| Answer::status(503));
+    let script = scripted([list("10", "a@1 b@5"), watch([modified("b@11"), error(410)])].into_iter().chain(outage));
+    let reflector = reflector(script.clone(), LIST);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    cache.wait_until("11").await.unwrap();
+    while script.left() > 2 {
+        sleep(Duration::from_secs(1)).await;
+        cache.save(&path).unwrap();
+    }
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config-maps");

@@ -4,6 +4,7 @@ mod errors;
 mod expiry;
 mod load;
 mod model;
+mod own_writes;
 mod script;
 mod shards;
 mod status;

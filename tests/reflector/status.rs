@@ -11,6 +11,7 @@ use crate::script::{
     scripted, watch,
 };
 use crate::support::config_maps::{bookmark, error, initial_end};
+use crate::support::transport::Answer;
 
 #[tokio::test(start_paused = true)]
 async fn events_and_bookmarks_advance_the_version() {
@@ -23,6 +24,64 @@ async fn events_and_bookmarks_advance_the_version() {
         version: "30",
     }])
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_ends_with_the_reflector() {
+    let passes = |_: &listwatch::cache::ObjectRef<'_, [u8]>| true;
+    for is_dropped in [false, true] {
+        let answers = if is_dropped { vec![list("10", "a@1"), idle_watch()] } else { vec![Answer::status(403)] };
+        let reflector = reflector(scripted(answers), LIST);
+        let cache = reflector.cache();
+        let before = cache.subscribe().start();
+        let run = tokio::spawn(reflector.run());
+        if is_dropped {
+            cache.synced().await.unwrap();
+            run.abort();
+        }
+        drop(run.await);
+        let error = cache.synced().await.err();
+        let cause = cache.wait_until("20").await.unwrap_err().cause.map(|cause| cause.code());
+        assert_eq!((cause, error.is_none()), if is_dropped { (None, true) } else { (Some(403), false) });
+        assert_eq!(cache.status().ended_by.map(|error| error.code()), cause);
+        // One that is registered now gets what is there.
+        let after = cache.subscribe().current_first().filter(passes).start();
+        for (subscriber, told) in [(before, 2 * usize::from(is_dropped)), (after, 2 * usize::from(is_dropped))] {
+            let changes = timeout(Duration::from_secs(60), subscriber.collect::<Vec<_>>()).await;
+            assert_eq!(changes.expect("it ends").len(), told, "{is_dropped}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_reflector_of_the_store_has_subscribers_go_on() {
+    let first = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST);
+    let cache = first.cache();
+    let run = tokio::spawn(first.run());
+    cache.synced().await.unwrap();
+    let second = reflector(scripted([list("11", "a@1 b@11"), idle_watch()]), LIST).store((*cache).clone());
+    run.abort();
+    drop(run.await);
+    let mut subscriber = cache.subscribe().start();
+    let run = tokio::spawn(second.run());
+    assert!(matches!(subscriber.next().await, Some(Change::Applied(object)) if object.identity().name == "b"));
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_the_errors_of_indexes() {
+    let reflector = reflector(scripted([list("10", "a@1 b@2"), watch([modified("b@11")]).then_stalls()]), LIST);
+    let cache = reflector.cache();
+    let _by_name = cache.index("name", |object| match &*object.identity().name {
+        "b" => Err("b has none"),
+        name => Ok([name.to_owned()]),
+    });
+    let run = tokio::spawn(reflector.run());
+    cache.wait_until("11").await.unwrap();
+    let status = cache.status();
+    assert_eq!(status.index_errors, 2);
+    assert_eq!(status.last_index_error.unwrap().to_string(), "index name of default/b: b has none");
+    run.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,41 @@ fn main() {
             bench(&mut criterion, &format!("{corpus}, {name}"), residency, &pods);
         }
     }
+    bench_subscribers(&mut criterion);
     criterion.final_summary();
+}
+
+/// One event, with a subscriber for each node and with one: the first is to take at most three times as long.
+fn bench_subscribers(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("store/event");
+    let uniform = Amplifier::new(&recorded_pods(), UNIFORM).expect("a list").to_vec();
+    let pods = pods(&uniform);
+    for nodes in [1, 5000] {
+        let store = Store::<Pod>::new(Residency::Encoded);
+        let by_node =
+            store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.encoded()?)?.map(String::from)));
+        let other = (1..nodes).map(|node| format!("other-{node}"));
+        let named = pods.first().and_then(|pod| pod::NODE_NAME.str(pod).expect("a Pod")).expect("a node");
+        let mut subscribers: Vec<_> =
+            std::iter::once(named.into_owned()).chain(other).map(|node| by_node.subscribe(node).start()).collect();
+        let states = pods.first().map(|pod| [1, 2].map(|version| at_version(pod, version))).expect("a Pod");
+        // The last write wins between versions that do not compare.
+        let mut states = states.iter().cycle();
+        group.bench_function(format!("{nodes} subscribers by node"), |bencher| {
+            bencher.iter(|| {
+                drop(store.observe(Encoding::Protobuf, states.next().expect("a state")).expect("a Pod"));
+                black_box(subscribers.first_mut().and_then(|subscriber| subscriber.try_next()).expect("it is told"));
+            });
+        });
+    }
+    group.finish();
+}
+
+/// The Pod at a version that compares with no other.
+fn at_version(pod: &[u8], version: u32) -> Vec<u8> {
+    let mut pod = <Pod as prost::Message>::decode(pod).expect("a Pod");
+    pod.metadata.get_or_insert_default().resource_version = Some(format!("v{version}"));
+    prost::Message::encode_to_vec(&pod)
 }
 
 fn pods(mut body: &[u8]) -> Vec<Box<[u8]>> {

@@ -36,6 +36,8 @@ pub fn text(cached: &Cached) -> Result<String, fmt::Error> {
     registry.register("errors", "Connections and lists that ended in an error", ConstCounter::new(status.errors));
     registry.register("syncs", "How often the whole collection came", ConstCounter::new(status.syncs));
     registry.register("relists", "How often it came again", ConstCounter::new(relists(&status)));
+    let help = "Objects that the cache does not have in their latest state, because it could not hold them";
+    registry.register("skipped", help, ConstGauge::new(count(status.skipped)));
     let errors = Family::<Vec<(&str, String)>, Gauge>::default();
     for (by, index) in &cached.indexes {
         errors.get_or_create(&vec![("index", by.name.clone())]).set(count(index.errors().len()));

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::HumanCount;
-use listwatch::cache::{Budget, LoadError, Residency, SaveError, Store};
+use listwatch::cache::{LoadError, Residency, SaveError, Store};
 use listwatch::client::{Client, Resource};
 use listwatch::fields::Message;
-use listwatch::reflector::{self, Cache, ColdStart, Reflector};
+use listwatch::reflector::{self, Cache, ColdStart, Reflector, SyncError};
 use listwatch::{FieldPath, Projection, TypeMeta};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
@@ -63,8 +63,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Held::Compressed, value_name = "RESIDENCY")]
     residency: Held,
 
-    /// Take at most so many MiB for objects and indexes: at the limit all are compressed, and what there is no room for even so
-    /// is an error
+    /// Memory limit for objects and indexes, in MiB. Fails if the collection does not fit; objects that do not fit later are
+    /// left out, with a warning
     #[arg(long, value_name = "MIB")]
     budget: Option<usize>,
 
@@ -152,7 +152,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     let store = Store::new(residency.into());
     if let Some(mib) = budget {
-        store.set_budget(Budget::Compress(mib.saturating_mul(1 << 20)));
+        store.set_budget(Some(mib.saturating_mul(1 << 20)));
     }
     let mut reflector = Reflector::<[u8]>::new(&client, &resource).options(options).store(store).fail_fast();
     if !drop.is_empty() {
@@ -186,8 +186,16 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let mut save_tick = interval_at(Instant::now() + SAVE, SAVE);
     let mut interrupted = pin!(interrupted());
     let mut reflecting = pin!(reflector.run());
+    let mut syncing = pin!(cached.cache.synced());
+    let mut has_synced = false;
     loop {
         tokio::select! {
+            synced = &mut syncing, if !has_synced => {
+                has_synced = true;
+                if let Err(error @ SyncError::Incomplete { .. }) = synced {
+                    return Err(Failure::Error(error.to_string()));
+                }
+            }
             () = &mut interrupted => {
                 live.end();
                 save(&cached.cache, file.as_deref()).await;

@@ -18,6 +18,7 @@ pub struct Live<'a> {
     is_synced: bool,
     syncs: u64,
     errors: u64,
+    skipped: usize,
     /// When there were so many events, of late.
     events: VecDeque<(Instant, u64)>,
 }
@@ -30,7 +31,7 @@ impl<'a> Live<'a> {
         let style = ProgressStyle::with_template("{msg}").expect("the template is right");
         let bar = ProgressBar::no_length().with_style(style);
         notices::show_above(&bar);
-        Self { cached, bar, is_synced: false, syncs: 0, errors: 0, events: VecDeque::new() }
+        Self { cached, bar, is_synced: false, syncs: 0, errors: 0, skipped: 0, events: VecDeque::new() }
     }
 
     /// What is new.
@@ -43,6 +44,9 @@ impl<'a> Live<'a> {
         if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
             notices::tell("retry:", &error.to_string());
         }
+        if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
+            notices::tell("skipped:", &skipped.to_string());
+        }
         // What was loaded is complete without a sync.
         let is_news = status.syncs > self.syncs || !self.is_synced;
         if let Some(version) = status.resource_version.as_ref().filter(|_| is_news) {
@@ -50,7 +54,7 @@ impl<'a> Live<'a> {
             let objects = HumanCount(count(self.cached.cache.len()));
             notices::tell("synced:", &format!("{objects} objects at version {version}"));
         }
-        (self.syncs, self.errors) = (status.syncs, status.errors);
+        (self.syncs, self.errors, self.skipped) = (status.syncs, status.errors, status.skipped);
     }
 
     /// It ends: what there was.

@@ -1,0 +1,200 @@
+//! Code of the user's that a store calls: it may panic, and it may call the store.
+
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+use futures::Stream as _;
+use listwatch::Encoding::Protobuf;
+use listwatch::ItemError;
+use listwatch::cache::{Change, Effect, ObjectKey, ObjectRef, Residency, Store};
+
+use crate::support::store::{Object, object};
+
+thread_local! {
+    /// How many more calls there are before one panics.
+    static CALLS: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+fn call() {
+    let left = CALLS.get();
+    if left == Some(0) {
+        CALLS.set(None);
+        panic!("as the test wants it");
+    }
+    CALLS.set(left.map(|left| left - 1));
+}
+
+/// The value of an index, whose code panics when the test wants it.
+#[derive(Debug)]
+struct Value(String);
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        call();
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        call();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        call();
+        self.0.cmp(&other.0)
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        call();
+        Self(self.0.clone())
+    }
+}
+
+fn bytes(name: &str, version: u32, data: &str) -> Vec<u8> {
+    object("ns", name, &version.to_string()).data(data).to_bytes(Protobuf)
+}
+
+fn data(object: &ObjectRef<'_, Object>) -> Result<Vec<Value>, ItemError> {
+    Ok(object.decode()?.data.split(' ').map(|value| Value(value.to_owned())).collect())
+}
+
+#[test]
+fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_were() {
+    let mut panics = 0;
+    for calls in 0.. {
+        let store = Store::new(Residency::Encoded);
+        let (hashed, ordered) = (store.index("hashed", data), store.ordered_index("ordered", data));
+        for (i, data) in ["a b", "b c", "c", "d e f"].into_iter().enumerate() {
+            drop(store.observe(Protobuf, &bytes(&format!("o-{i}"), 1, data)).unwrap());
+        }
+        let seen = || {
+            let mut objects: Vec<String> = Vec::new();
+            for object in store.snapshot().iter() {
+                let object = object.decode().unwrap();
+                for value in object.data.split(' ') {
+                    let name = object.metadata.as_ref().unwrap().name.clone();
+                    objects.push(format!("{value}={name}"));
+                }
+            }
+            objects.sort();
+            let by = |value: &Value, keys: Vec<ObjectKey>| {
+                keys.into_iter().map(|key| format!("{}={}", value.0, key.name)).collect::<Vec<_>>()
+            };
+            for (values, keys) in [
+                (hashed.values(), &(|value: &Value| hashed.keys(value)) as &dyn Fn(&Value) -> _),
+                (ordered.values(), &|value: &Value| ordered.keys(value)),
+            ] {
+                let mut indexed: Vec<_> = values.iter().flat_map(|value| by(value, keys(value))).collect();
+                indexed.sort();
+                assert_eq!(indexed, objects, "after {calls} calls");
+            }
+            objects
+        };
+        CALLS.set(Some(calls));
+        let writes: [&dyn Fn(); 3] = [
+            &|| drop(store.observe(Protobuf, &bytes("o-1", 2, "b x y")).unwrap()),
+            &|| drop(store.observe(Protobuf, &bytes("o-9", 3, "a z")).unwrap()),
+            &|| drop(store.delete(Protobuf, &bytes("o-3", 4, "d e f")).unwrap()),
+        ];
+        let mut panicked = false;
+        for write in &writes {
+            let calm = CALLS.take();
+            let had = seen();
+            CALLS.set(calm);
+            if catch_unwind(AssertUnwindSafe(write)).is_err() {
+                panicked = true;
+                assert_eq!(seen(), had, "after {calls} calls");
+                break;
+            }
+        }
+        CALLS.set(None);
+        if !panicked {
+            break;
+        }
+        panics += 1;
+        // It goes on like any other.
+        for write in writes {
+            write();
+        }
+        assert_eq!(seen(), ["a=o-0", "a=o-9", "b=o-0", "b=o-1", "c=o-2", "x=o-1", "y=o-1", "z=o-9"]);
+    }
+    assert!(panics > 10, "{panics}");
+}
+
+/// Writes to the store once it is woken.
+struct Writes {
+    store: Store<[u8]>,
+    woken: AtomicUsize,
+}
+
+impl Wake for Writes {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, Relaxed);
+        drop(self.store.observe(Protobuf, &bytes("other", 1, "")).unwrap());
+        assert_eq!(self.store.len(), 2);
+    }
+}
+
+#[test]
+fn a_waker_may_write_to_the_store() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    let writes = Arc::new(Writes { store: store.clone(), woken: AtomicUsize::new(0) });
+    let waker = Waker::from(Arc::clone(&writes));
+    let mut subscriber = Box::pin(store.subscribe().start());
+    assert!(subscriber.as_mut().poll_next(&mut Context::from_waker(&waker)).is_pending());
+    drop(store.observe(Protobuf, &bytes("one", 1, "")).unwrap());
+    assert_eq!(writes.woken.load(Relaxed), 1);
+    let names = Mutex::new(Vec::new());
+    while let Some(Change::Applied(object)) = subscriber.try_next() {
+        names.lock().unwrap().push(object.identity().name.into_owned());
+    }
+    assert_eq!(names.into_inner().unwrap(), ["one", "other"]);
+}
+
+#[test]
+fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let store = Store::<Object>::new(Residency::Encoded);
+    let counted = {
+        let looks = Arc::clone(&looks);
+        move |object: &ObjectRef<'_, Object>| {
+            looks.fetch_add(1, Relaxed);
+            Ok::<_, ItemError>([object.decode()?.data.clone()])
+        }
+    };
+    let by_node = store.index("node", counted);
+    let mut subscribers: Vec<_> = (0..5000).map(|node| by_node.subscribe(format!("node-{node}")).start()).collect();
+    for (version, node, told) in [(1, 7, vec![7]), (2, 7, vec![7]), (3, 8, vec![7, 8]), (4, 9000, vec![8])] {
+        looks.store(0, Relaxed);
+        let written = store.observe(Protobuf, &bytes("pod", version, &format!("node-{node}"))).unwrap();
+        assert!(matches!(written.effect, Effect::Added(_) | Effect::Modified { .. }));
+        assert_eq!(looks.load(Relaxed), 1, "version {version}");
+        let who: Vec<_> = (0..5000).filter(|&node| subscribers[node].try_next().is_some()).collect();
+        assert_eq!(who, told, "version {version}");
+    }
+    // Those that are dropped are forgotten, and an index lives as long as its subscribers.
+    drop(by_node);
+    subscribers.truncate(8);
+    drop(store.observe(Protobuf, &bytes("pod", 5, "node-3")).unwrap());
+    assert!(matches!(subscribers[3].try_next(), Some(Change::Applied(_))));
+    assert!(store.delete(Protobuf, &bytes("pod", 6, "node-3")).unwrap().is_some());
+    assert!(matches!(subscribers[3].try_next(), Some(Change::Deleted(_))));
+}
