@@ -591,13 +591,22 @@ impl<T: Stored + ?Sized> Store<T> {
 
     /// Tells one who wants what is there of the next few.
     pub(super) fn look_ahead(&self, subscription: &Subscription<T>) {
-        let writer = self.writer();
         let Some(from) = subscription.looked_at() else { return };
         let to = from.saturating_add(LOOK_AHEAD);
-        for slot in from..to {
-            if let Some(object) = self.object_at(slot) {
-                subscription.look_at(slot, &object);
-            }
+        let there: Vec<_> = {
+            let state = self.state();
+            (from..to).map(|slot| state.get(slot).map(|entry| self.object(entry))).collect()
+        };
+        // The filter runs while others write.
+        let wanted: Vec<_> = (from..to)
+            .zip(&there)
+            .map(|(slot, object)| object.as_ref().is_some_and(|object| subscription.wants_object(slot, object)))
+            .collect();
+        let writer = self.writer();
+        for (slot, (then, wanted)) in (from..to).zip(there.iter().zip(wanted)) {
+            let Some(object) = self.object_at(slot) else { continue };
+            let is_same = then.as_ref().is_some_and(|then| Arc::ptr_eq(&then.entry(), &object.entry()));
+            subscription.look_at(slot, &object, is_same.then_some(wanted));
         }
         let is_through = to >= writer.slots;
         subscription.looked_up_to((!is_through).then_some(to), is_through && !self.state().version.is_empty());

@@ -103,7 +103,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         }
     }
 
-    /// Tells of each object that is there too. It looks at 64 at a time, so nothing is kept for it.
+    /// Tells of each object that is there too. It looks at 64 at a time, so nothing is kept for it, and others may write while the
+    /// filter looks at them.
     pub fn current_first(mut self) -> Self {
         self.current_first = true;
         self
@@ -412,7 +413,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
 
     /// One that does not begin with what is there knows it.
     pub(super) fn is_known(&self, slot: u32, object: &Object<T>) {
-        if self.wants(slot, &ObjectRef::kept(&object.identity(), object)) {
+        if self.wants_object(slot, object) {
             lock(&self.queue).announced.grow_and_insert(slot as usize);
         }
     }
@@ -429,9 +430,13 @@ impl<T: Stored + ?Sized> Subscription<T> {
         lock(&self.queue).looked_at
     }
 
-    /// Tells of an object that is there, unless that is done.
-    pub(super) fn look_at(&self, slot: u32, object: &Object<T>) {
-        if lock(&self.queue).knows(slot) || !self.wants(slot, &ObjectRef::kept(&object.identity(), object)) {
+    pub(super) fn wants_object(&self, slot: u32, object: &Object<T>) -> bool {
+        self.wants(slot, &ObjectRef::kept(&object.identity(), object))
+    }
+
+    /// Tells of an object that is there, unless that is done. Whether it is wanted may be known.
+    pub(super) fn look_at(&self, slot: u32, object: &Object<T>, wanted: Option<bool>) {
+        if lock(&self.queue).knows(slot) || !wanted.unwrap_or_else(|| self.wants_object(slot, object)) {
             return;
         }
         lock(&self.queue).put(slot, &object.entry());

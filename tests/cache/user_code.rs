@@ -170,6 +170,32 @@ fn a_waker_may_write_to_the_store() {
 }
 
 #[test]
+fn what_is_there_is_filtered_while_others_may_write() {
+    let store = Store::<[u8]>::new(Residency::Encoded);
+    for i in 0..200 {
+        drop(store.observe(Protobuf, &bytes(&format!("o-{i}"), 1, "")).unwrap());
+    }
+    let writes = store.clone();
+    // Each object is changed while it is looked at; those that are told first are told in their new state.
+    let filter = move |object: &ObjectRef<'_, [u8]>| {
+        if object.identity().resource_version == "1" {
+            drop(writes.observe(Protobuf, &bytes(&object.identity().name, 2, "")).unwrap());
+        }
+        true
+    };
+    let mut subscriber = store.subscribe().current_first().filter(filter).start();
+    let mut told = Vec::new();
+    while let Some(Change::Applied(object)) = subscriber.try_next() {
+        let identity = object.identity();
+        told.push(format!("{}@{}", identity.name, identity.resource_version));
+    }
+    told.sort();
+    let mut all: Vec<_> = (0..200).map(|i| format!("o-{i}@2")).collect();
+    all.sort();
+    assert_eq!(told, all);
+}
+
+#[test]
 fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
     let looks = Arc::new(AtomicUsize::new(0));
     let store = Store::<Object>::new(Residency::Encoded);
