@@ -457,12 +457,11 @@ fn write_line<'a>(list: &'a TypeMeta, object: &'a [u8], out: &mut Vec<u8>) -> Re
     let mut members = json.object().map_err(at)?;
     while let Some(name) = members.next(&mut json).map_err(at)? {
         let value = json.value().map_err(at)?;
-        match type_meta.iter_mut().find(|named| name == named.name) {
-            Some(named) => named.write(out),
-            None => {
-                write_name(&name, out);
-                write_compact(value, out).map_err(at)?;
-            }
+        if let Some(named) = type_meta.iter_mut().find(|named| name == named.name) {
+            named.write(out);
+        } else {
+            write_name(&name, out);
+            write_compact(value, out).map_err(at)?;
         }
     }
     out.push(b'}');

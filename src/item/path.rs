@@ -220,7 +220,10 @@ impl FieldPath {
         let mut walk = match encoding {
             _ if refused.is_some() => None,
             Encoding::Protobuf => Some(Walk::Protobuf { path: self, messages: vec![Fields::new(object)] }),
+            #[cfg(feature = "json")]
             Encoding::Json => Some(Walk::json(self, object)),
+            #[cfg(not(feature = "json"))]
+            Encoding::Json => None,
         };
         std::iter::from_fn(move || {
             if let Some(refused) = refused.take() {
@@ -368,7 +371,7 @@ enum Walk<'a, 'p> {
     Json(std::vec::IntoIter<Result<&'a [u8], Fault>>),
 }
 
-impl<'a, 'p> Walk<'a, 'p> {
+impl<'a> Walk<'a, '_> {
     #[cfg(feature = "json")]
     fn json(path: &FieldPath, object: &'a [u8]) -> Self {
         let mut found = Vec::new();
@@ -380,11 +383,6 @@ impl<'a, 'p> Walk<'a, 'p> {
             found.push(Err(fault));
         }
         Self::Json(found.into_iter())
-    }
-
-    #[cfg(not(feature = "json"))]
-    fn json(path: &'p FieldPath, _object: &'a [u8]) -> Self {
-        Self::Protobuf { path, messages: Vec::new() }
     }
 
     fn next(&mut self) -> Option<Result<Found<'a>, Fault>> {

@@ -197,11 +197,11 @@ fn a_panic_in_a_callback_poisons() {
 
 #[test]
 fn feed_leaves_the_rest_of_a_chunk_after_a_break() {
-    let bodies = [("configmaps.pb", 1000, 13), ("configmaps.pb", 1 << 20, 13), ("widgets-page-1.json", 2000, 20)];
+    let mut bodies = vec![("configmaps.pb", 1000, 13), ("configmaps.pb", 1 << 20, 13)];
+    if cfg!(feature = "json") {
+        bodies.push(("widgets-page-1.json", 2000, 20));
+    }
     for (name, chunk, items) in bodies {
-        if name.ends_with(".json") && !cfg!(feature = "json") {
-            continue;
-        }
         let body = fixture(name);
         let mut decoder = list_decoder(Limits::default());
         let mut indexes = Vec::new();

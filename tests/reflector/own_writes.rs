@@ -99,7 +99,8 @@ async fn stores_what_the_reflector_would_store_of_it() {
     names.dedup();
     assert_eq!((names.len(), shards[0].len() + shards[1].len()), (40, 40), "each is in one");
 
-    let projected = synced(|reflector| reflector.projection(Projection::new().drop(&FieldPath::new("data", &[2])))).await;
+    let projected =
+        synced(|reflector| reflector.projection(Projection::new().drop(&FieldPath::new("data", &[2])))).await;
     let none = body_of("meta.k8s.io/v1", "PartialObjectMetadataList", &len_field(1, &len_field(2, b"10")));
     let metadata_only =
         synced_by(Answer::ok(none), |reflector| reflector.options(ListOptions::default().metadata_only())).await;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{ObjectKey, Residency, Store};
+use listwatch::cache::{ObjectKey, Residency, Store, Subscriber};
 use listwatch::item::path::pod;
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
 use listwatch_testserver::{Amplifier, recorded_pods};
@@ -51,7 +51,7 @@ fn bench_subscribers(criterion: &mut Criterion) {
         group.bench_function(format!("{nodes} subscribers by node"), |bencher| {
             bencher.iter(|| {
                 drop(store.observe(Encoding::Protobuf, states.next().expect("a state")).expect("a Pod"));
-                black_box(subscribers.first_mut().and_then(|subscriber| subscriber.try_next()).expect("it is told"));
+                black_box(subscribers.first_mut().and_then(Subscriber::try_next).expect("it is told"));
             });
         });
     }
