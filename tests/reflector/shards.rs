@@ -32,7 +32,7 @@ fn are_the_collection(knows_shards: bool) {
         let objects = objects.lock().unwrap();
         // Or the schedules would be no test of it.
         assert!(
-            !are_all || objects.iter().all(|&objects| objects > usize::try_from(schedules * 2 / 3).unwrap().min(100)),
+            !are_all || objects.iter().all(|&objects| objects > usize::try_from(schedules / 3).unwrap().min(100)),
             "{objects:?}"
         );
     }
