@@ -224,6 +224,8 @@ fn build_direct(config: &kube::Config, sent: &Arc<Sent>) -> kube::Result<kube::C
         // It fails if somebody else was faster.
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     }
+    // Before the connector: both run an exec plugin.
+    let auth = config.auth_layer()?;
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_keepalive(Some(KEEPALIVE));
@@ -238,7 +240,7 @@ fn build_direct(config: &kube::Config, sent: &Arc<Sent>) -> kube::Result<kube::C
     let sent = Arc::clone(sent);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(auth)
         .layer(config.extra_headers_layer()?)
         .map_request(move |request: http::Request<Body>| {
             sent.remember(request.headers());
