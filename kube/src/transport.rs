@@ -329,6 +329,32 @@ mod tests {
         assert_eq!(error.to_string(), "API error: 400: not with [redacted]");
     }
 
+    /// Its first token is stale. What the second gets as an answer has that token in it.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn an_exec_plugin_runs_again_after_401_and_its_token_is_redacted() {
+        let folder = tempfile::tempdir().unwrap();
+        let ran = folder.path().join("ran");
+        let script = r#"t=fresh-t0ken; [ -e "$RAN" ] || t=stale-t0ken; touch "$RAN"
+            echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "'$t'"}}'"#;
+        let server = Server::start(|request: &RecordedRequest, _| match request.headers["authorization"].to_str() {
+            Ok("Bearer fresh-t0ken") => Answer::ok(Body::replay("not with fresh-t0ken")).status(400),
+            _ => Answer::ok(Body::replay("")).status(401),
+        });
+        let server = server.await.unwrap();
+        let exec = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", script],
+            "env": [{"name": "RAN", "value": ran}],
+        });
+        let mut config = kube::Config::new(server.url().parse().unwrap());
+        config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        let client = Client::new(KubeTransport::from_config(config).unwrap());
+        let error = client.server_version().await.unwrap_err();
+        assert_eq!((error.to_string().as_str(), server.requests().len()), ("API error: 400: not with [redacted]", 2));
+    }
+
     /// The kernel asks a silent peer whether it lives: else nothing would tell that a firewall forgot a connection.
     #[cfg(target_os = "linux")]
     #[tokio::test]
