@@ -224,6 +224,8 @@ fn build_direct(config: &kube::Config, sent: &Arc<Sent>) -> kube::Result<kube::C
         // It fails if somebody else was faster.
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     }
+    // Before the connector: both run an exec plugin.
+    let auth = config.auth_layer()?;
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_keepalive(Some(KEEPALIVE));
@@ -238,7 +240,7 @@ fn build_direct(config: &kube::Config, sent: &Arc<Sent>) -> kube::Result<kube::C
     let sent = Arc::clone(sent);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(auth)
         .layer(config.extra_headers_layer()?)
         .map_request(move |request: http::Request<Body>| {
             sent.remember(request.headers());
@@ -325,6 +327,32 @@ mod tests {
         let error = pods.into_vec().await.unwrap_err();
         assert_eq!(server.requests()[0].headers["authorization"], "Bearer t0ken-of-a-file");
         assert_eq!(error.to_string(), "API error: 400: not with [redacted]");
+    }
+
+    /// Its first token is stale. What the second gets as an answer has that token in it.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn an_exec_plugin_runs_again_after_401_and_its_token_is_redacted() {
+        let folder = tempfile::tempdir().unwrap();
+        let ran = folder.path().join("ran");
+        let script = r#"t=fresh-t0ken; [ -e "$RAN" ] || t=stale-t0ken; touch "$RAN"
+            echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "'$t'"}}'"#;
+        let server = Server::start(|request: &RecordedRequest, _| match request.headers["authorization"].to_str() {
+            Ok("Bearer fresh-t0ken") => Answer::ok(Body::replay("not with fresh-t0ken")).status(400),
+            _ => Answer::ok(Body::replay("")).status(401),
+        });
+        let server = server.await.unwrap();
+        let exec = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", script],
+            "env": [{"name": "RAN", "value": ran}],
+        });
+        let mut config = kube::Config::new(server.url().parse().unwrap());
+        config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        let client = Client::new(KubeTransport::from_config(config).unwrap());
+        let error = client.server_version().await.unwrap_err();
+        assert_eq!((error.to_string().as_str(), server.requests().len()), ("API error: 400: not with [redacted]", 2));
     }
 
     /// The kernel asks a silent peer whether it lives: else nothing would tell that a firewall forgot a connection.
