@@ -31,7 +31,7 @@ async fn a_subscriber_ends_with_the_reflector() {
     let passes = |_: &listwatch::cache::ObjectRef<'_, [u8]>| true;
     for is_dropped in [false, true] {
         let answers = if is_dropped { vec![list("10", "a@1"), idle_watch()] } else { vec![Answer::status(403)] };
-        let reflector = reflector(scripted(answers), LIST);
+        let reflector = reflector(scripted(answers), LIST).fail_fast();
         let cache = reflector.cache();
         let before = cache.subscribe().start();
         let run = tokio::spawn(reflector.run());
