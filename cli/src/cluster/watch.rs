@@ -26,8 +26,9 @@ use crate::signals::interrupted;
 
 /// Watches a collection of an API server: a line for each object that is added (+), modified (~) or deleted (-).
 ///
-/// It goes on whatever happens to connections and servers, loses nothing, shows nothing twice, and says on stderr what it
-/// does about each disconnect. Ctrl-C ends it.
+/// It resumes after disconnects and restarts of the server, and prints a notice on stderr for each of them. Where the server has
+/// forgotten the version, it starts over: with --initial it prints all objects again, otherwise the changes in between are lost,
+/// as the notice says. Ctrl-C ends it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
