@@ -189,40 +189,6 @@ impl<T: Stored + ?Sized> Object<T> {
         changed.encoded = OnceLock::new();
         Ok(Arc::make_mut(&mut changed.value))
     }
-
-    /// Sets what `get` finds to `value`, by `set`, unless it is that already: then nothing is copied, and the object keeps
-    /// its bytes. Whether it was set.
-    ///
-    /// ```
-    /// # use k8s_pb::api::core::v1::Pod;
-    /// # use listwatch::{ItemError, cache::Object};
-    /// fn mark(pod: &mut Object<Pod>) -> Result<bool, ItemError> {
-    ///     pod.set_if_changed(
-    ///         "done".to_owned(),
-    ///         |pod| pod.metadata.as_ref()?.labels.get("state"),
-    ///         |pod, state| _ = pod.metadata.get_or_insert_default().labels.insert("state".to_owned(), state),
-    ///     )
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`decode`](Self::decode).
-    pub fn set_if_changed<F: PartialEq>(
-        &mut self,
-        value: F,
-        get: impl FnOnce(&T::Decoded) -> Option<&F>,
-        set: impl FnOnce(&mut T::Decoded, F),
-    ) -> Result<bool, ItemError>
-    where
-        T::Decoded: Clone,
-    {
-        if get(&*self.decode()?) == Some(&value) {
-            return Ok(false);
-        }
-        set(self.make_mut()?, value);
-        Ok(true)
-    }
 }
 
 impl<T: Stored + ?Sized> Clone for Object<T> {
@@ -335,7 +301,7 @@ impl<'a, T: Stored + ?Sized> ObjectRef<'a, T> {
 pub(super) struct Codec<T: Stored + ?Sized> {
     #[cfg(feature = "zstd")]
     pub(super) decompressor: Decompressor,
-    /// By the address of the entry, in parts: in each of them one object is decoded at a time.
+    /// By the address of the entry, in parts with a lock each.
     decoded: [Mutex<Shared<T::Decoded>>; PARTS],
     hot: Option<Hot<T::Decoded>>,
 }
@@ -357,6 +323,22 @@ impl<D> Default for Shared<D> {
 }
 
 impl<D> Shared<D> {
+    fn get(&self, address: usize) -> Option<Arc<D>> {
+        self.known.get(&address).and_then(|(_, decoded)| decoded.upgrade())
+    }
+
+    /// Returns what another thread has inserted before; else inserts `decoded`.
+    fn get_or_insert(&mut self, address: usize, entry: &Arc<Entry<D>>, decoded: &Arc<D>) -> Option<Arc<D>> {
+        let known = self.get(address);
+        if known.is_none() {
+            if self.known.len() >= self.full {
+                self.forget_dropped();
+            }
+            self.known.insert(address, (Arc::downgrade(entry), Arc::downgrade(decoded)));
+        }
+        known
+    }
+
     fn forget_dropped(&mut self) {
         self.known.retain(|_, (_, decoded)| decoded.strong_count() > 0);
         self.full = (2 * self.known.len()).max(16);
@@ -401,18 +383,14 @@ impl<T: Stored + ?Sized> Codec<T> {
             return Ok(Arc::clone(value));
         }
         let address = Arc::as_ptr(entry).addr();
-        let decoded = {
-            let mut shared = lock(self.part(entry));
-            if let Some(decoded) = shared.known.get(&address).and_then(|(_, decoded)| decoded.upgrade()) {
-                decoded
-            } else {
-                let decoded = Arc::new(T::decode(entry.encoding(), &self.encoded(entry)?)?);
-                if shared.known.len() >= shared.full {
-                    shared.forget_dropped();
-                }
-                shared.known.insert(address, (Arc::downgrade(entry), Arc::downgrade(&decoded)));
-                decoded
-            }
+        let known = lock(self.part(entry)).get(address);
+        let decoded = if let Some(decoded) = known {
+            decoded
+        } else {
+            // Without the lock, as it may run the user's code. What another thread has decoded meanwhile is shared.
+            let decoded = Arc::new(T::decode(entry.encoding(), &self.encoded(entry)?)?);
+            let known = lock(self.part(entry)).get_or_insert(address, entry, &decoded);
+            known.unwrap_or(decoded)
         };
         if let Some(hot) = &self.hot
             && hot.get(&address).is_none_or(|(held, _)| !Arc::ptr_eq(&held, &decoded))

@@ -260,6 +260,7 @@ fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(),
 }
 
 /// The `apiVersion` and `kind` that an object has of its own; empty where it has none.
+#[cfg(feature = "client")]
 pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, ItemError> {
     let mut type_meta = TypeMeta::default();
     whole("the object", object, |name, json| match name {
