@@ -13,7 +13,9 @@ use serde_json::value::RawValue;
 
 use super::meta::MAX_CAUSES;
 use super::view::{ManagedFieldsEntry, OwnerReference, Time};
-use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
+#[cfg(feature = "client")]
+use super::TypeMeta;
+use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails};
 use crate::decode::{Encoding, ItemRef};
 use crate::error::{Fault, ItemError};
 use crate::json::Reader;
