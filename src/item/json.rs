@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
-use super::meta::MAX_CAUSES;
-use super::view::{ManagedFieldsEntry, OwnerReference, Time};
 #[cfg(feature = "client")]
 use super::TypeMeta;
+use super::meta::MAX_CAUSES;
+use super::view::{ManagedFieldsEntry, OwnerReference, Time};
 use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails};
 use crate::decode::{Encoding, ItemRef};
 use crate::error::{Fault, ItemError};
