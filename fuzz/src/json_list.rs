@@ -162,28 +162,63 @@ fn merge_list_meta(list_meta: &mut ListMeta, json: &str) -> Result<(), String> {
 /// The body without what the decoder only looks for the end of.
 fn without_unread(body: &[u8]) -> Vec<u8> {
     let mut read = Vec::new();
-    let mut rest = copy_until(body, b"{", &mut read);
+    // A name over 64 bytes is not read.
+    copy_members(body, of_list, 64, &mut read);
+    read
+}
+
+/// What the decoder reads of a member.
+enum Part {
+    Whole,
+    Members(fn(&str) -> Part),
+    Items,
+    Unread,
+}
+
+fn of_list(name: &str) -> Part {
+    match name {
+        "apiVersion" | "kind" => Part::Whole,
+        "metadata" => Part::Members(of_list_meta),
+        "items" => Part::Items,
+        _ => Part::Unread,
+    }
+}
+
+fn of_list_meta(name: &str) -> Part {
+    match name {
+        "resourceVersion" | "continue" | "remainingItemCount" => Part::Whole,
+        "shardInfo" => Part::Members(of_shard_info),
+        _ => Part::Unread,
+    }
+}
+
+fn of_shard_info(name: &str) -> Part {
+    if name == "selector" { Part::Whole } else { Part::Unread }
+}
+
+fn copy_members(object: &[u8], part_of: fn(&str) -> Part, longest_name: usize, read: &mut Vec<u8>) {
+    let mut rest = copy_until(object, b"{", read);
     // All that is copied is left to serde_json, also where it is no list: it ends this loop at the latest.
     while let Some(b'"') = rest.first() {
         let (name, behind) = value(rest);
-        let known = match serde_json::from_slice::<String>(name) {
-            // A name over 64 bytes is not read.
-            _ if name.len() > 64 => None,
-            Ok(name) => Some(name).filter(|name| ["apiVersion", "kind", "metadata", "items"].contains(&name.as_str())),
-            Err(_) => Some(String::new()),
+        let is_read = name.len() <= longest_name;
+        let part = match serde_json::from_slice::<String>(name) {
+            _ if !is_read => Part::Unread,
+            Ok(name) => part_of(&name),
+            Err(_) => Part::Whole,
         };
-        read.extend_from_slice(if name.len() > 64 { b"\"\"" } else { name });
-        rest = copy_until(behind, b":", &mut read);
+        read.extend_from_slice(if is_read { name } else { b"\"\"" });
+        rest = copy_until(behind, b":", read);
         let (whole, behind) = value(rest);
-        match known.as_deref() {
-            None => read.extend_from_slice(b"null"),
-            Some("items") if whole.starts_with(b"[") => without_items(whole, &mut read),
-            Some(_) => read.extend_from_slice(whole),
+        match part {
+            Part::Unread => read.extend_from_slice(b"null"),
+            Part::Items if whole.starts_with(b"[") => without_items(whole, read),
+            Part::Members(part_of) if whole.starts_with(b"{") => copy_members(whole, part_of, usize::MAX, read),
+            _ => read.extend_from_slice(whole),
         }
-        rest = copy_until(behind, b",", &mut read);
+        rest = copy_until(behind, b",", read);
     }
     read.extend_from_slice(rest);
-    read
 }
 
 fn without_items(items: &[u8], read: &mut Vec<u8>) {
