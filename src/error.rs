@@ -57,7 +57,7 @@ impl DecodeError {
     /// [`Fault::Syntax`] between the fields of JSON); the bytes received for
     /// [`Incomplete`](DecodeErrorKind::Incomplete); for an [`Api`](DecodeErrorKind::Api) error, where the Status begins.
     ///
-    /// In a watch the offset of the first byte of the faulty frame: of its length, or of its line in JSON; the bytes
+    /// In a watch the offset of the first byte of the faulty frame: of its length, or of its object in JSON; the bytes
     /// received for [`CutFrame`](DecodeErrorKind::CutFrame).
     #[must_use]
     pub fn offset(&self) -> u64 {
@@ -118,7 +118,7 @@ pub enum DecodeErrorKind {
     #[error("unexpected encoding: the body looks like {found}, not like a list{hint}", found = .0, hint = hint(*.0))]
     UnexpectedEncoding(Sniffed),
 
-    /// The body of a watch is neither frames of Kubernetes protobuf nor lines of JSON that the decoder accepts.
+    /// The body of a watch is neither frames of Kubernetes protobuf nor JSON objects that the decoder accepts.
     #[error("unexpected encoding: the body looks like {found}, not like a watch{hint}", found = .0, hint = hint(*.0))]
     UnexpectedWatchEncoding(Sniffed),
 
@@ -135,7 +135,7 @@ pub enum DecodeErrorKind {
     #[error("incomplete: the body ended before the list did")]
     Incomplete,
 
-    /// The body of a watch ended inside a frame, or, in JSON, inside a line.
+    /// The body of a watch ended inside a frame, or, in JSON, inside an object.
     #[error("incomplete: the body ended inside a frame")]
     CutFrame,
 

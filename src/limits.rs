@@ -46,7 +46,7 @@ impl Limits {
 
     /// The largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
     ///
-    /// In a watch it is the largest frame, or line of JSON: an object with its event around it.
+    /// In a watch it is the largest frame: an object with its event around it.
     ///
     /// It bounds the decoder's memory, for an item that is split over chunks is put together in one buffer.
     #[must_use]

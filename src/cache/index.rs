@@ -547,7 +547,7 @@ impl<V> Data<V> {
         (members.generation == group.generation).then_some(&members.slots)
     }
 
-    /// The one that `create` is to be given after so many others.
+    /// Returns the group that `create` takes after `others` groups before it.
     fn free_group(&self, others: usize) -> Group {
         let free = self.free.len().checked_sub(others + 1).and_then(|at| self.free.get(at));
         // There are no more groups than objects have values in memory.
@@ -693,7 +693,7 @@ struct Routes<T: Stored + ?Sized, V, M> {
     /// Places in `lists`.
     values: M,
     lists: Vec<Listed<T, V>>,
-    /// When there are so many lists, it is time to look who was dropped.
+    /// The number of lists at which those without subscribers are removed.
     full: usize,
 }
 

@@ -163,7 +163,7 @@ impl<D> Open<D> {
         self.staged.remove(&slot)
     }
 
-    /// Whether the list has what is there, so that nothing is to be done.
+    /// Returns true if the list contains the stored state of the object, so that the commit leaves it.
     pub(super) fn is_settled(&self, slot: u32) -> bool {
         self.listed.contains(slot as usize) && (self.staged.is_empty() || !self.staged.contains_key(&slot))
     }

@@ -61,7 +61,7 @@ const MAX_COMPRESSED: u32 = 16 << 20;
 #[cfg(feature = "zstd")]
 const MAX_DICTIONARIES: usize = 64;
 
-/// Why a store was not saved. The path has the file of before, but for [`Unflushed`](Self::Unflushed).
+/// Why a store was not saved. The previous file is intact, except after [`Unflushed`](Self::Unflushed).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -78,8 +78,8 @@ pub enum SaveError {
     /// The file cannot be written.
     #[error("the file cannot be written: {0}")]
     Io(#[from] io::Error),
-    /// The new file is in its place, but its folder could not be flushed to disk: if the machine crashes soon, the file of before
-    /// may be back.
+    /// The new file has replaced the previous one, but the folder could not be flushed to disk: a crash of the machine may
+    /// restore the previous file.
     #[error("the file was written, but its folder cannot be flushed to disk: {0}")]
     Unflushed(io::Error),
 }

@@ -182,7 +182,7 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
     pub(super) replaces: u64,
-    /// A list that was not committed has changed what is there, which is of two epochs since.
+    /// A list that was not committed has changed the store, which since then mixes two states of the collection.
     pub(super) is_mixed: bool,
     pub(super) held: Held,
     #[cfg(feature = "zstd")]
@@ -779,7 +779,7 @@ impl<T: Stored + ?Sized> Store<T> {
         write(&self.inner.state).table = larger;
     }
 
-    /// Removes an object, of which `last` is the last state.
+    /// Removes an object. `last` is its last state.
     fn remove(
         &self,
         writer: &mut Writer<T>,

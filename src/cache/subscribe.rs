@@ -418,7 +418,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
         }
     }
 
-    /// Where the objects are that it may want, of so many slots.
+    /// Returns the slots of the objects that may pass its filters, out of `slots` slots.
     pub(super) fn slots(&self, slots: u32) -> Box<dyn Iterator<Item = u32>> {
         match &self.route {
             Some(route) => Box::new(route.slots().into_iter()),
@@ -596,9 +596,9 @@ impl<D> Default for Queue<D> {
 /// All subscribers of a store.
 pub(super) struct Subscribers<T: Stored + ?Sized> {
     all: Vec<Weak<Subscription<T>>>,
-    /// When there are so many, it is time to look who was dropped.
+    /// The number of subscriptions at which dropped ones are removed.
     full: usize,
-    /// Those that each write is told to.
+    /// Subscriptions that every write notifies.
     unrouted: Vec<Weak<Subscription<T>>>,
     by_namespace: HashMap<String, Vec<Weak<Subscription<T>>>>,
     /// Nothing will be written any more.
@@ -641,7 +641,7 @@ impl<T: Stored + ?Sized> Subscribers<T> {
         list.push(Arc::downgrade(subscription));
     }
 
-    /// Ends all that there are, and those that are added, when they have been told what is there.
+    /// Ends all subscriptions, and those that are added later once they have delivered their initial state.
     pub(super) fn close(&mut self) {
         each(&mut self.all, &mut self.wakers, &mut Subscription::close);
         (self.all, self.unrouted) = Default::default();
@@ -649,7 +649,7 @@ impl<T: Stored + ?Sized> Subscribers<T> {
         self.are_closed = true;
     }
 
-    /// Those that are added from now on are told what is written.
+    /// Subscriptions that are added from now on are notified of writes again.
     #[cfg(feature = "client")]
     pub(super) fn reopen(&mut self) {
         self.are_closed = false;

@@ -75,8 +75,8 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
 /// How often a request is retried, before its first item, after an error that [may pass](Error::is_retryable).
 ///
 /// A page that a continue token names is also retried after its first item: the items that were delivered have to come again in
-/// the same order, else the list ends in [`ErrorKind::PageChanged`]. Every page has attempts of its own. The time between two attempts grows exponentially, with jitter, and is never shorter
-/// than the server's `Retry-After`. What an attempt itself takes does not count: each is limited by the connect timeout of the
+/// the same order, else the list ends in [`ErrorKind::PageChanged`]. Every page has attempts of its own. The time between two
+/// attempts grows exponentially, with jitter, and is never shorter than the server's `Retry-After`. What an attempt itself takes does not count: each is limited by the connect timeout of the
 /// transport and by [`Client::read_idle_timeout`](super::Client::read_idle_timeout), all of them by
 /// [`List::deadline`](super::List::deadline).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -585,7 +585,7 @@ impl<'a> ItemRef<'a> {
     }
 
     /// Where in the body its field begins: in protobuf at the tag, a few bytes before [`bytes`](Self::bytes). In a watch,
-    /// where its frame or line begins.
+    /// where its frame begins.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset

@@ -1,4 +1,4 @@
-//! A list of Pods as diverse as that of a real cluster: what compression and stores are measured on.
+//! Synthesizes a list of Pods with the diversity of a real cluster. Compression and stores are measured on it.
 //!
 //! # How it is made
 //!
@@ -8,7 +8,7 @@
 //! containers, sidecars, environment variables, volumes and annotations.
 //!
 //! A workload draws once from these ranges: names, images, settings, probes, resources, affinity, and its operators' annotations,
-//! of which some are large. All its Pods share that, as Pods of one template do. Each Pod draws its own name, uid, owner's
+//! some of which are large. All Pods of the workload share these values, like Pods of one template. Each Pod draws its own name, uid, owner's
 //! uid, resource version, times, node, addresses, container ids, restarts and conditions. So what is random in a real cluster is
 //! random here, and what repeats there repeats here. `metadata.managedFields` has the fields that are set, for two or three managers.
 //!
@@ -922,7 +922,7 @@ mod tests {
         assert!((40_000..66_000).contains(&at(100)), "{}", at(100));
     }
 
-    /// Against those of the test server, which differ in name, uid and version.
+    /// Compares them with the Pods of the test server, which differ only in name, uid and version.
     #[test]
     fn pods_compress_as_diverse_ones_do() {
         let diverse = pods(2000);

@@ -41,7 +41,7 @@ pub enum Note {
     StaticHash,
 }
 
-/// A container beside those of the workload itself.
+/// A container that runs in addition to the containers of the workload.
 #[derive(Clone, Copy, Debug)]
 pub enum Sidecar {
     Istio,
@@ -60,7 +60,7 @@ pub enum Sidecar {
 pub struct Shape {
     pub name: &'static str,
     pub owner: Owner,
-    /// How common its workloads are; those of a `DaemonSet` are there once.
+    /// The relative frequency of its workloads. A `DaemonSet` occurs once.
     pub weight: u32,
     /// Pods of a workload, from and to.
     pub replicas: (u32, u32),
@@ -70,7 +70,7 @@ pub struct Shape {
     pub inits: u32,
     /// Environment variables of a container, from and to.
     pub env: (u32, u32),
-    /// Volumes besides that of the service account, from and to.
+    /// The smallest and the largest number of volumes, without that of the service account.
     pub volumes: (u32, u32),
     pub sidecars: &'static [Sidecar],
     pub notes: &'static [Note],

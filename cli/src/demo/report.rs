@@ -36,7 +36,8 @@ held          growth of resident memory, with the whole list kept
 ratio         to the full buffer, of peak memory
 
 Each way ran in a process of its own, with the system's allocator; user and
-system time, in steps of 10 ms, and memory are of that process. The server shared this machine's {cores} cores with it.",
+system time, in steps of 10 ms, and memory are of that process. The server
+shared this machine's {cores} cores with it.",
         pods = HumanCount(list.pods.into()),
         bytes = size(list.bytes),
         recorded = list.recorded,
