@@ -7,7 +7,7 @@ use std::error::Error;
 
 use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
-use listwatch::item::path::{meta, pod};
+use listwatch::object::path::{meta, pod};
 use listwatch::{ItemError, Projection};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let slim = Projection::new().keep(&meta::LABELS).keep(&pod::NODE_NAME).keep(&pod::PHASE);
     let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
         let key = item.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))?;
-        Ok::<_, ItemError>((key, slim.own::<Pod>(item)?))
+        Ok::<_, ItemError>((key, slim.decode::<Pod>(item)?))
     });
     let (pods, summary) = pods.into_vec().await?;
     let pods: HashMap<String, Box<Pod>> = pods.into_iter().collect();

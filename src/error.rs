@@ -4,8 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::decode::{Encoding, Sniffed};
-use crate::item::Status;
+use crate::meta::Status;
+use crate::wire::Encoding;
+pub use crate::wire::{BodyFormat, Fault};
 
 /// Why a body is not a complete list, or why a watch cannot go on.
 ///
@@ -116,11 +117,11 @@ impl Error for DecodeError {
 pub enum DecodeErrorKind {
     /// The body is neither Kubernetes protobuf, which begins with `k8s\0`, nor JSON that the decoder accepts.
     #[error("unexpected encoding: the body looks like {found}, not like a list{hint}", found = .0, hint = hint(*.0))]
-    UnexpectedEncoding(Sniffed),
+    UnexpectedEncoding(BodyFormat),
 
     /// The body of a watch is neither frames of Kubernetes protobuf nor JSON objects that the decoder accepts.
     #[error("unexpected encoding: the body looks like {found}, not like a watch{hint}", found = .0, hint = hint(*.0))]
-    UnexpectedWatchEncoding(Sniffed),
+    UnexpectedWatchEncoding(BodyFormat),
 
     /// The bytes are not what they should be.
     #[error("malformed: {fault} in {field}")]
@@ -192,79 +193,12 @@ pub enum DecodeErrorKind {
 const TABLE: &str = "; ask for the list, without as=Table";
 
 /// What to do about an encoding that an API server sends only to those who ask for it.
-fn hint(found: Sniffed) -> &'static str {
+fn hint(found: BodyFormat) -> &'static str {
     match found {
-        Sniffed::Cbor => "; ask for application/vnd.kubernetes.protobuf",
-        Sniffed::Json => ", which this decoder does not accept",
+        BodyFormat::Cbor => "; ask for application/vnd.kubernetes.protobuf",
+        BodyFormat::Json => ", which this decoder does not accept",
         _ => "",
     }
-}
-
-/// What is wrong with the bytes of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// A varint over ten bytes or over 64 bits.
-    #[error("a varint over 64 bits")]
-    Varint,
-    /// Field number 0 or over 2²⁹-1, or wire type 6 or 7.
-    #[error("an impossible tag")]
-    Tag,
-    /// A known field of another wire type than its own.
-    #[error("the wrong wire type")]
-    WireType,
-    /// A length past the end of what it is in, or past 64 bits.
-    #[error("a length past the end of its parent")]
-    PastParent,
-    /// An item of more than 2³¹-1 bytes, which protobuf does not allow.
-    #[error("a length over 2³¹-1")]
-    TooLong,
-    /// The end of a group that was not begun.
-    #[error("the end of a group that was not begun")]
-    EndGroup,
-    /// Groups nested deeper than 100.
-    #[error("groups nested deeper than 100")]
-    GroupDepth,
-    /// A string that is not UTF-8.
-    #[error("invalid UTF-8")]
-    Utf8,
-    /// `raw` before the `typeMeta` that names its kind: nothing else says what is in it.
-    #[error("raw before its kind")]
-    Order,
-    /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered; a second `typeMeta` after them.
-    #[error("a second value")]
-    Twice,
-    /// No bytes, where even an empty list has its metadata and every frame of a watch an event.
-    #[error("no bytes")]
-    Empty,
-    /// Bytes that say how `raw` is encoded, where it must be plain.
-    #[error("a value where none is supported")]
-    NotEmpty,
-    /// A value that JSON has no form for: embedded text that is no JSON, a number that is not finite, a time outside the years 0
-    /// to 9999, an empty quantity.
-    #[error("a value without a JSON form")]
-    Value,
-    /// Not a Status, or not one that decodes, where only the API server's Status can be.
-    #[error("something else than a Status")]
-    Status,
-    /// A byte that JSON does not allow there.
-    #[error("a fault of JSON syntax")]
-    Syntax,
-    /// A JSON value of another type than the field's.
-    #[error("a value of another type")]
-    Type,
-    /// Messages nested deeper than 100, or JSON nested deeper than 10,000, which is where Go stops too.
-    #[error("nested too deep")]
-    Depth,
-    /// No value of a field that every list, every event or every object has.
-    #[error("no value")]
-    Missing,
-    /// An event of a watch that is none of `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.
-    #[error("an unknown value")]
-    Unknown,
-    /// An object in a protobuf watch that does not begin with `k8s\0`.
-    #[error("no k8s\\0 at the beginning")]
-    Magic,
 }
 
 /// The caps of [`Limits`](crate::Limits), as errors name them.
@@ -329,7 +263,7 @@ pub enum ItemError {
         /// What is wrong.
         fault: Fault,
     },
-    /// The [table of fields](crate::fields) does not have the kind.
+    /// The [table of fields](crate::schema) does not have the kind.
     #[error("the fields of {} of {api_version:?} are not known: ask the server for JSON", kind.escape_debug())]
     UnknownKind {
         /// `apiVersion` of the object.

@@ -10,8 +10,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`decode`] | [`ListDecoder`] and [`WatchDecoder`]: bytes in, items and events out; no IO, no async |
-//! | [`item`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`], `Json` |
-//! | [`fields`] | names and types of the fields of every built-in kind, and the JSON form of protobuf objects |
+//! | [`object`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`], `Json` |
+//! | [`schema`] | names and types of the fields of every built-in kind, and the JSON form of protobuf objects |
 //! | [`adapt`] | iterator, stream and codec around the decoder |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and exactly how a list ended |
 //! | `cache` | whole collections in memory, by key and by index |
@@ -29,24 +29,24 @@ pub mod cache;
 pub mod client;
 pub mod decode;
 pub mod error;
-pub mod fields;
-pub mod item;
-#[cfg(feature = "json")]
-mod json;
 pub mod limits;
+mod meta;
+pub mod object;
 #[cfg(all(feature = "cache", feature = "client"))]
 pub mod reflector;
+pub mod schema;
 #[cfg(any(feature = "cache", feature = "client"))]
 mod sync;
+mod wire;
 
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};
 pub use adapt::{ListError, ListReader};
-pub use decode::{Changed, Encoding, Event, ItemRef, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
+pub use decode::{Changed, Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
 pub use error::{DecodeError, DecodeErrorKind, ItemError};
-#[cfg(feature = "json")]
-pub use item::Json;
-pub use item::{
-    FieldPath, Item, ListMeta, MetaView, Prefilter, Projection, Status, TypeMeta, compare_resource_versions,
-};
 pub use limits::{Limits, OnItemError};
+pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
+#[cfg(feature = "json")]
+pub use object::Json;
+pub use object::{FieldPath, Item, ItemRef, MetaView, Prefilter, Projection, compare_resource_versions};
+pub use wire::Encoding;

@@ -12,11 +12,11 @@ use k8s_pb::api::core::v1::{
 use k8s_pb::apimachinery::pkg::api::resource::Quantity;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use listwatch::Encoding;
-use listwatch::cache::{Residency, Store};
+use listwatch::cache::{StorageFormat, Store};
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let store = Store::new(Residency::Encoded);
+    let store = Store::new(StorageFormat::Encoded);
     let volumes = matching::Volumes::new(&store);
     for (name, size, access_modes) in [
         ("small", "500M", &["ReadWriteOnce"][..]),
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             }),
             status: Some(PersistentVolumeStatus { phase: Some("Available".to_owned()), ..Default::default() }),
         };
-        store.observe(Encoding::Protobuf, &volume.encode_to_vec()).map(drop)?;
+        store.apply(Encoding::Protobuf, &volume.encode_to_vec()).map(drop)?;
     }
 
     for (size, access_mode) in [("1e3", "ReadWriteOnce"), ("9.5Gi", "ReadWriteOnce"), ("1k", "ReadOnlyMany")] {

@@ -1,7 +1,7 @@
 //! The metadata of an object, read off its bytes, against what `k8s-pb` and `serde_json` decode.
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time as PbTime};
-use listwatch::item::{ManagedFieldsEntry, OwnerReference, Time};
+use listwatch::object::{ManagedFieldsEntry, OwnerReference, Time};
 use listwatch::{ItemError, MetaView};
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key};

@@ -1,7 +1,7 @@
 //! Projections against a walk that decides about each value by its whole path, over the object before and after.
 
 use allocation_counter::measure;
-use listwatch::item::{FieldPath, Projection, TypeMeta};
+use listwatch::{FieldPath, Projection, TypeMeta};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use serde::de::IgnoredAny;
 

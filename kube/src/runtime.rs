@@ -102,8 +102,8 @@ struct Watcher<K: DeserializeOwned + Send + 'static> {
 }
 
 /// As kube's, so that an object which cannot be decoded ends no watch.
-type Own<K> = fn(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError>;
-type Events<K> = WatchEvents<Json<K>, Own<K>>;
+type FromRef<K> = fn(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError>;
+type Events<K> = WatchEvents<Json<K>, FromRef<K>>;
 
 /// ```text
 /// Empty ──> Init ──> Listing ──> Listed <──> Watching
@@ -118,7 +118,7 @@ enum State<K: DeserializeOwned + Send + 'static> {
     Empty,
     /// A list is to be asked for.
     Init,
-    Listing(Box<Items<Json<K>, Own<K>>>),
+    Listing(Box<Items<Json<K>, FromRef<K>>>),
     /// The initial events of a watch.
     Streaming(Events<K>),
     /// Everything up to this version is out.
@@ -183,7 +183,7 @@ where
                     Ok(None)
                 }
                 // No server deletes among the initial events; of what is out, it could not be taken back.
-                Some(Ok(OwnedEvent::Deleted(_) | OwnedEvent::Restarted)) | None => Ok(None),
+                Some(Ok(OwnedEvent::Deleted(_) | OwnedEvent::Reset)) | None => Ok(None),
                 Some(Err(error)) => broken_off(error).map_or(Ok(None), Err),
             },
             State::Listed(version) => match self.watch(Some(&version)).await {
@@ -209,7 +209,7 @@ where
                     self.state = State::Watching(events, newer(version, resource_version));
                     Ok(None)
                 }
-                Some(Ok(OwnedEvent::Restarted)) | None => {
+                Some(Ok(OwnedEvent::Reset)) | None => {
                     self.state = State::Listed(version);
                     Ok(None)
                 }
@@ -240,14 +240,14 @@ where
         }
     }
 
-    fn list(&self) -> kube::Result<List<Json<K>, Own<K>>> {
+    fn list(&self) -> kube::Result<List<Json<K>, FromRef<K>>> {
         let (version, pages) = match self.config.list_semantic {
             ListSemantic::MostRecent => (ResourceVersion::MostRecent, self.config.page_size.filter(|items| *items > 0)),
             // Servers ignore limits beside it.
             ListSemantic::Any => (ResourceVersion::AtLeast("0".to_owned()), None),
         };
         let (resource, options) = (self.resource()?, self.options()?.resource_version(version));
-        let mut list = self.client.list::<Json<K>>(&resource, &options).map_item(decode as Own<K>);
+        let mut list = self.client.list::<Json<K>>(&resource, &options).map_item(decode as FromRef<K>);
         if let Some(namespace) = &self.namespace {
             list = list.namespace(namespace);
         }
@@ -270,7 +270,7 @@ where
         });
         // Nor does kube want it compressed: what undoes that for it stops behind the first gzip member.
         let client = self.client.clone().compression(Compression::Identity);
-        let watch = client.watch::<Json<K>>(&self.resource()?, &options).map_item(decode as Own<K>);
+        let watch = client.watch::<Json<K>>(&self.resource()?, &options).map_item(decode as FromRef<K>);
         let mut watch = watch.bookmarks(self.config.bookmarks);
         if let Some(namespace) = &self.namespace {
             watch = watch.namespace(namespace);
@@ -377,7 +377,7 @@ fn status(error: &ApiError) -> Status {
     Status { status, code: error.code, message, metadata, reason, details }
 }
 
-fn cause(cause: listwatch::item::StatusCause) -> StatusCause {
+fn cause(cause: listwatch::StatusCause) -> StatusCause {
     StatusCause { reason: cause.reason, message: cause.message, field: cause.field }
 }
 

@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use bytes::{Buf, BytesMut};
 use tokio_util::codec::Decoder;
 
-use super::source::{ListError, Own, Source, adapter_methods, source};
-use crate::decode::ItemRef;
+use super::source::{FromRef, ListError, Source, adapter_methods, source};
 use crate::error::ItemError;
-use crate::item::Item;
+use crate::object::Item;
+use crate::object::ItemRef;
 
 /// A [`Decoder`] that makes a [`FramedRead`](tokio_util::codec::FramedRead) over any `AsyncRead` give the items of a list.
 ///
@@ -32,7 +32,7 @@ use crate::item::Item;
 /// # Ok::<(), listwatch::ListError<std::io::Error>>(())
 /// # }).unwrap();
 /// ```
-pub struct ListCodec<T: Item + ?Sized, F = Own<T>> {
+pub struct ListCodec<T: Item + ?Sized, F = FromRef<T>> {
     source: Source<F>,
     item: PhantomData<fn() -> T::Owned>,
 }
@@ -52,7 +52,7 @@ impl<T: Item + ?Sized> Default for ListCodec<T> {
 }
 
 impl<T: Item + ?Sized, F> ListCodec<T, F> {
-    /// Gives each item to a closure in place of [`Item::own`]: for projections, filters and tuples.
+    /// Gives each item to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
     pub fn map_item<O, E, G>(self, own: G) -> ListCodec<T, G>
     where
         G: FnMut(ItemRef<'_>) -> Result<O, E>,

@@ -13,7 +13,7 @@ mod stream;
 #[cfg(feature = "async")]
 pub use codec::ListCodec;
 pub use read::ListReader;
-pub use source::{ListError, Own};
+pub use source::{FromRef, ListError};
 #[cfg(feature = "async")]
 pub use stream::ListStream;
 #[cfg(feature = "client")]

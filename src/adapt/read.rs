@@ -4,10 +4,11 @@ use std::io::{self, Read};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
-use super::source::{ListError, Own, Source, adapter_methods, source};
-use crate::decode::{ItemRef, ListEnd};
+use super::source::{FromRef, ListError, Source, adapter_methods, source};
+use crate::decode::ListEnd;
 use crate::error::ItemError;
-use crate::item::Item;
+use crate::object::Item;
+use crate::object::ItemRef;
 
 const CHUNK: usize = 64 << 10;
 
@@ -31,7 +32,7 @@ const CHUNK: usize = 64 << 10;
 /// # assert_eq!((keys, end.items), (25, 13));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ListReader<R, T: Item + ?Sized, F = Own<T>> {
+pub struct ListReader<R, T: Item + ?Sized, F = FromRef<T>> {
     read: R,
     source: Source<F>,
     chunk: Box<[u8]>,
@@ -58,7 +59,7 @@ impl<R, T: Item + ?Sized> ListReader<R, T> {
 }
 
 impl<R, T: Item + ?Sized, F> ListReader<R, T, F> {
-    /// Gives each item to a closure in place of [`Item::own`]: for projections, filters and tuples.
+    /// Gives each item to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
     ///
     /// ```
     /// use listwatch::{ItemError, ListReader};

@@ -1,11 +1,12 @@
 //! What all adapters share: a decoder, and what becomes of each item.
 
-#[cfg(feature = "json")]
-use crate::decode::Encoding;
-use crate::decode::{Event, ItemRef, ListDecoder, ListEnd};
+use crate::decode::{Event, ListDecoder, ListEnd};
 use crate::error::{DecodeError, ItemError};
-use crate::item::Item;
 use crate::limits::OnItemError;
+use crate::object::Item;
+use crate::object::ItemRef;
+#[cfg(feature = "json")]
+use crate::wire::Encoding;
 
 /// Why an adapter did not reach the end of a list.
 ///
@@ -37,8 +38,8 @@ impl From<std::io::Error> for ListError<std::io::Error> {
     }
 }
 
-/// [`Item::own`] of `T`, as a value.
-pub type Own<T> = fn(ItemRef<'_>) -> Result<<T as Item>::Owned, ItemError>;
+/// [`Item::from_ref`] of `T`, as a value.
+pub type FromRef<T> = fn(ItemRef<'_>) -> Result<<T as Item>::Owned, ItemError>;
 
 pub(super) struct Source<F> {
     pub(super) decoder: ListDecoder,
@@ -48,11 +49,11 @@ pub(super) struct Source<F> {
 }
 
 /// Accepts the encoding that `T` is made from; protobuf where any will do.
-pub(super) fn source<T: Item + ?Sized>() -> Source<Own<T>> {
+pub(super) fn source<T: Item + ?Sized>() -> Source<FromRef<T>> {
     let decoder = ListDecoder::new();
     #[cfg(feature = "json")]
     let decoder = if T::ENCODING == Some(Encoding::Json) { decoder.accept_json() } else { decoder };
-    Source { decoder, on_item_error: OnItemError::default(), end: None, own: T::own }
+    Source { decoder, on_item_error: OnItemError::default(), end: None, own: T::from_ref }
 }
 
 impl<F> Source<F> {

@@ -10,10 +10,11 @@ use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 
-use super::source::{ListError, Own, Source, adapter_methods, source};
-use crate::decode::{ItemRef, ListEnd};
+use super::source::{FromRef, ListError, Source, adapter_methods, source};
+use crate::decode::ListEnd;
 use crate::error::ItemError;
-use crate::item::Item;
+use crate::object::Item;
+use crate::object::ItemRef;
 
 pin_project! {
     /// A stream of the items of a list, over a stream of its body's chunks.
@@ -38,7 +39,7 @@ pin_project! {
     /// # Ok::<(), listwatch::ListError<std::io::Error>>(())
     /// # }).unwrap();
     /// ```
-    pub struct ListStream<S, T, F = Own<T>> where T: Item, T: ?Sized {
+    pub struct ListStream<S, T, F = FromRef<T>> where T: Item, T: ?Sized {
         #[pin]
         chunks: S,
         source: Source<F>,
@@ -56,7 +57,7 @@ impl<S, T: Item + ?Sized> ListStream<S, T> {
 }
 
 impl<S, T: Item + ?Sized, F> ListStream<S, T, F> {
-    /// Gives each item to a closure in place of [`Item::own`]: for projections, filters and tuples.
+    /// Gives each item to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
     pub fn map_item<O, E, G>(self, own: G) -> ListStream<S, T, G>
     where
         G: FnMut(ItemRef<'_>) -> Result<O, E>,

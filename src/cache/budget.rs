@@ -9,8 +9,8 @@ use super::object::Stored;
 #[cfg(feature = "client")]
 use super::store::identity;
 use super::store::{Held, Store, StoreError, Writer};
-use crate::decode::Encoding;
-use crate::item::is_older;
+use crate::object::is_older;
+use crate::wire::Encoding;
 
 /// How a store keeps to its budget.
 #[derive(Clone, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "zstd")]
 use super::compress::Dictionary;
-use crate::decode::Encoding;
+use crate::wire::Encoding;
 
 /// Which object it is, and which state of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

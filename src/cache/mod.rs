@@ -4,12 +4,12 @@
 //!
 //! ```
 //! use k8s_pb::api::core::v1::Pod;
-//! use listwatch::cache::{Residency, Store};
-//! use listwatch::item::path::pod;
+//! use listwatch::cache::{StorageFormat, Store};
+//! use listwatch::object::path::pod;
 //! use listwatch::{Event, ItemError, ListDecoder};
 //!
 //! # let mut body = &include_bytes!("../../fixtures/pods-page-1.pb")[..];
-//! let store = Store::<Pod>::new(Residency::Encoded);
+//! let store = Store::<Pod>::new(StorageFormat::Encoded);
 //! let by_node = store.index("node", |pod| {
 //!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(String::from))
 //! });
@@ -17,7 +17,7 @@
 //! let mut decoder = ListDecoder::new();
 //! while let Some(event) = decoder.decode(&mut body)? {
 //!     if let Event::Item(item) = event {
-//!         relist.observe(item.encoding(), item.bytes())?;
+//!         relist.apply(item.encoding(), item.bytes())?;
 //!     }
 //! }
 //! let end = decoder.finish()?;
@@ -56,5 +56,5 @@ pub use self::replace::{Committed, Replace, Superseded};
 pub(crate) use self::save::Saved;
 pub use self::save::{LoadError, SaveError};
 pub use self::state::Snapshot;
-pub use self::store::{Effect, ObjectKey, Residency, Store, StoreError, Tombstone, Written};
+pub use self::store::{Effect, ObjectKey, StorageFormat, Store, StoreError, Tombstone, Written};
 pub use self::subscribe::{Change, Subscribe, Subscriber};

@@ -11,15 +11,17 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::compress::Decompressor;
 use super::entry::{Entry, Form, Identity};
 use super::store::ObjectKey;
-use crate::decode::Encoding;
 use crate::error::ItemError;
-#[cfg(feature = "json")]
-use crate::fields;
-use crate::item::{self, MetaView};
-#[cfg(feature = "json")]
-use crate::item::{Json, TypeMeta};
 use crate::limits::Limits;
+#[cfg(feature = "json")]
+use crate::meta::TypeMeta;
+#[cfg(feature = "json")]
+use crate::object::Json;
+use crate::object::{self, MetaView};
+#[cfg(feature = "json")]
+use crate::schema;
 use crate::sync::{Mutex, lock};
+use crate::wire::Encoding;
 
 /// What a [`Store`](super::Store) can hold: any prost message, [`Json<T>`](crate::Json), and `[u8]` where nothing is to be
 /// decoded.
@@ -50,7 +52,7 @@ impl<M: prost::Message + Default + 'static> Stored for M {
     fn decode(encoding: Encoding, bytes: &[u8]) -> Result<M, ItemError> {
         expect(Encoding::Protobuf, encoding)?;
         let mut message = M::default();
-        item::merge(&mut message, bytes, Limits::DEFAULT_DECODED_SIZE)?;
+        object::merge(&mut message, bytes, Limits::DEFAULT_DECODED_SIZE)?;
         Ok(message)
     }
 
@@ -65,7 +67,7 @@ impl<T: serde::de::DeserializeOwned + serde::Serialize + Send + Sync + 'static> 
 
     fn decode(encoding: Encoding, bytes: &[u8]) -> Result<T, ItemError> {
         expect(Encoding::Json, encoding)?;
-        item::deserialize(bytes, Limits::DEFAULT_DECODED_SIZE)
+        object::deserialize(bytes, Limits::DEFAULT_DECODED_SIZE)
     }
 
     fn encode(decoded: &T) -> Result<Vec<u8>, ItemError> {
@@ -155,8 +157,8 @@ impl<T: Stored + ?Sized> Object<T> {
     pub fn to_json(&self, of: &TypeMeta, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         let encoded = self.encoded()?;
         match self.encoding() {
-            Encoding::Protobuf => fields::to_json(of, &encoded, out),
-            Encoding::Json => fields::to_line(of, &encoded, out).map(|()| 0),
+            Encoding::Protobuf => schema::to_json(of, &encoded, out),
+            Encoding::Json => schema::to_line(of, &encoded, out).map(|()| 0),
         }
     }
 

@@ -11,8 +11,8 @@ use super::object::Stored;
 #[cfg(feature = "client")]
 use super::store::identity;
 use super::store::{Store, StoreError, Tombstone, Written};
-use crate::decode::Encoding;
-use crate::item::{compare_resource_versions, is_older};
+use crate::object::{compare_resource_versions, is_older};
+use crate::wire::Encoding;
 
 /// A list on its way into a [`Store`], by mark and sweep: see [`Store::begin_replace`].
 ///
@@ -56,13 +56,13 @@ impl<T: Stored + ?Sized> Replace<T> {
         self
     }
 
-    /// Writes an object of the list. Of a replace that is [`Superseded`] it is written as by [`Store::observe`].
+    /// Writes an object of the list. Of a replace that is [`Superseded`] it is written as by [`Store::apply`].
     ///
     /// # Errors
     ///
     /// [`StoreError`] when it cannot be held. The replace goes on: the object counts as [skipped](Store::skipped), and the sweep
     /// leaves the state that the store has of it, unless that is newer, as after the server was restored from a backup.
-    pub fn observe(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+    pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let mut writer = self.store.writer();
         let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
         self.store.write_or_skip(&mut writer, encoding, bytes, listed)

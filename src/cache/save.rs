@@ -30,12 +30,12 @@ use super::compress::{Compressor, Dictionary};
 use super::entry::{Entry, Form, Identity, MAX_TEXT, wire_len};
 use super::object::{Object, ObjectRef, Stored};
 use super::state::Snapshot;
-use super::store::{Held, ObjectKey, Residency, Store, StoreError, identity, intern};
-use crate::decode::Encoding;
+use super::store::{Held, ObjectKey, StorageFormat, Store, StoreError, identity, intern};
 use crate::error::ItemError;
 #[cfg(feature = "client")]
-use crate::item::is_older;
+use crate::object::is_older;
 use crate::sync::write;
+use crate::wire::Encoding;
 
 const MAGIC: [u8; 8] = *b"lw-cache";
 const FORMAT: u32 = 1;
@@ -144,18 +144,18 @@ impl<T: Stored + ?Sized> Store<T> {
     /// two that save to one path at once, one may fail.
     ///
     /// Objects are saved encoded or, with the feature `zstd`, compressed. Others may write meanwhile. It blocks: a
-    /// [compressed](Residency) store of 50,000 Pods was seen to take 0.1 s, one that is not half a second. It holds a
+    /// [compressed](StorageFormat) store of 50,000 Pods was seen to take 0.1 s, one that is not half a second. It holds a
     /// [`snapshot`](Self::snapshot) meanwhile, samples of up to 512 objects and buffers, but nothing that grows with the collection.
     ///
     /// ```
-    /// # use listwatch::cache::{Residency, Store};
+    /// # use listwatch::cache::{StorageFormat, Store};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("pods");
-    /// # let before = Store::<[u8]>::new(Residency::Encoded);
+    /// # let before = Store::<[u8]>::new(StorageFormat::Encoded);
     /// # before.begin_replace().commit("7")?;
     /// before.save(&path, "the Pods of cluster blue")?;
     ///
-    /// let after = Store::<[u8]>::new(Residency::Encoded);
+    /// let after = Store::<[u8]>::new(StorageFormat::Encoded);
     /// after.load(&path, "the Pods of cluster blue")?;
     /// assert_eq!((after.len(), after.version()), (before.len(), before.version()));
     /// assert!(after.load(&path, "the Pods of cluster green").is_err());
@@ -173,14 +173,15 @@ impl<T: Stored + ?Sized> Store<T> {
         }
         let (snapshot, epoch) = (self.snapshot(), writer.replaces);
         #[cfg(feature = "zstd")]
-        let (residency, dictionary) =
-            (writer.residency, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());
+        let (format, dictionary) =
+            (writer.format, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());
         drop(writer);
         replace(path.as_ref(), |file| {
             let mut output = Output::new(file)?;
             output.head(epoch, &snapshot, holds)?;
             #[cfg(feature = "zstd")]
-            let mut compressor = if residency == Residency::Compressed { None } else { Compressor::trained(&snapshot) };
+            let mut compressor =
+                if format == StorageFormat::Compressed { None } else { Compressor::trained(&snapshot) };
             #[cfg(feature = "zstd")]
             if let Some(dictionary) = &dictionary {
                 output.dictionary(dictionary)?;
@@ -201,7 +202,7 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// They are held as the store holds objects. A file whose objects take more than the [budget](Store::set_budget) in that form
     /// is refused before any of them is expanded. What was saved compressed is held so without being decompressed, if
-    /// [`Residency`] says so. Nothing is in the store before the whole file has been checked.
+    /// [`StorageFormat`] says so. Nothing is in the store before the whole file has been checked.
     ///
     /// The checksum is for what happens to files, not for those who forge them: a file of which it is right is believed. No
     /// length in it has more allocated than the file has bytes; but what is compressed may become 16 MiB an object where the store
@@ -215,9 +216,9 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<Saved<T>, LoadError> {
-        let (residency, spending) = {
+        let (format, spending) = {
             let writer = self.writer();
-            (writer.residency, writer.spending.clone())
+            (writer.format, writer.spending.clone())
         };
         let mut input = Input::open(path)?;
         let damaged = |offset| LoadError::Damaged { what: "a malformed record", offset };
@@ -240,7 +241,7 @@ impl<T: Stored + ?Sized> Store<T> {
                 DICTIONARY => return Err(LoadError::Compressed),
                 OBJECT => {
                     let record = Record::parse(rest).ok_or(damaged(at))?;
-                    bytes = bytes.saturating_add(record.held::<T::Decoded>(residency));
+                    bytes = bytes.saturating_add(record.held::<T::Decoded>(format));
                     spending.check(bytes)?;
                     let entry = saved.entry(&record)?;
                     saved.entries.push(entry.ok_or(damaged(at))?);
@@ -251,7 +252,7 @@ impl<T: Stored + ?Sized> Store<T> {
         if saved.entries.len() as u64 != objects {
             return Err(LoadError::Damaged { what: "another number of objects", offset: at });
         }
-        self.expand(&mut saved.entries, &saved.namespaces, residency)?;
+        self.expand(&mut saved.entries, &saved.namespaces, format)?;
         Ok(saved)
     }
 
@@ -260,12 +261,12 @@ impl<T: Stored + ?Sized> Store<T> {
         &self,
         entries: &mut [Arc<Entry<T::Decoded>>],
         namespaces: &HashSet<Arc<str>>,
-        residency: Residency,
+        format: StorageFormat,
     ) -> Result<(), LoadError> {
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         let part = entries.len().div_ceil(threads).max(FEW);
         thread::scope(|scope| {
-            let expand = |entry| self.expand_one(entry, namespaces, residency);
+            let expand = |entry| self.expand_one(entry, namespaces, format);
             let parts = entries.chunks_mut(part).map(|part| scope.spawn(move || part.iter_mut().try_for_each(expand)));
             let parts: Vec<_> = parts.collect();
             parts.into_iter().try_for_each(|part| part.join().unwrap_or_else(|panic| resume_unwind(panic)))
@@ -276,12 +277,12 @@ impl<T: Stored + ?Sized> Store<T> {
         &self,
         entry: &mut Arc<Entry<T::Decoded>>,
         namespaces: &HashSet<Arc<str>>,
-        residency: Residency,
+        format: StorageFormat,
     ) -> Result<(), LoadError> {
         let is_held_so = match entry.form() {
-            Form::Encoded(_) | Form::EncodedBeside(_) => residency != Residency::Decoded,
+            Form::Encoded(_) | Form::EncodedBeside(_) => format != StorageFormat::Decoded,
             #[cfg(feature = "zstd")]
-            Form::Compressed(..) => residency == Residency::Compressed,
+            Form::Compressed(..) => format == StorageFormat::Compressed,
             Form::Decoded(..) => true,
         };
         if is_held_so {
@@ -293,7 +294,7 @@ impl<T: Stored + ?Sized> Store<T> {
         // It is known, unless the file is forged.
         let namespace =
             || namespaces.get(&*identity.namespace).cloned().unwrap_or_else(|| (*identity.namespace).into());
-        *entry = if residency == Residency::Decoded {
+        *entry = if format == StorageFormat::Decoded {
             let form = Form::Decoded(namespace(), Arc::new(T::decode(encoding, &bytes).map_err(StoreError::from)?));
             Arc::new(Entry::beside(encoding, wire_len(&bytes), &identity, &[], form))
         } else {
@@ -314,7 +315,7 @@ impl<T: Stored + ?Sized> Store<T> {
         writer.replaces = saved.epoch.into();
         writer.namespaces.extend(saved.namespaces);
         #[cfg(feature = "zstd")]
-        if let (Residency::Compressed, Some(dictionary)) = (writer.residency, saved.dictionaries.first()) {
+        if let (StorageFormat::Compressed, Some(dictionary)) = (writer.format, saved.dictionaries.first()) {
             writer.compressor.get_or_insert_with(Compressor::new).adopt(Arc::clone(dictionary));
         }
         for entry in saved.entries {
@@ -608,13 +609,13 @@ impl<'r> Record<'r> {
     }
 
     /// What the object takes once it is held so, at the least: nothing is expanded that cannot be held.
-    fn held<D>(&self, residency: Residency) -> usize {
+    fn held<D>(&self, format: StorageFormat) -> usize {
         let wire_len = self.wire_len as usize;
-        match residency {
-            Residency::Encoded => Entry::<D>::allocated_with(wire_len),
+        match format {
+            StorageFormat::Encoded => Entry::<D>::allocated_with(wire_len),
             #[cfg(feature = "zstd")]
-            Residency::Compressed => Entry::<D>::allocated_with(self.body.len()),
-            Residency::Decoded => Held::decoded_size(self.wire_len).saturating_add(Entry::<D>::allocated_with(0)),
+            StorageFormat::Compressed => Entry::<D>::allocated_with(self.body.len()),
+            StorageFormat::Decoded => Held::decoded_size(self.wire_len).saturating_add(Entry::<D>::allocated_with(0)),
         }
     }
 }

@@ -21,10 +21,10 @@ use super::object::{Codec, DECODED_FACTOR, Object, ObjectRef, Stored};
 use super::replace::{Committed, Open, Replace, Superseded};
 use super::state::{Chunk, Place, Snapshot, State, resized};
 use super::subscribe::{LOOK_AHEAD, Subscribe, Subscribers, Subscription, Wakers};
-use crate::decode::Encoding;
 use crate::error::ItemError;
-use crate::item::{MetaView, compare_resource_versions, is_older};
+use crate::object::{MetaView, compare_resource_versions, is_older};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read, write};
+use crate::wire::Encoding;
 
 /// A collection in memory, by `namespace/name`. It is a handle: clones share it.
 ///
@@ -34,7 +34,7 @@ use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read, write}
 /// # Which state of an object wins
 ///
 /// The one with the newer version ([`compare_resource_versions`]). Among versions that do not compare the last write wins.
-/// So it does no harm to write what is known already: a controller can [`observe`](Self::observe) the result of its own
+/// So it does no harm to write what is known already: a controller can [`apply`](Self::apply) the result of its own
 /// write at once, and the event of a watch that comes later changes nothing.
 ///
 /// A committed [`Replace`] is the exception: it wins over all that was there when it began, for a server that was restored
@@ -51,7 +51,7 @@ pub struct Store<T: Stored + ?Sized> {
 /// How an object is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Residency {
+pub enum StorageFormat {
     /// The bytes that came, decoded when somebody wants it.
     #[default]
     Encoded,
@@ -166,7 +166,7 @@ pub(super) struct Inner<T: Stored + ?Sized> {
 
 /// What only those who write see.
 pub(super) struct Writer<T: Stored + ?Sized> {
-    pub(super) residency: Residency,
+    pub(super) format: StorageFormat,
     pub(super) spending: Spending,
     pub(super) skipped: Skipped,
     /// Slots below `slots` that are free.
@@ -256,16 +256,16 @@ impl Held {
 impl<T: Stored + ?Sized> Store<T> {
     /// An empty store.
     #[must_use]
-    pub fn new(residency: Residency) -> Self {
-        Self::with_hot_objects(residency, 0)
+    pub fn new(format: StorageFormat) -> Self {
+        Self::with_hot_objects(format, 0)
     }
 
     /// An empty store that keeps the objects that are decoded most decoded, as many as fit into so many bytes, estimated
     /// as [`Memory::decoded`] is.
     #[must_use]
-    pub fn with_hot_objects(residency: Residency, bytes: u64) -> Self {
+    pub fn with_hot_objects(format: StorageFormat, bytes: u64) -> Self {
         let writer = Writer {
-            residency,
+            format,
             spending: Spending::default(),
             skipped: Skipped::default(),
             free: Vec::new(),
@@ -294,8 +294,8 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     /// How what is written from now on is held. What is there stays as it is.
-    pub fn set_residency(&self, residency: Residency) {
-        self.writer().residency = residency;
+    pub fn set_storage_format(&self, format: StorageFormat) {
+        self.writer().format = format;
     }
 
     /// The object of this name; of no namespace, if that is empty.
@@ -340,14 +340,14 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// [`StoreError`] when it cannot be held. The store then keeps the state that it has, and counts the object as
     /// [skipped](Self::skipped).
-    pub fn observe(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         self.write_or_skip(&mut self.writer(), encoding, bytes, false)
     }
 
     /// Writes the server's answer to a write of one's own, which may come after any event. One that does not have the object, and
     /// has all changes up to that version, has had its deletion.
     #[cfg(feature = "client")]
-    pub(crate) fn observe_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+    pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let identity = identity(encoding, bytes)?;
         let mut writer = self.writer();
         let version = &*identity.resource_version;
@@ -429,8 +429,8 @@ impl<T: Stored + ?Sized> Store<T> {
     /// It goes through all objects that are there; those who read do not wait for it.
     ///
     /// ```
-    /// # use listwatch::{ItemError, cache::{Residency, Store}};
-    /// let store = Store::<[u8]>::new(Residency::Encoded);
+    /// # use listwatch::{ItemError, cache::{StorageFormat, Store}};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
     /// let by_app = store.index("app", |object| {
     ///     Ok::<_, ItemError>(object.meta()?.label("app")?.map(str::to_owned))
     /// });
@@ -470,14 +470,14 @@ impl<T: Stored + ?Sized> Store<T> {
     /// A subscriber to what changes, whoever writes it.
     ///
     /// ```
-    /// # use listwatch::cache::{Change, Residency, Store};
-    /// let store = Store::<[u8]>::new(Residency::Encoded);
-    /// let mut of_web = store.subscribe().current_first().filter(|object| object.identity().namespace == "web").start();
+    /// # use listwatch::cache::{Change, StorageFormat, Store};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// let mut of_web = store.subscribe().with_initial_state().filter(|object| object.identity().namespace == "web").start();
     /// while let Some(change) = of_web.try_next() {
     ///     match change {
     ///         Change::Applied(object) => println!("{:?} is there", object.identity()),
     ///         Change::Deleted(tombstone) => println!("{:?} is gone", tombstone.object.identity()),
-    ///         Change::Resynced => println!("that is all"),
+    ///         Change::Synced => println!("that is all"),
     ///     }
     /// }
     /// ```
@@ -887,7 +887,7 @@ impl<T: Stored + ?Sized> Store<T> {
 
     #[cfg(feature = "zstd")]
     fn train_if_due(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
-        if writer.residency == Residency::Compressed
+        if writer.format == StorageFormat::Compressed
             && writer.compressor.get_or_insert_with(Compressor::new).is_due(slot, len)
         {
             self.train(writer);
@@ -961,17 +961,17 @@ impl<T: Stored + ?Sized> Writer<T> {
         bytes: &[u8],
         identity: &Identity<'_>,
     ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
-        match self.residency {
-            Residency::Encoded => {}
+        match self.format {
+            StorageFormat::Encoded => {}
             #[cfg(feature = "zstd")]
-            Residency::Compressed => {
+            StorageFormat::Compressed => {
                 let compressor = self.compressor.get_or_insert_with(Compressor::new);
                 if let Some((body, dictionary)) = compressor.compress(bytes) {
                     let form = Form::Compressed(intern(&mut self.namespaces, &identity.namespace), dictionary);
                     return Ok(Arc::new(Entry::beside(encoding, wire_len(bytes), identity, body, form)));
                 }
             }
-            Residency::Decoded => {
+            StorageFormat::Decoded => {
                 let decoded = Arc::new(T::decode(encoding, bytes)?);
                 let form = Form::Decoded(intern(&mut self.namespaces, &identity.namespace), decoded);
                 return Ok(Arc::new(Entry::beside(encoding, wire_len(bytes), identity, &[], form)));

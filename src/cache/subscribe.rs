@@ -38,7 +38,7 @@ const KEPT_QUEUE: usize = 64;
 #[must_use = "it is registered by start"]
 pub struct Subscribe<T: Stored + ?Sized> {
     store: Store<T>,
-    current_first: bool,
+    with_initial_state: bool,
     route: Option<Box<dyn Route<T>>>,
     namespace: Option<String>,
     filters: Vec<Filter<T>>,
@@ -67,7 +67,7 @@ pub enum Change<T: Stored + ?Sized> {
     Deleted(Tombstone<T>),
     /// A list is complete, and all changes that it made were told before. A subscriber that began with what was there is
     /// told so behind that too, if the store had a version.
-    Resynced,
+    Synced,
 }
 
 /// Is told of all that changes in a store, whoever writes it. It is a `Stream` with the feature `async`, and ends with the
@@ -94,7 +94,7 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     pub(super) fn new(store: Store<T>) -> Self {
         Self {
             store,
-            current_first: false,
+            with_initial_state: false,
             route: None,
             namespace: None,
             filters: Vec::new(),
@@ -105,8 +105,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
 
     /// Tells of each object that is there too. It looks at 64 at a time, so nothing is kept for it, and others may write while the
     /// filter looks at them.
-    pub fn current_first(mut self) -> Self {
-        self.current_first = true;
+    pub fn with_initial_state(mut self) -> Self {
+        self.with_initial_state = true;
         self
     }
 
@@ -157,10 +157,10 @@ impl<T: Stored + ?Sized> Subscribe<T> {
 
     /// Registers it: it is told of all that is written from now on, the deletion of what was there among it.
     ///
-    /// With a filter, and without [`current_first`](Self::current_first), it goes through all objects, and those who write wait.
+    /// With a filter, and without [`with_initial_state`](Self::with_initial_state), it goes through all objects, and those who write wait.
     #[must_use = "it is forgotten when it is dropped"]
     pub fn start(self) -> Subscriber<T> {
-        let queue = Queue { looked_at: self.current_first.then_some(0), ..Queue::default() };
+        let queue = Queue { looked_at: self.with_initial_state.then_some(0), ..Queue::default() };
         let Self { route, namespace, filters, .. } = self;
         let subscription = Arc::new(Subscription { route, namespace, filters, queue: Mutex::new(queue) });
         self.store.register(&subscription);
@@ -255,7 +255,7 @@ impl<T: Stored + ?Sized> Subscriber<T> {
             Told::Deleted(Gone { last, final_state_unknown }) => {
                 Change::Deleted(Tombstone { object: Object::new(&last, &self.codec), final_state_unknown })
             }
-            Told::Resynced => Change::Resynced,
+            Told::Synced => Change::Synced,
         }
     }
 }
@@ -275,14 +275,14 @@ impl<T: Stored + ?Sized> Clone for Change<T> {
         match self {
             Self::Applied(object) => Self::Applied(object.clone()),
             Self::Deleted(tombstone) => Self::Deleted(tombstone.clone()),
-            Self::Resynced => Self::Resynced,
+            Self::Synced => Self::Synced,
         }
     }
 }
 
 impl<T: Stored + ?Sized> fmt::Debug for Subscribe<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscribe").field("current_first", &self.current_first).finish_non_exhaustive()
+        f.debug_struct("Subscribe").field("with_initial_state", &self.with_initial_state).finish_non_exhaustive()
     }
 }
 
@@ -328,7 +328,7 @@ type Ticket = u64;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Slot(u32),
-    Resynced,
+    Synced,
 }
 
 /// What was told to be there and is gone, and what is there. An object that is created anew may have another slot, so both
@@ -346,7 +346,7 @@ struct Gone<D> {
 enum Told<D> {
     Applied(Arc<Entry<D>>),
     Deleted(Gone<D>),
-    Resynced,
+    Synced,
 }
 
 impl<T: Stored + ?Sized> Subscription<T> {
@@ -507,7 +507,7 @@ impl<D> Queue<D> {
             self.order.retain(|&(ticket, what)| {
                 let stays = match what {
                     What::Slot(slot) => is_valid(ticket, slot),
-                    What::Resynced => last != Some(What::Resynced),
+                    What::Synced => last != Some(What::Synced),
                 };
                 last = if stays { Some(what) } else { last };
                 stays
@@ -518,8 +518,8 @@ impl<D> Queue<D> {
 
     fn resynced(&mut self) {
         // Those who are not through with what is there are told then.
-        if self.looked_at.is_none() && self.order.back().is_none_or(|(_, what)| *what != What::Resynced) {
-            self.order.push_back((self.tickets, What::Resynced));
+        if self.looked_at.is_none() && self.order.back().is_none_or(|(_, what)| *what != What::Synced) {
+            self.order.push_back((self.tickets, What::Synced));
             self.has_news = true;
         }
     }
@@ -530,7 +530,7 @@ impl<D> Queue<D> {
 
     fn next(&mut self) -> Option<Told<D>> {
         while let Some((ticket, what)) = self.order.pop_front() {
-            let What::Slot(slot) = what else { return Some(Told::Resynced) };
+            let What::Slot(slot) = what else { return Some(Told::Synced) };
             let Slot::Occupied(mut found) = self.pending.entry(slot) else { continue };
             if !found.get().has(ticket) {
                 continue;

@@ -18,7 +18,8 @@ use tokio_util::io::{ReaderStream, StreamReader};
 use super::error::ApiError;
 use super::progress::Counters;
 use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
-use crate::item::{Status, json};
+use crate::meta;
+use crate::meta::Status;
 
 /// How much of a body that is an error is read.
 const ERROR_SIZE: usize = 1 << 20;
@@ -183,7 +184,7 @@ fn protobuf_status(body: &[u8]) -> Option<Status> {
 
 /// The type meta and the object of an envelope, as protobuf has a single object.
 pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
-    use crate::decode::wire::Fields;
+    use crate::wire::protobuf::Fields;
 
     let (mut type_meta, mut raw) = (crate::TypeMeta::default(), None);
     for field in Fields::new(body.strip_prefix(b"k8s\0")?) {
@@ -209,8 +210,8 @@ pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
 }
 
 pub(super) fn json_status(body: &[u8]) -> Option<Status> {
-    let is_status = json::type_meta(body).is_ok_and(|found| found.kind == "Status");
-    is_status.then(|| json::status(body)).flatten()
+    let is_status = meta::json::type_meta(body).is_ok_and(|found| found.kind == "Status");
+    is_status.then(|| meta::json::status(body)).flatten()
 }
 
 pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {

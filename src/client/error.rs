@@ -11,9 +11,9 @@ use super::options::InvalidOptions;
 use super::resource::PathError;
 use super::retry::{Class, classify};
 use super::transport::{Transport, TransportError, TransportErrorKind};
-use crate::decode::Sniffed;
 use crate::error::{DecodeError, DecodeErrorKind};
-use crate::item::{Status, StatusCause, StatusDetails, TypeMeta};
+use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
+use crate::wire::BodyFormat;
 
 /// What went wrong, and how many items were delivered before.
 ///
@@ -340,7 +340,7 @@ impl fmt::Display for Incomplete {
 #[non_exhaustive]
 pub struct UnexpectedBody {
     /// What it looks like.
-    pub sniffed: Sniffed,
+    pub sniffed: BodyFormat,
     /// What it says that it is.
     pub content_type: Option<String>,
     /// How it begins, where it is text: on one line, without credentials.

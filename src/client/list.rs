@@ -32,12 +32,15 @@ use super::retry::Tries;
 use super::served_from::{is_inconsistent, served_from};
 use super::transport::{TransportError, TransportErrorKind};
 use super::{Answer, Client, accept_header, within};
-use crate::adapt::{Own, for_each, try_for_each};
-use crate::decode::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
+use crate::adapt::{FromRef, for_each, try_for_each};
+use crate::decode::{Event, ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
-use crate::item::{Item, ListMeta, TypeMeta};
 use crate::limits::{Limits, OnItemError};
+use crate::meta::{ListMeta, TypeMeta};
+use crate::object::Item;
+use crate::object::ItemRef;
 use crate::sync::lock;
+use crate::wire::Encoding;
 
 /// How often a list is begun again when its pages expire, where that was chosen.
 const MAX_RESTARTS: u32 = 3;
@@ -51,7 +54,7 @@ const MAX_WARNINGS: usize = 100;
 /// [`pages`](Self::pages) is for servers that need longer for it than their request timeout, 60 s by default, allows, and
 /// for lists that come from etcd ([`served_from`] tells).
 #[must_use = "nothing is sent until for_each, try_for_each, into_vec or a poll of stream"]
-pub struct List<T: Item + ?Sized, F = Own<T>> {
+pub struct List<T: Item + ?Sized, F = FromRef<T>> {
     plan: Plan,
     on_expired: OnExpired,
     own: F,
@@ -150,7 +153,7 @@ impl<T: Item + ?Sized> List<T> {
             deadline: None,
             counters: Arc::default(),
         };
-        Self { plan, on_expired: OnExpired::Fail, own: T::own, item: PhantomData }
+        Self { plan, on_expired: OnExpired::Fail, own: T::from_ref, item: PhantomData }
     }
 }
 
@@ -211,7 +214,7 @@ impl<T: Item + ?Sized, F> List<T, F> {
         self
     }
 
-    /// Gives each item to a closure in place of [`Item::own`]: for projections, filters and tuples.
+    /// Gives each item to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
     pub fn map_item<O, E, G>(self, own: G) -> List<T, G>
     where
         G: FnMut(ItemRef<'_>) -> Result<O, E>,
@@ -299,7 +302,7 @@ where
 /// Of a body, what the transport has read ahead waits for the consumer: up to three pieces of about 256 KiB by those of this crate.
 /// Dropping it closes the connection, or resets the stream.
 #[must_use = "nothing is sent until it is polled"]
-pub struct Items<T: Item + ?Sized, F = Own<T>> {
+pub struct Items<T: Item + ?Sized, F = FromRef<T>> {
     pages: Pages,
     own: F,
     item: PhantomData<fn() -> T::Owned>,

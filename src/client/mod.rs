@@ -86,10 +86,12 @@ pub use self::transport::{Transport, TransportError, TransportErrorKind};
 #[cfg(feature = "cache")]
 pub(crate) use self::watch::{Change, Connections, PAGE};
 pub use self::watch::{OwnedEvent, ResumedWatch, Watch, WatchEvents};
-use crate::decode::{Encoding, ItemRef, Sniffed};
-use crate::error::{DecodeError, DecodeErrorKind, Fault};
-use crate::item::{Item, json};
+use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
+use crate::meta;
+use crate::object::Item;
+use crate::object::ItemRef;
 use crate::sync::{Mutex, lock};
+use crate::wire::{BodyFormat, Encoding};
 
 /// The largest body that is read whole: of one object, or a discovery document.
 const DOCUMENT_SIZE: usize = 64 << 20;
@@ -256,7 +258,8 @@ impl Client {
                 (Encoding::Protobuf, found, object)
             }
             Some(b'{') => {
-                let found = json::type_meta(body).map_err(|error| decode(DecodeErrorKind::Item(error)))?;
+                let found = meta::json::type_meta(body)
+                    .map_err(|(field, fault)| decode(DecodeErrorKind::Item(ItemError::Metadata { field, fault })))?;
                 (Encoding::Json, found, &**body)
             }
             Some(_) => return Err(self.unexpected(body, headers)),
@@ -267,7 +270,7 @@ impl Client {
         if !found.is_expected(&expected) {
             return Err(ErrorKind::OtherKind { expected, found });
         }
-        T::own(ItemRef::single(object, encoding, &found)).map_err(|error| decode(DecodeErrorKind::Item(error)))
+        T::from_ref(ItemRef::single(object, encoding, &found)).map_err(|error| decode(DecodeErrorKind::Item(error)))
     }
 
     /// Sends a request once, and waits for the first bytes of its body. An answer other than 2xx is an error, and so is a
@@ -358,7 +361,7 @@ impl Client {
             return body::of_status(found, 500, headers).into();
         }
         ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
-            sniffed: beginning.first().map_or(Sniffed::Binary, |byte| Sniffed::by_first_byte(*byte)),
+            sniffed: beginning.first().map_or(BodyFormat::Binary, |byte| BodyFormat::by_first_byte(*byte)),
             content_type: body::content_type(headers),
             snippet: body::snippet(beginning, &*self.transport),
         }))

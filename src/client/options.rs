@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::resource::encode;
 use super::selector::{FieldSelector, LabelSelector};
 #[cfg(feature = "cache")]
-use crate::decode::ItemRef;
-#[cfg(feature = "cache")]
 use crate::error::ItemError;
+#[cfg(feature = "cache")]
+use crate::object::ItemRef;
 
 /// The parameters of a list or a watch, which are one type in Kubernetes too (`metav1.ListOptions`).
 ///

@@ -6,8 +6,8 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 use super::error::{Error, ErrorKind};
 use super::transport::TransportErrorKind;
-use crate::decode::Sniffed;
 use crate::error::DecodeErrorKind;
+use crate::wire::BodyFormat;
 
 /// What an error means for the next attempt. Lists, gets, watches and reflectors decide by it alone.
 ///
@@ -63,7 +63,9 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         },
         ErrorKind::Redirect { .. } => Class::Lasting,
         // A proxy's page.
-        ErrorKind::UnexpectedBody(body) if matches!(body.sniffed, Sniffed::Html | Sniffed::Text) => Class::Lasting,
+        ErrorKind::UnexpectedBody(body) if matches!(body.sniffed, BodyFormat::Html | BodyFormat::Text) => {
+            Class::Lasting
+        }
         ErrorKind::UnexpectedBody(_)
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
-use crate::fields::Message;
-use crate::item::path::{FieldPath, pod};
-use crate::item::{MetaView, Prefilter};
-use crate::json;
+use crate::object::ItemRef;
+use crate::object::path::{FieldPath, pod};
+use crate::object::{MetaView, Prefilter};
+use crate::schema::Message;
+use crate::wire::Encoding;
+use crate::wire::json;
 
 /// Which labels an object must have; an empty one selects everything.
 ///

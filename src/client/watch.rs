@@ -25,11 +25,14 @@ use super::error::{Error, ErrorKind};
 use super::options::{ListOptions, Shard};
 use super::resource::Resource;
 use super::{Answer, Client, accept_header};
-use crate::adapt::Own;
-use crate::decode::{Changed, Encoding, ItemRef, WatchDecoder, WatchEvent};
+use crate::adapt::FromRef;
+use crate::decode::{Changed, WatchDecoder, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
-use crate::item::{Item, Status, TypeMeta};
 use crate::limits::Limits;
+use crate::meta::{Status, TypeMeta};
+use crate::object::Item;
+use crate::object::ItemRef;
+use crate::wire::Encoding;
 
 /// The shortest time for which a server is asked to keep a watch open, unless the options say; the longest is twice that.
 /// The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
@@ -40,7 +43,7 @@ const MIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// It is of one connection ([`stream`](Self::stream)), which the server ends after some minutes, or goes on for ever
 /// ([`resume`](Self::resume)).
 #[must_use = "nothing is sent until a poll of stream or resume"]
-pub struct Watch<T: Item + ?Sized, F = Own<T>> {
+pub struct Watch<T: Item + ?Sized, F = FromRef<T>> {
     plan: Plan,
     initial_events: bool,
     own: F,
@@ -80,7 +83,7 @@ pub enum OwnedEvent<O> {
     },
     /// The stream starts over with the collection: discard what was delivered. Only [`ResumedWatch`] does that, when the
     /// initial events or the list are interrupted, and after an expired version.
-    Restarted,
+    Reset,
 }
 
 impl<T: Item + ?Sized> Watch<T> {
@@ -90,7 +93,7 @@ impl<T: Item + ?Sized> Watch<T> {
         let span = tracing::info_span!("watch", %resource);
         let plan =
             Plan { client, resource, options, namespace: None, limits, idle_timeout: None, bookmarks: true, span };
-        Self { plan, initial_events: false, own: T::own, item: PhantomData }
+        Self { plan, initial_events: false, own: T::from_ref, item: PhantomData }
     }
 }
 
@@ -126,7 +129,7 @@ impl<T: Item + ?Sized, F> Watch<T, F> {
         self
     }
 
-    /// Gives each object to a closure in place of [`Item::own`]: for projections, filters and tuples.
+    /// Gives each object to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
     pub fn map_item<O, E, G>(self, own: G) -> Watch<T, G>
     where
         G: FnMut(ItemRef<'_>) -> Result<O, E>,
@@ -183,7 +186,7 @@ impl<T: Item + ?Sized, F> Watch<T, F> {
 /// three pieces of about 256 KiB. Servers give up on watches that wait too long. Dropping it closes the connection, or
 /// resets the stream.
 #[must_use = "nothing is sent until it is polled"]
-pub struct WatchEvents<T: Item + ?Sized, F = Own<T>> {
+pub struct WatchEvents<T: Item + ?Sized, F = FromRef<T>> {
     plan: Plan,
     initial_events: bool,
     own: F,

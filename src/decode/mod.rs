@@ -3,17 +3,14 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-mod decoder;
-mod frame;
+mod list;
+mod list_fields;
 #[cfg(feature = "json")]
-mod json;
+mod list_json;
+mod list_protobuf;
+mod watch;
 #[cfg(feature = "json")]
-mod line;
-mod protobuf;
-mod schema;
-mod sniff;
-pub(crate) mod wire;
+mod watch_json;
 
-pub use decoder::{Encoding, Event, ItemRef, ListDecoder, ListEnd};
-pub use frame::{Changed, WatchDecoder, WatchEvent};
-pub use sniff::Sniffed;
+pub use list::{Event, ListDecoder, ListEnd};
+pub use watch::{Changed, WatchDecoder, WatchEvent};

@@ -8,9 +8,10 @@ use std::task::{Context, Poll, ready};
 use super::sync::Attempt;
 use crate::cache::{IndexError, ObjectKey, Replace, Store, StoreError, Stored, Superseded};
 use crate::client::{Change, Connections, Error, OwnedEvent, Pages};
-use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
-use crate::item::{Projection, is_older};
+use crate::object::ItemRef;
+use crate::object::{Projection, is_older};
+use crate::wire::Encoding;
 
 /// So many objects are written before anybody else has a turn.
 const BATCH: u64 = 256;
@@ -197,7 +198,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                     Err(error)
                 }
                 (Change::Deleted, _, Ok(bytes)) => store.delete(encoding, &bytes).map(|_| Vec::new()),
-                (_, _, Ok(bytes)) => store.observe(encoding, &bytes).map(|written| written.index_errors),
+                (_, _, Ok(bytes)) => store.apply(encoding, &bytes).map(|written| written.index_errors),
             };
             match written {
                 Ok(errors) => progress.wrote(errors),
@@ -207,7 +208,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         });
         Poll::Ready(match ready!(event) {
             Ok(Some(OwnedEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
-            Ok(Some(OwnedEvent::Restarted)) => {
+            Ok(Some(OwnedEvent::Reset)) => {
                 self.begin_replace();
                 None
             }
@@ -275,7 +276,7 @@ fn listed<T: Stored + ?Sized>(
     bytes: Result<Cow<'_, [u8]>, StoreError>,
 ) -> Result<Vec<IndexError>, StoreError> {
     match bytes {
-        Ok(bytes) => replace.observe(encoding, &bytes).map(|written| written.index_errors),
+        Ok(bytes) => replace.apply(encoding, &bytes).map(|written| written.index_errors),
         Err(error) => {
             replace.skip_unwritten(encoding, whole);
             Err(error)

@@ -3,13 +3,13 @@
 //! ```no_run
 //! use k8s_pb::api::core::v1::Pod;
 //! use listwatch::ItemError;
-//! use listwatch::cache::{Residency, Store};
+//! use listwatch::cache::{StorageFormat, Store};
 //! use listwatch::client::{Client, Resource};
-//! use listwatch::item::path::pod;
+//! use listwatch::object::path::pod;
 //! use listwatch::reflector::Reflector;
 //!
 //! # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-//! let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(Residency::Encoded));
+//! let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(StorageFormat::Encoded));
 //! let pods = reflector.cache();
 //! let by_node = pods.index("node", |pod| {
 //!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(String::from))
@@ -50,11 +50,11 @@ use self::silence::Silence;
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
 pub use self::warm::ColdStart;
-use crate::cache::{IndexError, Residency, SaveError, Store, Stored};
+use crate::cache::{IndexError, SaveError, StorageFormat, Store, Stored};
 use crate::client::{Client, Connections, Error, List, ListOptions, PAGE, Resource, ResourceVersion, Retry};
-use crate::decode::ItemRef;
 use crate::error::ItemError;
-use crate::item::{Item, Projection, compare_resource_versions};
+use crate::object::ItemRef;
+use crate::object::{Item, Projection, compare_resource_versions};
 
 /// The longest wait before a collection is asked for again; up to twice that comes at random.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -133,7 +133,7 @@ pub struct Status {
     /// When it was last known to be in step: the collection was complete, or since then an event or a bookmark of the watch
     /// came. How long ago that is, is how old what the store has may be, as far as the server tells: where nothing happens,
     /// API servers send a bookmark about once a minute. While the collection is asked for again it stays as it was.
-    pub in_step_at: Option<time::Instant>,
+    pub last_synced_at: Option<time::Instant>,
     /// Connections and lists that ended in an error.
     pub errors: u64,
     /// What the last one said.
@@ -230,7 +230,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             options: ListOptions::default(),
             namespace: None,
             projection: None,
-            store: Attached::new(Store::new(Residency::Encoded)),
+            store: Attached::new(Store::new(StorageFormat::Encoded)),
             sync: SyncState::default(),
             synced_at: None,
             status: Arc::new(watch::Sender::default()),
@@ -445,10 +445,10 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         if let Some(version) = version {
             self.store.advance(version);
         }
-        let in_step_at = (progress.has_heard && self.synced_at.is_some()).then(|| Instant::now().into_std());
+        let last_synced_at = (progress.has_heard && self.synced_at.is_some()).then(|| Instant::now().into_std());
         self.status.send_modify(|status| {
             status.events += progress.written;
-            status.in_step_at = in_step_at.or(status.in_step_at);
+            status.last_synced_at = last_synced_at.or(status.last_synced_at);
             if let Some(version) = version {
                 status.resource_version = Some(version.to_owned());
             }
@@ -464,7 +464,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         tracing::info!(version, objects = self.store.len(), skipped, "the cache has the whole collection");
         self.status.send_modify(|status| {
             status.syncs += sent;
-            status.in_step_at = Some(now.into_std());
+            status.last_synced_at = Some(now.into_std());
             status.resource_version = Some(version.to_owned());
         });
     }
@@ -561,7 +561,7 @@ impl<T: Stored + ?Sized> Cache<T> {
     /// # Errors
     ///
     /// [`Ended`] when the reflector ended before.
-    pub async fn wait_until(&self, version: &str) -> Result<(), Ended> {
+    pub async fn wait_for_resource_version(&self, version: &str) -> Result<(), Ended> {
         self.until(|status| {
             let so_far = status.resource_version.as_deref()?;
             compare_resource_versions(so_far, version)?.is_ge().then_some(())
@@ -597,7 +597,7 @@ impl<T: Stored + ?Sized> Cache<T> {
     }
 }
 
-/// The store, to read. Write the answers to one's own writes with [`Cache::observe`]; anything else is the reflector's to write.
+/// The store, to read. Write the answers to one's own writes with [`Cache::apply`]; anything else is the reflector's to write.
 impl<T: Stored + ?Sized> Deref for Cache<T> {
     type Target = Store<T>;
 

@@ -3,10 +3,12 @@
 use super::{Cache, Reflector};
 use crate::cache::{StoreError, Stored, Written};
 use crate::client::ListOptions;
-use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
-use crate::item::path::meta;
-use crate::item::{FieldPath, Item, Projection, TypeMeta};
+use crate::meta::TypeMeta;
+use crate::object::ItemRef;
+use crate::object::path::meta;
+use crate::object::{FieldPath, Item, Projection};
+use crate::wire::Encoding;
 
 /// Which objects a reflector stores, and in what form.
 pub(super) struct Scope {
@@ -67,12 +69,12 @@ impl<T: Stored + ?Sized> Cache<T> {
     /// # Errors
     ///
     /// [`StoreError`] when the object cannot be stored, or its selectors not be checked. The cache then has what it had.
-    pub fn observe(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Written<T>>, StoreError> {
+    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Written<T>>, StoreError> {
         let Some(scope) = self.scope.get() else { return Ok(None) };
         let item = ItemRef::single(bytes, encoding, &scope.type_meta);
         if !scope.selects(&item)? {
             return Ok(None);
         }
-        self.store.observe_own(encoding, &scope.stored(&item)?).map(Some)
+        self.store.apply_own(encoding, &scope.stored(&item)?).map(Some)
     }
 }

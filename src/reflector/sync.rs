@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 
 use crate::client::{Class, Error, ErrorKind, ResourceVersion};
-use crate::item::{compare_resource_versions, is_older};
+use crate::object::{compare_resource_versions, is_older};
 
 /// How a collection gets into a store, and is kept in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -9,9 +9,10 @@ use tokio::task::spawn_blocking;
 use super::Reflector;
 use crate::cache::{Identity, LoadError, ObjectKey, Saved, Stored};
 use crate::client::{Error, ResourceVersion};
-use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
-use crate::item::{Item, compare_resource_versions};
+use crate::object::ItemRef;
+use crate::object::{Item, compare_resource_versions};
+use crate::wire::Encoding;
 
 /// Why a [`Reflector`] begins without what was saved.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +133,7 @@ struct Found {
 impl Item for Found {
     type Owned = Self;
 
-    fn own(item: ItemRef<'_>) -> Result<Self, ItemError> {
+    fn from_ref(item: ItemRef<'_>) -> Result<Self, ItemError> {
         let meta = item.meta()?;
         Ok(Self { uid: meta.uid().to_owned(), version: meta.resource_version().to_owned() })
     }

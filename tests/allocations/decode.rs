@@ -3,10 +3,10 @@
 use crate::support::{fixture, len_field, reference, tag, varint};
 use allocation_counter::{AllocationInfo, measure};
 use listwatch::{Event, ListDecoder};
-use listwatch_testserver::Amplifier;
+use listwatch_testserver::Synthesizer;
 
 fn config_maps(items: u32) -> Vec<u8> {
-    Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec()
+    Synthesizer::new(&fixture("configmaps.pb"), items).unwrap().to_vec()
 }
 
 /// Decodes a body in chunks of one length with a callback for each item, and counts the allocations.

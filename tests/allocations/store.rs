@@ -6,21 +6,21 @@ use crate::support::store::object;
 use crate::support::{cases, each_item, fixture};
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{Effect, Object, Residency, Store, StoreError, Stored};
-use listwatch::item::path::pod;
+use listwatch::cache::{Effect, Object, StorageFormat, Store, StoreError, Stored};
+use listwatch::object::path::pod;
 use listwatch::{Encoding, ItemError};
-use listwatch_testserver::Amplifier;
+use listwatch_testserver::Synthesizer;
 
 const PODS: u32 = 2000;
 
 fn fill<T: Stored + ?Sized>(store: &Store<T>, body: &[u8]) {
     let mut replace = store.begin_replace();
-    each_item(body, |item| replace.observe(item.encoding(), item.bytes()).map(drop).unwrap());
+    each_item(body, |item| replace.apply(item.encoding(), item.bytes()).map(drop).unwrap());
     assert!(replace.commit("1").unwrap().deleted.is_empty());
 }
 
 fn pods(items: u32) -> Vec<u8> {
-    Amplifier::new(&fixture("pods.pb"), items).unwrap().to_vec()
+    Synthesizer::new(&fixture("pods.pb"), items).unwrap().to_vec()
 }
 
 fn node<T: Stored + ?Sized>(object: &listwatch::cache::ObjectRef<'_, T>) -> Result<Option<Arc<str>>, ItemError> {
@@ -31,17 +31,17 @@ fn node<T: Stored + ?Sized>(object: &listwatch::cache::ObjectRef<'_, T>) -> Resu
 fn reported_memory_is_allocated_memory() {
     let count = |quick, thorough| u32::try_from(cases(quick, thorough)).unwrap();
     let pods = pods(count(800, 2000));
-    let config_maps = Amplifier::new(&fixture("configmaps.pb"), count(8000, 20_000)).unwrap().to_vec();
-    for (body, residency) in [
-        (&pods, Residency::Encoded),
-        (&pods, Residency::Compressed),
-        (&config_maps, Residency::Encoded),
-        (&config_maps, Residency::Compressed),
+    let config_maps = Synthesizer::new(&fixture("configmaps.pb"), count(8000, 20_000)).unwrap().to_vec();
+    for (body, format) in [
+        (&pods, StorageFormat::Encoded),
+        (&pods, StorageFormat::Compressed),
+        (&config_maps, StorageFormat::Encoded),
+        (&config_maps, StorageFormat::Compressed),
     ] {
         for with_index in [false, true] {
             let mut held = None;
             let counted = measure(|| {
-                let store = Store::<[u8]>::new(residency);
+                let store = Store::<[u8]>::new(format);
                 let index = with_index.then(|| {
                     let by_node = store.index("node", node);
                     let by_len = store.ordered_index("len", |object| Ok::<_, ItemError>([object.encoded()?.len()]));
@@ -54,7 +54,7 @@ fn reported_memory_is_allocated_memory() {
             let memory = store.memory();
             let said = i64::try_from(memory.total() - memory.zstd).unwrap();
             let off = (said - counted.bytes_current).abs();
-            assert!(off * 20 < counted.bytes_current, "{memory:?}, {counted:?}, {residency:?} {with_index}");
+            assert!(off * 20 < counted.bytes_current, "{memory:?}, {counted:?}, {format:?} {with_index}");
         }
     }
 }
@@ -62,12 +62,12 @@ fn reported_memory_is_allocated_memory() {
 #[test]
 fn an_encoded_object_takes_little_more_than_its_bytes() {
     for items in [1000, 20_000, 60_000] {
-        let body = Amplifier::new(&fixture("configmaps.pb"), items).unwrap().to_vec();
+        let body = Synthesizer::new(&fixture("configmaps.pb"), items).unwrap().to_vec();
         let mut wire = 0;
         each_item(&body, |item| wire += i64::try_from(item.bytes().len()).unwrap());
         let mut store = None;
         let counted = measure(|| {
-            let filled = Store::<[u8]>::new(Residency::Encoded);
+            let filled = Store::<[u8]>::new(StorageFormat::Encoded);
             fill(&filled, &body);
             store = Some(filled);
         });
@@ -86,35 +86,38 @@ fn a_relist_takes_no_second_copy() {
         pod.metadata.as_mut().unwrap().resource_version.replace("999999999999".to_owned());
         changed.push(prost::Message::encode_to_vec(&pod));
     });
-    for residency in [Residency::Encoded, Residency::Compressed] {
+    for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
         let mut store = None;
         let steady = measure(|| {
-            let filled = Store::<[u8]>::new(residency);
+            let filled = Store::<[u8]>::new(format);
             fill(&filled, &body);
             store = Some(filled);
         });
         let store = store.unwrap();
         let most = steady.bytes_current.cast_unsigned() / 20;
         let same = measure(|| fill(&store, &body));
-        assert!(same.bytes_max < most / 10, "{same:?} {residency:?}");
+        assert!(same.bytes_max < most / 10, "{same:?} {format:?}");
         let anew = measure(|| {
             let mut replace = store.begin_replace();
             for pod in &changed {
-                let written = replace.observe(Encoding::Protobuf, pod).unwrap();
+                let written = replace.apply(Encoding::Protobuf, pod).unwrap();
                 assert!(matches!(written.effect, Effect::Modified { .. }));
             }
             replace.commit("999999999999").unwrap();
         });
-        assert!(anew.bytes_max < most, "{anew:?} of {steady:?} {residency:?}");
+        assert!(anew.bytes_max < most, "{anew:?} of {steady:?} {format:?}");
     }
 }
 
 #[test]
 fn a_held_object_keeps_no_other() {
-    fn held_after_the_others_went<T: Stored<Decoded: Sized> + ?Sized>(residency: Residency, body: &[u8]) -> (i64, i64) {
+    fn held_after_the_others_went<T: Stored<Decoded: Sized> + ?Sized>(
+        format: StorageFormat,
+        body: &[u8],
+    ) -> (i64, i64) {
         let (mut full, mut one, mut store) = (0, None, None);
         let all = measure(|| {
-            let filled = Store::<T>::new(residency);
+            let filled = Store::<T>::new(format);
             fill(&filled, body);
             full = 1;
             store = Some(filled);
@@ -125,7 +128,7 @@ fn a_held_object_keeps_no_other() {
             let mut replace = store.begin_replace();
             each_item(body, |item| {
                 if others.is_empty() {
-                    replace.observe(item.encoding(), item.bytes()).map(drop).unwrap();
+                    replace.apply(item.encoding(), item.bytes()).map(drop).unwrap();
                     others.push(());
                 }
             });
@@ -141,10 +144,10 @@ fn a_held_object_keeps_no_other() {
 
     let body = pods(PODS);
     for (what, (all, left), dictionary) in [
-        ("decoded", held_after_the_others_went::<Pod>(Residency::Decoded, &body), 0),
-        ("encoded", held_after_the_others_went::<Pod>(Residency::Encoded, &body), 0),
-        ("raw", held_after_the_others_went::<[u8]>(Residency::Encoded, &body), 0),
-        ("compressed", held_after_the_others_went::<[u8]>(Residency::Compressed, &body), 112_640),
+        ("decoded", held_after_the_others_went::<Pod>(StorageFormat::Decoded, &body), 0),
+        ("encoded", held_after_the_others_went::<Pod>(StorageFormat::Encoded, &body), 0),
+        ("raw", held_after_the_others_went::<[u8]>(StorageFormat::Encoded, &body), 0),
+        ("compressed", held_after_the_others_went::<[u8]>(StorageFormat::Compressed, &body), 112_640),
     ] {
         // A Pod, and places for others.
         let left = left - dictionary;
@@ -154,7 +157,7 @@ fn a_held_object_keeps_no_other() {
 
 #[test]
 fn iterating_over_decoded_objects_keeps_none() {
-    let store = Store::<Pod>::new(Residency::Encoded);
+    let store = Store::<Pod>::new(StorageFormat::Encoded);
     fill(&store, &pods(PODS));
     let counted = measure(|| {
         for pod in store.snapshot().iter() {
@@ -168,15 +171,15 @@ fn iterating_over_decoded_objects_keeps_none() {
 
 #[test]
 fn a_stalled_subscriber_keeps_one_entry_for_each_object() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let bytes =
         |name: u32, version: u32| object("ns", &name.to_string(), &version.to_string()).to_bytes(Encoding::Protobuf);
-    (0..1000).for_each(|name| store.observe(Encoding::Protobuf, &bytes(name, 1)).map(drop).unwrap());
+    (0..1000).for_each(|name| store.apply(Encoding::Protobuf, &bytes(name, 1)).map(drop).unwrap());
     let stalled = store.subscribe().start();
     let churn = |rounds: std::ops::Range<u32>| {
         for version in rounds {
             for name in 0..1000 {
-                store.observe(Encoding::Protobuf, &bytes(name, 2 * version)).map(drop).unwrap();
+                store.apply(Encoding::Protobuf, &bytes(name, 2 * version)).map(drop).unwrap();
                 if version % 3 == 0 {
                     store.delete(Encoding::Protobuf, &bytes(name, 2 * version + 1)).map(drop).unwrap();
                 }
@@ -195,13 +198,15 @@ fn a_store_keeps_its_budget() {
     // The Pods have about twice the bytes of the budget.
     let count = u32::try_from(cases(600, 4000)).unwrap();
     let (pods, bytes) = (pods(count), count as usize * (4 << 10));
-    for (residency, fits) in [(Residency::Encoded, false), (Residency::Decoded, false), (Residency::Compressed, true)] {
-        let store = Store::<Pod>::new(residency);
+    for (format, fits) in
+        [(StorageFormat::Encoded, false), (StorageFormat::Decoded, false), (StorageFormat::Compressed, true)]
+    {
+        let store = Store::<Pod>::new(format);
         store.set_budget(Some(bytes));
         let _by_node = store.index("node", node);
         let (mut held, mut refused, mut most) = (Vec::new(), 0, 0);
         each_item(&pods, |item| {
-            match store.observe(item.encoding(), item.bytes()) {
+            match store.apply(item.encoding(), item.bytes()) {
                 Ok(_) => held.push(item.bytes().to_vec()),
                 Err(StoreError::OverBudget(over)) if over == bytes => refused += 1,
                 Err(error) => panic!("{error}"),
@@ -209,7 +214,7 @@ fn a_store_keeps_its_budget() {
             most = most.max(store.memory().total());
         });
         let memory = store.memory();
-        println!("{residency:?}: {} held, {refused} refused, {most} at most, {memory:?}", held.len());
+        println!("{format:?}: {} held, {refused} refused, {most} at most, {memory:?}", held.len());
         assert_eq!((refused == 0, store.skipped()), (fits, refused));
         assert_eq!(store.len(), held.len());
         assert!(most <= bytes + bytes / 50, "{most}");
@@ -225,10 +230,10 @@ fn a_store_keeps_its_budget() {
 
 #[test]
 fn writes_that_shrink_the_store_are_never_refused() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let write = |name: &str, version: &str, len: usize| {
         let bytes = object("ns", name, version).data("x".repeat(len)).to_bytes(Encoding::Protobuf);
-        store.observe(Encoding::Protobuf, &bytes).map(drop)
+        store.apply(Encoding::Protobuf, &bytes).map(drop)
     };
     write("a", "1", 1000).unwrap();
     write("b", "1", 1000).unwrap();
@@ -250,16 +255,16 @@ fn writes_that_shrink_the_store_are_never_refused() {
 
 #[test]
 fn a_replace_that_sets_states_aside_keeps_the_budget() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let bytes = |name: usize, version: &str| {
         object("ns", &name.to_string(), version).data("x".repeat(1000)).to_bytes(Encoding::Protobuf)
     };
     for name in 0..1000 {
-        drop(store.observe(Encoding::Protobuf, &bytes(name, "9")).unwrap());
+        drop(store.apply(Encoding::Protobuf, &bytes(name, "9")).unwrap());
     }
     store.set_budget(Some(store.memory().total() + 100_000));
     let mut replace = store.begin_replace();
-    let restored = (0..1000).filter(|name| replace.observe(Encoding::Protobuf, &bytes(*name, "8")).is_ok()).count();
+    let restored = (0..1000).filter(|name| replace.apply(Encoding::Protobuf, &bytes(*name, "8")).is_ok()).count();
     assert!((50..300).contains(&restored), "{restored}");
     drop(replace);
     assert!(store.snapshot().iter().all(|object| object.identity().resource_version == "9"));

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, Residency, Store};
+use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, StorageFormat, Store};
 use listwatch::{Encoding, compare_resource_versions};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ enum Op {
     Advance(String),
     AddIndex,
     Snapshot,
-    SetResidency(Residency),
+    SetResidency(StorageFormat),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -230,10 +230,10 @@ fn key_of(object: &listwatch::cache::Object<[u8]>) -> Key {
 /// How often each effect was met.
 type Met = BTreeMap<&'static str, usize>;
 
-fn run(residency: Residency, ops: &[Op], met: &mut Met) {
-    let store = Store::<[u8]>::new(residency);
-    let is_compressed = |op: &Op| matches!(op, Op::SetResidency(Residency::Compressed));
-    if residency == Residency::Compressed || ops.iter().any(is_compressed) {
+fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
+    let store = Store::<[u8]>::new(format);
+    let is_compressed = |op: &Op| matches!(op, Op::SetResidency(StorageFormat::Compressed));
+    if format == StorageFormat::Compressed || ops.iter().any(is_compressed) {
         train(&store);
     } else {
         store.begin_replace().commit("1").unwrap();
@@ -246,13 +246,13 @@ fn run(residency: Residency, ops: &[Op], met: &mut Met) {
     for op in ops {
         match op {
             Op::Observe(new) => {
-                let written = store.observe(new.encoding, &new.bytes()).unwrap();
+                let written = store.apply(new.encoding, &new.bytes()).unwrap();
                 count(check(&written, &model.write(new, false), new, indexes.len()), 1);
                 count("index error", written.index_errors.len());
             }
             Op::List(new) => {
                 let Some(replace) = &mut replace else { continue };
-                let written = replace.observe(new.encoding, &new.bytes()).unwrap();
+                let written = replace.apply(new.encoding, &new.bytes()).unwrap();
                 count(check(&written, &model.write(new, true), new, indexes.len()), 1);
                 count("index error", written.index_errors.len());
             }
@@ -304,7 +304,7 @@ fn run(residency: Residency, ops: &[Op], met: &mut Met) {
             }
             Op::AddIndex => indexes.push((store.index("team", teams), store.ordered_index("team", teams))),
             Op::Snapshot => snapshots.push((store.snapshot(), model.held.clone())),
-            Op::SetResidency(residency) => store.set_residency(*residency),
+            Op::SetResidency(format) => store.set_storage_format(*format),
         }
         compare(&store, &model, &indexes);
     }
@@ -319,7 +319,7 @@ fn run(residency: Residency, ops: &[Op], met: &mut Met) {
 fn train(store: &Store<[u8]>) {
     for i in 0..520 {
         let object = object("train", &i.to_string(), "1").data("ab".repeat(i)).label("team1", "r");
-        let written = store.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap();
+        let written = store.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap();
         assert!(matches!(written.effect, Effect::Added(_)));
     }
     assert_eq!(store.begin_replace().commit("1").unwrap().deleted.len(), 520);
@@ -412,12 +412,12 @@ fn written() -> impl Strategy<Value = Written> {
     )
 }
 
-fn residencies() -> impl Strategy<Value = Residency> {
+fn residencies() -> impl Strategy<Value = StorageFormat> {
     prop::sample::select(vec![
-        Residency::Encoded,
-        Residency::Decoded,
+        StorageFormat::Encoded,
+        StorageFormat::Decoded,
         #[cfg(feature = "zstd")]
-        Residency::Compressed,
+        StorageFormat::Compressed,
     ])
 }
 
@@ -449,8 +449,8 @@ fn a_store_and_its_indexes_do_what_a_naive_model_does() {
         ..ProptestConfig::default()
     };
     let met = RefCell::new(BTreeMap::new());
-    let tested = TestRunner::new(config).run(&(residencies(), ops()), |(residency, ops)| {
-        run(residency, &ops, &mut met.borrow_mut());
+    let tested = TestRunner::new(config).run(&(residencies(), ops()), |(format, ops)| {
+        run(format, &ops, &mut met.borrow_mut());
         Ok(())
     });
     tested.unwrap();
@@ -474,5 +474,5 @@ fn a_store_and_its_indexes_do_what_a_naive_model_does() {
 fn an_older_deletion_does_not_let_a_deleted_object_return() {
     let z = |version| Written { object: object("", "z", version).uid("uid 0"), encoding: Encoding::Protobuf };
     let ops = [Op::Begin, Op::Delete(z("15")), Op::Delete(z("1")), Op::List(z("2"))];
-    run(Residency::Encoded, &ops, &mut BTreeMap::new());
+    run(StorageFormat::Encoded, &ops, &mut BTreeMap::new());
 }

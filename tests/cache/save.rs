@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::support::store::{Object, object};
 use allocation_counter::measure;
 use fastrand::Rng;
-use listwatch::cache::{Change, LoadError, Residency, SaveError, Store, StoreError, Stored};
+use listwatch::cache::{Change, LoadError, SaveError, StorageFormat, Store, StoreError, Stored};
 use listwatch::{Encoding, ItemError};
 use tempfile::TempDir;
 
-const RESIDENCIES: &[Residency] = &[
-    Residency::Encoded,
-    Residency::Decoded,
+const RESIDENCIES: &[StorageFormat] = &[
+    StorageFormat::Encoded,
+    StorageFormat::Decoded,
     #[cfg(feature = "zstd")]
-    Residency::Compressed,
+    StorageFormat::Compressed,
 ];
 
 const HOLDS: &str = "/api/v1/things";
@@ -36,7 +36,7 @@ fn fill<T: Stored + ?Sized>(store: &Store<T>, objects: usize, version: &str) {
         let text = format!("the image of {} is registry.example.com/shop:{i} {noise}", i % 7);
         let object = object(&format!("ns-{}", i % 3), &format!("o-{i}"), &(i + 1).to_string()).data(text);
         let encoding = if cfg!(feature = "json") && i % 4 == 3 { Encoding::Json } else { Encoding::Protobuf };
-        let _ = replace.observe(encoding, &object.to_bytes(encoding)).unwrap();
+        let _ = replace.apply(encoding, &object.to_bytes(encoding)).unwrap();
     }
     replace.commit(version).unwrap();
 }
@@ -52,8 +52,8 @@ fn seen<T: Stored + ?Sized>(store: &Store<T>) -> Vec<String> {
     seen
 }
 
-fn loaded(path: &Path, residency: Residency) -> Result<Store<[u8]>, LoadError> {
-    let store = Store::new(residency);
+fn loaded(path: &Path, format: StorageFormat) -> Result<Store<[u8]>, LoadError> {
+    let store = Store::new(format);
     store.load(path, HOLDS)?;
     Ok(store)
 }
@@ -80,15 +80,15 @@ fn loads_what_was_saved() {
                     match change {
                         Change::Applied(_) => told += 1,
                         Change::Deleted(_) => panic!("nothing was"),
-                        Change::Resynced => assert_eq!(told, objects, "it is the last"),
+                        Change::Synced => assert_eq!(told, objects, "it is the last"),
                     }
                 }
                 assert_eq!(told, objects);
                 // It goes on like any other.
-                let _ = after.observe(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
+                let _ = after.apply(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
                 after.advance("1001");
                 let mut relist = after.begin_replace();
-                let _ = relist.observe(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
+                let _ = relist.apply(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
                 assert_eq!(relist.commit("1002").unwrap().deleted.len(), objects);
             }
         }
@@ -110,14 +110,14 @@ fn bytes(namespace: &str, name: &str, version: &str) -> Vec<u8> {
 #[test]
 fn a_compressed_store_is_saved_and_loaded_compressed() {
     let (_folder, path) = path();
-    let before = Store::<[u8]>::new(Residency::Compressed);
+    let before = Store::<[u8]>::new(StorageFormat::Compressed);
     fill(&before, 2000, "3000");
     before.save(&path, HOLDS).unwrap();
-    let after = loaded(&path, Residency::Compressed).unwrap();
+    let after = loaded(&path, StorageFormat::Compressed).unwrap();
     let (memory, expected) = (after.memory(), before.memory());
     assert_eq!((memory.compressed, memory.encoded), (expected.compressed, expected.encoded));
     let thing = object("ns-0", "new", "3001").data("the image of 3 is registry.example.com/shop:3 ".repeat(9));
-    let _ = after.observe(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
+    let _ = after.apply(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
     assert!(after.memory().compressed > memory.compressed, "the dictionary is there for what comes");
 }
 
@@ -126,7 +126,7 @@ fn a_compressed_store_is_saved_and_loaded_compressed() {
 fn only_the_owner_can_read_the_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let (_folder, path) = path();
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 1, "7");
     store.save(&path, HOLDS).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -135,10 +135,10 @@ fn only_the_owner_can_read_the_file() {
 #[test]
 fn refuses_to_save_an_incomplete_collection() {
     let (_folder, path) = path();
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let is_incomplete = || matches!(store.save(&path, HOLDS), Err(SaveError::Incomplete));
     assert!(is_incomplete(), "it has no version");
-    let _ = store.observe(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
+    let _ = store.apply(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
     assert!(is_incomplete());
     fill(&store, 2, "10");
     store.save(&path, HOLDS).unwrap();
@@ -147,17 +147,17 @@ fn refuses_to_save_an_incomplete_collection() {
     drop(replace);
     store.save(&path, HOLDS).unwrap();
     let mut replace = store.begin_replace();
-    let _ = replace.observe(Encoding::Protobuf, &object("ns-0", "o-0", "1").to_bytes(Encoding::Protobuf)).unwrap();
-    let _ = replace.observe(Encoding::Protobuf, &bytes("ns", "a", "11")).unwrap();
+    let _ = replace.apply(Encoding::Protobuf, &object("ns-0", "o-0", "1").to_bytes(Encoding::Protobuf)).unwrap();
+    let _ = replace.apply(Encoding::Protobuf, &bytes("ns", "a", "11")).unwrap();
     assert!(is_incomplete(), "a list is on its way");
     drop(replace);
     assert!(is_incomplete(), "a part of it came");
-    assert_eq!(loaded(&path, Residency::Encoded).unwrap().version(), "10", "the file of before is there");
+    assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().version(), "10", "the file of before is there");
     fill(&store, 3, "12");
     store.save(&path, HOLDS).unwrap();
-    assert_eq!(loaded(&path, Residency::Encoded).unwrap().len(), 3);
+    assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().len(), 3);
     store.set_budget(Some(1));
-    assert!(store.observe(Encoding::Protobuf, &bytes("ns", "b", "13")).is_err());
+    assert!(store.apply(Encoding::Protobuf, &bytes("ns", "b", "13")).is_err());
     assert!(is_incomplete(), "no watch from there brings what was skipped");
 }
 
@@ -169,16 +169,16 @@ fn refuses_to_save_objects_whose_type_lost_fields() {
         metadata: Option<crate::support::store::ObjectMeta>,
     }
     let (_folder, path) = path();
-    let store = Store::<Metadata>::new(Residency::Decoded);
-    let _ = store.observe(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
+    let store = Store::<Metadata>::new(StorageFormat::Decoded);
+    let _ = store.apply(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
     store.advance("1");
     store.save(&path, HOLDS).unwrap();
     let whole = object("ns", "a", "2").data("more").to_bytes(Encoding::Protobuf);
-    let _ = store.observe(Encoding::Protobuf, &whole).unwrap();
+    let _ = store.apply(Encoding::Protobuf, &whole).unwrap();
     let error = store.save(&path, HOLDS).unwrap_err();
     assert_eq!(error.to_string(), "ns/a was decoded as a type that does not have all its fields");
-    let store = Store::<Object>::new(Residency::Decoded);
-    let _ = store.observe(Encoding::Protobuf, &whole).unwrap();
+    let store = Store::<Object>::new(StorageFormat::Decoded);
+    let _ = store.apply(Encoding::Protobuf, &whole).unwrap();
     store.advance("2");
     store.save(&path, HOLDS).unwrap();
 }
@@ -186,27 +186,27 @@ fn refuses_to_save_objects_whose_type_lost_fields() {
 #[test]
 fn rejects_a_file_of_another_collection_or_format() {
     let (folder, path) = path();
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 3, "10");
-    assert!(matches!(loaded(&path, Residency::Encoded), Err(LoadError::Io(_))), "there is none");
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Io(_))), "there is none");
     store.save(&path, "/api/v1/others").unwrap();
-    let error = loaded(&path, Residency::Encoded).unwrap_err();
+    let error = loaded(&path, StorageFormat::Encoded).unwrap_err();
     assert_eq!(error.to_string(), "the file holds /api/v1/others, not /api/v1/things");
     fs::write(&path, b"").unwrap();
-    assert!(matches!(loaded(&path, Residency::Encoded), Err(LoadError::NotSaved)));
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::NotSaved)));
     fs::write(&path, [b'x'; 1000]).unwrap();
-    assert!(matches!(loaded(&path, Residency::Encoded), Err(LoadError::NotSaved)));
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::NotSaved)));
     fs::write(&path, b"lw-cache\x02\0\0\0 of the future").unwrap();
-    assert!(matches!(loaded(&path, Residency::Encoded), Err(LoadError::Format(2))));
-    assert!(matches!(loaded(folder.path(), Residency::Encoded), Err(LoadError::Io(_))));
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Format(2))));
+    assert!(matches!(loaded(folder.path(), StorageFormat::Encoded), Err(LoadError::Io(_))));
     store.save(&path, HOLDS).unwrap();
     assert!(matches!(store.load(&path, HOLDS), Err(LoadError::NotEmpty)));
     assert_eq!(store.len(), 3);
-    let store = Store::<Object>::new(Residency::Decoded);
+    let store = Store::<Object>::new(StorageFormat::Decoded);
     let mut garbage = bytes("ns", "a", "1");
     garbage.extend([0x12, 1, 0xff]);
-    let other = Store::<[u8]>::new(Residency::Encoded);
-    let _ = other.observe(Encoding::Protobuf, &garbage).unwrap();
+    let other = Store::<[u8]>::new(StorageFormat::Encoded);
+    let _ = other.apply(Encoding::Protobuf, &garbage).unwrap();
     other.advance("1");
     other.save(&path, HOLDS).unwrap();
     assert!(matches!(store.load(&path, HOLDS), Err(LoadError::Object(_))), "it cannot be decoded");
@@ -218,16 +218,16 @@ fn rejects_a_file_with_any_byte_changed_missing_or_added() {
     let (_folder, path) = path();
     let mut rng = Rng::with_seed(5);
     // A small file, and one with a dictionary in it.
-    for (&residency, objects, flips) in RESIDENCIES.iter().flat_map(|of| [(of, 4, usize::MAX), (of, 70, 100)]) {
-        let store = Store::<[u8]>::new(residency);
+    for (&format, objects, flips) in RESIDENCIES.iter().flat_map(|of| [(of, 4, usize::MAX), (of, 70, 100)]) {
+        let store = Store::<[u8]>::new(format);
         fill(&store, objects, "100");
         store.save(&path, HOLDS).unwrap();
         let whole = fs::read(&path).unwrap();
         let is_error = |file: &[u8], what: &str| {
             overwrite(&path, file);
-            let store = Store::<[u8]>::new(residency);
-            assert!(store.load(&path, HOLDS).is_err(), "{residency:?}: {what}");
-            assert!(store.is_empty() && store.version().is_empty(), "{residency:?}: {what}");
+            let store = Store::<[u8]>::new(format);
+            assert!(store.load(&path, HOLDS).is_err(), "{format:?}: {what}");
+            assert!(store.is_empty() && store.version().is_empty(), "{format:?}: {what}");
         };
         let mut places: Vec<_> = (0..whole.len()).collect();
         rng.shuffle(&mut places);
@@ -243,7 +243,7 @@ fn rejects_a_file_with_any_byte_changed_missing_or_added() {
             is_error(&[&whole[..], more].concat(), "more of it");
         }
         fs::write(&path, &whole).unwrap();
-        assert_eq!(seen(&loaded(&path, residency).unwrap()), seen(&store));
+        assert_eq!(seen(&loaded(&path, format).unwrap()), seen(&store));
     }
 }
 
@@ -258,8 +258,8 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 fn a_forged_file_causes_no_panic_and_no_large_allocation() {
     let (_folder, path) = path();
     let mut rng = Rng::with_seed(3);
-    for &residency in RESIDENCIES {
-        let store = Store::<[u8]>::new(residency);
+    for &format in RESIDENCIES {
+        let store = Store::<[u8]>::new(format);
         fill(&store, 120, "200");
         store.save(&path, HOLDS).unwrap();
         let whole = fs::read(&path).unwrap();
@@ -301,11 +301,11 @@ fn a_forged_file_causes_no_panic_and_no_large_allocation() {
 fn saves_and_loads_in_memory_independent_of_the_collection() {
     let (_folder, path) = path();
     let most = [4000, 16_000].map(|objects| {
-        let store = Store::<[u8]>::new(Residency::Encoded);
+        let store = Store::<[u8]>::new(StorageFormat::Encoded);
         fill(&store, objects, "10000");
         let saving = measure(|| store.save(&path, HOLDS).unwrap()).bytes_max;
         let mut after = None;
-        let loading = measure(|| after = Some(loaded(&path, Residency::Encoded).unwrap()));
+        let loading = measure(|| after = Some(loaded(&path, StorageFormat::Encoded).unwrap()));
         // What it has when it is done, and what finds it while it is put in its place.
         (saving, loading.bytes_max - u64::try_from(loading.bytes_current).unwrap(), after.map(|after| after.len()))
     });
@@ -322,7 +322,7 @@ fn removes_the_unfinished_file_of_a_killed_save() {
     for name in [".things.abc123.unfinished", ".things-2.abc123.unfinished", "things.unfinished", ".things.bak"] {
         fs::write(folder.path().join(name), "half").unwrap();
     }
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 1, "7");
     store.save(&path, HOLDS).unwrap();
     let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -364,9 +364,9 @@ fn reach(step: &str) {
 #[ignore = "it waits for a parent"]
 fn saves_step_by_step() {
     let path = std::env::var("SAVE_TO").unwrap();
-    saves_large(&Store::<[u8]>::new(Residency::Encoded), OLD, &path);
+    saves_large(&Store::<[u8]>::new(StorageFormat::Encoded), OLD, &path);
     reach("old");
-    saves_large(&Store::<Paused>::new(Residency::Decoded), NEW, &path);
+    saves_large(&Store::<Paused>::new(StorageFormat::Decoded), NEW, &path);
     reach("new");
 }
 
@@ -374,7 +374,7 @@ fn saves_large<T: Stored + ?Sized>(store: &Store<T>, objects: usize, path: &str)
     let mut replace = store.begin_replace();
     for i in 0..objects {
         let large = object("ns", &format!("o-{i}"), &(i + 1).to_string()).data("x".repeat(300_000));
-        let _ = replace.observe(Encoding::Protobuf, &large.to_bytes(Encoding::Protobuf)).unwrap();
+        let _ = replace.apply(Encoding::Protobuf, &large.to_bytes(Encoding::Protobuf)).unwrap();
     }
     replace.commit(&(objects + 10_000).to_string()).unwrap();
     store.save(path, HOLDS).unwrap();
@@ -409,7 +409,7 @@ fn kill_after(steps: usize, runs_on: bool, path: &Path) -> String {
 
 /// Whether the file has the new collection; what it has is whole.
 fn is_new(path: &Path) -> bool {
-    let store = loaded(path, Residency::Encoded).unwrap();
+    let store = loaded(path, StorageFormat::Encoded).unwrap();
     assert_eq!(store.version(), (store.len() + 10_000).to_string());
     assert!([OLD, NEW].contains(&store.len()), "{} objects", store.len());
     store.len() == NEW
@@ -466,16 +466,16 @@ impl Stored for Counted {
 #[test]
 fn a_file_over_the_budget_is_refused_before_it_is_expanded() {
     let (_folder, path) = path();
-    let store = Store::<[u8]>::new(Residency::Compressed);
+    let store = Store::<[u8]>::new(StorageFormat::Compressed);
     let mut replace = store.begin_replace();
     for i in 0..600 {
         let thing = object("ns", &i.to_string(), &(i + 1).to_string()).data("all the same ".repeat(400));
-        let _ = replace.observe(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
+        let _ = replace.apply(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
     }
     replace.commit("700").unwrap();
     store.save(&path, HOLDS).unwrap();
     let budget = store.memory().compressed * 3;
-    let small = Store::<Counted>::new(Residency::Decoded);
+    let small = Store::<Counted>::new(StorageFormat::Decoded);
     small.set_budget(Some(budget));
     let error = small.load(&path, HOLDS).unwrap_err();
     assert!(matches!(error, LoadError::Object(StoreError::OverBudget(over)) if over == budget), "{error}");
@@ -484,7 +484,7 @@ fn a_file_over_the_budget_is_refused_before_it_is_expanded() {
     small.load(&path, HOLDS).unwrap();
     assert_eq!((DECODED.load(Relaxed), small.len()), (600, 600));
     // Held as it was saved, it fits.
-    let compressed = Store::<Counted>::new(Residency::Compressed);
+    let compressed = Store::<Counted>::new(StorageFormat::Compressed);
     compressed.set_budget(Some(budget));
     compressed.load(&path, HOLDS).unwrap();
     assert_eq!(compressed.len(), 600);
@@ -494,14 +494,14 @@ fn a_file_over_the_budget_is_refused_before_it_is_expanded() {
 fn refuses_to_load_more_than_the_budget() {
     let folder = folder();
     let path = folder.path().join("objects");
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let mut replace = store.begin_replace();
     for name in ["a", "b", "c"] {
-        drop(replace.observe(Encoding::Protobuf, &object("ns", name, "1").to_bytes(Encoding::Protobuf)).unwrap());
+        drop(replace.apply(Encoding::Protobuf, &object("ns", name, "1").to_bytes(Encoding::Protobuf)).unwrap());
     }
     drop(replace.commit("7").unwrap());
     store.save(&path, "objects").unwrap();
-    let small = Store::<[u8]>::new(Residency::Encoded);
+    let small = Store::<[u8]>::new(StorageFormat::Encoded);
     small.set_budget(Some(200));
     assert!(matches!(small.load(&path, "objects"), Err(LoadError::Object(StoreError::OverBudget(200)))));
     assert!(small.is_empty() && small.version().is_empty());

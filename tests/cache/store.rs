@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::support::store::{Object, object};
-use listwatch::cache::{Effect, ObjectKey, Residency, Store, StoreError};
+use listwatch::cache::{Effect, ObjectKey, StorageFormat, Store, StoreError};
 use listwatch::{Encoding, ItemError, Json, ListReader, TypeMeta};
 
-const RESIDENCIES: [Residency; 3] = [Residency::Encoded, Residency::Compressed, Residency::Decoded];
+const RESIDENCIES: [StorageFormat; 3] = [StorageFormat::Encoded, StorageFormat::Compressed, StorageFormat::Decoded];
 
-fn observe(store: &Store<Object>, object: &Object) -> &'static str {
-    name(&store.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap().effect)
+fn apply(store: &Store<Object>, object: &Object) -> &'static str {
+    name(&store.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap().effect)
 }
 
 fn name<T: listwatch::cache::Stored + ?Sized>(effect: &Effect<T>) -> &'static str {
@@ -29,7 +29,7 @@ fn delete(store: &Store<Object>, object: &Object) -> bool {
 /// As many objects as it takes to train a dictionary.
 fn fill(store: &Store<Object>, objects: usize) {
     for i in 0..objects {
-        assert_eq!(observe(store, &sample(i)), "added");
+        assert_eq!(apply(store, &sample(i)), "added");
     }
 }
 
@@ -39,7 +39,7 @@ fn sample(i: usize) -> Object {
 
 #[test]
 fn the_newer_version_wins() {
-    for residency in RESIDENCIES {
+    for format in RESIDENCIES {
         for (held, new, expected) in [
             ("9", "10", "modified"),
             ("10", "9", "stale"),
@@ -53,9 +53,9 @@ fn the_newer_version_wins() {
             // Nobody says that it is the same state.
             ("", "", "modified"),
         ] {
-            let store = Store::new(residency);
-            assert_eq!(observe(&store, &object("a", "x", held)), "added");
-            assert_eq!(observe(&store, &object("a", "x", new)), expected, "{held} {new} {residency:?}");
+            let store = Store::new(format);
+            assert_eq!(apply(&store, &object("a", "x", held)), "added");
+            assert_eq!(apply(&store, &object("a", "x", new)), expected, "{held} {new} {format:?}");
             let version = store.get("a", "x").unwrap().identity().resource_version.into_owned();
             assert_eq!(version, if expected == "stale" { held } else { new });
         }
@@ -64,15 +64,15 @@ fn the_newer_version_wins() {
 
 #[test]
 fn objects_are_told_apart_by_namespace_and_name() {
-    for residency in RESIDENCIES {
-        let store = Store::new(residency);
+    for format in RESIDENCIES {
+        let store = Store::new(format);
         for (namespace, name) in [("", "a"), ("a", "a"), ("a", ""), ("aa", "a"), ("a", "aa"), ("", "aa")] {
             let object = object(namespace, name, "1");
             if name.is_empty() {
-                let error = store.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap_err();
+                let error = store.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap_err();
                 assert!(matches!(error, StoreError::NoName), "{error}");
             } else {
-                assert_eq!(observe(&store, &object), "added");
+                assert_eq!(apply(&store, &object), "added");
                 let key = store.get(namespace, name).unwrap().key();
                 assert_eq!(key, ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() });
             }
@@ -99,72 +99,72 @@ fn what_cannot_be_held_is_an_error_and_changes_nothing() {
         (object("a", "a", &long).to_bytes(Encoding::Protobuf), "version of the object is too long"),
         (object("a", "a", "1").uid(&long).to_bytes(Encoding::Protobuf), "uid of the object is too long"),
     ] {
-        let store = Store::<Object>::new(Residency::Encoded);
+        let store = Store::<Object>::new(StorageFormat::Encoded);
         for error in [
-            store.observe(Encoding::Protobuf, &bytes).unwrap_err(),
+            store.apply(Encoding::Protobuf, &bytes).unwrap_err(),
             store.delete(Encoding::Protobuf, &bytes).unwrap_err(),
-            store.begin_replace().observe(Encoding::Protobuf, &bytes).unwrap_err(),
+            store.begin_replace().apply(Encoding::Protobuf, &bytes).unwrap_err(),
         ] {
             assert!(error.to_string().contains(expected), "{error}");
         }
         assert!(store.is_empty());
     }
     // What it is decoded to is a message of protobuf.
-    let store = Store::<Object>::new(Residency::Decoded);
+    let store = Store::<Object>::new(StorageFormat::Decoded);
     let json = object("a", "x", "1").to_bytes(Encoding::Json);
-    let error = store.observe(Encoding::Json, &json).unwrap_err();
+    let error = store.apply(Encoding::Json, &json).unwrap_err();
     assert!(matches!(error, StoreError::Object(ItemError::WrongEncoding { .. })), "{error}");
     assert!(store.is_empty());
 }
 
 #[test]
 fn a_late_event_changes_nothing() {
-    let store = Store::new(Residency::Encoded);
+    let store = Store::new(StorageFormat::Encoded);
     store.begin_replace().commit("10").unwrap();
-    assert_eq!(observe(&store, &object("a", "x", "11")), "added");
+    assert_eq!(apply(&store, &object("a", "x", "11")), "added");
     // The controller's own writes, before the watch tells of them.
-    assert_eq!(observe(&store, &object("a", "x", "13")), "modified");
-    assert_eq!(observe(&store, &object("a", "x", "12")), "stale");
+    assert_eq!(apply(&store, &object("a", "x", "13")), "modified");
+    assert_eq!(apply(&store, &object("a", "x", "12")), "stale");
     assert!(delete(&store, &object("a", "x", "15")));
     for late in ["12", "13", "14", "15"] {
-        assert_eq!(observe(&store, &object("a", "x", late)), "stale", "{late}");
+        assert_eq!(apply(&store, &object("a", "x", late)), "stale", "{late}");
         assert!(!delete(&store, &object("a", "x", late)));
         store.advance(late);
     }
-    assert_eq!(observe(&store, &object("a", "x", "16")), "added");
+    assert_eq!(apply(&store, &object("a", "x", "16")), "added");
     assert!(!delete(&store, &object("a", "x", "15")), "deleted before it was made again");
     assert!(delete(&store, &object("a", "x", "17")));
     store.advance("20");
-    assert_eq!(observe(&store, &object("a", "x", "16")), "stale", "the deletion is forgotten, and known all the same");
+    assert_eq!(apply(&store, &object("a", "x", "16")), "stale", "the deletion is forgotten, and known all the same");
     for (version, expected) in [("19", "stale"), ("20", "stale"), ("21", "added")] {
         // One that is not there at the version of the collection was deleted then, or is not of it.
-        assert_eq!(observe(&store, &object("a", "y", version)), expected, "{version}");
+        assert_eq!(apply(&store, &object("a", "y", version)), expected, "{version}");
     }
 }
 
 #[test]
 fn the_answer_to_a_write_does_not_bring_a_deleted_object_back() {
-    let store = Store::new(Residency::Encoded);
+    let store = Store::new(StorageFormat::Encoded);
     store.begin_replace().commit("8").unwrap();
-    assert_eq!(observe(&store, &object("a", "x", "9")), "added");
+    assert_eq!(apply(&store, &object("a", "x", "9")), "added");
     assert!(delete(&store, &object("a", "x", "10")));
     store.advance("10");
-    assert_eq!(observe(&store, &object("a", "x", "10")), "stale");
+    assert_eq!(apply(&store, &object("a", "x", "10")), "stale");
     assert!(store.is_empty());
 }
 
 #[test]
 fn a_list_afresh_takes_nothing_for_unchanged() {
     for (afresh, expected) in [(false, "before"), (true, "after")] {
-        let store = Store::<Object>::new(Residency::Encoded);
+        let store = Store::<Object>::new(StorageFormat::Encoded);
         let write = |data: &str| object("ns", "a", "5").data(data).to_bytes(Encoding::Protobuf);
-        drop(store.observe(Encoding::Protobuf, &write("before")).unwrap());
+        drop(store.apply(Encoding::Protobuf, &write("before")).unwrap());
         let replace = store.begin_replace();
         let mut replace = if afresh { replace.afresh() } else { replace };
-        let written = replace.observe(Encoding::Protobuf, &write("after")).unwrap();
+        let written = replace.apply(Encoding::Protobuf, &write("after")).unwrap();
         assert_eq!(matches!(written.effect, Effect::Modified { .. }), afresh);
         // What is no list's stays unchanged.
-        let written = store.observe(Encoding::Protobuf, &write("never")).unwrap();
+        let written = store.apply(Encoding::Protobuf, &write("never")).unwrap();
         assert!(matches!(written.effect, Effect::Unchanged));
         drop(replace.commit("6").unwrap());
         assert_eq!(store.get("ns", "a").unwrap().decode().unwrap().data, expected);
@@ -173,10 +173,10 @@ fn a_list_afresh_takes_nothing_for_unchanged() {
 
 #[test]
 fn a_deletion_is_remembered_for_as_long_as_a_late_event_may_come() {
-    let store = Store::new(Residency::Encoded);
+    let store = Store::new(StorageFormat::Encoded);
     let deletions = |store: &Store<Object>| {
         for i in 0..100 {
-            let is_added = observe(store, &sample(i)) == "added";
+            let is_added = apply(store, &sample(i)) == "added";
             assert_eq!(delete(store, &sample(i)), is_added);
         }
         store.memory().replace
@@ -194,13 +194,13 @@ fn a_deletion_is_remembered_for_as_long_as_a_late_event_may_come() {
 
 #[test]
 fn a_list_that_failed_half_way_deletes_nothing() {
-    let store = Store::new(Residency::Encoded);
+    let store = Store::new(StorageFormat::Encoded);
     fill(&store, 10);
     let mut replace = store.begin_replace();
     for object in
         [sample(3), object("default", "web-4", "100"), object("default", "new", "101"), object("default", "web-5", "2")]
     {
-        replace.observe(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).map(drop).unwrap();
+        replace.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).map(drop).unwrap();
     }
     drop(replace);
     assert_eq!(store.len(), 11);
@@ -211,15 +211,15 @@ fn a_list_that_failed_half_way_deletes_nothing() {
 
 #[test]
 fn a_server_that_was_restored_from_a_backup_wins() {
-    for residency in RESIDENCIES {
-        let store = Store::new(residency);
+    for format in RESIDENCIES {
+        let store = Store::new(format);
         fill(&store, 600);
         let by_data = store.index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]));
         let by_version = store
             .index("version", |object| Ok::<_, ItemError>([object.identity().resource_version.clone().into_owned()]));
         let mut replace = store.begin_replace();
         let old = object("default", "web-7", "3").data("as it was");
-        let written = replace.observe(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap();
+        let written = replace.apply(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap();
         assert_eq!(name(&written.effect), "stale");
         // Nothing of it is seen before the list is complete.
         assert_eq!(*store.get("default", "web-7").unwrap().decode().unwrap(), sample(7));
@@ -229,51 +229,51 @@ fn a_server_that_was_restored_from_a_backup_wins() {
         assert_eq!(*store.get("default", "web-7").unwrap().decode().unwrap(), old);
         assert_eq!((by_data.values(), by_data.count("as it was")), (vec!["as it was".to_owned()], 1));
         assert_eq!(by_version.values(), ["3"]);
-        assert_eq!(observe(&store, &object("default", "web-7", "4")), "modified");
+        assert_eq!(apply(&store, &object("default", "web-7", "4")), "modified");
     }
 }
 
 #[test]
 fn what_a_list_has_of_an_object_in_vain_is_missing_in_it() {
-    let store = Store::<Object>::new(Residency::Decoded);
-    observe(&store, &object("", "a", "5"));
+    let store = Store::<Object>::new(StorageFormat::Decoded);
+    apply(&store, &object("", "a", "5"));
     let mut replace = store.begin_replace();
     // The data are no text.
     let broken = [object("", "a", "3").to_bytes(Encoding::Protobuf), b"\x12\x01\xff".to_vec()].concat();
-    let error = replace.observe(Encoding::Protobuf, &broken).unwrap_err();
+    let error = replace.apply(Encoding::Protobuf, &broken).unwrap_err();
     assert!(matches!(error, StoreError::Object(ItemError::Protobuf(_))), "{error}");
     assert_eq!(replace.commit("4").unwrap().deleted.len(), 1);
 }
 
 #[test]
 fn what_could_not_be_held_is_counted_until_it_is_written_deleted_or_listed() {
-    let store = Store::<Object>::new(Residency::Decoded);
+    let store = Store::<Object>::new(StorageFormat::Decoded);
     let whole = |name: &str, version: &str| object("", name, version).to_bytes(Encoding::Protobuf);
     // The data are no text.
     let broken = |name: &str, version: &str| [whole(name, version), b"\x12\x01\xff".to_vec()].concat();
-    let fails = |name: &str, version: &str| assert!(store.observe(Encoding::Protobuf, &broken(name, version)).is_err());
+    let fails = |name: &str, version: &str| assert!(store.apply(Encoding::Protobuf, &broken(name, version)).is_err());
     let skips = |times: usize| assert_eq!(store.skipped(), times);
-    observe(&store, &object("", "a", "1"));
+    apply(&store, &object("", "a", "1"));
     fails("a", "2");
     fails("a", "3");
     fails("b", "4");
     skips(2);
     assert_eq!(store.get("", "a").unwrap().identity().resource_version, "1", "the state of before stays");
-    assert_eq!(observe(&store, &object("", "a", "5")), "modified");
+    assert_eq!(apply(&store, &object("", "a", "5")), "modified");
     skips(1);
     assert!(!delete(&store, &object("", "b", "6")));
     skips(0);
-    assert!(store.observe(Encoding::Protobuf, b"\xff").is_err());
+    assert!(store.apply(Encoding::Protobuf, b"\xff").is_err());
     skips(1);
 
     let mut replace = store.begin_replace();
-    assert!(replace.observe(Encoding::Protobuf, &broken("a", "7")).is_err());
+    assert!(replace.apply(Encoding::Protobuf, &broken("a", "7")).is_err());
     for _ in 0..2 {
-        assert!(replace.observe(Encoding::Protobuf, &broken("c", "7")).is_err());
+        assert!(replace.apply(Encoding::Protobuf, &broken("c", "7")).is_err());
     }
     // Somebody else brings what the list did not have yet.
     fails("d", "9");
-    replace.observe(Encoding::Protobuf, &whole("d", "6")).map(drop).unwrap();
+    replace.apply(Encoding::Protobuf, &whole("d", "6")).map(drop).unwrap();
     skips(4);
     assert!(replace.commit("8").unwrap().deleted.is_empty(), "a is in the list");
     skips(3);
@@ -283,20 +283,20 @@ fn what_could_not_be_held_is_counted_until_it_is_written_deleted_or_listed() {
 
 #[test]
 fn a_list_that_does_not_fit_deletes_what_it_does_not_have() {
-    for residency in [Residency::Encoded, Residency::Decoded] {
-        let store = Store::new(residency);
+    for format in [StorageFormat::Encoded, StorageFormat::Decoded] {
+        let store = Store::new(format);
         fill(&store, 100);
         store.set_budget(Some(store.memory().total()));
         let mut replace = store.begin_replace();
         let list: Vec<_> = (100..150).map(|i| sample(i).to_bytes(Encoding::Protobuf)).collect();
-        let refused = list.iter().filter(|object| replace.observe(Encoding::Protobuf, object).is_err()).count();
+        let refused = list.iter().filter(|object| replace.apply(Encoding::Protobuf, object).is_err()).count();
         assert!(refused > 40, "{refused}");
         assert_eq!(replace.commit("200").unwrap().deleted.len(), 100);
         assert_eq!((store.len(), store.skipped()), (50 - refused, refused));
         // Now there is room.
         let mut replace = store.begin_replace();
         for object in &list {
-            drop(replace.observe(Encoding::Protobuf, object).unwrap());
+            drop(replace.apply(Encoding::Protobuf, object).unwrap());
         }
         assert!(replace.commit("200").unwrap().deleted.is_empty());
         assert_eq!((store.len(), store.skipped()), (50, 0));
@@ -306,23 +306,23 @@ fn a_list_that_does_not_fit_deletes_what_it_does_not_have() {
 /// It forgot a deletion too.
 #[test]
 fn what_such_a_server_lists_is_there_whatever_was_deleted_before() {
-    let store = Store::new(Residency::Encoded);
-    observe(&store, &object("", "a", "40"));
+    let store = Store::new(StorageFormat::Encoded);
+    apply(&store, &object("", "a", "40"));
     store.advance("100");
     assert!(delete(&store, &object("", "a", "150")));
     let mut replace = store.begin_replace();
-    replace.observe(Encoding::Protobuf, &object("", "a", "40").to_bytes(Encoding::Protobuf)).map(drop).unwrap();
+    replace.apply(Encoding::Protobuf, &object("", "a", "40").to_bytes(Encoding::Protobuf)).map(drop).unwrap();
     replace.commit("60").unwrap();
     assert!(store.get("", "a").is_some());
 }
 
 #[test]
 fn the_bytes_are_those_that_came() {
-    for residency in [Residency::Encoded, Residency::Compressed] {
+    for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
         for encoding in [Encoding::Protobuf, Encoding::Json] {
-            let store = Store::<[u8]>::new(residency);
+            let store = Store::<[u8]>::new(format);
             for i in 0..600 {
-                store.observe(encoding, &sample(i).to_bytes(encoding)).map(drop).unwrap();
+                store.apply(encoding, &sample(i).to_bytes(encoding)).map(drop).unwrap();
             }
             for i in 0..600 {
                 let object = store.get("default", &format!("web-{i}")).unwrap();
@@ -343,9 +343,9 @@ fn alike(i: usize, version: usize) -> Object {
 #[test]
 fn a_small_busy_store_gets_a_dictionary() {
     let compressed = |writes: &mut dyn Iterator<Item = (usize, usize)>| {
-        let store = Store::new(Residency::Compressed);
+        let store = Store::new(StorageFormat::Compressed);
         for (i, version) in writes {
-            observe(&store, &alike(i, version));
+            apply(&store, &alike(i, version));
         }
         let memory = store.memory();
         (memory.compressed / store.len(), memory.encoded)
@@ -364,9 +364,9 @@ fn a_small_busy_store_gets_a_dictionary() {
 
 #[test]
 fn an_object_as_json_says_what_it_is() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     for encoding in [Encoding::Protobuf, Encoding::Json] {
-        store.observe(encoding, &object("web", &encoding.to_string(), "1").to_bytes(encoding)).map(drop).unwrap();
+        store.apply(encoding, &object("web", &encoding.to_string(), "1").to_bytes(encoding)).map(drop).unwrap();
         let object = store.get("web", &encoding.to_string()).unwrap();
         for kind in ["Namespace", "NamespaceList"] {
             let of = TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() };
@@ -383,8 +383,8 @@ fn an_object_as_json_says_what_it_is() {
 
 #[test]
 fn an_object_is_decoded_once_while_anybody_holds_it() {
-    for residency in RESIDENCIES {
-        let store = Store::<Object>::new(residency);
+    for format in RESIDENCIES {
+        let store = Store::<Object>::new(format);
         fill(&store, 600);
         let (one, other) = (store.get("default", "web-1").unwrap(), store.get("default", "web-1").unwrap());
         let held = one.decode().unwrap();
@@ -397,23 +397,23 @@ fn an_object_is_decoded_once_while_anybody_holds_it() {
         });
         let known = Arc::downgrade(&held);
         // A dictionary is trained meanwhile.
-        if residency == Residency::Compressed {
-            let store = Store::<Object>::new(residency);
+        if format == StorageFormat::Compressed {
+            let store = Store::<Object>::new(format);
             fill(&store, 500);
             let held = store.get("default", "web-1").unwrap().decode().unwrap();
-            (500..600).for_each(|i| assert_eq!(observe(&store, &sample(i)), "added"));
+            (500..600).for_each(|i| assert_eq!(apply(&store, &sample(i)), "added"));
             assert!(store.memory().compressed > 0);
             assert!(Arc::ptr_eq(&held, &store.get("default", "web-1").unwrap().decode().unwrap()));
         }
         drop((held, threads));
-        assert_eq!(known.strong_count(), usize::from(residency == Residency::Decoded), "{residency:?}");
+        assert_eq!(known.strong_count(), usize::from(format == StorageFormat::Decoded), "{format:?}");
     }
 }
 
 #[test]
 fn hot_objects_stay_decoded_within_their_budget() {
     let len = sample(100).to_bytes(Encoding::Protobuf).len() as u64;
-    let store = Store::<Object>::with_hot_objects(Residency::Encoded, 100 * 8 * len);
+    let store = Store::<Object>::with_hot_objects(StorageFormat::Encoded, 100 * 8 * len);
     fill(&store, 600);
     let decoded: Vec<_> = (0..600)
         .map(|i| Arc::downgrade(&store.get("default", &format!("web-{i}")).unwrap().decode().unwrap()))
@@ -425,8 +425,8 @@ fn hot_objects_stay_decoded_within_their_budget() {
 
 #[test]
 fn a_change_is_copied_and_encoded_once() {
-    for residency in RESIDENCIES {
-        let store = Store::<Object>::new(residency);
+    for format in RESIDENCIES {
+        let store = Store::<Object>::new(format);
         fill(&store, 600);
         let mut mine = store.get("default", "web-1").unwrap();
         let had = mine.encoded().unwrap().into_owned();
@@ -448,9 +448,9 @@ fn a_change_is_copied_and_encoded_once() {
 
 #[test]
 fn json_objects_are_decoded_with_serde() {
-    let store = Store::<Json<serde_json::Value>>::new(Residency::Encoded);
+    let store = Store::<Json<serde_json::Value>>::new(StorageFormat::Encoded);
     let text = br#"{"metadata": {"name": "\u0061", "uid": "u", "resourceVersion": "7"}, "spec": {"size": 3}}"#;
-    assert_eq!(name(&store.observe(Encoding::Json, text).unwrap().effect), "added");
+    assert_eq!(name(&store.apply(Encoding::Json, text).unwrap().effect), "added");
     let mut object = store.get("", "a").unwrap();
     assert_eq!(object.encoded().unwrap(), &text[..]);
     assert_eq!(object.decode().unwrap()["spec"]["size"], 3);
@@ -460,7 +460,7 @@ fn json_objects_are_decoded_with_serde() {
 
 #[test]
 fn an_index_that_fails_names_itself_and_the_object() {
-    let store = Store::<Object>::new(Residency::Encoded);
+    let store = Store::<Object>::new(StorageFormat::Encoded);
     let by_label = store.index("team", |object| match object.meta()?.label("team")? {
         Some("nobody") => Err("no such team".into()),
         label => Ok::<_, Box<dyn std::error::Error + Send + Sync>>(label.map(str::to_owned)),
@@ -469,7 +469,7 @@ fn an_index_that_fails_names_itself_and_the_object() {
         let version = store.len() + team.len();
         let object = object("default", "x", &(version * 10).to_string()).label("team", team);
         let bytes = object.to_bytes(Encoding::Protobuf);
-        let written = store.observe(Encoding::Protobuf, &bytes).unwrap();
+        let written = store.apply(Encoding::Protobuf, &bytes).unwrap();
         assert_eq!((written.index_errors.len(), by_label.errors().len()), (failed, failed), "{team}");
         for error in written.index_errors.iter().chain(&by_label.errors()) {
             assert_eq!(error.to_string(), "index team of default/x: no such team");
@@ -483,10 +483,10 @@ fn an_index_that_fails_names_itself_and_the_object() {
 
 #[test]
 fn an_ordered_index_has_ranges_and_prefixes() {
-    let store = Store::<Object>::new(Residency::Encoded);
+    let store = Store::<Object>::new(StorageFormat::Encoded);
     let by_data = store.ordered_index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]));
     for (name, data) in [("a", "apple"), ("b", "banana"), ("c", "band"), ("d", "cherry"), ("e", "band")] {
-        observe(&store, &object("", name, "1").data(data));
+        apply(&store, &object("", name, "1").data(data));
     }
     let names = |found: &[(String, Vec<listwatch::cache::Object<Object>>)]| {
         let names = found.iter().flat_map(|(_, objects)| objects.iter().map(|it| it.identity().name.into_owned()));
@@ -513,7 +513,7 @@ fn an_ordered_index_has_ranges_and_prefixes() {
 
 #[test]
 fn an_index_goes_with_its_last_handle() {
-    let store = Store::<Object>::new(Residency::Encoded);
+    let store = Store::<Object>::new(StorageFormat::Encoded);
     let alive = Arc::new(());
     let seen = Arc::clone(&alive);
     let index = store.index("none", move |_| {
@@ -525,22 +525,22 @@ fn an_index_goes_with_its_last_handle() {
     assert_eq!(Arc::strong_count(&alive), 2);
     drop(clone);
     assert_eq!(Arc::strong_count(&alive), 1);
-    assert_eq!(observe(&store, &object("", "x", "1")), "added");
+    assert_eq!(apply(&store, &object("", "x", "1")), "added");
 }
 
 #[test]
 fn a_function_that_panics_harms_nobody() {
-    let store = Store::<Object>::new(Residency::Encoded);
+    let store = Store::<Object>::new(StorageFormat::Encoded);
     let by_data = store.index("data", |object| {
         let data = object.decode()?.data.clone();
         assert_ne!(data, "bad", "as the test wants it");
         Ok::<_, ItemError>([data])
     });
     let writer = store.clone();
-    let panicked = thread::spawn(move || observe(&writer, &object("", "x", "1").data("bad"))).join();
+    let panicked = thread::spawn(move || apply(&writer, &object("", "x", "1").data("bad"))).join();
     assert!(panicked.is_err());
     assert!(store.is_empty());
-    assert_eq!(observe(&store, &object("", "x", "2").data("good")), "added");
+    assert_eq!(apply(&store, &object("", "x", "2").data("good")), "added");
     assert_eq!(by_data.keys("good").len(), 1);
 }
 
@@ -548,19 +548,19 @@ fn a_function_that_panics_harms_nobody() {
 #[test]
 fn a_compressed_store_takes_a_fraction_of_the_bytes() {
     let recorded = listwatch_testserver::recorded_pods();
-    let uniform = listwatch_testserver::Amplifier::new(&recorded, 2000).unwrap().to_vec();
+    let uniform = listwatch_testserver::Synthesizer::new(&recorded, 2000).unwrap().to_vec();
     for (name, body, percent) in [("diverse", listwatch_corpus::pods(2000), 22..28), ("uniform", uniform, 11..16)] {
-        let held = |residency| {
-            let store = Store::<[u8]>::new(residency);
+        let held = |format| {
+            let store = Store::<[u8]>::new(format);
             let mut replace = store.begin_replace();
             let mut pods = ListReader::<_, [u8]>::new(&body[..]);
             for pod in &mut pods {
-                drop(replace.observe(Encoding::Protobuf, &pod.unwrap()).unwrap());
+                drop(replace.apply(Encoding::Protobuf, &pod.unwrap()).unwrap());
             }
             drop(replace.commit("1").unwrap());
             store.memory().total()
         };
-        let [encoded, compressed] = [Residency::Encoded, Residency::Compressed].map(held);
+        let [encoded, compressed] = [StorageFormat::Encoded, StorageFormat::Compressed].map(held);
         let found = 100 * compressed / encoded;
         assert!(percent.contains(&found), "{name}: {found} % of {encoded}");
     }
@@ -568,7 +568,7 @@ fn a_compressed_store_takes_a_fraction_of_the_bytes() {
 
 #[test]
 fn a_new_dictionary_is_trained_when_objects_have_become_others() {
-    let store = Store::<Object>::new(Residency::Compressed);
+    let store = Store::<Object>::new(StorageFormat::Compressed);
     let of = |letters: &[u8], i: usize, version: usize| {
         let mut random = fastrand::Rng::with_seed(letters[0].into());
         let words: Vec<String> =
@@ -578,7 +578,7 @@ fn a_new_dictionary_is_trained_when_objects_have_become_others() {
     };
     let write = |letters: &[u8], version: usize| {
         for i in 0..6000 {
-            observe(&store, &of(letters, i, version));
+            apply(&store, &of(letters, i, version));
         }
         store.memory().compressed
     };
@@ -598,8 +598,8 @@ fn a_new_dictionary_is_trained_when_objects_have_become_others() {
 /// Each object is seen with an increasing version, by key, by index and in snapshots, which do not change.
 #[test]
 fn a_hundred_readers_and_a_writer() {
-    for residency in RESIDENCIES {
-        let store = Store::<Object>::new(residency);
+    for format in RESIDENCIES {
+        let store = Store::<Object>::new(format);
         let by_data =
             store.index("data", |object| Ok::<_, ItemError>([object.identity().resource_version.to_string()]));
         thread::scope(|scope| {
@@ -635,8 +635,8 @@ fn write_all(store: &Store<Object>, version: usize) {
         let object = object("default", &format!("web-{i}"), &version.to_string()).data(data(version));
         let bytes = object.to_bytes(Encoding::Protobuf);
         let written = match &mut replace {
-            Some(replace) => replace.observe(Encoding::Protobuf, &bytes),
-            None => store.observe(Encoding::Protobuf, &bytes),
+            Some(replace) => replace.apply(Encoding::Protobuf, &bytes),
+            None => store.apply(Encoding::Protobuf, &bytes),
         };
         assert_eq!(name(&written.unwrap().effect), if version == 1 { "added" } else { "modified" });
     }

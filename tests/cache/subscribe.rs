@@ -10,7 +10,7 @@ use crate::support::seeds::each_seed;
 use crate::support::store::object;
 use fastrand::Rng;
 use listwatch::Encoding::Protobuf;
-use listwatch::cache::{Change, Residency, Store, Subscriber};
+use listwatch::cache::{Change, StorageFormat, Store, Subscriber};
 
 type Objects = BTreeMap<String, u64>;
 
@@ -30,7 +30,7 @@ struct Consumer {
 impl Consumer {
     fn new(store: &Store<[u8]>, rng: &mut Rng) -> Self {
         let wants: fn(u64) -> bool = if rng.bool() { |_| true } else { |version| version % 3 > 0 };
-        let subscribe = store.subscribe().current_first();
+        let subscribe = store.subscribe().with_initial_state();
         let subscribe = subscribe.filter(move |object| wants(object.identity().resource_version.parse().unwrap()));
         Self { subscriber: subscribe.start(), wants, view: Objects::new(), resynced: 0 }
     }
@@ -49,7 +49,7 @@ impl Consumer {
                 assert!(self.view.remove(&name).is_some(), "{name} is gone, and was never there");
                 *deleted_unseen += u32::from(tombstone.final_state_unknown);
             }
-            Some(Change::Resynced) => self.resynced += 1,
+            Some(Change::Synced) => self.resynced += 1,
             None => return false,
         }
         true
@@ -61,8 +61,8 @@ fn every_subscriber_converges_however_slow() {
     let (mut lagged, mut unknown, mut resynced) = (0, 0, 0);
     let are_all = each_seed(cases(300, 3000), |seed| {
         let mut rng = Rng::with_seed(seed);
-        let residency = [Residency::Encoded, Residency::Decoded][rng.usize(..2)];
-        let store = Store::<[u8]>::new(residency);
+        let format = [StorageFormat::Encoded, StorageFormat::Decoded][rng.usize(..2)];
+        let store = Store::<[u8]>::new(format);
         let mut there = Objects::new();
         let mut consumers: Vec<Consumer> = Vec::new();
         for version in 1..rng.u64(2..300) {
@@ -71,12 +71,12 @@ fn every_subscriber_converges_however_slow() {
             match rng.u8(..20) {
                 0 if consumers.len() < 4 => consumers.push(Consumer::new(&store, &mut rng)),
                 1..=10 => {
-                    drop(store.observe(Protobuf, &bytes(version)).unwrap());
+                    drop(store.apply(Protobuf, &bytes(version)).unwrap());
                     there.insert(name, version);
                 }
                 11 if there.get(&name).is_some_and(|version| *version > 5) => {
                     // A late one.
-                    drop(store.observe(Protobuf, &bytes(there[&name] - 5)).unwrap());
+                    drop(store.apply(Protobuf, &bytes(there[&name] - 5)).unwrap());
                 }
                 12..=16 => {
                     drop(store.delete(Protobuf, &bytes(version)).unwrap());
@@ -87,7 +87,7 @@ fn every_subscriber_converges_however_slow() {
                     there.retain(|_, _| rng.u8(..4) > 0);
                     for (name, version) in &there {
                         let listed = object("ns", name, &version.to_string()).to_bytes(Protobuf);
-                        drop(replace.observe(Protobuf, &listed).unwrap());
+                        drop(replace.apply(Protobuf, &listed).unwrap());
                     }
                     if there.is_empty() || rng.bool() {
                         drop(replace.commit(&version.to_string()).unwrap());
@@ -146,7 +146,7 @@ fn changes_of_one_object_become_one() {
         (&[Put(1), Resync, Put(2)], "+2 ="),
         (&[Put(1), Resync, Take, Take, Put(2), Resync], "+1 = +2 ="),
     ] {
-        let store = Store::<[u8]>::new(Residency::Encoded);
+        let store = Store::<[u8]>::new(StorageFormat::Encoded);
         let mut subscriber = store.subscribe().start();
         let mut told = Vec::new();
         let mut take = |subscriber: &mut Subscriber<[u8]>| {
@@ -154,7 +154,7 @@ fn changes_of_one_object_become_one() {
             let text = match &change {
                 Some(Change::Applied(object)) => format!("+{}", name_and_version(object).1),
                 Some(Change::Deleted(tombstone)) => format!("-{}", name_and_version(&tombstone.object).1),
-                Some(Change::Resynced) => "=".to_owned(),
+                Some(Change::Synced) => "=".to_owned(),
                 None => return false,
             };
             told.push(text);
@@ -163,13 +163,13 @@ fn changes_of_one_object_become_one() {
         let bytes = |version: u64| object("ns", "a", &version.to_string()).to_bytes(Protobuf);
         for step in what {
             match *step {
-                Put(version) => drop(store.observe(Protobuf, &bytes(version)).unwrap()),
+                Put(version) => drop(store.apply(Protobuf, &bytes(version)).unwrap()),
                 Delete(version) => drop(store.delete(Protobuf, &bytes(version)).unwrap()),
                 Take => assert!(take(&mut subscriber), "{what:?}"),
                 Resync => {
                     let mut replace = store.begin_replace();
                     for held in store.snapshot().iter() {
-                        drop(replace.observe(Protobuf, &held.encoded().unwrap()).unwrap());
+                        drop(replace.apply(Protobuf, &held.encoded().unwrap()).unwrap());
                     }
                     drop(replace.commit("9").unwrap());
                 }
@@ -182,9 +182,9 @@ fn changes_of_one_object_become_one() {
 
 #[test]
 fn one_that_does_not_begin_with_what_is_there_knows_it() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let write = |name: &str, version: &str| {
-        drop(store.observe(Protobuf, &object("ns", name, version).to_bytes(Protobuf)).unwrap());
+        drop(store.apply(Protobuf, &object("ns", name, version).to_bytes(Protobuf)).unwrap());
     };
     for name in ["a", "b", "c"] {
         write(name, "1");
@@ -205,7 +205,7 @@ fn one_that_does_not_begin_with_what_is_there_knows_it() {
             told.push(match change {
                 Change::Applied(object) => format!("+{}", object.identity().name),
                 Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
-                Change::Resynced => "=".to_owned(),
+                Change::Synced => "=".to_owned(),
             });
         }
         assert_eq!(told.join(" "), expected);
@@ -214,21 +214,21 @@ fn one_that_does_not_begin_with_what_is_there_knows_it() {
 
 #[test]
 fn one_that_begins_with_what_is_there_is_told_when_that_is_all() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let bytes = |name: u32| object("ns", &name.to_string(), "1").to_bytes(Protobuf);
-    (0..200).for_each(|name| store.observe(Protobuf, &bytes(name)).map(drop).unwrap());
-    let mut subscriber = store.subscribe().current_first().start();
+    (0..200).for_each(|name| store.apply(Protobuf, &bytes(name)).map(drop).unwrap());
+    let mut subscriber = store.subscribe().with_initial_state().start();
     let mut told = Vec::new();
     let mut take = |most: usize| {
         while told.len() < most
             && let Some(change) = subscriber.try_next()
         {
-            told.push(matches!(change, Change::Resynced));
+            told.push(matches!(change, Change::Synced));
         }
     };
     take(10);
     let mut replace = store.begin_replace();
-    (0..200).for_each(|name| replace.observe(Protobuf, &bytes(name)).map(drop).unwrap());
+    (0..200).for_each(|name| replace.apply(Protobuf, &bytes(name)).map(drop).unwrap());
     drop(replace.commit("2").unwrap());
     take(usize::MAX);
     assert_eq!(told.iter().position(|is_resynced| *is_resynced), Some(200));
@@ -237,7 +237,7 @@ fn one_that_begins_with_what_is_there_is_told_when_that_is_all() {
 
 #[test]
 fn a_panic_of_a_filter_is_its_subscribers_own() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let calls = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&calls);
     let broken = store.subscribe().filter(move |object| {
@@ -247,7 +247,7 @@ fn a_panic_of_a_filter_is_its_subscribers_own() {
     let mut broken = broken.start();
     let mut other = store.subscribe().start();
     for version in ["1", "2", "3"] {
-        drop(store.observe(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
+        drop(store.apply(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
         if version == "1" {
             assert!(matches!(broken.try_next(), Some(Change::Applied(_))));
         }
@@ -264,11 +264,11 @@ fn a_panic_of_a_filter_is_its_subscribers_own() {
 fn a_stream_wakes_and_ends_with_the_store() {
     use futures::StreamExt as _;
     use futures::executor::block_on;
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let mut subscriber = store.subscribe().start();
     let writer = std::thread::spawn(move || {
         for version in 1..=1000 {
-            drop(store.observe(Protobuf, &object("ns", "a", &version.to_string()).to_bytes(Protobuf)).unwrap());
+            drop(store.apply(Protobuf, &object("ns", "a", &version.to_string()).to_bytes(Protobuf)).unwrap());
         }
     });
     let mut last = 0;
@@ -300,13 +300,13 @@ fn try_next_leaves_the_stream_its_waker() {
         }
     }
 
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let mut subscriber = store.subscribe().start();
     let woken = Arc::new(Count(AtomicU32::new(0)));
     let waker = Waker::from(Arc::clone(&woken));
     assert!(Pin::new(&mut subscriber).poll_next(&mut Context::from_waker(&waker)).is_pending());
     assert!(subscriber.try_next().is_none());
-    drop(store.observe(Protobuf, &object("ns", "a", "1").to_bytes(Protobuf)).unwrap());
+    drop(store.apply(Protobuf, &object("ns", "a", "1").to_bytes(Protobuf)).unwrap());
     assert_eq!(woken.0.load(Relaxed), 1);
 }
 
@@ -314,13 +314,13 @@ fn try_next_leaves_the_stream_its_waker() {
 #[test]
 fn what_filters_pass() {
     use listwatch::cache::{ObjectRef, Subscribe};
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let app =
         |object: &ObjectRef<'_, [u8]>| Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(str::to_owned));
     let (by_app, in_order) = (store.index("app", app), store.ordered_index("app in order", app));
     let write = |namespace: &str, name: &str, version: &str, app: &str| {
         let bytes = object(namespace, name, version).label("app", app).to_bytes(Protobuf);
-        drop(store.observe(Protobuf, &bytes).unwrap());
+        drop(store.apply(Protobuf, &bytes).unwrap());
     };
     let web = || "web".to_owned();
     let subscribers: [(&str, Subscribe<[u8]>, &str); 6] = [
@@ -339,7 +339,7 @@ fn what_filters_pass() {
                 told.push(match &change {
                     Change::Applied(object) => format!("+{}", object.identity().name),
                     Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
-                    Change::Resynced => "=".to_owned(),
+                    Change::Synced => "=".to_owned(),
                 });
             }
         }
@@ -382,11 +382,11 @@ async fn a_resync_period_tells_of_each_object_once_more_and_not_at_once() {
     use tokio::time::{Instant, sleep};
     const PERIOD: Duration = Duration::from_secs(1000);
     for objects in [0, 1, 64, 65, 1000] {
-        let store = Store::<[u8]>::new(Residency::Encoded);
+        let store = Store::<[u8]>::new(StorageFormat::Encoded);
         let write = |name: u32, version: u32| {
             drop(
                 store
-                    .observe(Protobuf, &object("ns", &name.to_string(), &version.to_string()).to_bytes(Protobuf))
+                    .apply(Protobuf, &object("ns", &name.to_string(), &version.to_string()).to_bytes(Protobuf))
                     .unwrap(),
             );
         };
@@ -439,12 +439,12 @@ async fn a_resync_period_of_zero_is_none() {
 
     use futures::StreamExt as _;
     use tokio::time::{Instant, timeout};
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let write = |version: &str| {
-        drop(store.observe(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
+        drop(store.apply(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
     };
     write("1");
-    let mut subscriber = store.subscribe().current_first().resync(Duration::ZERO).start();
+    let mut subscriber = store.subscribe().with_initial_state().resync(Duration::ZERO).start();
     assert!(matches!(subscriber.next().await, Some(Change::Applied(_))));
     let again = timeout(Duration::from_secs(3600), subscriber.next()).await;
     assert!(again.is_err(), "{again:?}");

@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 use futures::Stream as _;
 use listwatch::Encoding::Protobuf;
 use listwatch::ItemError;
-use listwatch::cache::{Change, Effect, ObjectKey, ObjectRef, Residency, Store};
+use listwatch::cache::{Change, Effect, ObjectKey, ObjectRef, StorageFormat, Store};
 
 use crate::support::store::{Object, object};
 
@@ -80,10 +80,10 @@ fn data(object: &ObjectRef<'_, Object>) -> Result<Vec<Value>, ItemError> {
 fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_were() {
     let mut panics = 0;
     for calls in 0.. {
-        let store = Store::new(Residency::Encoded);
+        let store = Store::new(StorageFormat::Encoded);
         let (hashed, ordered) = (store.index("hashed", data), store.ordered_index("ordered", data));
         for (i, data) in ["a b", "b c", "c", "d e f"].into_iter().enumerate() {
-            drop(store.observe(Protobuf, &bytes(&format!("o-{i}"), 1, data)).unwrap());
+            drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 1, data)).unwrap());
         }
         let seen = || {
             let mut objects: Vec<String> = Vec::new();
@@ -110,8 +110,8 @@ fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_we
         };
         CALLS.set(Some(calls));
         let writes: [&dyn Fn(); 3] = [
-            &|| drop(store.observe(Protobuf, &bytes("o-1", 2, "b x y")).unwrap()),
-            &|| drop(store.observe(Protobuf, &bytes("o-9", 3, "a z")).unwrap()),
+            &|| drop(store.apply(Protobuf, &bytes("o-1", 2, "b x y")).unwrap()),
+            &|| drop(store.apply(Protobuf, &bytes("o-9", 3, "a z")).unwrap()),
             &|| drop(store.delete(Protobuf, &bytes("o-3", 4, "d e f")).unwrap()),
         ];
         let mut panicked = false;
@@ -148,19 +148,19 @@ struct Writes {
 impl Wake for Writes {
     fn wake(self: Arc<Self>) {
         self.woken.fetch_add(1, Relaxed);
-        drop(self.store.observe(Protobuf, &bytes("other", 1, "")).unwrap());
+        drop(self.store.apply(Protobuf, &bytes("other", 1, "")).unwrap());
         assert_eq!(self.store.len(), 2);
     }
 }
 
 #[test]
 fn a_waker_may_write_to_the_store() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let writes = Arc::new(Writes { store: store.clone(), woken: AtomicUsize::new(0) });
     let waker = Waker::from(Arc::clone(&writes));
     let mut subscriber = Box::pin(store.subscribe().start());
     assert!(subscriber.as_mut().poll_next(&mut Context::from_waker(&waker)).is_pending());
-    drop(store.observe(Protobuf, &bytes("one", 1, "")).unwrap());
+    drop(store.apply(Protobuf, &bytes("one", 1, "")).unwrap());
     assert_eq!(writes.woken.load(Relaxed), 1);
     let names = Mutex::new(Vec::new());
     while let Some(Change::Applied(object)) = subscriber.try_next() {
@@ -171,19 +171,19 @@ fn a_waker_may_write_to_the_store() {
 
 #[test]
 fn what_is_there_is_filtered_while_others_may_write() {
-    let store = Store::<[u8]>::new(Residency::Encoded);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
     for i in 0..200 {
-        drop(store.observe(Protobuf, &bytes(&format!("o-{i}"), 1, "")).unwrap());
+        drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 1, "")).unwrap());
     }
     let writes = store.clone();
     // Each object is changed while it is looked at; those that are told first are told in their new state.
     let filter = move |object: &ObjectRef<'_, [u8]>| {
         if object.identity().resource_version == "1" {
-            drop(writes.observe(Protobuf, &bytes(&object.identity().name, 2, "")).unwrap());
+            drop(writes.apply(Protobuf, &bytes(&object.identity().name, 2, "")).unwrap());
         }
         true
     };
-    let mut subscriber = store.subscribe().current_first().filter(filter).start();
+    let mut subscriber = store.subscribe().with_initial_state().filter(filter).start();
     let mut told = Vec::new();
     while let Some(Change::Applied(object)) = subscriber.try_next() {
         let identity = object.identity();
@@ -198,7 +198,7 @@ fn what_is_there_is_filtered_while_others_may_write() {
 #[test]
 fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
     let looks = Arc::new(AtomicUsize::new(0));
-    let store = Store::<Object>::new(Residency::Encoded);
+    let store = Store::<Object>::new(StorageFormat::Encoded);
     let counted = {
         let looks = Arc::clone(&looks);
         move |object: &ObjectRef<'_, Object>| {
@@ -210,7 +210,7 @@ fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
     let mut subscribers: Vec<_> = (0..5000).map(|node| by_node.subscribe(format!("node-{node}")).start()).collect();
     for (version, node, told) in [(1, 7, vec![7]), (2, 7, vec![7]), (3, 8, vec![7, 8]), (4, 9000, vec![8])] {
         looks.store(0, Relaxed);
-        let written = store.observe(Protobuf, &bytes("pod", version, &format!("node-{node}"))).unwrap();
+        let written = store.apply(Protobuf, &bytes("pod", version, &format!("node-{node}"))).unwrap();
         assert!(matches!(written.effect, Effect::Added(_) | Effect::Modified { .. }));
         assert_eq!(looks.load(Relaxed), 1, "version {version}");
         let who: Vec<_> = (0..5000).filter(|&node| subscribers[node].try_next().is_some()).collect();
@@ -219,7 +219,7 @@ fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
     // Those that are dropped are forgotten, and an index lives as long as its subscribers.
     drop(by_node);
     subscribers.truncate(8);
-    drop(store.observe(Protobuf, &bytes("pod", 5, "node-3")).unwrap());
+    drop(store.apply(Protobuf, &bytes("pod", 5, "node-3")).unwrap());
     assert!(matches!(subscribers[3].try_next(), Some(Change::Applied(_))));
     assert!(store.delete(Protobuf, &bytes("pod", 6, "node-3")).unwrap().is_some());
     assert!(matches!(subscribers[3].try_next(), Some(Change::Deleted(_))));

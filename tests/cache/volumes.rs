@@ -13,7 +13,7 @@ use k8s_pb::api::core::v1::{
 use k8s_pb::apimachinery::pkg::api::resource::Quantity;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta, Time};
 use listwatch::Encoding;
-use listwatch::cache::{Residency, Store};
+use listwatch::cache::{StorageFormat, Store};
 use matching::{ACCESS_MODES, Volumes, bytes, name};
 use prost::Message as _;
 
@@ -50,7 +50,7 @@ fn an_index_finds_what_going_through_all_volumes_finds() {
     let mut random = Rng::with_seed(1);
     let (mut found, mut kept) = (0, 0);
     for _ in 0..200 {
-        let store = Store::new(Residency::Encoded);
+        let store = Store::new(StorageFormat::Encoded);
         let index = Volumes::new(&store);
         let mut volumes: Vec<_> = (0..random.usize(..40)).map(|i| volume(&mut random, i)).collect();
         // Each is written, and some change.
@@ -78,7 +78,7 @@ fn an_index_finds_what_going_through_all_volumes_finds() {
 }
 
 fn write(store: &Store<PersistentVolume>, volume: &PersistentVolume) {
-    let written = store.observe(Encoding::Protobuf, &volume.encode_to_vec()).unwrap();
+    let written = store.apply(Encoding::Protobuf, &volume.encode_to_vec()).unwrap();
     assert!(written.index_errors.is_empty(), "{:?}", written.index_errors);
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use listwatch::Limits;
 use listwatch::client::{Client, ErrorKind, HttpTransportBuilder, ListOptions, Resource, Retry};
-use listwatch_testserver::{Amplifier, Answer, RawAnswer, RawEnd, RawServer, Server, leak, recorded_pods};
+use listwatch_testserver::{Answer, RawAnswer, RawEnd, RawServer, Server, Synthesizer, leak, recorded_pods};
 use support::{body_of, decode, len_field, server};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::yield_now;
@@ -59,7 +59,7 @@ impl Whole {
 
     /// 3.4 MB.
     fn large() -> Self {
-        Self::new(Amplifier::new(&recorded_pods(), 400).unwrap().to_vec())
+        Self::new(Synthesizer::new(&recorded_pods(), 400).unwrap().to_vec())
     }
 }
 

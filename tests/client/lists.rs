@@ -8,7 +8,7 @@ use futures::{FutureExt, StreamExt};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{Client, Compression, Error, ErrorKind, ListOptions, ListSummary, Resource, Retry};
 use listwatch::{DecodeErrorKind, Json, Limits, OnItemError};
-use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, TOKEN, leak, recorded_pods};
+use listwatch_testserver::{Answer, Body, RecordedRequest, Server, Synthesizer, TOKEN, leak, recorded_pods};
 
 /// The pods of this server, over HTTP/1.1 and then HTTP/2.
 async fn both(server: &Server) -> [Result<(Vec<Box<[u8]>>, ListSummary), Error>; 2] {
@@ -22,15 +22,15 @@ fn status(code: u16, file: &str) -> Answer {
 
 #[tokio::test]
 async fn a_list_arrives_whole() {
-    let body = Amplifier::new(&recorded_pods(), 300).unwrap();
+    let body = Synthesizer::new(&recorded_pods(), 300).unwrap();
     let bytes = body.len();
     for (name, body) in [
-        ("plain", Body::amplify(body.clone())),
-        ("with a length", Body::amplify(body.clone()).with_content_length()),
-        ("in small pieces", Body::amplify(body.clone()).chunk_size(37)),
-        ("in large pieces", Body::amplify(body.clone()).chunk_size(1 << 20)),
-        ("gzip", Body::amplify(body.clone()).gzip()),
-        ("gzip in members", Body::amplify(body.clone()).gzip_members()),
+        ("plain", Body::synthesize(body.clone())),
+        ("with a length", Body::synthesize(body.clone()).with_content_length()),
+        ("in small pieces", Body::synthesize(body.clone()).chunk_size(37)),
+        ("in large pieces", Body::synthesize(body.clone()).chunk_size(1 << 20)),
+        ("gzip", Body::synthesize(body.clone()).gzip()),
+        ("gzip in members", Body::synthesize(body.clone()).gzip_members()),
     ] {
         let answer = Answer::ok(body).header("audit-id", "a1").header("warning", &format!("299 - \"old {TOKEN}\""));
         let server = serve(answer).await;
@@ -89,16 +89,16 @@ async fn sends_path_query_credentials_and_encodings() {
 /// A body that ends too early is never a shorter list, and never asked for again once an item is out.
 #[tokio::test]
 async fn a_broken_body_is_incomplete_and_not_requested_again() {
-    let body = Amplifier::new(&recorded_pods(), 500).unwrap();
+    let body = Synthesizer::new(&recorded_pods(), 500).unwrap();
     let (bytes, half) = (body.len(), body.len() / 2);
     for (name, body) in [
-        ("cut", Body::amplify(body.clone()).cut_at(half)),
-        ("reset", Body::amplify(body.clone()).reset_at(half)),
-        ("reset in place of the end", Body::amplify(body.clone()).reset_at(bytes)),
-        ("cut below its length", Body::amplify(body.clone()).with_content_length().cut_at(half)),
-        ("gzip cut", Body::amplify(body.clone()).gzip().cut_at(30_000)),
-        ("gzip reset", Body::amplify(body.clone()).gzip().reset_at(30_000)),
-        ("gzip members cut between", Body::amplify(body.clone()).gzip_members().cut_at(30_000)),
+        ("cut", Body::synthesize(body.clone()).cut_at(half)),
+        ("reset", Body::synthesize(body.clone()).reset_at(half)),
+        ("reset in place of the end", Body::synthesize(body.clone()).reset_at(bytes)),
+        ("cut below its length", Body::synthesize(body.clone()).with_content_length().cut_at(half)),
+        ("gzip cut", Body::synthesize(body.clone()).gzip().cut_at(30_000)),
+        ("gzip reset", Body::synthesize(body.clone()).gzip().reset_at(30_000)),
+        ("gzip members cut between", Body::synthesize(body.clone()).gzip_members().cut_at(30_000)),
     ] {
         let server = serve(Answer::ok(body)).await;
         for http2 in [false, true] {
@@ -343,8 +343,8 @@ async fn retries_what_may_pass_before_the_first_item() {
 #[tokio::test]
 async fn limits_count_after_decompression_and_over_pages() {
     // A gzip bomb: a megabyte of zeros in an item is a kilobyte on the wire.
-    let body = Amplifier::new(&recorded_pods(), 5000).unwrap();
-    let server = serve(Answer::ok(Body::amplify(body).gzip())).await;
+    let body = Synthesizer::new(&recorded_pods(), 5000).unwrap();
+    let server = serve(Answer::ok(Body::synthesize(body).gzip())).await;
     for http2 in [false, true] {
         let list = pods(&client(&server, http2)).limits(Limits::default().bytes(1 << 20));
         let error = list.into_vec().await.unwrap_err();
@@ -386,7 +386,7 @@ async fn an_item_that_fails_ends_the_list_or_is_skipped() {
 
 #[tokio::test]
 async fn a_consumer_breaks_off() {
-    let server = serve(Answer::ok(Body::amplify(Amplifier::new(&recorded_pods(), 200_000).unwrap()))).await;
+    let server = serve(Answer::ok(Body::synthesize(Synthesizer::new(&recorded_pods(), 200_000).unwrap()))).await;
     for http2 in [false, true] {
         let client = client(&server, http2);
         let mut seen = 0;

@@ -11,13 +11,13 @@ use crate::support::server::{self, anonymous, client_of, recorded, serve};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use listwatch::client::{Error, ErrorKind, List, Order, Retry};
 use listwatch::{DecodeErrorKind, ItemError, ItemRef, OnItemError};
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 
 const PODS: u32 = 500;
-const ORDERS: [Order; 2] = [Order::Listed, Order::Done];
+const ORDERS: [Order; 2] = [Order::Listed, Order::Unordered];
 
-fn body() -> Amplifier {
-    Amplifier::new(&recorded_pods(), PODS).unwrap()
+fn body() -> Synthesizer {
+    Synthesizer::new(&recorded_pods(), PODS).unwrap()
 }
 
 fn pods(server: &Server) -> List<[u8]> {
@@ -40,13 +40,14 @@ fn but<const N: usize>(bad: [u64; N]) -> impl Fn(ItemRef<'_>) -> Result<u64, Ite
 
 #[tokio::test]
 async fn the_items_are_those_of_one_thread() {
-    for body in [Body::amplify(body()), Body::amplify(body()).chunk_size(1 << 20), Body::replay(recorded_pods())] {
+    for body in [Body::synthesize(body()), Body::synthesize(body()).chunk_size(1 << 20), Body::replay(recorded_pods())]
+    {
         let server = serve(Answer::ok(body)).await;
         let (expected, summary) = pods(&server).map_item(place).into_vec().await.unwrap();
-        for (order, count) in [(Order::Listed, 1), (Order::Listed, 3), (Order::Done, 1), (Order::Done, 3)] {
+        for (order, count) in [(Order::Listed, 1), (Order::Listed, 3), (Order::Unordered, 1), (Order::Unordered, 3)] {
             let mut items = pods(&server).parallel(order).map_item(place).threads(threads(count)).stream();
             let mut found: Vec<_> = items.by_ref().try_collect().await.unwrap();
-            if order == Order::Done {
+            if order == Order::Unordered {
                 found.sort();
             }
             assert!(found == expected, "{order:?}, {count} threads");
@@ -62,9 +63,9 @@ async fn the_items_are_those_of_one_thread() {
 async fn the_order_is_that_of_the_list_or_of_the_threads() {
     // With small chunks the first batch has a single item, as none but the first thread has work then.
     for (order, chunk) in
-        [(Order::Listed, 4 << 10), (Order::Listed, 1 << 20), (Order::Done, 4 << 10), (Order::Done, 1 << 20)]
+        [(Order::Listed, 4 << 10), (Order::Listed, 1 << 20), (Order::Unordered, 4 << 10), (Order::Unordered, 1 << 20)]
     {
-        let server = serve(Answer::ok(Body::amplify(body()).chunk_size(chunk))).await;
+        let server = serve(Answer::ok(Body::synthesize(body()).chunk_size(chunk))).await;
         // The first item takes until item 60, which is in one of the next three batches, is decoded, or until one is out.
         let (release, released) = channel();
         let (decoded, released) = (release.clone(), Mutex::new(released));
@@ -80,7 +81,7 @@ async fn the_order_is_that_of_the_list_or_of_the_threads() {
         let first = items.try_next().await.unwrap().unwrap();
         match order {
             Order::Listed => assert_eq!(first, 0),
-            Order::Done => assert_ne!(first, 0),
+            Order::Unordered => assert_ne!(first, 0),
         }
         release.send(()).unwrap();
         let rest: Vec<_> = items.try_collect().await.unwrap();
@@ -90,7 +91,7 @@ async fn the_order_is_that_of_the_list_or_of_the_threads() {
 
 #[tokio::test]
 async fn an_item_that_fails_keeps_its_place() {
-    let server = serve(Answer::ok(Body::amplify(body()))).await;
+    let server = serve(Answer::ok(Body::synthesize(body()))).await;
     let expected = pods(&server).map_item(but([321])).into_vec().await.unwrap_err();
     for order in ORDERS {
         let mut items = pods(&server).parallel(order).map_item(but([321, 322, 499])).threads(threads(2)).stream();
@@ -110,7 +111,7 @@ async fn an_item_that_fails_keeps_its_place() {
                 assert_eq!(found, (0..321).collect::<Vec<_>>());
                 assert_eq!(error.to_string(), expected.to_string());
             }
-            Order::Done => {
+            Order::Unordered => {
                 let ErrorKind::Decode(error) = error.kind() else { panic!("{error}") };
                 assert!([321, 499].contains(&error.index().unwrap()), "{error}");
             }
@@ -120,7 +121,7 @@ async fn an_item_that_fails_keeps_its_place() {
 
 #[tokio::test]
 async fn items_that_fail_may_be_left_out() {
-    let server = serve(Answer::ok(Body::amplify(body()))).await;
+    let server = serve(Answer::ok(Body::synthesize(body()))).await;
     for order in ORDERS {
         let list = pods(&server).on_item_error(OnItemError::Skip).parallel(order);
         let mut items = list.map_item(but([0, 77, 499])).threads(threads(2)).stream();
@@ -143,9 +144,9 @@ async fn until_error(items: impl futures::Stream<Item = Result<u64, Error>>) -> 
 async fn an_error_comes_behind_the_items_before_it() {
     let (body, length) = (body(), body().len());
     for (name, body) in [
-        ("cut", Body::amplify(body.clone()).cut_at(length - 10_000)),
-        ("reset", Body::amplify(body.clone()).reset_at(length / 2)),
-        ("malformed", Body::amplify(body.clone()).append(vec![0xff; 30])),
+        ("cut", Body::synthesize(body.clone()).cut_at(length - 10_000)),
+        ("reset", Body::synthesize(body.clone()).reset_at(length / 2)),
+        ("malformed", Body::synthesize(body.clone()).append(vec![0xff; 30])),
         ("another kind", Body::replay(fixture("nodes.pb"))),
     ] {
         let server = serve(Answer::ok(body)).await;
@@ -173,7 +174,7 @@ async fn an_error_comes_behind_the_items_before_it() {
 
 #[tokio::test]
 async fn errors_name_the_request() {
-    for (answer, code) in [(recorded("error-403.pb").status(403), 403), (Answer::ok(Body::amplify(body())), 0)] {
+    for (answer, code) in [(recorded("error-403.pb").status(403), 403), (Answer::ok(Body::synthesize(body())), 0)] {
         let server = serve(answer.header("audit-id", "a1")).await;
         let (_, error) = until_error(pods(&server).parallel(Order::Listed).map_item(but([7])).stream()).await;
         assert_eq!((error.code(), error.audit_id()), (code, Some("a1")));
@@ -195,14 +196,14 @@ async fn pages_and_namespaces() {
 
 #[tokio::test]
 async fn what_came_is_decoded_though_no_more_comes() {
-    let server = serve(Answer::ok(Body::amplify(body()).stall_at(20_000))).await;
+    let server = serve(Answer::ok(Body::synthesize(body()).stall_at(20_000))).await;
     let mut items = pods(&server).parallel(Order::Listed).map_item(but([])).threads(threads(2)).stream();
     assert_eq!(items.next().await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]
 async fn only_a_window_waits_for_the_consumer() {
-    let server = serve(Answer::ok(Body::amplify(body()))).await;
+    let server = serve(Answer::ok(Body::synthesize(body()))).await;
     let decoded = Arc::new(AtomicU64::new(0));
     let largest = recorded_pods().len() as u64 / 120 / 2;
     for order in ORDERS {
@@ -223,7 +224,7 @@ async fn only_a_window_waits_for_the_consumer() {
 
 #[tokio::test]
 async fn dropping_ends_the_threads_and_the_connection() {
-    let server = serve(Answer::ok(Body::amplify(body()).stall_at(2_000_000))).await;
+    let server = serve(Answer::ok(Body::synthesize(body()).stall_at(2_000_000))).await;
     let (held, gone) = channel::<()>();
     let own = move |_: ItemRef<'_>| {
         let _held = &held;
@@ -241,7 +242,7 @@ async fn dropping_ends_the_threads_and_the_connection() {
 
 #[tokio::test]
 async fn a_panic_goes_on_in_the_consumer() {
-    let server = serve(Answer::ok(Body::amplify(body()))).await;
+    let server = serve(Answer::ok(Body::synthesize(body()))).await;
     for order in ORDERS {
         let own = |item: ItemRef<'_>| {
             assert_ne!(item.index(), 100, "on purpose");

@@ -10,7 +10,7 @@ use crate::support::server::{anonymous, builder, client, client_of, serve};
 use crate::support::{body_of, said};
 use futures::StreamExt as _;
 use listwatch::client::{Client, Error, HttpTransport, ListOptions, Resource, Retry};
-use listwatch::item::{Status, StatusCause, StatusDetails};
+use listwatch::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, TOKEN, leak, recorded_pods};
 use prost::Message as _;
 

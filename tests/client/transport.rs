@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::support::server::{anonymous, builder, client, client_of, pods, quick, recorded, serve, serve_by};
 use futures::StreamExt;
 use listwatch::client::{Client, Error, ErrorKind, HttpTransport, Retry, TransportErrorKind};
-use listwatch_testserver::{Amplifier, Answer, Body, RawAnswer, RawEnd, RawServer, Server, TOKEN, leak, recorded_pods};
+use listwatch_testserver::{
+    Answer, Body, RawAnswer, RawEnd, RawServer, Server, Synthesizer, TOKEN, leak, recorded_pods,
+};
 
 fn list() -> Answer {
     Answer::ok(Body::replay(recorded_pods()))
@@ -316,7 +318,7 @@ async fn client_certificates() {
 /// What is under way when the server says GOAWAY arrives; what comes next uses a new connection.
 #[tokio::test]
 async fn a_goaway_lets_the_list_finish() {
-    let server = serve(Answer::ok(Body::amplify(Amplifier::new(&recorded_pods(), 5000).unwrap()))).await;
+    let server = serve(Answer::ok(Body::synthesize(Synthesizer::new(&recorded_pods(), 5000).unwrap()))).await;
     for http2 in [false, true] {
         let client = client(&server, http2);
         for _ in 0..2 {
@@ -361,7 +363,7 @@ async fn the_connect_timeout_ends_a_handshake() {
 /// Nothing runs on behind a list that was dropped.
 #[tokio::test]
 async fn a_dropped_list_leaves_no_connection() {
-    let body = Body::amplify(Amplifier::new(&recorded_pods(), 100_000).unwrap());
+    let body = Body::synthesize(Synthesizer::new(&recorded_pods(), 100_000).unwrap());
     for gzip in [false, true] {
         let body = if gzip { body.clone().gzip() } else { body.clone() };
         let server = serve(Answer::ok(body)).await;

@@ -1,6 +1,6 @@
 //! Which encodings a decoder accepts is its setting: cargo features do not change it.
 
-use listwatch::decode::Sniffed;
+use listwatch::error::BodyFormat;
 use listwatch::{DecodeError, DecodeErrorKind, ListDecoder, ListError, ListReader, WatchDecoder};
 
 use crate::support::fixture;
@@ -22,7 +22,7 @@ fn assert_refuses_json(result: Result<u64, DecodeError>, body: &str) {
     let error = result.expect_err(body);
     let is_json = match error.kind() {
         DecodeErrorKind::UnexpectedEncoding(found) | DecodeErrorKind::UnexpectedWatchEncoding(found) => {
-            *found == Sniffed::Json
+            *found == BodyFormat::Json
         }
         _ => false,
     };

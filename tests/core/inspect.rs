@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::{Container, ContainerStatus, Pod, PodIp, PodSpec, PodStatus};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{self as meta_v1, ObjectMeta, PartialObjectMetadata};
-use listwatch::item::path::{meta, pod};
-use listwatch::item::{FieldPath, ManagedFieldsEntry, OwnerReference, Time};
+use listwatch::object::path::{meta, pod};
+use listwatch::object::{FieldPath, ManagedFieldsEntry, OwnerReference, Time};
 use listwatch::{ListReader, MetaView, Prefilter, Projection, TypeMeta};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -230,7 +230,7 @@ fn adapters_project_items() {
     let body = fixture("pods.pb");
     let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&pod::STATUS);
     let boxes = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| item.project(&slim));
-    let pods = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| slim.own::<Pod>(item));
+    let pods = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| slim.decode::<Pod>(item));
     let mut whole = 0;
     for (bytes, pod) in boxes.zip(pods) {
         let (bytes, pod) = (bytes.unwrap(), pod.unwrap());

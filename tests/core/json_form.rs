@@ -7,7 +7,7 @@ use std::io::Read as _;
 
 use crate::support::{len_field as field, lists};
 use flate2::read::GzDecoder;
-use listwatch::fields::{Field, Message, to_json};
+use listwatch::schema::{Field, Message, to_json};
 use listwatch::{ItemError, ListReader, TypeMeta};
 
 fn expected(name: &str) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use listwatch::cache::{Residency, Store, StoreError};
+use listwatch::cache::{StorageFormat, Store, StoreError};
 use listwatch::client::{ErrorKind, ListOptions, Resource, TransportErrorKind};
 use listwatch::reflector::{Reflector, Strategy, SyncError};
 use listwatch::{FieldPath, Projection};
@@ -107,7 +107,7 @@ async fn keeps_its_objects_across_errors() {
         sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(errors, 7);
-    cache.wait_until("13").await.unwrap();
+    cache.wait_for_resource_version("13").await.unwrap();
     assert_eq!(objects(&cache), "b@2");
     run.abort();
 }
@@ -165,7 +165,7 @@ async fn fails_fast_before_the_first_sync_only_if_told_to() {
         let reflector = reflector(script, LIST).fail_fast();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
-        cache.wait_until("11").await.unwrap();
+        cache.wait_for_resource_version("11").await.unwrap();
         assert_eq!(cache.status().last_error.map(|error| error.code()), Some(code));
         run.abort();
     }
@@ -204,7 +204,7 @@ async fn skips_and_counts_an_object_that_cannot_be_stored() {
 
 /// A store that has room for two objects.
 fn room_for_two() -> Store<[u8]> {
-    let store = Store::new(Residency::Encoded);
+    let store = Store::new(StorageFormat::Encoded);
     store.set_budget(Some(300));
     store
 }
@@ -223,7 +223,7 @@ async fn a_full_cache_commits_deletions_and_relists_once_there_is_room() {
     let reflector = reflector(script.clone(), LIST).store(room_for_two());
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
-    timeout(Duration::from_secs(600), cache.wait_until("21")).await.unwrap().unwrap();
+    timeout(Duration::from_secs(600), cache.wait_for_resource_version("21")).await.unwrap().unwrap();
     assert_eq!(objects(&cache), "c@11 d@12");
     assert_eq!((cache.status().skipped, cache.synced().await.unwrap().as_str()), (0, "21"));
     assert_eq!(script.left(), 0, "{}", requests(&script));
@@ -241,7 +241,7 @@ async fn a_full_cache_is_incomplete_until_the_skipped_object_is_gone() {
     let reflector = reflector(script.clone(), LIST).store(room_for_two());
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
-    cache.wait_until("13").await.unwrap();
+    cache.wait_for_resource_version("13").await.unwrap();
     assert_eq!(cache.status().skipped, 1, "d, whatever often it came");
     let error = cache.synced().await.unwrap_err();
     assert!(error.to_string().contains("default/d: the store has no room for the object in its 300 bytes"), "{error}");

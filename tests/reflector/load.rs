@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use listwatch::cache::SaveError;
 use listwatch::client::{ListOptions, Shard};
-use listwatch::item::path::meta;
+use listwatch::object::path::meta;
 use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
 use tokio::time::sleep;
@@ -43,7 +43,7 @@ async fn a_cache_is_saved_during_an_outage() {
     let reflector = reflector(script.clone(), LIST);
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
-    cache.wait_until("11").await.unwrap();
+    cache.wait_for_resource_version("11").await.unwrap();
     while script.left() > 2 {
         sleep(Duration::from_secs(1)).await;
         cache.save(&path).unwrap();

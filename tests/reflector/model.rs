@@ -10,7 +10,7 @@ use crate::support::cases;
 use crate::support::world::{Objects, World, each_schedule};
 use fastrand::Rng;
 use futures::StreamExt as _;
-use listwatch::cache::{Change, Object, Residency, SaveError, Store, Subscriber};
+use listwatch::cache::{Change, Object, SaveError, StorageFormat, Store, Subscriber};
 use listwatch::client::{Client, Resource};
 use listwatch::reflector::{Reflector, Strategy};
 use tokio::time::sleep;
@@ -119,7 +119,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
     for _ in 0..rng.u8(1..4) {
         let view = Arc::new(Mutex::new(Objects::new()));
         let wants: fn(&str) -> bool = if rng.bool() { |_| true } else { |version| !version.ends_with('7') };
-        let subscribe = cache.subscribe().current_first();
+        let subscribe = cache.subscribe().with_initial_state();
         let subscriber = subscribe.filter(move |object| wants(&object.identity().resource_version)).start();
         tokio::spawn(consume(world.clone(), subscriber, Arc::clone(&view), rng.fork(), Arc::clone(met)));
         views.push((view, wants));
@@ -160,8 +160,8 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
 }
 
 fn new_reflector(client: &Client, strategy: Option<Strategy>, rng: &mut Rng) -> Reflector<[u8]> {
-    let residency = if rng.bool() { Residency::Encoded } else { Residency::Decoded };
-    let reflector = Reflector::<[u8]>::new(client, &Resource::CONFIG_MAPS).store(Store::new(residency));
+    let format = if rng.bool() { StorageFormat::Encoded } else { StorageFormat::Decoded };
+    let reflector = Reflector::<[u8]>::new(client, &Resource::CONFIG_MAPS).store(Store::new(format));
     match strategy {
         Some(strategy) => reflector.strategy(strategy),
         None => reflector,
@@ -194,7 +194,7 @@ async fn consume(
                     met.deletions += 1;
                     met.unknown_final_states += u64::from(tombstone.final_state_unknown);
                 }
-                Change::Resynced => met.resyncs += 1,
+                Change::Synced => met.resyncs += 1,
             }
         }
         if rng.u8(..10) == 0 {

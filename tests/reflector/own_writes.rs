@@ -14,8 +14,8 @@ use crate::support::transport::Answer;
 use crate::support::{body_of, len_field, store::object};
 
 /// Writes `a@5` of namespace `default`. What became of it; `None` when the cache does not store it.
-fn observe(cache: &Cache<[u8]>, name: &str, version: u32) -> Option<&'static str> {
-    let Written { effect, .. } = cache.observe(Encoding::Protobuf, &config_map(name, version)).unwrap()?;
+fn apply(cache: &Cache<[u8]>, name: &str, version: u32) -> Option<&'static str> {
+    let Written { effect, .. } = cache.apply(Encoding::Protobuf, &config_map(name, version)).unwrap()?;
     Some(match effect {
         Effect::Added(_) => "added",
         Effect::Modified { .. } => "modified",
@@ -34,10 +34,10 @@ async fn the_answer_to_a_write_does_not_bring_a_deleted_object_back() {
     ]);
     let reflector = reflector(script.clone(), LIST);
     let cache = reflector.cache();
-    assert_eq!(observe(&cache, "b", 9), None, "nothing runs yet");
+    assert_eq!(apply(&cache, "b", 9), None, "nothing runs yet");
     let run = tokio::spawn(reflector.run());
-    cache.wait_until("10").await.unwrap();
-    assert_eq!(observe(&cache, "a", 10), Some("stale"));
+    cache.wait_for_resource_version("10").await.unwrap();
+    assert_eq!(apply(&cache, "a", 10), Some("stale"));
     while script.left() > 0 {
         sleep(Duration::from_secs(1)).await;
     }
@@ -45,7 +45,7 @@ async fn the_answer_to_a_write_does_not_bring_a_deleted_object_back() {
     assert_eq!(requests(&script), "list 0, watch 8, list 10");
     for (name, version, expected) in [("a", 10, "stale"), ("a", 9, "stale"), ("a", 11, "added"), ("b", 12, "modified")]
     {
-        assert_eq!(observe(&cache, name, version), Some(expected), "{name}@{version}");
+        assert_eq!(apply(&cache, name, version), Some(expected), "{name}@{version}");
     }
     assert_eq!(objects(&cache), "a@11 b@12");
     run.abort();
@@ -72,21 +72,19 @@ async fn stores_what_the_reflector_would_store_of_it() {
     let shard = |cache: &Cache<[u8]>| {
         let names = (0..40).map(|i| format!("o-{i}"));
         let thing = |name: &str| thing("ns", name).uid(name).to_bytes(Encoding::Protobuf);
-        names.filter(|name| cache.observe(Encoding::Protobuf, &thing(name)).unwrap().is_some()).collect::<Vec<_>>()
+        names.filter(|name| cache.apply(Encoding::Protobuf, &thing(name)).unwrap().is_some()).collect::<Vec<_>>()
     };
 
     let namespace = synced(|reflector| reflector.namespace("ns")).await;
-    assert!(
-        namespace.observe(Encoding::Protobuf, &thing("other", "a").to_bytes(Encoding::Protobuf)).unwrap().is_none()
-    );
-    assert!(namespace.observe(Encoding::Protobuf, &whole).unwrap().is_some());
+    assert!(namespace.apply(Encoding::Protobuf, &thing("other", "a").to_bytes(Encoding::Protobuf)).unwrap().is_none());
+    assert!(namespace.apply(Encoding::Protobuf, &whole).unwrap().is_some());
 
     let of_web = synced(|reflector| reflector.options(ListOptions::default().labels("app=web".parse().unwrap()))).await;
     let of_db = synced(|reflector| reflector.options(ListOptions::default().labels("app=db".parse().unwrap()))).await;
     let named_b =
         synced(|reflector| reflector.options(ListOptions::default().fields("metadata.name=b".parse().unwrap()))).await;
     for (cache, selects) in [(&of_web, true), (&of_db, false), (&named_b, false)] {
-        assert_eq!(cache.observe(Encoding::Protobuf, &whole).unwrap().is_some(), selects);
+        assert_eq!(cache.apply(Encoding::Protobuf, &whole).unwrap().is_some(), selects);
         assert_eq!(cache.len(), usize::from(selects));
     }
 
@@ -108,7 +106,7 @@ async fn stores_what_the_reflector_would_store_of_it() {
     for (cache, bytes, stored) in
         [(&projected, &whole, &metadata), (&metadata_only, &whole, &metadata), (&unmanaged, &managed, &whole)]
     {
-        drop(cache.observe(Encoding::Protobuf, bytes).unwrap().unwrap());
+        drop(cache.apply(Encoding::Protobuf, bytes).unwrap().unwrap());
         let stored_len = cache.get("ns", "a").unwrap().encoded().unwrap().len();
         // An emptied metadata stays as two bytes.
         assert!((stored.len()..=stored.len() + 2).contains(&stored_len), "{stored_len} {}", stored.len());

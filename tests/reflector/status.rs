@@ -41,11 +41,11 @@ async fn a_subscriber_ends_with_the_reflector() {
         }
         drop(run.await);
         let error = cache.synced().await.err();
-        let cause = cache.wait_until("20").await.unwrap_err().cause.map(|cause| cause.code());
+        let cause = cache.wait_for_resource_version("20").await.unwrap_err().cause.map(|cause| cause.code());
         assert_eq!((cause, error.is_none()), if is_dropped { (None, true) } else { (Some(403), false) });
         assert_eq!(cache.status().ended_by.map(|error| error.code()), cause);
         // One that is registered now gets what is there.
-        let after = cache.subscribe().current_first().filter(passes).start();
+        let after = cache.subscribe().with_initial_state().filter(passes).start();
         for (subscriber, told) in [(before, 2 * usize::from(is_dropped)), (after, 2 * usize::from(is_dropped))] {
             let changes = timeout(Duration::from_secs(60), subscriber.collect::<Vec<_>>()).await;
             assert_eq!(changes.expect("it ends").len(), told, "{is_dropped}");
@@ -77,7 +77,7 @@ async fn counts_the_errors_of_indexes() {
         name => Ok([name.to_owned()]),
     });
     let run = tokio::spawn(reflector.run());
-    cache.wait_until("11").await.unwrap();
+    cache.wait_for_resource_version("11").await.unwrap();
     let status = cache.status();
     assert_eq!(status.index_errors, 2);
     assert_eq!(status.last_index_error.unwrap().to_string(), "index name of default/b: b has none");
@@ -91,12 +91,12 @@ async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
     assert!(timeout(Duration::from_secs(60), cache.synced()).await.is_err(), "nothing runs yet");
     let run = tokio::spawn(reflector.run());
     assert_eq!(cache.synced().await.unwrap(), "10");
-    cache.wait_until("12").await.unwrap();
+    cache.wait_for_resource_version("12").await.unwrap();
     assert_eq!(objects(&cache), "a@1 b@12");
-    assert!(timeout(Duration::from_secs(60), cache.wait_until("13")).await.is_err());
+    assert!(timeout(Duration::from_secs(60), cache.wait_for_resource_version("13")).await.is_err());
     run.abort();
     assert!(run.await.unwrap_err().is_cancelled());
-    assert!(cache.wait_until("13").await.is_err(), "it has ended");
+    assert!(cache.wait_for_resource_version("13").await.is_err(), "it has ended");
     assert_eq!(objects(&cache), "a@1 b@12", "what it had is still there");
 
     // The list in parallel to the watch gets no answer.
@@ -149,7 +149,7 @@ async fn subscribers_get_each_change_once_across_closed_watches() {
         let (sign, object) = match change {
             Change::Applied(object) => ("+", object),
             Change::Deleted(tombstone) => ("-", tombstone.object),
-            Change::Resynced => continue,
+            Change::Synced => continue,
         };
         changes.push(format!("{sign}{}@{}", object.identity().name, object.identity().resource_version));
     }
@@ -173,7 +173,7 @@ async fn subscribers_learn_of_deletions_from_a_list() {
                 format!("?{}", tombstone.object.identity().name)
             }
             Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
-            Change::Resynced => "=".to_owned(),
+            Change::Synced => "=".to_owned(),
         });
     }
     // When it is polled for the first time, `a` has come and gone.
@@ -198,7 +198,7 @@ async fn says_when_it_was_last_up_to_date() {
         let (cache, started) = (reflector.cache(), Instant::now());
         let run = tokio::spawn(reflector.run());
         sleep(Duration::from_secs(70)).await;
-        let at = cache.status().in_step_at.map(|at| Instant::from_std(at) - started);
+        let at = cache.status().last_synced_at.map(|at| Instant::from_std(at) - started);
         assert_eq!(at.map_or(-1, |at| i64::try_from(at.as_secs()).unwrap()), expected, "{name}");
         run.abort();
     }

@@ -99,7 +99,7 @@ async fn has_no_new_version_before_a_list_is_complete() {
     let reflector = reflector(script.clone(), FIRST);
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
-    assert!(timeout(Duration::from_secs(60), cache.wait_until("12")).await.is_err());
+    assert!(timeout(Duration::from_secs(60), cache.wait_for_resource_version("12")).await.is_err());
     assert_eq!(requests(&script), "list one, watch 10, list 10, watch 11, list one, watch 500, list 500");
     assert_eq!(objects(&cache), "a@11 b@501");
     assert_eq!((cache.status().resource_version.as_deref(), &*cache.version()), (Some("11"), "11"));
@@ -124,7 +124,7 @@ async fn each_request_has_the_options() {
         let reflector = reflector.projection(Projection::new().drop(&uid));
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
-        cache.wait_until("13").await.unwrap();
+        cache.wait_for_resource_version("13").await.unwrap();
         assert_eq!(objects(&cache), "a@1 b@13", "{strategy:?}");
         for object in cache.snapshot().iter() {
             assert_eq!(object.identity().uid, "", "{strategy:?}");

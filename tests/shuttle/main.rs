@@ -11,7 +11,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use listwatch::cache::{Change, Identity, Index, Replace, Residency, Snapshot, Store};
+use listwatch::cache::{Change, Identity, Index, Replace, Snapshot, StorageFormat, Store};
 use listwatch::{Encoding, ItemError};
 use shuttle::thread;
 use support::{Object, object};
@@ -27,13 +27,13 @@ fn bytes(name: &str, version: u32) -> Vec<u8> {
     object("", name, &version.to_string()).data(version.to_string()).to_bytes(Encoding::Protobuf)
 }
 
-fn observe(store: &Store<Object>, name: &str, version: u32) {
-    store.observe(Encoding::Protobuf, &bytes(name, version)).map(drop).unwrap();
+fn apply(store: &Store<Object>, name: &str, version: u32) {
+    store.apply(Encoding::Protobuf, &bytes(name, version)).map(drop).unwrap();
 }
 
 fn list(replace: &mut Replace<Object>, objects: &[(&str, u32)]) {
     for (name, version) in objects {
-        replace.observe(Encoding::Protobuf, &bytes(name, *version)).map(drop).unwrap();
+        replace.apply(Encoding::Protobuf, &bytes(name, *version)).map(drop).unwrap();
     }
 }
 
@@ -43,9 +43,9 @@ fn delete(store: &Store<Object>, name: &str, version: u32) -> bool {
 
 /// A store with these objects, told the greatest of their versions.
 fn store(objects: &[(&str, u32)]) -> Store<Object> {
-    let store = Store::new(Residency::Encoded);
+    let store = Store::new(StorageFormat::Encoded);
     for (name, version) in objects {
-        observe(&store, name, *version);
+        apply(&store, name, *version);
     }
     store.advance(&objects.iter().map(|(_, version)| *version).max().unwrap_or_default().to_string());
     store
@@ -83,7 +83,7 @@ fn versions_do_not_go_back_and_an_index_has_what_is_there() {
         let by_data = by_data(&store);
         let writer = {
             let store = store.clone();
-            thread::spawn(move || [2, 3].map(|version| observe(&store, "a", version)))
+            thread::spawn(move || [2, 3].map(|version| apply(&store, "a", version)))
         };
         let mut seen = 0;
         let mut see = |version| {
@@ -114,9 +114,9 @@ fn a_replace_undoes_nothing_that_others_write_meanwhile() {
             list(&mut replace, &[("newer", 5), ("deleted", 6), ("known", 10)]);
             replace.commit("10").unwrap()
         });
-        observe(&store, "newer", 11);
+        apply(&store, "newer", 11);
         assert!(delete(&store, "deleted", 12));
-        observe(&store, "created", 13);
+        apply(&store, "created", 13);
         let committed = lister.join().unwrap();
         assert_eq!(held(&store.snapshot()), owned(&[("newer", 11), ("known", 10), ("created", 13)]));
         let names: Vec<_> = committed.deleted.iter().map(|deleted| deleted.object.key().name).collect();
@@ -148,9 +148,9 @@ fn an_index_that_is_added_misses_nothing() {
         let writer = {
             let store = store.clone();
             thread::spawn(move || {
-                observe(&store, "changed", 4);
+                apply(&store, "changed", 4);
                 assert!(delete(&store, "deleted", 5));
-                observe(&store, "created", 6);
+                apply(&store, "created", 6);
             })
         };
         let by_data = by_data(&store);
@@ -205,13 +205,13 @@ fn a_subscriber_converges_and_sees_no_older_state() {
         let writer = {
             let store = store.clone();
             thread::spawn(move || {
-                observe(&store, "a", 2);
+                apply(&store, "a", 2);
                 delete(&store, "b", 3);
                 delete(&store, "a", 4);
-                observe(&store, "a", 5);
+                apply(&store, "a", 5);
             })
         };
-        let mut subscriber = store.subscribe().current_first().start();
+        let mut subscriber = store.subscribe().with_initial_state().start();
         let mut view = BTreeMap::new();
         let mut take = || {
             match subscriber.try_next() {
@@ -223,7 +223,7 @@ fn a_subscriber_converges_and_sees_no_older_state() {
                 Some(Change::Deleted(tombstone)) => {
                     assert!(view.remove(&*tombstone.object.identity().name).is_some(), "it was never there");
                 }
-                Some(Change::Resynced) => {}
+                Some(Change::Synced) => {}
                 None => return false,
             }
             true

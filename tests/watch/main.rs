@@ -68,7 +68,7 @@ fn written(event: OwnedEvent<String>) -> String {
         OwnedEvent::Deleted(name) => format!("-{name}"),
         OwnedEvent::Synced { resource_version } => format!("synced {resource_version}"),
         OwnedEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
-        OwnedEvent::Restarted => "restarted".to_owned(),
+        OwnedEvent::Reset => "restarted".to_owned(),
     }
 }
 

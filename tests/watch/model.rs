@@ -99,7 +99,7 @@ async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: 
                 version = Some(resource_version);
                 continue;
             }
-            OwnedEvent::Restarted => {
+            OwnedEvent::Reset => {
                 assert!(version.is_none() || starts_over, "restarted when it was synced");
                 version = None;
                 view.clear();

@@ -1,14 +1,14 @@
-//! How fast amplified lists are made: 50,000 Pods, a chunk of 4 KiB at a time, without a server.
+//! How fast synthesized lists are made: 50,000 Pods, a chunk of 4 KiB at a time, without a server.
 //! `cargo run --release -p listwatch-testserver --example speed`
 
 use std::error::Error;
 use std::io::Read;
 use std::time::Instant;
 
-use listwatch_testserver::{Amplifier, recorded_pods};
+use listwatch_testserver::{Synthesizer, recorded_pods};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let pods = Amplifier::new(&recorded_pods(), 50_000)?;
+    let pods = Synthesizer::new(&recorded_pods(), 50_000)?;
     let (mut reader, mut chunk) = (pods.reader(), [0; 4096]);
     let start = Instant::now();
     while reader.read(&mut chunk)? > 0 {}

@@ -14,7 +14,7 @@ use flate2::read::GzEncoder;
 use hyper::body::Frame;
 use tokio::time::{Sleep, sleep};
 
-use crate::Amplifier;
+use crate::Synthesizer;
 
 /// What an API server writes at a time, about.
 const DEFAULT_CHUNK_SIZE: usize = 4096;
@@ -43,7 +43,7 @@ pub struct Body {
 #[derive(Clone)]
 enum Source {
     Replay(Bytes),
-    Amplify(Amplifier),
+    Amplify(Synthesizer),
     Read { length: u64, open: Arc<dyn Fn() -> Box<dyn Read + Send> + Send + Sync> },
 }
 
@@ -77,9 +77,9 @@ impl Body {
         Self::new(Source::Replay(bytes.into()))
     }
 
-    /// Sends an amplified list, made while it is sent.
+    /// Sends an synthesized list, made while it is sent.
     #[must_use]
-    pub fn amplify(amplifier: Amplifier) -> Self {
+    pub fn synthesize(amplifier: Synthesizer) -> Self {
         Self::new(Source::Amplify(amplifier))
     }
 

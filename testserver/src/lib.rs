@@ -1,34 +1,34 @@
-//! A loopback server that replays, amplifies and breaks the bodies of Kubernetes API servers.
+//! A loopback server that replays, synthesizes and breaks the bodies of Kubernetes API servers.
 //!
 //! - [`Server`] speaks HTTP/1.1 and HTTP/2, answers each request with an [`Answer`], records what clients send, and sends
 //!   GOAWAY on demand.
 //! - [`Body`] replays recorded bytes or makes a list of any length while it is sent, and breaks it on demand.
-//! - [`Amplifier`] makes a list of N items from a short recorded one; it is of use without a server too.
+//! - [`Synthesizer`] makes a list of N items from a short recorded one; it is of use without a server too.
 //! - [`RawServer`] writes what no HTTP library would: wrong lengths, half a chunk, a TLS stream without its end.
 //! - [`TOKEN`] is a token for tests, and [`leak`] finds it where it must not be.
 //!
 //! ```
-//! use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+//! use listwatch_testserver::{Synthesizer, Answer, Body, Server, recorded_pods};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let pods = Amplifier::new(&recorded_pods(), 50_000)?;
+//! let pods = Synthesizer::new(&recorded_pods(), 50_000)?;
 //! // The first request meets a connection that breaks in the middle of the list, the next ones get all of it.
-//! let broken = Answer::ok(Body::amplify(pods.clone()).reset_at(pods.len() / 2));
-//! let whole = Answer::ok(Body::amplify(pods));
+//! let broken = Answer::ok(Body::synthesize(pods.clone()).reset_at(pods.len() / 2));
+//! let whole = Answer::ok(Body::synthesize(pods));
 //! let server = Server::start(Answer::in_turn([broken, whole])).await?;
 //! println!("list pods from {}/api/v1/pods", server.url());
 //! # Ok(())
 //! # }
 //! ```
 
-mod amplify;
 mod answer;
 mod body;
 mod lossless;
 mod raw;
 mod secrets;
 mod server;
+mod synthesize;
 mod tasks;
 #[cfg(feature = "tls")]
 mod tls;
@@ -36,7 +36,6 @@ mod wire;
 
 use std::io::Read;
 
-pub use amplify::{Amplifier, AmplifierReader, AmplifyError};
 pub use answer::Answer;
 pub use body::Body;
 pub use raw::{RawAnswer, RawEnd, RawServer};
@@ -44,6 +43,7 @@ pub use raw::{RawAnswer, RawEnd, RawServer};
 pub use secrets::watch_logs;
 pub use secrets::{TOKEN, leak};
 pub use server::{RecordedRequest, Server};
+pub use synthesize::{AmplifierReader, AmplifyError, Synthesizer};
 
 /// The protobuf body of a list of 120 Pods, recorded from kube-apiserver 1.36.
 ///

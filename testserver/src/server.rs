@@ -339,7 +339,7 @@ mod tests {
     use hyper_util::rt::TokioExecutor;
 
     use super::*;
-    use crate::{Amplifier, Body, recorded_pods};
+    use crate::{Body, Synthesizer, recorded_pods};
 
     /// How many bytes a pipe in place of sockets holds.
     const PIPE: usize = 64 << 10;
@@ -360,7 +360,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_waits_for_a_client_that_does_not_read() {
-        let pods = Amplifier::new(&recorded_pods(), 5000).unwrap();
+        let pods = Synthesizer::new(&recorded_pods(), 5000).unwrap();
         let whole = pods.to_vec();
         let length = whole.len();
         for version in [Version::HTTP_11, Version::HTTP_2] {
@@ -370,7 +370,7 @@ mod tests {
                 tls_pipe().await,
             ];
             for (name, client, server) in pipes {
-                let (state, mut body) = get(version, client, server, Body::amplify(pods.clone())).await;
+                let (state, mut body) = get(version, client, server, Body::synthesize(pods.clone())).await;
                 let sent = || state.bytes_sent.load(Ordering::Relaxed);
                 let mut received = Vec::new();
                 for until in [1, length / 2] {

@@ -927,7 +927,7 @@ mod tests {
     fn pods_compress_as_diverse_ones_do() {
         let diverse = pods(2000);
         let recorded = listwatch_testserver::recorded_pods();
-        let uniform = listwatch_testserver::Amplifier::new(&recorded, 2000).unwrap().to_vec();
+        let uniform = listwatch_testserver::Synthesizer::new(&recorded, 2000).unwrap().to_vec();
         let [diverse, uniform] = [diverse, uniform].map(|pods| pods.len() / compressed(&pods));
         assert!((10..25).contains(&diverse), "{diverse}");
         assert!(uniform > 3 * diverse, "{uniform} and {diverse}");

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use listwatch::ItemError;
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
 use listwatch_benches::median;
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 use tokio::runtime::{Builder, Runtime};
 
 const PODS: u32 = 20_000;
@@ -26,7 +26,7 @@ fn main() {
 }
 
 fn client(criterion: &mut Criterion) {
-    let body = Amplifier::new(&recorded_pods(), PODS).expect("recorded Pods amplify").to_vec();
+    let body = Synthesizer::new(&recorded_pods(), PODS).expect("recorded Pods synthesize").to_vec();
     let bytes = body.len() as u64;
     // The server has a thread of its own, and nothing to do but write.
     let elsewhere = Runtime::new().expect("a runtime");

@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput};
 use k8s_pb::api::core::v1::{Pod, PodList};
 use listwatch::{Event, Item, ListDecoder};
 use listwatch_benches::median;
-use listwatch_testserver::{Amplifier, recorded_pods};
+use listwatch_testserver::{Synthesizer, recorded_pods};
 use prost::Message as _;
 use prost::bytes::Bytes;
 
@@ -42,7 +42,7 @@ fn main() {
 }
 
 fn decode(criterion: &mut Criterion) {
-    let body = Amplifier::new(&recorded_pods(), PODS).expect("recorded Pods amplify").to_vec();
+    let body = Synthesizer::new(&recorded_pods(), PODS).expect("recorded Pods synthesize").to_vec();
     let mut group = criterion.benchmark_group(GROUP);
     group.throughput(Throughput::Elements(PODS.into())).sample_size(20);
     group.bench_function(FULL_BUFFER, |bencher| {
@@ -70,7 +70,7 @@ fn each<T: Item + ?Sized>(body: &[u8], chunk: usize, mut on_item: impl FnMut(T::
     for mut chunk in body.chunks(chunk) {
         while let Some(event) = decoder.decode(&mut chunk).expect("a list") {
             if let Event::Item(item) = event {
-                on_item(T::own(item).expect("a Pod"));
+                on_item(T::from_ref(item).expect("a Pod"));
             }
         }
     }

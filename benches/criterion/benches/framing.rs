@@ -7,7 +7,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use listwatch::{Event, ListDecoder};
 use listwatch_benches::{median, memcpy};
-use listwatch_testserver::{Amplifier, recorded_pods};
+use listwatch_testserver::{Synthesizer, recorded_pods};
 
 /// About 170 MB: far more than the caches hold.
 const PODS: u32 = 20_000;
@@ -27,7 +27,7 @@ fn main() {
 }
 
 fn framing(criterion: &mut Criterion) {
-    let body = Amplifier::new(&recorded_pods(), PODS).expect("recorded Pods amplify").to_vec();
+    let body = Synthesizer::new(&recorded_pods(), PODS).expect("recorded Pods synthesize").to_vec();
     let mut group = criterion.benchmark_group(GROUP);
     group.throughput(Throughput::Bytes(body.len() as u64)).sample_size(20);
     for chunk in CHUNKS {

@@ -41,7 +41,7 @@ fn main() {
 }
 
 fn bench(criterion: &mut Criterion, name: &str) {
-    let body = amplify(name, BYTES);
+    let body = synthesize(name, BYTES);
     let mut group = criterion.benchmark_group(format!("json-{name}"));
     group.throughput(Throughput::Bytes(body.len() as u64)).sample_size(20);
     for chunk in CHUNKS {
@@ -60,7 +60,7 @@ fn bench(criterion: &mut Criterion, name: &str) {
             });
         });
     }
-    let body = amplify(name, PARSED);
+    let body = synthesize(name, PARSED);
     group.throughput(Throughput::Bytes(body.len() as u64));
     // Item by item, so that it does not pay for the fresh memory of a whole tree.
     let list: Value = serde_json::from_slice(&body).expect("JSON");
@@ -79,7 +79,7 @@ fn bench(criterion: &mut Criterion, name: &str) {
 }
 
 /// The recorded list with its items over and over, compact as servers write it.
-fn amplify(name: &str, bytes: usize) -> Vec<u8> {
+fn synthesize(name: &str, bytes: usize) -> Vec<u8> {
     let path = format!("{}/../../fixtures/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let list: Value = serde_json::from_slice(&std::fs::read(path).expect("a fixture")).expect("JSON");
     let items = list["items"].as_array().expect("a list").iter().map(ToString::to_string).collect::<Vec<_>>().join(",");

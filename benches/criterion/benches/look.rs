@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::item::path::{meta, pod};
+use listwatch::object::path::{meta, pod};
 use listwatch::{Event, ItemRef, ListDecoder, MetaView, Prefilter, Projection};
 use listwatch_benches::median;
 use listwatch_testserver::recorded_pods;

@@ -16,7 +16,7 @@ use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{Client, Error, HttpTransport, ListOptions, Order, Resource};
 use listwatch::{ItemError, ItemRef};
 use listwatch_benches::median;
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 use tokio::runtime::{Builder, Runtime};
 
 const PODS: u32 = 20_000;
@@ -26,7 +26,7 @@ const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 /// What is done with each Pod.
 const WORKS: [&str; 2] = ["decode and drop", "box and hand over"];
 /// How two threads do it.
-const ORDERS: [(&str, Order); 2] = [("in order", Order::Listed), ("as done", Order::Done)];
+const ORDERS: [(&str, Order); 2] = [("in order", Order::Listed), ("as done", Order::Unordered)];
 
 fn main() {
     let args: Vec<_> = env::args().collect();
@@ -51,7 +51,7 @@ fn main() {
 fn parallel(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let serve = |pods| {
-        let body = Amplifier::new(&recorded_pods(), pods).expect("recorded Pods amplify").to_vec();
+        let body = Synthesizer::new(&recorded_pods(), pods).expect("recorded Pods synthesize").to_vec();
         let bytes = body.len() as u64;
         let answer = Answer::ok(Body::replay(body)).always();
         (runtime.block_on(Server::start(answer)).expect("a server"), bytes)

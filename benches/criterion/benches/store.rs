@@ -1,14 +1,14 @@
-//! What a store's calls take in each residency: with Pods as diverse as those of a real cluster (`benches/corpus`), and with uniform
+//! What a store's calls take in each format: with Pods as diverse as those of a real cluster (`benches/corpus`), and with uniform
 //! ones, which are 120 recorded Pods repeated. For resident memory, and beside client-go and kube, see `benches/peers`.
 
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{ObjectKey, Residency, Store, Subscriber};
-use listwatch::item::path::pod;
+use listwatch::cache::{ObjectKey, StorageFormat, Store, Subscriber};
+use listwatch::object::path::pod;
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
-use listwatch_testserver::{Amplifier, recorded_pods};
+use listwatch_testserver::{Synthesizer, recorded_pods};
 
 const DIVERSE: u32 = 20_000;
 const UNIFORM: u32 = 50_000;
@@ -17,15 +17,17 @@ const CALLS: usize = 1000;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
-    let uniform = Amplifier::new(&recorded_pods(), UNIFORM).expect("a list");
+    let uniform = Synthesizer::new(&recorded_pods(), UNIFORM).expect("a list");
     let corpora: [(_, &dyn Fn() -> Vec<u8>); 2] =
         [("diverse", &|| listwatch_corpus::pods(DIVERSE)), ("uniform", &|| uniform.to_vec())];
     for (corpus, body) in corpora {
         let pods = pods(&body());
-        for (name, residency) in
-            [("encoded", Residency::Encoded), ("compressed", Residency::Compressed), ("decoded", Residency::Decoded)]
-        {
-            bench(&mut criterion, &format!("{corpus}, {name}"), residency, &pods);
+        for (name, format) in [
+            ("encoded", StorageFormat::Encoded),
+            ("compressed", StorageFormat::Compressed),
+            ("decoded", StorageFormat::Decoded),
+        ] {
+            bench(&mut criterion, &format!("{corpus}, {name}"), format, &pods);
         }
     }
     bench_subscribers(&mut criterion);
@@ -35,10 +37,10 @@ fn main() {
 /// One event, with a subscriber for each node and with one: the first is to take at most three times as long.
 fn bench_subscribers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("store/event");
-    let uniform = Amplifier::new(&recorded_pods(), UNIFORM).expect("a list").to_vec();
+    let uniform = Synthesizer::new(&recorded_pods(), UNIFORM).expect("a list").to_vec();
     let pods = pods(&uniform);
     for nodes in [1, 5000] {
-        let store = Store::<Pod>::new(Residency::Encoded);
+        let store = Store::<Pod>::new(StorageFormat::Encoded);
         let by_node =
             store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.encoded()?)?.map(String::from)));
         let other = (1..nodes).map(|node| format!("other-{node}"));
@@ -50,7 +52,7 @@ fn bench_subscribers(criterion: &mut Criterion) {
         let mut states = states.iter().cycle();
         group.bench_function(format!("{nodes} subscribers by node"), |bencher| {
             bencher.iter(|| {
-                drop(store.observe(Encoding::Protobuf, states.next().expect("a state")).expect("a Pod"));
+                drop(store.apply(Encoding::Protobuf, states.next().expect("a state")).expect("a Pod"));
                 black_box(subscribers.first_mut().and_then(Subscriber::try_next).expect("it is told"));
             });
         });
@@ -78,13 +80,13 @@ fn pods(mut body: &[u8]) -> Vec<Box<[u8]>> {
 fn fill(store: &Store<Pod>, pods: &[Box<[u8]>]) {
     let mut replace = store.begin_replace();
     for pod in pods {
-        drop(replace.observe(Encoding::Protobuf, pod).expect("a Pod"));
+        drop(replace.apply(Encoding::Protobuf, pod).expect("a Pod"));
     }
     drop(replace.commit("1").expect("no other"));
 }
 
-fn bench(criterion: &mut Criterion, name: &str, residency: Residency, pods: &[Box<[u8]>]) {
-    let store = Store::<Pod>::new(residency);
+fn bench(criterion: &mut Criterion, name: &str, format: StorageFormat, pods: &[Box<[u8]>]) {
+    let store = Store::<Pod>::new(format);
     fill(&store, pods);
     let mut keys: Vec<ObjectKey> = store.snapshot().iter().map(|pod| pod.key()).collect();
     fastrand::Rng::with_seed(1).shuffle(&mut keys);
@@ -110,7 +112,7 @@ fn bench(criterion: &mut Criterion, name: &str, residency: Residency, pods: &[Bo
 
     group.throughput(Throughput::Elements(pods.len() as u64));
     group.bench_function("relist of what is there", |bencher| bencher.iter(|| fill(&store, pods)));
-    group.bench_function("fill", |bencher| bencher.iter(|| fill(&Store::new(residency), pods)));
+    group.bench_function("fill", |bencher| bencher.iter(|| fill(&Store::new(format), pods)));
     group.bench_function("iterate", |bencher| {
         bencher.iter(|| store.snapshot().iter().for_each(|pod| _ = black_box(pod.identity())));
     });

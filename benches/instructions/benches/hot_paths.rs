@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use gungraun::prelude::*;
 use k8s_pb::api::core::v1::Pod;
-use listwatch::item::path::{meta, pod};
+use listwatch::object::path::{meta, pod};
 use listwatch::{Event, Item, ItemRef, ListDecoder, MetaView, Projection};
 use listwatch_testserver::recorded_pods;
 
@@ -103,7 +103,7 @@ fn lend(item: ItemRef<'_>) {
 }
 
 fn decode(item: ItemRef<'_>) {
-    drop(black_box(Pod::own(item).expect("a Pod")));
+    drop(black_box(Pod::from_ref(item).expect("a Pod")));
 }
 
 fn keep(list: Chunks) -> Vec<Box<[u8]>> {

@@ -15,9 +15,9 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::cache::{Identity, Object, Residency, Store};
+use listwatch::cache::{Identity, Object, StorageFormat, Store};
 use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
-use listwatch::item::path::pod;
+use listwatch::object::path::pod;
 use listwatch::{ItemError, Json, MetaView};
 use listwatch_kube::runtime;
 use prost::Message;
@@ -67,9 +67,9 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "json" => Box::new(keep_json(url, seen).await?),
         "bytes" => Box::new(keep_bytes(url, seen).await?),
         "metadata" => Box::new(keep_metadata(url, seen).await?),
-        "store-decoded" => Box::new(fill_store(url, Residency::Decoded, seen).await?),
-        "store-encoded" => Box::new(fill_store(url, Residency::Encoded, seen).await?),
-        "store-compressed" => Box::new(fill_store(url, Residency::Compressed, seen).await?),
+        "store-decoded" => Box::new(fill_store(url, StorageFormat::Decoded, seen).await?),
+        "store-encoded" => Box::new(fill_store(url, StorageFormat::Encoded, seen).await?),
+        "store-compressed" => Box::new(fill_store(url, StorageFormat::Compressed, seen).await?),
         "prost" => Box::new(full_buffer(url, seen).await?),
         "kube-list" => Box::new(kube_list(url, seen).await?),
         "kube-metadata" => Box::new(kube_metadata(url, seen).await?),
@@ -138,7 +138,7 @@ async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<()>
     let client = listwatch_client(url)?;
     seen.begin()?;
     let pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default());
-    let keys = pods.parallel(Order::Done).map_item(|item| {
+    let keys = pods.parallel(Order::Unordered).map_item(|item| {
         let pod = black_box(item.decode::<pb::Pod>()?);
         let metadata = pod.metadata.unwrap_or_default();
         Ok::<_, ItemError>(
@@ -200,34 +200,38 @@ async fn keep_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<Par
     Ok(kept)
 }
 
-async fn fill_store(url: &str, residency: Residency, seen: &mut Seen) -> anyhow::Result<(Residency, Store<pb::Pod>)> {
+async fn fill_store(
+    url: &str,
+    format: StorageFormat,
+    seen: &mut Seen,
+) -> anyhow::Result<(StorageFormat, Store<pb::Pod>)> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let store = Store::new(residency);
+    let store = Store::new(format);
     let mut replace = store.begin_replace();
     let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
         let meta = item.meta()?;
         seen.item(meta.namespace(), meta.name(), meta.resource_version());
-        drop(replace.observe(item.encoding(), item.bytes())?);
+        drop(replace.apply(item.encoding(), item.bytes())?);
         Ok::<_, ItemError>(())
     });
     let (_, end) = pods.into_vec().await?;
     drop(replace.commit(&end.list_meta.resource_version)?);
-    Ok((residency, store))
+    Ok((format, store))
 }
 
-impl Kept for (Residency, Store<pb::Pod>) {
+impl Kept for (StorageFormat, Store<pb::Pod>) {
     fn use_store(&self) -> anyhow::Result<Option<StoreTimes>> {
-        let (residency, ref store) = *self;
+        let (format, ref store) = *self;
         let read = |object: &Object<pb::Pod>| -> anyhow::Result<usize> {
-            Ok(match residency {
-                Residency::Decoded => {
+            Ok(match format {
+                StorageFormat::Decoded => {
                     let pod = object.decode()?;
                     let metadata = pod.metadata.as_ref().context("no metadata")?;
                     touch([metadata.namespace(), metadata.name(), metadata.resource_version()])
                 }
                 // Off the bytes.
-                Residency::Encoded => {
+                StorageFormat::Encoded => {
                     let Identity { namespace, name, resource_version, .. } = object.identity();
                     touch([&namespace, &name, &resource_version])
                 }
@@ -245,8 +249,8 @@ impl Kept for (Residency, Store<pb::Pod>) {
         let iterate = per(store.len(), start);
         let start = Instant::now();
         let by_node = store.index("node", move |object| {
-            let node = match residency {
-                Residency::Decoded => object.decode()?.spec.as_ref().map(|spec| Arc::from(spec.node_name())),
+            let node = match format {
+                StorageFormat::Decoded => object.decode()?.spec.as_ref().map(|spec| Arc::from(spec.node_name())),
                 _ => pod::NODE_NAME.str(object.encoded()?)?.map(Arc::<str>::from),
             };
             Ok::<_, ItemError>(node)

@@ -16,7 +16,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::cache::{Change, Residency, Store};
+use listwatch::cache::{Change, StorageFormat, Store};
 use listwatch::client::{Client, HttpTransport, Resource};
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch_kube::runtime;
@@ -69,11 +69,11 @@ trait Followed {
 async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Result<Box<dyn Followed>> {
     let (default, handler) = (watcher::Config::default(), handler.clone());
     Ok(match way {
-        "compressed" => Box::new(listwatch(server, Residency::Compressed, Strategy::WatchList, handler).await?),
+        "compressed" => Box::new(listwatch(server, StorageFormat::Compressed, Strategy::WatchList, handler).await?),
         "compressed-list" => {
-            Box::new(listwatch(server, Residency::Compressed, Strategy::ListThenWatch, handler).await?)
+            Box::new(listwatch(server, StorageFormat::Compressed, Strategy::ListThenWatch, handler).await?)
         }
-        "encoded" => Box::new(listwatch(server, Residency::Encoded, Strategy::WatchList, handler).await?),
+        "encoded" => Box::new(listwatch(server, StorageFormat::Encoded, Strategy::WatchList, handler).await?),
         "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
         "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
         "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), handler).await?),
@@ -83,12 +83,12 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
 
 async fn listwatch(
     server: &Server<'_>,
-    residency: Residency,
+    format: StorageFormat,
     strategy: Strategy,
     handler: Handler,
 ) -> anyhow::Result<Cache<Pod>> {
     let reflector = Reflector::<Pod>::new(&server.listwatch()?, &Resource::PODS);
-    let reflector = reflector.strategy(strategy).store(Store::new(residency));
+    let reflector = reflector.strategy(strategy).store(Store::new(format));
     let cache = reflector.cache();
     let mut changes = cache.subscribe().start();
     let running = tokio::spawn(reflector.run());
@@ -103,7 +103,7 @@ async fn listwatch(
                     handler.told(annotations.and_then(|annotations| annotations.get(CHANGED_AT)));
                 }
                 Change::Deleted(_) => {}
-                Change::Resynced => drop(told_all.take().map(|told_all| told_all.send(()))),
+                Change::Synced => drop(told_all.take().map(|told_all| told_all.send(()))),
             }
         }
         anyhow::Ok(())

@@ -15,8 +15,8 @@ use anyhow::{Context, ensure};
 use k8s_pb::api::core::v1 as pb;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta, PartialObjectMetadata, WatchEvent};
 use k8s_pb::apimachinery::pkg::runtime::{RawExtension, TypeMeta, Unknown};
-use listwatch::{ItemError, ListReader, fields};
-use listwatch_testserver::{Amplifier, Answer, Body, RecordedRequest, Server, recorded_pods};
+use listwatch::{ItemError, ListReader, schema};
+use listwatch_testserver::{Answer, Body, RecordedRequest, Server, Synthesizer, recorded_pods};
 use prost::Message;
 use prost::encoding::encode_varint;
 use serde_json::json;
@@ -84,11 +84,11 @@ impl Collection {
         let recorded = recorded_pods();
         let count = ListReader::<_, [u8]>::new(recorded.as_slice()).count();
         // Each once, so that its name, uid and version are of the right length.
-        let once = Amplifier::new(&recorded, count.try_into()?)?.to_vec();
+        let once = Synthesizer::new(&recorded, count.try_into()?)?.to_vec();
         let items: Vec<_> = ListReader::<_, [u8]>::new(once.as_slice())
             .map_item(|item| {
                 let mut json = Vec::new();
-                fields::to_json(item.type_meta(), item.bytes(), &mut json)?;
+                schema::to_json(item.type_meta(), item.bytes(), &mut json)?;
                 Ok::<_, ItemError>((item.to_box(), String::from_utf8_lossy(&json).into_owned()))
             })
             .collect::<Result<_, _>>()?;

@@ -222,7 +222,7 @@ impl Watcher {
                 notices::tell("synced:", &format!("{added} objects at version {resource_version}"));
                 Ok(())
             }
-            OwnedEvent::Restarted => {
+            OwnedEvent::Reset => {
                 (counts.added, counts.modified, counts.deleted) = (0, 0, 0);
                 self.output.flush()?;
                 notices::warn("the objects that there are broke off, and come again from the first");

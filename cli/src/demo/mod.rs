@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
-use listwatch_testserver::{Amplifier, recorded_pods};
+use listwatch_testserver::{Synthesizer, recorded_pods};
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::process::{Process, Sampler};
@@ -175,7 +175,7 @@ fn progress(way: Way, list: &List) -> ProgressBar {
 impl List {
     fn new(pods: u32) -> anyhow::Result<Self> {
         let recorded = recorded_pods();
-        let bytes = Amplifier::new(&recorded, pods)?.len();
+        let bytes = Synthesizer::new(&recorded, pods)?.len();
         let mut recorded = listwatch::ListReader::<_, [u8]>::new(recorded.as_slice());
         let count = recorded.by_ref().try_fold(0, |count, item| item.map(|_| count + 1))?;
         Ok(Self { pods, bytes, recorded: count })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 
 use super::process::parent;
 
@@ -15,8 +15,8 @@ pub struct Args {
 
 /// Tells its URL, and then again and again how many bytes it has sent.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let pods = Amplifier::new(&recorded_pods(), args.pods)?;
-    let server = Server::start(Answer::ok(Body::amplify(pods)).always()).await?;
+    let pods = Synthesizer::new(&recorded_pods(), args.pods)?;
+    let server = Server::start(Answer::ok(Body::synthesize(pods)).always()).await?;
     parent::tell(&server.url())?;
     parent::end_with_it();
     loop {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use hdrhistogram::Histogram;
-use listwatch::fields::Message;
+use listwatch::schema::Message;
 use listwatch::{Encoding, ItemError, ItemRef, ListMeta, TypeMeta};
 
 use super::report::{Bin, Field, Namespace, Object, Report, Saving, Sizes};

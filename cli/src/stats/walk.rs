@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use listwatch::fields::Message;
+use listwatch::schema::Message;
 use listwatch::{Encoding, ItemError, ItemRef};
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};

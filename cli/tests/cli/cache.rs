@@ -215,9 +215,9 @@ fn refuses_other_paths_methods_and_hosts() {
 
 #[test]
 fn exports_metrics() {
-    for residency in ["encoded", "compressed"] {
+    for format in ["encoded", "compressed"] {
         let api = pods();
-        let args = [&PODS[..], &["--residency", residency, "--index", "node=spec.nodeName"]].concat();
+        let args = [&PODS[..], &["--format", format, "--index", "node=spec.nodeName"]].concat();
         let mut running = Running::start(&api, &args);
         running.next_line();
         let metrics = metrics(&running);
@@ -229,7 +229,7 @@ fn exports_metrics() {
             ("listwatch_cache_syncs_total", "", 1..=1),
             ("listwatch_cache_relists_total", "", 0..=0),
             ("listwatch_cache_lag_seconds", "", 0..=600),
-            ("listwatch_cache_bytes", &format!(",part=\"{residency}\""), 10_000..=10_000_000),
+            ("listwatch_cache_bytes", &format!(",part=\"{format}\""), 10_000..=10_000_000),
             ("listwatch_cache_bytes", ",part=\"indexes\"", 1000..=1_000_000),
             ("listwatch_cache_index_errors", ",index=\"node\"", 0..=0),
         ] {
@@ -425,7 +425,7 @@ fn rejects_wrong_usage() {
     for (args, expected) in [
         (vec!["--listen", "0.0.0.0:8002"], "it is not on loopback"),
         (vec!["--listen", "8002"], "it is no address with a port"),
-        (vec!["--residency", "decoded"], "invalid value"),
+        (vec!["--format", "decoded"], "invalid value"),
         (vec!["--index", "node"], "it is written NAME=PATH"),
         (vec!["--index", "a/b=spec.nodeName"], "no slash in the name"),
         (vec!["--index", "node=spec.node"], "Pod has no such field"),

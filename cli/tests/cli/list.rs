@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use listwatch_testserver::{Amplifier, Answer, Body, TOKEN, recorded_pods};
+use listwatch_testserver::{Answer, Body, Synthesizer, TOKEN, recorded_pods};
 
 use crate::support::api::{Api, ok, status};
 use crate::support::{FIXTURES, fixture, listwatch, pods, stderr, stdout};
@@ -260,8 +260,8 @@ fn sends_the_token_and_never_prints_it() {
 
 #[test]
 fn exits_quietly_on_a_closed_pipe() {
-    let pods = Amplifier::new(&recorded_pods(), 50_000).unwrap();
-    let api = Api::new([Answer::ok(Body::amplify(pods))]);
+    let pods = Synthesizer::new(&recorded_pods(), 50_000).unwrap();
+    let api = Api::new([Answer::ok(Body::synthesize(pods))]);
     let mut child = api.command(&["list", "pods", "-A"]).spawn().unwrap();
     child.stdout.take().unwrap().read_exact(&mut [0; 100]).unwrap();
     let output = child.wait_with_output().unwrap();

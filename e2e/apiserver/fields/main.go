@@ -2,7 +2,7 @@
 //
 //	go run ./fields
 //
-// in the directory of this module writes src/fields/table.rs from the Go sources of all releases below. It also writes the
+// in the directory of this module writes src/schema/table.rs from the Go sources of all releases below. It also writes the
 // JSON that Go prints for the recorded bodies, for objects with random values and for Kubernetes' own test objects;
 // tests/core/json_form.rs compares the JSON form of this crate with it.
 package main
@@ -39,7 +39,7 @@ func main() {
 		}
 		sources, union = append(sources, source), newer
 	}
-	must(os.WriteFile(root+"/src/fields/table.rs", union.rust(), 0o644))
+	must(os.WriteFile(root+"/src/schema/table.rs", union.rust(), 0o644))
 	must(os.MkdirAll(root+"/tests/core/json_form", 0o755))
 	scheme := newScheme()
 	writeRecorded(scheme)

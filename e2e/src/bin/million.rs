@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
 
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 use support::memory;
 
 const PODS: u32 = 1_000_000;
@@ -25,9 +25,9 @@ async fn main() {
 }
 
 async fn serve() {
-    let pods = Amplifier::new(&recorded_pods(), PODS).unwrap();
+    let pods = Synthesizer::new(&recorded_pods(), PODS).unwrap();
     let bytes = pods.len();
-    let server = Server::start(Answer::ok(Body::amplify(pods)).always()).await.unwrap();
+    let server = Server::start(Answer::ok(Body::synthesize(pods)).always()).await.unwrap();
     let mut client = Command::new(std::env::current_exe().unwrap());
     let mut client = client.arg(server.url()).stdout(Stdio::piped()).spawn().unwrap();
     let said = tokio::task::spawn_blocking(move || {

@@ -108,7 +108,7 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
     let (paged, summary) = names(pods(client, &defaults()).pages(3000)).await?;
     assert_eq!((&paged == all, summary.pages), (true, 7));
 
-    for order in [Order::Listed, Order::Done] {
+    for order in [Order::Listed, Order::Unordered] {
         let list = pods(client, &defaults()).parallel(order).map_item(|item| {
             let meta = item.meta()?;
             Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))

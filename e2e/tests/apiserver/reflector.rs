@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{Change, Object, Residency, Store, Subscriber};
+use listwatch::cache::{Change, Object, StorageFormat, Store, Subscriber};
 use listwatch::client::{Client, ListOptions, Resource};
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch::{ItemError, ItemRef};
@@ -45,10 +45,10 @@ async fn run(state: &Path) -> Result<()> {
     for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
         let started = Instant::now();
         let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).strategy(strategy);
-        let reflector = reflector.store(Store::new(Residency::Compressed));
+        let reflector = reflector.store(Store::new(StorageFormat::Compressed));
         let cache = reflector.cache();
         let view = Arc::new(Mutex::new(View::new()));
-        let subscriber = cache.subscribe().current_first().start();
+        let subscriber = cache.subscribe().with_initial_state().start();
         tokio::spawn(follow(subscriber, Arc::clone(&view)));
         tokio::spawn(reflector.run());
         let version = timeout(Duration::from_secs(300), cache.synced()).await??;
@@ -85,7 +85,7 @@ async fn run(state: &Path) -> Result<()> {
     let last = annotate(&writer, &names[0], "last").await?;
     let expected = listed(&client).await?;
     for (strategy, cache, view, before) in followed {
-        timeout(Duration::from_secs(120), cache.wait_until(&last)).await??;
+        timeout(Duration::from_secs(120), cache.wait_for_resource_version(&last)).await??;
         assert_eq!(seen(&cache), expected, "{strategy}");
         // The subscriber is told a moment later.
         let told = async {
@@ -132,7 +132,7 @@ async fn follow(mut subscriber: Subscriber<Pod>, view: Arc<Mutex<View>>) {
                 view.insert(key, version);
             }
             Change::Deleted(tombstone) => drop(view.remove(&see(&tombstone.object).0)),
-            Change::Resynced => {}
+            Change::Synced => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{Residency, Store};
+use listwatch::cache::{StorageFormat, Store};
 use listwatch::client::transport::{Request, ResponseFuture};
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource, Transport};
 use listwatch::reflector::{Cache, ColdStart, Reflector, Strategy};
@@ -66,7 +66,7 @@ impl Running {
         Self { cache, run, transport }
     }
 
-    async fn is_in_step(&self, server: &Server) -> Result<()> {
+    async fn is_synced(&self, server: &Server) -> Result<()> {
         timeout(Duration::from_secs(120), self.cache.synced()).await??;
         let listed = listed(&Client::new(Noting::new(server)?)).await?;
         let is_all = async {
@@ -85,23 +85,23 @@ impl Drop for Running {
     }
 }
 
-fn reflector(transport: &Noting, residency: Residency) -> Reflector<Pod> {
-    Reflector::new(&Client::new(transport.clone()), &Resource::PODS).store(Store::new(residency))
+fn reflector(transport: &Noting, format: StorageFormat) -> Reflector<Pod> {
+    Reflector::new(&Client::new(transport.clone()), &Resource::PODS).store(Store::new(format))
 }
 
-async fn warm(server: &Server, residency: Residency, path: &Path) -> Result<Running> {
+async fn warm(server: &Server, format: StorageFormat, path: &Path) -> Result<Running> {
     let transport = Noting::new(server)?;
-    let mut reflector = reflector(&transport, residency);
+    let mut reflector = reflector(&transport, format);
     reflector.load(path).await?;
     Ok(Running::begin(reflector, transport))
 }
 
 async fn refused(server: &Server, path: &Path) -> Result<ColdStart> {
     let transport = Noting::new(server)?;
-    let mut reflector = reflector(&transport, Residency::Encoded);
+    let mut reflector = reflector(&transport, StorageFormat::Encoded);
     let error = reflector.load(path).await.err().ok_or("it was loaded")?;
     let running = Running::begin(reflector, transport);
-    running.is_in_step(server).await?;
+    running.is_synced(server).await?;
     Ok(error)
 }
 
@@ -120,14 +120,14 @@ async fn run(folder: &Path) -> Result<()> {
     let name = |at: usize| first_pods.keys().nth(at).map_or("", |key| key.split_once('/').unwrap_or_default().1);
 
     let file = folder.join("pods");
-    for residency in [Residency::Encoded, Residency::Compressed] {
+    for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
         for strategy in [Strategy::WatchList, Strategy::ListThenWatch] {
             let transport = Noting::new(&server)?;
             let started = Instant::now();
-            let cold = Running::begin(reflector(&transport, residency).strategy(strategy), transport);
+            let cold = Running::begin(reflector(&transport, format).strategy(strategy), transport);
             timeout(Duration::from_secs(300), cold.cache.synced()).await??;
             let cold_time = started.elapsed();
-            cold.is_in_step(&server).await?;
+            cold.is_synced(&server).await?;
             assert!(cold.transport.collections() > 0, "it would be no measure");
             let started = Instant::now();
             let cache = cold.cache.clone();
@@ -137,17 +137,17 @@ async fn run(folder: &Path) -> Result<()> {
             drop(cold);
 
             let started = Instant::now();
-            let warm = warm(&server, residency, &file).await?;
+            let warm = warm(&server, format, &file).await?;
             let load_time = started.elapsed();
             timeout(Duration::from_secs(60), warm.cache.synced()).await??;
             let warm_time = started.elapsed();
             let ratio = warm_time.as_secs_f64() / cold_time.as_secs_f64();
             println!(
-                "{residency:?}: {} Pods, {strategy} {cold_time:?}, saved in {save_time:?} as {len} bytes, \
+                "{format:?}: {} Pods, {strategy} {cold_time:?}, saved in {save_time:?} as {len} bytes, \
                  loaded in {load_time:?} and synced in {warm_time:?}: {ratio:.3} of the cold time",
                 warm.cache.len()
             );
-            warm.is_in_step(&server).await?;
+            warm.is_synced(&server).await?;
             assert_eq!(warm.transport.collections(), 0, "{:?}", warm.transport.1);
             assert_eq!(warm.cache.status().syncs, 0);
         }
@@ -157,8 +157,8 @@ async fn run(folder: &Path) -> Result<()> {
     let namespace = |at: usize| first_pods.keys().nth(at).map_or("", |key| key.split_once('/').unwrap_or_default().0);
     server.kubectl(&["-n", namespace(1), "annotate", "pod", name(1), "warm=1"])?;
     server.kubectl(&["-n", namespace(2), "delete", "pod", name(2), "--wait=false", "--grace-period=0", "--force"])?;
-    let running = warm(&server, Residency::Compressed, &file).await?;
-    running.is_in_step(&server).await?;
+    let running = warm(&server, StorageFormat::Compressed, &file).await?;
+    running.is_synced(&server).await?;
     assert_eq!(running.transport.collections(), 0);
     assert_eq!(running.cache.status().resource_version.is_some(), running.cache.is_synced());
     drop(running);
@@ -167,9 +167,9 @@ async fn run(folder: &Path) -> Result<()> {
     drop(server);
     copy(&state, &backup)?;
     let server = Server::start(&state, PORT, &[])?;
-    let running = warm(&server, Residency::Compressed, &file).await?;
+    let running = warm(&server, StorageFormat::Compressed, &file).await?;
     let untouched = running.cache.get(namespace(0), name(0)).ok_or("no such Pod")?.decode()?;
-    running.is_in_step(&server).await?;
+    running.is_synced(&server).await?;
     let status = running.cache.status();
     println!("after a restart: {} collections, last error {:?}", running.transport.collections(), status.last_error);
     assert!(status.syncs == 1 && status.last_error.is_some_and(|error| error.is_expired()));
@@ -180,7 +180,7 @@ async fn run(folder: &Path) -> Result<()> {
     for value in 2..10 {
         server.kubectl(&["-n", namespace(3), "annotate", "--overwrite", "pod", name(3), &format!("warm={value}")])?;
     }
-    running.is_in_step(&server).await?;
+    running.is_synced(&server).await?;
     running.cache.save(&file)?;
     drop(running);
     drop(server);

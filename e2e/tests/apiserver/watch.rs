@@ -232,7 +232,7 @@ async fn converge(client: &Client) -> Result<(View, Told)> {
                     }
                 }
                 OwnedEvent::Synced { .. } => is_synced = true,
-                OwnedEvent::Restarted => view.clear(),
+                OwnedEvent::Reset => view.clear(),
                 OwnedEvent::Bookmark { .. } => {}
             }
             if is_synced && view.contains_key(LAST) {

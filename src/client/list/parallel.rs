@@ -21,11 +21,13 @@ use crate::client::error::{Error, ErrorKind};
 use crate::client::options::InvalidOptions;
 use crate::client::progress::Progress;
 use crate::client::transport::{TransportError, TransportErrorKind};
-use crate::decode::{Encoding, ItemRef};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
-use crate::item::{Item, TypeMeta};
 use crate::limits::OnItemError;
+use crate::meta::TypeMeta;
+use crate::object::Item;
+use crate::object::ItemRef;
 use crate::sync::{Mutex, lock};
+use crate::wire::Encoding;
 
 /// From how many bytes on a batch goes to a thread.
 const BATCH: usize = 256 << 10;
@@ -40,7 +42,7 @@ pub enum Order {
     #[default]
     Listed,
     /// As they are done, in batches of neighbours: none waits for a slower one.
-    Done,
+    Unordered,
 }
 
 impl<T: Item + ?Sized> List<T> {
@@ -61,7 +63,7 @@ impl<T: Item + ?Sized> List<T> {
     /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
     /// let pods = client.list::<Pod>(&Resource::PODS, &ListOptions::default());
     /// let mut containers = pods
-    ///     .parallel(Order::Done)
+    ///     .parallel(Order::Unordered)
     ///     .map_item(|item| {
     ///         let pod = item.decode::<Pod>()?;
     ///         Ok::<_, ItemError>(pod.spec.unwrap_or_default().containers.len())
@@ -99,7 +101,7 @@ impl<O: Send + 'static> ParallelList<O> {
         self
     }
 
-    /// Gives each item to a closure in place of [`Item::own`]. It is called by several threads at once.
+    /// Gives each item to a closure in place of [`Item::from_ref`]. It is called by several threads at once.
     ///
     /// What it returns is freed by the consumer's thread, which glibc's allocator is slow at: Pods that are decoded only to
     /// be dropped behind the stream come no sooner than without threads. So make of a Pod here what you want of it.
@@ -150,7 +152,7 @@ fn decode_with<O, E: Into<ItemError>>(
 /// The items of a list that several threads decode, as a stream that ends after the last one or after an error.
 ///
 /// For each thread up to two batches, of 256 KiB or of what becomes of them, wait for the consumer, behind the batch it is
-/// being given. An error comes when all items before it in the list are out; with [`Order::Done`] that of an item may come
+/// being given. An error comes when all items before it in the list are out; with [`Order::Unordered`] that of an item may come
 /// before some of them. A panic in the closure that makes the items goes on in the consumer.
 ///
 /// Dropping it closes the connection, or resets the stream, and its threads end behind the items that they are at.
@@ -229,7 +231,7 @@ impl<O: Send + 'static> ParallelItems<O> {
     fn next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Decoded<O>>> {
         let candidates = match self.order {
             Order::Listed => 1,
-            Order::Done => self.window.len(),
+            Order::Unordered => self.window.len(),
         };
         for (at, owed) in self.window.iter_mut().enumerate().take(candidates) {
             let Poll::Ready(decoded) = Pin::new(owed).poll(cx) else { continue };

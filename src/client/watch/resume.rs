@@ -16,15 +16,16 @@ use tokio::time::{Sleep, sleep};
 use tracing::field;
 
 use super::{Connection, Opening, OwnedEvent, Plan};
-use crate::adapt::Own;
+use crate::adapt::FromRef;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::options::ResourceVersion;
 use crate::client::retry::{Class, Retry};
 use crate::client::transport::TransportErrorKind;
-use crate::decode::{Changed, ItemRef, WatchEvent};
+use crate::decode::{Changed, WatchEvent};
 use crate::error::ItemError;
-use crate::item::{Item, compare_resource_versions, is_older};
+use crate::object::ItemRef;
+use crate::object::{Item, compare_resource_versions, is_older};
 
 /// The longest wait before a connection, but for what a server asks for.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -45,7 +46,7 @@ const DELETIONS: usize = 1024;
 /// events of the watch; as a list where the server refuses those, breaks them off twice, or does not end them
 /// ([`initial_events_timeout`](Self::initial_events_timeout)), which the [`Client`](crate::client::Client) and its clones
 /// then remember for this resource for an hour, once the list has succeeded. When it is interrupted, or when its version
-/// expires, it starts over, with [`OwnedEvent::Restarted`]; in pages of 500, if the server's request timeout interrupted a list.
+/// expires, it starts over, with [`OwnedEvent::Reset`]; in pages of 500, if the server's request timeout interrupted a list.
 ///
 /// After that nothing is lost, and nothing comes twice or in another order, whatever happens to connections: it resumes from
 /// the version of the last event, or of a later bookmark, when the server ends the watch, when the connection breaks or
@@ -77,7 +78,7 @@ const DELETIONS: usize = 1024;
 ///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} is there", pod.metadata),
 ///         OwnedEvent::Deleted(pod) => println!("{:?} is gone", pod.metadata),
 ///         OwnedEvent::Synced { resource_version } => println!("that is all at {resource_version}"),
-///         OwnedEvent::Restarted => println!("from the start"),
+///         OwnedEvent::Reset => println!("from the start"),
 ///         OwnedEvent::Bookmark { .. } => {}
 ///     }
 /// }
@@ -85,7 +86,7 @@ const DELETIONS: usize = 1024;
 /// # }
 /// ```
 #[must_use = "nothing is sent until it is polled"]
-pub struct ResumedWatch<T: Item + ?Sized, F = Own<T>> {
+pub struct ResumedWatch<T: Item + ?Sized, F = FromRef<T>> {
     connections: Connections,
     own: F,
     item: PhantomData<fn() -> T::Owned>,
@@ -157,7 +158,7 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
 
     /// Starts over with the collection when the server has forgotten the version (410), in place of ending in an error.
     ///
-    /// The stream then delivers [`OwnedEvent::Restarted`], which voids all that came before, and the collection again. What
+    /// The stream then delivers [`OwnedEvent::Reset`], which voids all that came before, and the collection again. What
     /// happened in between is lost: an object that was deleted meanwhile just does not come again.
     pub fn start_over(mut self) -> Self {
         self.connections.run.starts_over = true;
@@ -282,7 +283,7 @@ impl Connections {
             let wait = run.after(state, ended)?;
             *state = State::Waiting(Box::pin(sleep(wait)));
             if mem::take(&mut run.has_begun) {
-                return Poll::Ready(Ok(Some(OwnedEvent::Restarted)));
+                return Poll::Ready(Ok(Some(OwnedEvent::Reset)));
             }
         }
     }

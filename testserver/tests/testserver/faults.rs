@@ -6,7 +6,7 @@ use std::time::Duration;
 use flate2::read::{GzDecoder, MultiGzDecoder};
 use http_body_util::BodyExt;
 use hyper::Version;
-use listwatch_testserver::{Amplifier, Answer, Body, Server, recorded_pods};
+use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -80,10 +80,10 @@ async fn delivers_bodies_up_to_their_fault() {
 /// All bytes before a reset arrive, also where the client's windows and the sockets hold but a part of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delivers_all_bytes_before_a_reset() {
-    let pods = Amplifier::new(&recorded_pods(), 2000).unwrap();
+    let pods = Synthesizer::new(&recorded_pods(), 2000).unwrap();
     let expected = pods.to_vec();
     let length = expected.len() - 1234;
-    let server = serve(Body::amplify(pods).reset_at(length as u64)).await;
+    let server = serve(Body::synthesize(pods).reset_at(length as u64)).await;
     for round in 0..5 {
         for version in VERSIONS {
             let received = get(&server, version).await;
@@ -150,10 +150,10 @@ async fn sends_chunks_of_the_requested_size() {
 
 #[tokio::test]
 async fn gzips_in_one_member_or_one_per_chunk() {
-    let pods = Amplifier::new(&recorded_pods(), 300).unwrap();
+    let pods = Synthesizer::new(&recorded_pods(), 300).unwrap();
     let plain = [&pods.to_vec()[..], b"status"].concat();
     for (members, name) in [(false, "one member"), (true, "a member per chunk")] {
-        let body = Body::amplify(pods.clone()).append("status").with_content_length();
+        let body = Body::synthesize(pods.clone()).append("status").with_content_length();
         let body = if members { body.gzip_members() } else { body.gzip() };
         let server = serve(body.clone()).await;
         let mut compressed = Vec::new();

@@ -1,10 +1,10 @@
 //! The servers, over sockets: what they send, break, count and record, and how they end. One module per promise.
 
-mod amplify;
 mod answers;
 mod client;
 mod faults;
 mod goaway;
 mod raw;
+mod synthesize;
 #[cfg(feature = "tls")]
 mod tls;

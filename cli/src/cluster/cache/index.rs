@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use listwatch::cache::{ObjectRef, OrderedIndex};
-use listwatch::fields::{self, Message};
 use listwatch::reflector::Cache;
+use listwatch::schema::{self, Message};
 use listwatch::{Encoding, FieldPath, ItemError, Projection, TypeMeta};
 use serde_json::Value;
 
@@ -58,8 +58,8 @@ impl Field {
         let only = match Message::of(&of.api_version, &of.kind) {
             Some(message) => {
                 let field = path.split('[').next().and_then(|path| message.path(path)?.pop());
-                let is_whole_map = field.is_some_and(fields::Field::is_map) && !path.contains('[');
-                if is_whole_map || field.and_then(fields::Field::message).is_some_and(Message::is_object) {
+                let is_whole_map = field.is_some_and(schema::Field::is_map) && !path.contains('[');
+                if is_whole_map || field.and_then(schema::Field::message).is_some_and(Message::is_object) {
                     return Err(format!("{path} is no single value"));
                 }
                 Some(Projection::new().keep(&in_json))
@@ -74,7 +74,7 @@ impl Field {
         let json = match (object.encoding(), &self.only) {
             (Encoding::Json, _) => object.encoded()?,
             (Encoding::Protobuf, Some(only)) => {
-                fields::to_json(&self.of, &only.apply(object.encoded()?)?, &mut projected)?;
+                schema::to_json(&self.of, &only.apply(object.encoded()?)?, &mut projected)?;
                 &projected
             }
             (found, None) => return Err(ItemError::WrongEncoding { found, expected: Encoding::Json }),

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::HumanCount;
-use listwatch::cache::{LoadError, Residency, SaveError, Store};
+use listwatch::cache::{LoadError, SaveError, StorageFormat, Store};
 use listwatch::client::{Client, Resource};
-use listwatch::fields::Message;
 use listwatch::reflector::{self, Cache, ColdStart, Reflector, SyncError};
+use listwatch::schema::Message;
 use listwatch::{FieldPath, Projection, TypeMeta};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
@@ -60,8 +60,8 @@ pub struct Args {
     selection: Selection,
 
     /// How objects are held in memory
-    #[arg(long, value_enum, default_value_t = Held::Compressed, value_name = "RESIDENCY")]
-    residency: Held,
+    #[arg(long, value_enum, default_value_t = Held::Compressed, value_name = "FORMAT")]
+    format: Held,
 
     /// Memory limit for objects and indexes, in MiB. Fails if the collection does not fit; objects that do not fit later are
     /// left out, with a warning
@@ -133,7 +133,7 @@ const TICK: Duration = Duration::from_millis(250);
 const SAVE: Duration = Duration::from_secs(300);
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let Args { selection, residency, budget, file, drop, index, strategy, listen, connection } = args;
+    let Args { selection, format, budget, file, drop, index, strategy, listen, connection } = args;
     let listener = TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))?;
     let mut options = selection.options();
     let metadata_only = selection.metadata_only;
@@ -150,7 +150,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if Message::of(&type_meta.api_version, &type_meta.kind).is_none() {
         options = options.json();
     }
-    let store = Store::new(residency.into());
+    let store = Store::new(format.into());
     if let Some(mib) = budget {
         store.set_budget(Some(mib.saturating_mul(1 << 20)));
     }
@@ -256,7 +256,7 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
     Failure::Error(format!("cannot listen on {address}: {error}; --listen takes another port"))
 }
 
-impl From<Held> for Residency {
+impl From<Held> for StorageFormat {
     fn from(held: Held) -> Self {
         match held {
             Held::Encoded => Self::Encoded,

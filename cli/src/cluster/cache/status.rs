@@ -112,7 +112,7 @@ fn troubles(status: &Status) -> String {
 
 /// How long ago it was last known to be in step, in seconds.
 pub fn lag(status: &Status) -> Option<f64> {
-    Some(status.in_step_at?.elapsed().as_secs_f64())
+    Some(status.last_synced_at?.elapsed().as_secs_f64())
 }
 
 /// How often the whole collection came again.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use futures::StreamExt as _;
 use k8s_pb::api::core::v1::ConfigMap;
-use listwatch::cache::{Change, Object, Residency, Store, Subscriber};
+use listwatch::cache::{Change, Object, StorageFormat, Store, Subscriber};
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource, Transport};
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch::{ItemError, ItemRef};
@@ -78,10 +78,10 @@ impl Caches {
                 }
             };
             let reflector = Reflector::<ConfigMap>::new(&client, &Resource::CONFIG_MAPS).namespace(NAMESPACE);
-            let reflector = reflector.strategy(strategy).store(Store::new(Residency::Compressed));
+            let reflector = reflector.strategy(strategy).store(Store::new(StorageFormat::Compressed));
             let cache = reflector.cache();
             let told = Arc::new(Mutex::new(View::new()));
-            tokio::spawn(follow(cache.subscribe().current_first().start(), Arc::clone(&told)));
+            tokio::spawn(follow(cache.subscribe().with_initial_state().start(), Arc::clone(&told)));
             let reflector = tokio::spawn(async { drop(reflector.run().await) });
             cache.synced().await?;
             tokio::spawn(make_trouble(trouble, rng.fork(), Arc::clone(&gate), Arc::clone(&faults)));
@@ -190,7 +190,7 @@ async fn follow(mut subscriber: Subscriber<ConfigMap>, told: Arc<Mutex<View>>) {
                 told.lock().unwrap().insert(name, state);
             }
             Change::Deleted(tombstone) => drop(told.lock().unwrap().remove(&*tombstone.object.identity().name)),
-            Change::Resynced => {}
+            Change::Synced => {}
         }
     }
 }

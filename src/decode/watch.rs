@@ -13,18 +13,20 @@ use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 
-use super::decoder::{Encoding, Event, ItemRef, ListDecoder, Progress};
+use super::list::{Event, ListDecoder, Progress};
+use super::list_protobuf::MAGIC;
 #[cfg(feature = "json")]
-use super::line;
-use super::protobuf::MAGIC;
-use super::sniff::Sniffed;
-use super::wire::{Field, Fields, Value};
+use super::watch_json;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
-use crate::item::view::entry;
-use crate::item::{Status, TypeMeta};
-#[cfg(feature = "json")]
-use crate::json::scan::Scan;
 use crate::limits::Limits;
+use crate::meta::{Status, TypeMeta};
+use crate::object::ItemRef;
+use crate::object::meta_view::entry;
+use crate::wire::BodyFormat;
+use crate::wire::Encoding;
+use crate::wire::protobuf::{Field, Fields, Value};
+#[cfg(feature = "json")]
+use crate::wire::scan::Scan;
 
 /// The buffer of split frames is given back when it is larger than this and was not needed.
 const KEPT_SCRATCH: usize = 64 << 10;
@@ -225,7 +227,7 @@ impl WatchDecoder {
         let mut read = Frame::default();
         let (encoding, is_read) = match state {
             #[cfg(feature = "json")]
-            State::Between => (Encoding::Json, line::read(frame).map(|event| read = event)),
+            State::Between => (Encoding::Json, watch_json::read(frame).map(|event| read = event)),
             _ => (Encoding::Protobuf, read.merge(frame)),
         };
         let place = Place { encoding, known, type_meta, index: *items, offset: *field_start };
@@ -426,14 +428,14 @@ impl WatchDecoder {
     #[cfg(feature = "json")]
     fn open(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
         let State::Opening(list) = &mut self.state else { return Ok(()) };
-        let mut decided = if list.position() == 0 { line::is_event(input) } else { None };
+        let mut decided = if list.position() == 0 { watch_json::is_event(input) } else { None };
         while decided.is_none() && !input.is_empty() {
             let mut byte = self.watch.take(1, input);
             if self.watch.scratch != b"{" || !is_space(byte) {
                 self.watch.scratch.extend_from_slice(byte);
             }
             other(list, &mut byte)?;
-            decided = line::is_event(&self.watch.scratch);
+            decided = watch_json::is_event(&self.watch.scratch);
         }
         match decided {
             None => {}
@@ -526,7 +528,7 @@ fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKin
                 return Err(match error.kind().clone() {
                     DecodeErrorKind::NotAList { api_version, kind } => DecodeErrorKind::NotAWatch { api_version, kind },
                     // Its events are not on a line each.
-                    DecodeErrorKind::UnexpectedEncoding(Sniffed::WatchStream) => {
+                    DecodeErrorKind::UnexpectedEncoding(BodyFormat::WatchStream) => {
                         malformed(("the frame", Fault::Syntax))
                     }
                     DecodeErrorKind::UnexpectedEncoding(found) => DecodeErrorKind::UnexpectedWatchEncoding(found),
@@ -693,7 +695,7 @@ impl<'f> Frame<'f> {
             let read = match place.encoding {
                 Encoding::Protobuf => Status::read(bytes),
                 #[cfg(feature = "json")]
-                Encoding::Json => crate::item::json::status(bytes),
+                Encoding::Json => crate::meta::json::status(bytes),
                 #[cfg(not(feature = "json"))]
                 Encoding::Json => None,
             };

@@ -16,12 +16,12 @@
 
 use std::mem;
 
-use super::decoder::{Found, Progress};
-use super::schema::{Field, ListShape, Message, Text};
-use super::wire::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
+use super::list::{Found, Progress};
+use super::list_fields::{Field, ListShape, Message, Text};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
-use crate::item::{Status, TypeMeta};
 use crate::limits::{Limits, OnItemError};
+use crate::meta::{Status, TypeMeta};
+use crate::wire::protobuf::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
 
 /// What every Kubernetes protobuf body begins with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
 pub(super) const MAGIC: [u8; 4] = *b"k8s\0";

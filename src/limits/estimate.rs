@@ -1,12 +1,12 @@
 //! What an object may take in memory when it is decoded, estimated from its bytes before it is.
 //!
-//! Decoding amplifies: an empty element of two bytes becomes a struct of up to three kilobytes in a `Vec` that doubles. Nothing
+//! Decoding may take far more memory than the bytes: an empty element of two bytes becomes a struct of up to three kilobytes in a `Vec` that doubles. Nothing
 //! here knows the type that an object is decoded to, so each value is charged a constant, and whatever could be a message
 //! more. For the types of k8s-pb the estimate is at most a few times below the truth; a test pins how much.
 
-use crate::decode::Encoding;
-use crate::decode::wire::{Fields, Value};
 use crate::error::ItemError;
+use crate::wire::Encoding;
+use crate::wire::protobuf::{Fields, Value};
 
 /// Smaller objects are not walked: none of them takes more than some 40 MB.
 const SMALL: usize = 16 << 10;
@@ -74,7 +74,7 @@ fn of_protobuf(object: &[u8]) -> u64 {
 
 #[cfg(feature = "json")]
 fn of_json(object: &[u8]) -> u64 {
-    let objects = crate::json::scan::count_brackets(object);
+    let objects = crate::wire::scan::count_brackets(object);
     // Also those in strings, where they are rare.
     let values = memchr::memchr_iter(b',', object).count() as u64;
     object.len() as u64 + objects * MESSAGE + values * VALUE

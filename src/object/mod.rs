@@ -2,32 +2,32 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-pub(crate) mod estimate;
+mod item_ref;
 #[cfg(feature = "json")]
 pub(crate) mod json;
-mod meta;
+pub(crate) mod meta_view;
 pub mod path;
 mod prefilter;
-mod project;
+mod projection;
 mod version;
-pub(crate) mod view;
 
 use std::any::TypeId;
 
 use prost::bytes::Bytes;
 
+pub use self::item_ref::ItemRef;
 #[cfg(feature = "json")]
 pub use self::json::Json;
-pub use self::meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
+pub use self::meta_view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
 pub use self::path::{FieldPath, InvalidPath};
 pub use self::prefilter::Prefilter;
-pub use self::project::Projection;
+pub use self::projection::Projection;
 pub use self::version::compare_resource_versions;
 #[cfg(any(feature = "cache", feature = "client"))]
 pub(crate) use self::version::is_older;
-pub use self::view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
-use crate::decode::{Encoding, ItemRef};
 use crate::error::ItemError;
+use crate::limits::estimate;
+use crate::wire::Encoding;
 
 /// What an adapter makes of each item: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
 ///
@@ -51,7 +51,7 @@ pub trait Item {
     /// # Errors
     ///
     /// [`ItemError`] when the bytes cannot become one.
-    fn own(item: ItemRef<'_>) -> Result<Self::Owned, ItemError>;
+    fn from_ref(item: ItemRef<'_>) -> Result<Self::Owned, ItemError>;
 }
 
 impl<M: prost::Message + Default + 'static> Item for M {
@@ -59,7 +59,7 @@ impl<M: prost::Message + Default + 'static> Item for M {
 
     const ENCODING: Option<Encoding> = Some(Encoding::Protobuf);
 
-    fn own(item: ItemRef<'_>) -> Result<Box<M>, ItemError> {
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<M>, ItemError> {
         item.decode()
     }
 }
@@ -68,7 +68,7 @@ impl<M: prost::Message + Default + 'static> Item for M {
 impl Item for [u8] {
     type Owned = Box<[u8]>;
 
-    fn own(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
         Ok(item.to_box())
     }
 }

@@ -8,8 +8,8 @@ use std::mem;
 
 #[cfg(feature = "json")]
 use super::json::{JsonManager, JsonMeta, JsonOwner};
-use crate::decode::wire::{Field, Fields, Value};
 use crate::error::{Fault, ItemError};
+use crate::wire::protobuf::{Field, Fields, Value};
 
 /// The metadata of an object (`ObjectMeta`), borrowed from its bytes.
 ///

@@ -1,7 +1,7 @@
-//! The JSON form of an object's metadata, and of what stands around the items of a list.
+//! The JSON form of an object's metadata.
 //!
 //! Members are read as Go's `encoding/json` reads them: the last one of a name counts, `null` sets nothing. Source of the
-//! names: `ObjectMeta`, `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+//! names: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
@@ -11,14 +11,12 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
-#[cfg(feature = "client")]
-use super::TypeMeta;
-use super::meta::MAX_CAUSES;
-use super::view::{ManagedFieldsEntry, OwnerReference, Time};
-use super::{Item, ListMeta, ShardInfo, Status, StatusCause, StatusDetails};
-use crate::decode::{Encoding, ItemRef};
-use crate::error::{Fault, ItemError};
-use crate::json::Reader;
+use super::meta_view::{ManagedFieldsEntry, OwnerReference, Time};
+use super::{Item, ItemRef};
+use crate::error::ItemError;
+use crate::meta::json::{Unread, members, set, set_text, skip, whole};
+use crate::wire::Encoding;
+use crate::wire::json::Reader;
 
 /// Makes the items of a JSON list a `Box<T>`, for any `T` that serde deserializes.
 ///
@@ -53,7 +51,7 @@ impl<T: DeserializeOwned + Send + 'static> Item for Json<T> {
 
     const ENCODING: Option<Encoding> = Some(Encoding::Json);
 
-    fn own(item: ItemRef<'_>) -> Result<Box<T>, ItemError> {
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<T>, ItemError> {
         item.decode_json()
     }
 }
@@ -160,32 +158,6 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// A field, and what is wrong with it.
-type Unread = (&'static str, Fault);
-
-/// Returns what makes a fault of JSON one of this field.
-fn at(field: &'static str) -> impl Fn(Fault) -> Unread {
-    move |fault| (field, fault)
-}
-
-/// An object, or `null`, all of it read by `on_member`, which takes the value of the member that it is given the name of.
-fn members<'a>(
-    field: &'static str,
-    json: &mut Reader<'a>,
-    mut on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), Unread>,
-) -> Result<(), Unread> {
-    let mut members = json.object().map_err(at(field))?;
-    while let Some(name) = members.next(json).map_err(at(field))? {
-        on_member(&name, json)?;
-    }
-    Ok(())
-}
-
-/// Takes a value that nobody reads.
-fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), Unread> {
-    json.value().map(drop).map_err(at(field))
-}
-
 /// Reads the metadata of an object, and of the rest only where it ends.
 pub(crate) fn meta(object: &[u8]) -> Result<JsonMeta<'_>, ItemError> {
     let mut meta = JsonMeta::default();
@@ -196,17 +168,6 @@ pub(crate) fn meta(object: &[u8]) -> Result<JsonMeta<'_>, ItemError> {
     })
     .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
     Ok(meta)
-}
-
-/// JSON that is an object, or `null`.
-fn whole<'a>(
-    field: &'static str,
-    json: &'a [u8],
-    on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), Unread>,
-) -> Result<(), Unread> {
-    let mut json = Reader::new(json, 0);
-    members(field, &mut json, on_member)?;
-    json.end().map_err(at(field))
 }
 
 impl<'a> JsonMeta<'a> {
@@ -231,118 +192,6 @@ impl<'a> JsonMeta<'a> {
             _ => skip("metadata", json),
         })
     }
-}
-
-/// Reads the `metadata` of a list into what came of it before.
-pub(crate) fn merge_list_meta(list_meta: &mut ListMeta, metadata: &[u8]) -> Result<(), Unread> {
-    read_list_meta(list_meta, &mut Reader::new(metadata, 1))
-}
-
-fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(), Unread> {
-    members("metadata", json, |name, json| match name {
-        "resourceVersion" => set_string(&mut list_meta.resource_version, "metadata.resourceVersion", json),
-        "continue" => set_string(&mut list_meta.continue_token, "metadata.continue", json),
-        "remainingItemCount" => {
-            list_meta.remaining_item_count = json.parse().map_err(at("metadata.remainingItemCount"))?;
-            Ok(())
-        }
-        "shardInfo" if json.peek() == Some(b'n') => {
-            list_meta.shard_info = None;
-            skip("metadata", json)
-        }
-        "shardInfo" => {
-            let ShardInfo { selector } = list_meta.shard_info.get_or_insert_default();
-            members("metadata.shardInfo", json, |name, json| match name {
-                "selector" => set_string(selector, "metadata.shardInfo.selector", json),
-                _ => skip("metadata.shardInfo", json),
-            })
-        }
-        _ => skip("metadata", json),
-    })
-}
-
-/// The `apiVersion` and `kind` that an object has of its own; empty where it has none.
-#[cfg(feature = "client")]
-pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, ItemError> {
-    let mut type_meta = TypeMeta::default();
-    whole("the object", object, |name, json| match name {
-        "apiVersion" => set_string(&mut type_meta.api_version, "apiVersion", json),
-        "kind" => set_string(&mut type_meta.kind, "kind", json),
-        _ => skip("the object", json),
-    })
-    .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
-    Ok(type_meta)
-}
-
-/// Reads a Status; `None` where it is none that can be read.
-pub(crate) fn status(json: &[u8]) -> Option<Status> {
-    let mut status = Status::default();
-    whole("the body", json, |name, json| match name {
-        "metadata" => read_list_meta(status.metadata.get_or_insert_default(), json),
-        "status" => set_string(&mut status.status, "status", json),
-        "message" => set_string(&mut status.message, "message", json),
-        "reason" => set_string(&mut status.reason, "reason", json),
-        "details" => read_details(status.details.get_or_insert_default(), json),
-        "code" => set(&mut status.code, "code", json),
-        _ => skip("the body", json),
-    })
-    .ok()?;
-    Some(status)
-}
-
-fn read_details(details: &mut StatusDetails, json: &mut Reader<'_>) -> Result<(), Unread> {
-    members("details", json, |name, json| match name {
-        "name" => set_string(&mut details.name, "details.name", json),
-        "group" => set_string(&mut details.group, "details.group", json),
-        "kind" => set_string(&mut details.kind, "details.kind", json),
-        "uid" => set_string(&mut details.uid, "details.uid", json),
-        "retryAfterSeconds" => set(&mut details.retry_after_seconds, "details.retryAfterSeconds", json),
-        "causes" => {
-            details.causes.clear();
-            let mut causes = json.array().map_err(at("details.causes"))?;
-            while causes.next(json).map_err(at("details.causes"))? {
-                let cause = cause(json)?;
-                if details.causes.len() < MAX_CAUSES {
-                    details.causes.push(cause);
-                }
-            }
-            Ok(())
-        }
-        _ => skip("details", json),
-    })
-}
-
-fn cause(json: &mut Reader<'_>) -> Result<StatusCause, Unread> {
-    let mut cause = StatusCause::default();
-    members("details.causes", json, |name, json| match name {
-        "reason" => set_string(&mut cause.reason, "details.causes.reason", json),
-        "message" => set_string(&mut cause.message, "details.causes.message", json),
-        "field" => set_string(&mut cause.field, "details.causes.field", json),
-        _ => skip("details.causes", json),
-    })?;
-    Ok(cause)
-}
-
-/// Sets a field, unless the value is `null`.
-fn set<'a, T: Deserialize<'a>>(place: &mut T, field: &'static str, json: &mut Reader<'a>) -> Result<(), Unread> {
-    if let Some(value) = json.parse().map_err(at(field))? {
-        *place = value;
-    }
-    Ok(())
-}
-
-fn set_text<'a>(place: &mut Cow<'a, str>, field: &'static str, json: &mut Reader<'a>) -> Result<(), Unread> {
-    if let Some(text) = json.text().map_err(at(field))? {
-        *place = text;
-    }
-    Ok(())
-}
-
-fn set_string(place: &mut String, field: &'static str, json: &mut Reader<'_>) -> Result<(), Unread> {
-    if let Some(text) = json.text().map_err(at(field))? {
-        *place = text.into_owned();
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::mem;
 
-use crate::error::Fault;
+use super::Fault;
 
 /// Groups may be nested this deep in what is skipped; prost allows as many nested messages.
 pub(crate) const MAX_GROUP_DEPTH: usize = 100;

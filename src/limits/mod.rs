@@ -1,5 +1,7 @@
 //! What a body may ask of the decoder before it is refused.
 
+pub(crate) mod estimate;
+
 /// The caps of a [`ListDecoder`](crate::ListDecoder) or a [`WatchDecoder`](crate::WatchDecoder).
 ///
 /// A body over a cap ends in [`DecodeErrorKind::Limit`](crate::DecodeErrorKind::Limit), which names the cap and the

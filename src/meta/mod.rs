@@ -1,10 +1,13 @@
 //! The messages around the items, by hand: `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
 
+#[cfg(feature = "json")]
+pub(crate) mod json;
+
 use std::fmt;
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-use crate::decode::wire::{Fields, Value};
+use crate::wire::protobuf::{Fields, Value};
 
 /// `apiVersion` and `kind` of a list, as its envelope has them: `v1` and `PodList`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

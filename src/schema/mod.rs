@@ -19,7 +19,7 @@ use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
 /// A message of protobuf: a kind of object, or a part of one.
 ///
 /// ```
-/// use listwatch::fields::Message;
+/// use listwatch::schema::Message;
 ///
 /// let pod = Message::of("v1", "Pod").ok_or("no such kind")?;
 /// let path = pod.path("spec.nodeName").ok_or("no such field")?;

@@ -4,14 +4,12 @@
 //! end of a value that arrives in pieces. Both look for the end of a nested value by its brackets and strings only: what is in
 //! a value that nobody reads is not checked.
 
-pub(crate) mod scan;
-
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use self::scan::Scan;
-use crate::error::Fault;
+use super::Fault;
+use super::scan::Scan;
 
 /// Reads values off the front of JSON.
 pub(crate) struct Reader<'a> {

@@ -15,12 +15,12 @@ use jiff::Timestamp;
 use serde::de::IgnoredAny;
 
 use super::{Field, Form, Message, Omit, Shape, Type};
-use crate::decode::Encoding;
-use crate::decode::wire::{Fields, Value, Varint};
 use crate::error::{Fault, ItemError};
-use crate::item::{self, TypeMeta};
-use crate::json::Reader;
-use crate::limits::Limits;
+use crate::limits::{Limits, estimate};
+use crate::meta::TypeMeta;
+use crate::wire::Encoding;
+use crate::wire::json::Reader;
+use crate::wire::protobuf::{Fields, Value, Varint};
 
 /// Messages may be nested this deep in an object, as for prost: only schemas hold schemas, in a `CustomResourceDefinition`.
 const MAX_DEPTH: usize = 100;
@@ -39,12 +39,12 @@ const MAX_DEPTH: usize = 100;
 /// It takes memory for the tree of one object, some times its size.
 ///
 /// ```
-/// use listwatch::{ItemError, ListReader, fields};
+/// use listwatch::{ItemError, ListReader, schema};
 ///
 /// # let body = &include_bytes!("../../fixtures/configmaps.pb")[..];
 /// let lines = ListReader::<_, [u8]>::new(body).map_item(|item| {
 ///     let mut line = Vec::new();
-///     fields::to_json(item.type_meta(), item.bytes(), &mut line)?;
+///     schema::to_json(item.type_meta(), item.bytes(), &mut line)?;
 ///     Ok::<_, ItemError>(line)
 /// });
 /// for line in lines {
@@ -63,7 +63,7 @@ pub fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result
     let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
     let message = Message::of(api_version, kind)
         .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })?;
-    item::estimate::check(Encoding::Protobuf, object, Limits::DEFAULT_DECODED_SIZE)?;
+    estimate::check(Encoding::Protobuf, object, Limits::DEFAULT_DECODED_SIZE)?;
     let start = out.len();
     let mut slots = Vec::new();
     let mut reader = Messages { unknown_fields: 0 };

@@ -6,10 +6,11 @@ use std::fmt;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use super::Item;
+use super::ItemRef;
 use super::path::{FieldPath, key_of};
-use crate::decode::wire::{Field, Fields};
-use crate::decode::{Encoding, ItemRef};
 use crate::error::{Fault, ItemError};
+use crate::wire::Encoding;
+use crate::wire::protobuf::{Field, Fields};
 
 /// Which fields of an object are kept, and which are dropped while it is copied.
 ///
@@ -24,7 +25,7 @@ use crate::error::{Fault, ItemError};
 /// allocated at the size of the object, and then shrunk.
 ///
 /// ```
-/// use listwatch::item::path::{meta, pod};
+/// use listwatch::object::path::{meta, pod};
 /// use listwatch::{ItemError, ListReader, Projection};
 ///
 /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
@@ -129,17 +130,17 @@ impl Projection {
         copy.map(Box::from).map_err(ItemError::Projection)
     }
 
-    /// What [`Item::own`] makes of the item without the dropped fields, for `map_item` of the adapters. The projected
+    /// What [`Item::from_ref`] makes of the item without the dropped fields, for `map_item` of the adapters. The projected
     /// bytes are a copy that lives no longer than the call.
     ///
     /// ```
     /// use k8s_pb::api::core::v1::Pod;
-    /// use listwatch::item::path::pod;
+    /// use listwatch::object::path::pod;
     /// use listwatch::{ListReader, Projection};
     ///
     /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
     /// let phases = Projection::new().keep(&pod::PHASE);
-    /// for pod in ListReader::<_, [u8]>::new(file).map_item(|item| phases.own::<Pod>(item)) {
+    /// for pod in ListReader::<_, [u8]>::new(file).map_item(|item| phases.decode::<Pod>(item)) {
     ///     let pod: Box<Pod> = pod?;
     ///     assert!(pod.metadata.is_none() && pod.status.is_some());
     /// }
@@ -148,9 +149,9 @@ impl Projection {
     ///
     /// # Errors
     ///
-    /// Those of [`apply`](Self::apply) and of [`Item::own`].
-    pub fn own<T: Item + ?Sized>(&self, item: ItemRef<'_>) -> Result<T::Owned, ItemError> {
-        T::own(item.with_bytes(&item.project(self)?))
+    /// Those of [`apply`](Self::apply) and of [`Item::from_ref`].
+    pub fn decode<T: Item + ?Sized>(&self, item: ItemRef<'_>) -> Result<T::Owned, ItemError> {
+        T::from_ref(item.with_bytes(&item.project(self)?))
     }
 }
 
@@ -363,7 +364,7 @@ fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Ve
 #[cfg(feature = "json")]
 mod json {
     use super::{Fate, Fault, Rules};
-    use crate::json::Reader;
+    use crate::wire::json::Reader;
 
     type ByName<'p> = Rules<'p, Box<str>>;
 
@@ -435,7 +436,7 @@ mod json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::TypeMeta;
+    use crate::meta::TypeMeta;
 
     #[test]
     fn drops_and_keeps() {

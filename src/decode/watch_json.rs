@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::frame::{EventType, Frame, INITIAL_EVENTS_END, Unread, at};
+use super::watch::{EventType, Frame, INITIAL_EVENTS_END, Unread, at};
 use crate::error::Fault;
-use crate::json::Reader;
+use crate::wire::json::Reader;
 
 /// Whether a body that begins so is a watch, by the name of its first member, as soon as that shows.
 ///

@@ -5,7 +5,7 @@
 
 use wide::u8x16;
 
-use crate::error::Fault;
+use super::Fault;
 
 /// JSON may be nested this deep, the list itself counted: as in Go's `encoding/json`.
 const MAX_DEPTH: u32 = 10_000;

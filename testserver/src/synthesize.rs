@@ -26,13 +26,13 @@ const HEX_DIGITS: usize = 8;
 /// Every instance of a recorded item is of the same length, so that the length of the body is known beforehand. Items are
 /// made while the body is read, which takes memory for one item at a time. A clone shares the recorded items.
 #[derive(Clone, Debug)]
-pub struct Amplifier {
+pub struct Synthesizer {
     shared: Arc<Prepared>,
     items: u32,
     length: u64,
 }
 
-/// Why a recorded body cannot be amplified.
+/// Why a recorded body cannot be synthesized.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AmplifyError {
@@ -82,7 +82,7 @@ struct Template {
     version: usize,
 }
 
-impl Amplifier {
+impl Synthesizer {
     /// Prepares the body of a list of `items` items.
     ///
     /// # Errors
@@ -148,10 +148,10 @@ impl Amplifier {
     }
 }
 
-/// Reads the body of an [`Amplifier`], which it makes on the way. Reading never fails.
+/// Reads the body of an [`Synthesizer`], which it makes on the way. Reading never fails.
 #[derive(Clone, Debug)]
 pub struct AmplifierReader {
-    amplifier: Amplifier,
+    amplifier: Synthesizer,
     /// The bytes made last: head, item or end.
     piece: Vec<u8>,
     /// How many bytes of the piece are read; at most its length.
@@ -300,7 +300,7 @@ impl Template {
         Ok(Self { bytes, name_suffix, uid, version })
     }
 
-    /// Appends the item of this index in the amplified list.
+    /// Appends the item of this index in the synthesized list.
     fn instantiate(&self, index: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::TypeMeta;
-use crate::decode::Encoding;
-use crate::decode::wire::{Fields, Value};
 use crate::error::{Fault, ItemError};
-use crate::fields::{Field, Message};
+use crate::meta::TypeMeta;
+use crate::schema::{Field, Message};
+use crate::wire::Encoding;
 #[cfg(feature = "json")]
-use crate::json::Reader;
+use crate::wire::json::Reader;
+use crate::wire::protobuf::{Fields, Value};
 
 /// The way to a field of an object, to read it off the object's bytes without decoding the rest.
 ///
@@ -26,7 +26,7 @@ use crate::json::Reader;
 /// leads nowhere.
 ///
 /// ```
-/// use listwatch::item::{FieldPath, path::pod};
+/// use listwatch::object::{FieldPath, path::pod};
 /// use listwatch::{Event, ListDecoder};
 ///
 /// const CONTAINER_PORTS: FieldPath = FieldPath::new("spec.containers.ports.containerPort", &[2, 2, 6, 3]);
@@ -65,7 +65,7 @@ impl FieldPath {
     /// The value of this key, of the map that the path leads to.
     ///
     /// ```
-    /// use listwatch::item::path::meta;
+    /// use listwatch::object::path::meta;
     ///
     /// let app = meta::LABELS.key("app");
     /// assert_eq!(app.to_string(), r#"metadata.labels["app"]"#);
@@ -80,7 +80,7 @@ impl FieldPath {
     /// Parses a path of the objects of a list, or of an object, of this type.
     ///
     /// Names are those of JSON: `spec.containers.image`. Those of built-in kinds are known from the [table of
-    /// fields](crate::fields), and so are `metadata` and what is in it of every kind. Any other path of a custom resource is
+    /// fields](crate::schema), and so are `metadata` and what is in it of every kind. Any other path of a custom resource is
     /// taken as it is and reads JSON only. A path may be given in numbers, `2.10` for `spec.nodeName` of a Pod; where the table
     /// does not have them, it reads protobuf only. A path to a map may end in a key: `metadata.annotations["example.com/note"]`.
     ///
@@ -89,12 +89,12 @@ impl FieldPath {
     /// [`InvalidPath`] when the text is no path, or names a field that the kind does not have.
     ///
     /// ```
-    /// use listwatch::{FieldPath, TypeMeta, item::path::pod};
+    /// use listwatch::{FieldPath, TypeMeta, object::path::pod};
     ///
     /// let pods = TypeMeta { api_version: "v1".to_owned(), kind: "PodList".to_owned() };
     /// assert_eq!(FieldPath::parse("spec.nodeName", &pods)?, pod::NODE_NAME);
     /// assert_eq!(FieldPath::parse("2.10", &pods)?, pod::NODE_NAME);
-    /// # Ok::<(), listwatch::item::InvalidPath>(())
+    /// # Ok::<(), listwatch::object::InvalidPath>(())
     /// ```
     pub fn parse(text: &str, of: &TypeMeta) -> Result<Self, InvalidPath> {
         let error = |reason: &'static str| InvalidPath { text: text.to_owned(), reason: reason.into() };

@@ -5,7 +5,7 @@ use std::fmt;
 /// What a body looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sniffed {
+pub enum BodyFormat {
     /// JSON: it begins with `{` or `[`.
     Json,
     /// The frames of a protobuf watch stream, each of them led by its length.
@@ -22,7 +22,7 @@ pub enum Sniffed {
     Binary,
 }
 
-impl Sniffed {
+impl BodyFormat {
     /// By the first byte alone, so that it does not depend on how the body is cut into chunks.
     pub(crate) fn by_first_byte(byte: u8) -> Self {
         match byte {
@@ -38,7 +38,7 @@ impl Sniffed {
     }
 }
 
-impl fmt::Display for Sniffed {
+impl fmt::Display for BodyFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Json => "JSON",

@@ -3,9 +3,9 @@
 //! Sources: `runtime.Unknown` and `runtime.TypeMeta` in `k8s.io/apimachinery/pkg/runtime/generated.proto`, `ListMeta` and
 //! `ShardInfo` in `pkg/apis/meta/v1/generated.proto`, `PartialObjectMetadataList` in `pkg/apis/meta/v1beta1/generated.proto`.
 
-use super::wire::WireType;
 use crate::error::DecodeErrorKind;
-use crate::item::TypeMeta;
+use crate::meta::TypeMeta;
+use crate::wire::protobuf::WireType;
 
 /// A message that is walked field by field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

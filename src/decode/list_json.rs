@@ -15,14 +15,15 @@
 //!            └──────────────────────────────────────┴──> End
 //! ```
 
-use super::decoder::{Found, Progress};
-use super::schema::ListShape;
-use super::sniff::Sniffed;
+use super::list::{Found, Progress};
+use super::list_fields::ListShape;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
-use crate::item::{self, TypeMeta};
-use crate::json::scan::Scan;
-use crate::json::{begins_value, text};
 use crate::limits::OnItemError;
+use crate::meta;
+use crate::meta::TypeMeta;
+use crate::wire::BodyFormat;
+use crate::wire::json::{begins_value, text};
+use crate::wire::scan::Scan;
 
 /// A name that is longer than `apiVersion` with quotes, written in escapes, is none of the known ones.
 const LONGEST_NAME: usize = 64;
@@ -223,7 +224,7 @@ impl Json {
                 State::Element { may_end: true }
             }
             (Key::Object, b'{') if self.list.type_meta.kind.is_empty() => {
-                let kind = DecodeErrorKind::UnexpectedEncoding(Sniffed::WatchStream);
+                let kind = DecodeErrorKind::UnexpectedEncoding(BodyFormat::WatchStream);
                 return Err(DecodeError::new(kind, 0, None, self.list.items));
             }
             (_, byte) if !begins_value(byte) => return Err(self.in_body(Fault::Syntax)),
@@ -250,7 +251,7 @@ impl Json {
         }
         self.state = State::MemberEnd;
         if key == Key::ListMeta {
-            item::json::merge_list_meta(&mut self.list.list_meta, &self.list.scratch)
+            meta::json::merge_list_meta(&mut self.list.list_meta, &self.list.scratch)
                 .map_err(|(field, fault)| self.list.error(DecodeErrorKind::Malformed { field, fault }))?;
             return Ok(Some(Found::ListMeta));
         }
@@ -340,7 +341,7 @@ impl Json {
             return Err(self.malformed(Key::Item, Fault::Syntax));
         }
         if item.starts_with(STATUS)
-            && let Some(status) = item::json::status(item)
+            && let Some(status) = meta::json::status(item)
         {
             return Err(self.list.error(DecodeErrorKind::Api(status.into())));
         }
@@ -354,7 +355,7 @@ impl Json {
         if self.is_status() {
             let mut head = self.head.take().unwrap_or_default();
             head.push(b'}');
-            let kind = match item::json::status(&head) {
+            let kind = match meta::json::status(&head) {
                 Some(status) => DecodeErrorKind::Api(status.into()),
                 None => DecodeErrorKind::Malformed { field: "the body", fault: Fault::Status },
             };

@@ -3,7 +3,8 @@
 use memchr::memchr;
 use memchr::memmem::Finder;
 
-use crate::decode::{Encoding, ItemRef};
+use super::ItemRef;
+use crate::wire::Encoding;
 
 /// Text that an item must contain before anything else is done with it.
 ///
@@ -14,7 +15,7 @@ use crate::decode::{Encoding, ItemRef};
 ///
 /// ```
 /// use k8s_pb::api::core::v1::Pod;
-/// use listwatch::item::Prefilter;
+/// use listwatch::object::Prefilter;
 /// use listwatch::{ItemError, ListReader};
 ///
 /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];

@@ -1,9 +1,9 @@
-//! An amplified body decodes with prost to the recorded items, repeated under unique names.
+//! An synthesized body decodes with prost to the recorded items, repeated under unique names.
 
 use std::collections::HashSet;
 use std::io::Read;
 
-use listwatch_testserver::{Amplifier, AmplifyError, recorded_pods};
+use listwatch_testserver::{AmplifyError, Synthesizer, recorded_pods};
 use prost::Message;
 
 /// Every field is optional or repeated, so that encoding gives back what was decoded, empty fields too.
@@ -111,7 +111,7 @@ fn repeats_recorded_items_under_unique_names() {
         assert!(recorded_list.encode_to_vec() == raw, "{name} has fields that this test does not know");
 
         for count in [0, 1, 119, 120, 121, 1000] {
-            let amplifier = Amplifier::new(&recorded, count).unwrap();
+            let amplifier = Synthesizer::new(&recorded, count).unwrap();
             let body = amplifier.to_vec();
             assert_eq!((amplifier.items(), amplifier.len()), (count, body.len() as u64), "{name}");
 
@@ -153,7 +153,7 @@ fn embeds_the_fixture() {
 
 #[test]
 fn reads_the_same_body_in_pieces_of_any_size() {
-    let amplifier = Amplifier::new(&recorded_pods(), 250).unwrap();
+    let amplifier = Synthesizer::new(&recorded_pods(), 250).unwrap();
     let whole = amplifier.to_vec();
     for size in [1, 7, 4096, 8000, 1 << 16] {
         let (mut reader, mut body, mut piece) = (amplifier.reader(), Vec::new(), vec![0; size]);
@@ -170,8 +170,8 @@ fn reads_the_same_body_in_pieces_of_any_size() {
 
 #[test]
 fn knows_the_length_of_a_long_list_before_it_is_read() {
-    let short = Amplifier::new(&recorded_pods(), 120_000).unwrap();
-    let long = Amplifier::new(&recorded_pods(), 120_000_000).unwrap();
+    let short = Synthesizer::new(&recorded_pods(), 120_000).unwrap();
+    let long = Synthesizer::new(&recorded_pods(), 120_000_000).unwrap();
     // A thousand times as long, but for the heads of a thousand short ones.
     assert!(long.len().abs_diff(1000 * short.len()) < 1000 * 100);
     let mut start = Vec::new();
@@ -213,7 +213,7 @@ fn refuses_bodies_that_are_no_whole_list() {
         (without(|metadata| metadata.resource_version = None), missing("metadata.resourceVersion")),
     ];
     for (body, error) in cases {
-        assert_eq!(Amplifier::new(&body, 1).unwrap_err(), error);
+        assert_eq!(Synthesizer::new(&body, 1).unwrap_err(), error);
     }
-    assert_eq!(Amplifier::new(&fixture("pods-empty.pb"), 0).unwrap().to_vec(), fixture("pods-empty.pb"));
+    assert_eq!(Synthesizer::new(&fixture("pods-empty.pb"), 0).unwrap().to_vec(), fixture("pods-empty.pb"));
 }

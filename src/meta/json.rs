@@ -1,0 +1,166 @@
+//! The JSON form of what stands around the items of a list.
+//!
+//! Members are read as Go's `encoding/json` reads them: the last one of a name counts, `null` sets nothing. Source of the
+//! names: `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+#[cfg(feature = "client")]
+use super::TypeMeta;
+use super::{ListMeta, MAX_CAUSES, ShardInfo, Status, StatusCause, StatusDetails};
+use crate::wire::Fault;
+use crate::wire::json::Reader;
+
+/// A field, and what is wrong with it.
+pub(crate) type Unread = (&'static str, Fault);
+
+/// Returns what makes a fault of JSON one of this field.
+fn at(field: &'static str) -> impl Fn(Fault) -> Unread {
+    move |fault| (field, fault)
+}
+
+/// An object, or `null`, all of it read by `on_member`, which takes the value of the member that it is given the name of.
+pub(crate) fn members<'a>(
+    field: &'static str,
+    json: &mut Reader<'a>,
+    mut on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), Unread>,
+) -> Result<(), Unread> {
+    let mut members = json.object().map_err(at(field))?;
+    while let Some(name) = members.next(json).map_err(at(field))? {
+        on_member(&name, json)?;
+    }
+    Ok(())
+}
+
+/// Takes a value that nobody reads.
+pub(crate) fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), Unread> {
+    json.value().map(drop).map_err(at(field))
+}
+
+/// JSON that is an object, or `null`.
+pub(crate) fn whole<'a>(
+    field: &'static str,
+    json: &'a [u8],
+    on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), Unread>,
+) -> Result<(), Unread> {
+    let mut json = Reader::new(json, 0);
+    members(field, &mut json, on_member)?;
+    json.end().map_err(at(field))
+}
+
+/// Reads the `metadata` of a list into what came of it before.
+pub(crate) fn merge_list_meta(list_meta: &mut ListMeta, metadata: &[u8]) -> Result<(), Unread> {
+    read_list_meta(list_meta, &mut Reader::new(metadata, 1))
+}
+
+fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(), Unread> {
+    members("metadata", json, |name, json| match name {
+        "resourceVersion" => set_string(&mut list_meta.resource_version, "metadata.resourceVersion", json),
+        "continue" => set_string(&mut list_meta.continue_token, "metadata.continue", json),
+        "remainingItemCount" => {
+            list_meta.remaining_item_count = json.parse().map_err(at("metadata.remainingItemCount"))?;
+            Ok(())
+        }
+        "shardInfo" if json.peek() == Some(b'n') => {
+            list_meta.shard_info = None;
+            skip("metadata", json)
+        }
+        "shardInfo" => {
+            let ShardInfo { selector } = list_meta.shard_info.get_or_insert_default();
+            members("metadata.shardInfo", json, |name, json| match name {
+                "selector" => set_string(selector, "metadata.shardInfo.selector", json),
+                _ => skip("metadata.shardInfo", json),
+            })
+        }
+        _ => skip("metadata", json),
+    })
+}
+
+/// The `apiVersion` and `kind` that an object has of its own; empty where it has none.
+#[cfg(feature = "client")]
+pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, Unread> {
+    let mut type_meta = TypeMeta::default();
+    whole("the object", object, |name, json| match name {
+        "apiVersion" => set_string(&mut type_meta.api_version, "apiVersion", json),
+        "kind" => set_string(&mut type_meta.kind, "kind", json),
+        _ => skip("the object", json),
+    })?;
+    Ok(type_meta)
+}
+
+/// Reads a Status; `None` where it is none that can be read.
+pub(crate) fn status(json: &[u8]) -> Option<Status> {
+    let mut status = Status::default();
+    whole("the body", json, |name, json| match name {
+        "metadata" => read_list_meta(status.metadata.get_or_insert_default(), json),
+        "status" => set_string(&mut status.status, "status", json),
+        "message" => set_string(&mut status.message, "message", json),
+        "reason" => set_string(&mut status.reason, "reason", json),
+        "details" => read_details(status.details.get_or_insert_default(), json),
+        "code" => set(&mut status.code, "code", json),
+        _ => skip("the body", json),
+    })
+    .ok()?;
+    Some(status)
+}
+
+fn read_details(details: &mut StatusDetails, json: &mut Reader<'_>) -> Result<(), Unread> {
+    members("details", json, |name, json| match name {
+        "name" => set_string(&mut details.name, "details.name", json),
+        "group" => set_string(&mut details.group, "details.group", json),
+        "kind" => set_string(&mut details.kind, "details.kind", json),
+        "uid" => set_string(&mut details.uid, "details.uid", json),
+        "retryAfterSeconds" => set(&mut details.retry_after_seconds, "details.retryAfterSeconds", json),
+        "causes" => {
+            details.causes.clear();
+            let mut causes = json.array().map_err(at("details.causes"))?;
+            while causes.next(json).map_err(at("details.causes"))? {
+                let cause = cause(json)?;
+                if details.causes.len() < MAX_CAUSES {
+                    details.causes.push(cause);
+                }
+            }
+            Ok(())
+        }
+        _ => skip("details", json),
+    })
+}
+
+fn cause(json: &mut Reader<'_>) -> Result<StatusCause, Unread> {
+    let mut cause = StatusCause::default();
+    members("details.causes", json, |name, json| match name {
+        "reason" => set_string(&mut cause.reason, "details.causes.reason", json),
+        "message" => set_string(&mut cause.message, "details.causes.message", json),
+        "field" => set_string(&mut cause.field, "details.causes.field", json),
+        _ => skip("details.causes", json),
+    })?;
+    Ok(cause)
+}
+
+/// Sets a field, unless the value is `null`.
+pub(crate) fn set<'a, T: Deserialize<'a>>(
+    place: &mut T,
+    field: &'static str,
+    json: &mut Reader<'a>,
+) -> Result<(), Unread> {
+    if let Some(value) = json.parse().map_err(at(field))? {
+        *place = value;
+    }
+    Ok(())
+}
+
+pub(crate) fn set_text<'a>(place: &mut Cow<'a, str>, field: &'static str, json: &mut Reader<'a>) -> Result<(), Unread> {
+    if let Some(text) = json.text().map_err(at(field))? {
+        *place = text;
+    }
+    Ok(())
+}
+
+fn set_string(place: &mut String, field: &'static str, json: &mut Reader<'_>) -> Result<(), Unread> {
+    if let Some(text) = json.text().map_err(at(field))? {
+        *place = text.into_owned();
+    }
+    Ok(())
+}
