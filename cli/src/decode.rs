@@ -14,7 +14,7 @@ use tokio_util::io::ReaderStream;
 
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Output, Shown, Summary};
+use crate::output::{Format, Output, Shown, Summary};
 use crate::rows::{self, Reached};
 
 pub const CHUNK: usize = 256 << 10;
@@ -34,6 +34,10 @@ From a live API server, while `kubectl proxy` runs:
 pub struct Args {
     /// The body; stdin without it or with `-`
     file: Option<PathBuf>,
+
+    /// Stop after N items
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
 
     #[command(flatten)]
     shown: Shown,
@@ -66,6 +70,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let decode = cli.find_subcommand_mut("decode").expect("this is it");
         decode.error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
     }
+    if args.shown.format == Format::Summary && args.limit.is_some() {
+        return Err(Failure::Usage("-o summary is about the whole list: no --limit".to_owned()));
+    }
     let mut rows = args.shown.rows()?;
     let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
@@ -76,13 +83,17 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         .limits(args.limits())
         .on_item_error(args.on_item_error())
         .map_item(|item| rows.row(&item));
-    let mut output = Output::new(args.shown.format);
-    rows::print(&mut items, &mut output, |items| reached(items.decoder()))
+    let mut output = Output::new(&args.shown);
+    rows::print(&mut items, &mut output, &mut args.limit.clone(), |items| reached(items.decoder()))
         .await?
         .map_err(|error| Failure::Error(explain(&error, &source, items.decoder())))?;
-    let end = items.end().expect("without an error the list is complete");
-    output.end(&Summary::new(&end.type_meta, &end.list_meta, end.items, end.bytes))?;
-    if end.skipped > 0 {
+    // There is none at the limit.
+    let end = items.end();
+    let summary = end.map(|end| Summary::new(&end.type_meta, &end.list_meta, end.items, end.bytes));
+    output.end(summary.as_ref())?;
+    if let Some(end) = end
+        && end.skipped > 0
+    {
         eprintln!("skipped: {} bad items", end.skipped);
     }
     drop(items);

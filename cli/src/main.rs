@@ -34,6 +34,11 @@ They need the feature `cluster` of listwatch-cli, which is on by default.")
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// Log requests, responses and retries to stderr; -vv logs more
+    #[cfg(feature = "cluster")]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 #[derive(Subcommand)]
@@ -53,7 +58,10 @@ enum Command {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let done = match parse().command {
+    let cli = parse();
+    #[cfg(feature = "cluster")]
+    cluster::logs::show(cli.verbose);
+    let done = match cli.command {
         #[cfg(feature = "cluster")]
         Command::Cluster(command) => cluster::run(command).await,
         Command::Stats(args) => stats::run(args).await,

@@ -7,8 +7,10 @@ use std::time::SystemTime;
 
 use clap::ValueEnum;
 use console::style;
+use listwatch::object::path::{meta, pod};
 use listwatch::{FieldPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
 use serde::Serialize;
+use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
@@ -17,12 +19,16 @@ const BUFFER: usize = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One namespace/name a line, or one name where there is no namespace
+    /// One object a line: namespace/name, because a name is unique only within its namespace; or the name, if there is no namespace
     Name,
     /// Namespace, name, version, age and size in bytes, in columns
     Table,
+    /// The columns of `table`, owner and UID; for Pods also phase, node and IP
+    Wide,
     /// One JSON object a line, with kind and apiVersion
     Json,
+    /// One YAML document for each object
+    Yaml,
     /// One JSON object about the whole list, once it is complete
     Summary,
 }
@@ -36,45 +42,91 @@ pub enum Row {
 }
 
 impl Format {
-    /// Whether it prints items as they come.
+    /// Returns true if it prints items as they arrive.
     pub fn prints_items(self) -> bool {
         self != Self::Summary
+    }
+
+    /// Returns true if it prints the fields of objects.
+    pub fn prints_fields(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml)
+    }
+
+    fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
     }
 }
 
 /// What is printed of the items.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Shown {
-    /// What to print
-    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
+    /// Output format
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Name, value_name = "FORMAT", help_heading = "Output")]
     pub format: Format,
 
-    /// In a table, the labels too
-    #[arg(long)]
+    /// In a table, do not print the header
+    #[arg(long, help_heading = "Output")]
+    pub no_headers: bool,
+
+    /// In a table, add a column with all labels
+    #[arg(long, help_heading = "Output")]
     pub show_labels: bool,
 
-    /// With -o json, without this field, as in `status` or `metadata.annotations["KEY"]`; again for more
-    #[arg(long, value_name = "PATH")]
+    /// In a table, add a column for each of these labels: app,app.kubernetes.io/name
+    #[arg(short = 'L', long, value_name = "LABELS", value_delimiter = ',', help_heading = "Output")]
+    pub label_columns: Vec<String>,
+
+    /// With -o json and yaml, print metadata.managedFields, which are hidden otherwise
+    #[arg(long, help_heading = "Output")]
+    pub show_managed_fields: bool,
+
+    /// With -o json and yaml, leave out this field, such as `status` or `metadata.annotations["KEY"]`; repeat for several fields
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub drop: Vec<String>,
 }
 
 impl Shown {
-    /// What makes the rows. Fields are dropped of nothing but JSON.
+    /// Returns what makes the rows.
     pub fn rows(&self) -> Result<Rows<'_>, Failure> {
-        if !self.drop.is_empty() && self.format != Format::Json {
-            return Err(Failure::Usage("--drop is for -o json: no other format prints fields".to_owned()));
+        if !self.drop.is_empty() && !self.format.prints_fields() {
+            return Err(Failure::Usage("--drop is for -o json and yaml: no other format prints fields".to_owned()));
         }
         match self.drop.iter().find(|path| path.starts_with(|c: char| c.is_ascii_digit())) {
             Some(path) => Err(Failure::Usage(format!("--drop {path}: the fields of JSON have names"))),
             None => Ok(Rows { shown: self, drop: None, unknown_fields: 0 }),
         }
     }
+
+    /// Returns true if metadata.managedFields are not printed.
+    pub fn hides_managed_fields(&self) -> bool {
+        !self.show_managed_fields || self.drop.iter().any(|path| path == "metadata.managedFields")
+    }
+
+    /// Returns the columns of a table, those of a watch included.
+    fn columns(&self) -> Vec<Column> {
+        let column = |header: &str, optional| Column { header: header.to_owned(), optional, right: false };
+        let mut columns = vec![column("EVENT", true), column("NAMESPACE", true), column("NAME", false)];
+        columns.extend([column("VERSION", false), column("AGE", false)]);
+        columns.push(Column { right: true, ..column("SIZE", false) });
+        if self.format == Format::Wide {
+            columns.extend(["PHASE", "NODE", "IP"].map(|header| column(header, true)));
+            columns.extend(["OWNER", "UID"].map(|header| column(header, false)));
+        }
+        // As kubectl does.
+        let of_label = |key: &String| column(&key.rsplit('/').next().unwrap_or(key).to_uppercase(), false);
+        columns.extend(self.label_columns.iter().map(of_label));
+        if self.show_labels {
+            columns.push(column("LABELS", false));
+        }
+        columns.push(column("CHANGED", true));
+        columns
+    }
 }
 
 /// Makes rows of items.
 pub struct Rows<'a> {
     shown: &'a Shown,
-    /// Once an item has shown which type the objects have.
+    /// Known once an item has shown which type the objects have.
     drop: Option<Projection>,
     /// The number of fields that are not in the JSON.
     pub unknown_fields: u64,
@@ -83,39 +135,56 @@ pub struct Rows<'a> {
 impl Rows<'_> {
     pub fn row(&mut self, item: &ItemRef<'_>) -> Result<Row, ItemError> {
         match self.shown.format {
-            Format::Summary => return Ok(Row::Nothing),
-            Format::Json => return self.json(item).map(Row::Line),
-            Format::Name | Format::Table => {}
+            Format::Summary => Ok(Row::Nothing),
+            Format::Json => self.json(item).map(Row::Line),
+            Format::Yaml => yaml(&self.json(item)?).map(Row::Line),
+            Format::Name => name(item).map(Row::Line),
+            Format::Table | Format::Wide => self.cells(item).map(Row::Table),
         }
+    }
+
+    fn cells(&self, item: &ItemRef<'_>) -> Result<Cells, ItemError> {
         let meta = item.meta()?;
-        let [namespace, name] = [meta.namespace(), meta.name()].map(printable);
-        if self.shown.format == Format::Name {
-            let slash = if namespace.is_empty() { "" } else { "/" };
-            return Ok(Row::Line([&*namespace, slash, &*name, "\n"].concat().into()));
-        }
-        let labels = if self.shown.show_labels {
-            let labels = meta.labels()?.map(|(key, value)| printable(&format!("{key}={value}")).into_owned());
-            let labels = labels.collect::<Vec<_>>().join(",");
-            if labels.is_empty() { "<none>".to_owned() } else { labels }
-        } else {
-            String::new()
-        };
-        Ok(Row::Table([
+        let mut cells = vec![
             String::new(),
-            namespace.into_owned(),
-            name.into_owned(),
+            printable(meta.namespace()).into_owned(),
+            printable(meta.name()).into_owned(),
             printable(meta.resource_version()).into_owned(),
             meta.creation_timestamp().map_or_else(|| "<unknown>".to_owned(), |created| age(created.seconds)),
             item.bytes().len().to_string(),
-            labels,
-            String::new(),
-        ]))
+        ];
+        if self.shown.format == Format::Wide {
+            let is_pod = item.type_meta().item_kind() == "Pod" && item.type_meta().api_version == "v1";
+            for path in [&pod::PHASE, &pod::NODE_NAME, &pod::POD_IP] {
+                let text = if is_pod { path.str(item.bytes())? } else { None };
+                cells.push(match text.as_deref() {
+                    Some("") | None if is_pod => NONE.to_owned(),
+                    text => printable(text.unwrap_or_default()).into_owned(),
+                });
+            }
+            let owner = meta.owner_references()?.find(|owner| owner.controller);
+            cells
+                .push(owner.map_or(NONE.to_owned(), |owner| {
+                    printable(&format!("{}/{}", owner.kind, owner.name)).into_owned()
+                }));
+            cells.push(printable(meta.uid()).into_owned());
+        }
+        for key in &self.shown.label_columns {
+            cells.push(meta.label(key)?.map_or(NONE.to_owned(), |value| printable(value).into_owned()));
+        }
+        if self.shown.show_labels {
+            let labels = meta.labels()?.map(|(key, value)| printable(&format!("{key}={value}")).into_owned());
+            let labels = labels.collect::<Vec<_>>().join(",");
+            cells.push(if labels.is_empty() { NONE.to_owned() } else { labels });
+        }
+        cells.push(String::new());
+        Ok(cells)
     }
 
     fn json(&mut self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
         let mut line = Vec::new();
         self.unknown_fields += item.to_json(&mut line)?;
-        if !self.shown.drop.is_empty() {
+        if self.shown.hides_managed_fields() || !self.shown.drop.is_empty() {
             line = self.projection(item.type_meta())?.apply(&line)?.into();
         }
         line.push(b'\n');
@@ -125,11 +194,35 @@ impl Rows<'_> {
     fn projection(&mut self, of: &TypeMeta) -> Result<&Projection, ItemError> {
         if self.drop.is_none() {
             let paths: Result<Vec<_>, _> = self.shown.drop.iter().map(|path| FieldPath::parse(path, of)).collect();
-            let paths = paths.map_err(ItemError::other)?;
-            self.drop = Some(paths.iter().fold(Projection::new(), Projection::drop));
+            let mut projection = paths.map_err(ItemError::other)?.iter().fold(Projection::new(), Projection::drop);
+            if self.shown.hides_managed_fields() {
+                projection = projection.drop(&meta::MANAGED_FIELDS);
+            }
+            self.drop = Some(projection);
         }
         Ok(self.drop.get_or_insert_default())
     }
+}
+
+/// What kubectl prints in place of an absent value.
+const NONE: &str = "<none>";
+
+fn name(item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
+    let meta = item.meta()?;
+    let [namespace, name] = [meta.namespace(), meta.name()].map(printable);
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    Ok([&*namespace, slash, &*name, "\n"].concat().into())
+}
+
+/// Returns a YAML document, whose fields are sorted as kubectl sorts them.
+pub fn yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {
+    let value: Value = serde_json::from_slice(json).map_err(ItemError::other)?;
+    let mut document = "---\n".to_owned();
+    document.push_str(&serde_saphyr::to_string(&value).map_err(ItemError::other)?);
+    if !document.ends_with('\n') {
+        document.push('\n');
+    }
+    Ok(document.into())
 }
 
 /// Stdout, which nobody else writes to meanwhile.
@@ -140,8 +233,18 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(format: Format) -> Self {
-        Self { format, out: BufWriter::with_capacity(BUFFER, io::stdout().lock()), table: Table::default() }
+    pub fn new(shown: &Shown) -> Self {
+        let columns = if shown.format.is_table() { shown.columns() } else { Vec::new() };
+        Self::with_table(shown.format, Table { columns, no_headers: shown.no_headers, ..Table::default() })
+    }
+
+    /// Returns an output that prints no items.
+    pub fn of_no_items() -> Self {
+        Self::with_table(Format::Summary, Table::default())
+    }
+
+    fn with_table(format: Format, table: Table) -> Self {
+        Self { format, out: BufWriter::with_capacity(BUFFER, io::stdout().lock()), table }
     }
 
     pub fn format(&self) -> Format {
@@ -161,47 +264,48 @@ impl Output {
         self.out.flush()
     }
 
-    /// The list is complete.
-    pub fn end(&mut self, summary: &Summary<'_>) -> io::Result<()> {
-        match self.format {
-            Format::Name | Format::Json => {}
-            Format::Table => self.table.end(&mut self.out)?,
-            Format::Summary => {
-                serde_json::to_writer(&mut self.out, summary)?;
-                writeln!(self.out)?;
-            }
+    /// Ends the output of a list that is complete, or that ended at the limit of the caller: then there is no summary.
+    pub fn end(&mut self, summary: Option<&Summary<'_>>) -> io::Result<()> {
+        if self.format.is_table() {
+            self.table.end(&mut self.out)?;
+        }
+        if let (Format::Summary, Some(summary)) = (self.format, summary) {
+            serde_json::to_writer(&mut self.out, summary)?;
+            writeln!(self.out)?;
         }
         self.out.flush()
     }
 }
 
-/// Those of a column that is not shown are empty: the first and the last are for watches.
-type Cells = [String; 8];
+/// A cell for each column, the first and the last of which only watches fill.
+pub type Cells = Vec<String>;
 
-const HEADER: [&str; 8] = ["EVENT", "NAMESPACE", "NAME", "VERSION", "AGE", "SIZE", "LABELS", "CHANGED"];
-
-/// The column of numbers.
-const SIZE: usize = 5;
+struct Column {
+    header: String,
+    /// Not shown where the first rows have nothing in it.
+    optional: bool,
+    /// Aligned to the right.
+    right: bool,
+}
 
 /// Aligns columns by the first rows, so that memory stays constant; a later cell that is longer shifts its row.
 #[derive(Default)]
 struct Table {
+    columns: Vec<Column>,
+    no_headers: bool,
     layout: Option<Layout>,
     waiting: Vec<Cells>,
 }
 
-#[derive(Clone, Copy)]
-struct Layout {
-    /// `None` where the column is not shown.
-    widths: [Option<usize>; 8],
-}
+/// The width of each column; `None` where it is not shown.
+type Layout = Vec<Option<usize>>;
 
 impl Table {
     const FIRST_ROWS: usize = 100;
 
     fn row(&mut self, out: &mut impl Write, cells: Cells) -> io::Result<()> {
-        if let Some(layout) = self.layout {
-            return layout.write(out, &cells);
+        if let Some(layout) = &self.layout {
+            return self.write(out, layout, &cells);
         }
         self.waiting.push(cells);
         if self.waiting.len() < Self::FIRST_ROWS { Ok(()) } else { self.begin(out) }
@@ -211,41 +315,45 @@ impl Table {
         if self.waiting.is_empty() { Ok(()) } else { self.begin(out) }
     }
 
-    /// Even an empty list has a header.
+    /// Prints the header of an empty list too.
     fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
         if self.layout.is_some() { Ok(()) } else { self.begin(out) }
     }
 
     fn begin(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let layout = *self.layout.insert(Layout::of(&self.waiting));
-        let mut header = Vec::new();
-        layout.write(&mut header, &HEADER)?;
-        writeln!(out, "{}", style(String::from_utf8_lossy(&header).trim_end()).bold())?;
-        std::mem::take(&mut self.waiting).iter().try_for_each(|cells| layout.write(out, cells))
-    }
-}
-
-impl Layout {
-    fn of(rows: &[Cells]) -> Self {
-        let width = |column: usize| rows.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
-        let is_shown = |column: usize, width: usize| width > 0 || (2..=SIZE).contains(&column);
-        let widths = std::array::from_fn(|column| {
-            let width = width(column);
-            is_shown(column, width).then(|| width.max(HEADER[column].len()))
-        });
-        Self { widths }
+        let waiting = std::mem::take(&mut self.waiting);
+        let layout = self.layout(&waiting);
+        if !self.no_headers {
+            let headers: Vec<_> = self.columns.iter().map(|column| column.header.clone()).collect();
+            let mut header = Vec::new();
+            self.write(&mut header, &layout, &headers)?;
+            writeln!(out, "{}", style(String::from_utf8_lossy(&header).trim_end()).bold())?;
+        }
+        waiting.iter().try_for_each(|cells| self.write(out, &layout, cells))?;
+        self.layout = Some(layout);
+        Ok(())
     }
 
-    fn write(&self, out: &mut impl Write, cells: &[impl AsRef<str>; 8]) -> io::Result<()> {
-        let last = self.widths.iter().rposition(Option::is_some);
+    fn layout(&self, rows: &[Cells]) -> Layout {
+        let of = |(index, column): (usize, &Column)| {
+            let width = rows.iter().filter_map(|cells| cells.get(index)).map(|cell| cell.chars().count()).max();
+            let header = if self.no_headers { 0 } else { column.header.len() };
+            let width = width.unwrap_or(0);
+            (width > 0 || !column.optional).then(|| width.max(header))
+        };
+        self.columns.iter().enumerate().map(of).collect()
+    }
+
+    fn write(&self, out: &mut impl Write, layout: &Layout, cells: &Cells) -> io::Result<()> {
+        let last = layout.iter().rposition(Option::is_some);
         let mut gap = "";
-        for (column, (width, cell)) in self.widths.iter().zip(cells).enumerate() {
-            let (Some(width), cell) = (width, cell.as_ref()) else { continue };
-            match column {
-                SIZE => write!(out, "{gap}{cell:>width$}")?,
+        for (index, (column, (width, cell))) in self.columns.iter().zip(layout.iter().zip(cells)).enumerate() {
+            let Some(width) = width else { continue };
+            match column.right {
+                true => write!(out, "{gap}{cell:>width$}")?,
                 // No spaces at the end of a line.
-                _ if Some(column) == last => write!(out, "{gap}{cell}")?,
-                _ => write!(out, "{gap}{cell:width$}")?,
+                false if Some(index) == last => write!(out, "{gap}{cell}")?,
+                false => write!(out, "{gap}{cell:width$}")?,
             }
             gap = "   ";
         }

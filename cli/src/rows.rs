@@ -32,12 +32,22 @@ impl Reached {
     }
 }
 
-/// All that was printed is out, however it ends. The inner error is that of the rows.
+/// How rows ended without an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Complete,
+    /// The user wanted no more.
+    AtLimit,
+}
+
+/// Prints rows until they end, or as many as `limit` allows, which counts down. The inner error is that of the rows. Whatever the
+/// result, everything that was printed is flushed.
 pub async fn print<S, E>(
     rows: &mut S,
     output: &mut Output,
+    limit: &mut Option<u64>,
     reached: impl Fn(&S) -> Reached,
-) -> Result<Result<(), E>, Failure>
+) -> Result<Result<Ended, E>, Failure>
 where
     S: Stream<Item = Result<Row, E>> + Unpin,
 {
@@ -45,6 +55,9 @@ where
     let mut interrupted = pin!(interrupted());
     let mut flush_at = Instant::now() + FLUSH_EVERY;
     loop {
+        if *limit == Some(0) {
+            return Ok(Ok(Ended::AtLimit));
+        }
         let next = tokio::select! {
             biased;
             () = &mut interrupted => {
@@ -54,12 +67,17 @@ where
             next = timeout_at(flush_at, rows.next()) => next,
         };
         match next {
-            Ok(Some(Ok(row))) => output.row(row)?,
+            Ok(Some(Ok(row))) => {
+                output.row(row)?;
+                if let Some(left) = limit {
+                    *left -= 1;
+                }
+            }
             Ok(Some(Err(error))) => {
                 output.flush()?;
                 return Ok(Err(error));
             }
-            Ok(None) => return Ok(Ok(())),
+            Ok(None) => return Ok(Ok(Ended::Complete)),
             Err(_) => {
                 output.flush()?;
                 flush_at = Instant::now() + FLUSH_EVERY;

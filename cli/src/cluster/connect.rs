@@ -1,52 +1,114 @@
-//! The options that name an API server, and the transport to it.
+//! The options that name an API server and its credentials, and the transport to it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use listwatch::client::transport::{Request, ResponseFuture};
 use listwatch::client::{HttpTransport, Transport};
 use listwatch_kube::KubeTransport;
 
-use super::warnings;
 use crate::failure::Failure;
+use crate::notices;
 
+/// As for kubectl, each option overrides its part of the kubeconfig.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Connection {
-    /// The kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the service account of this Pod]
+    /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of this Pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig, in place of its current one
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// The API server, in place of everything from a kubeconfig: https://host:port, or that of `kubectl proxy`
-    #[arg(short, long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
+    /// Cluster of the kubeconfig [default: the context's]
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+
+    /// User of the kubeconfig [default: the context's]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// Address of the API server [default: the cluster's]. An http:// address, such as that of `kubectl proxy`, gets no credentials from
+    /// the kubeconfig unless --kubeconfig, --context, --cluster or --user is given
+    #[arg(short, long, value_name = "URL")]
     server: Option<String>,
 
-    /// The bearer token for --server, read again for each request
-    #[arg(long, value_name = "FILE", requires = "server")]
+    /// Bearer token. Other users of this machine can see it in the list of processes: prefer --token-file
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
+    token: Option<String>,
+
+    /// File that contains the bearer token; read again when it changes
+    #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// The certificate authorities (PEM) to trust for --server, in place of the platform's; read again when a request fails
-    #[arg(long, value_name = "FILE", requires = "server")]
+    /// File of the client certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_certificate: Option<PathBuf>,
+
+    /// File of the client certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    client_key: Option<PathBuf>,
+
+    /// File of the certificate authorities (PEM) to trust, in place of the cluster's; read again when it changes
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure_skip_tls_verify")]
     certificate_authority: Option<PathBuf>,
+
+    /// Name that the server's certificate must have [default: the host of the address]
+    #[arg(long, value_name = "NAME")]
+    tls_server_name: Option<String>,
+
+    /// Accept any certificate of the server. This makes the connection insecure
+    #[arg(long)]
+    insecure_skip_tls_verify: bool,
+
+    /// User to impersonate
+    #[arg(long = "as", value_name = "USER")]
+    impersonate: Option<String>,
+
+    /// Group to impersonate; repeat for several groups
+    #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
+    impersonate_groups: Vec<String>,
+
+    /// UID to impersonate
+    #[arg(long = "as-uid", value_name = "UID", requires = "impersonate")]
+    impersonate_uid: Option<String>,
 }
 
 impl Connection {
-    /// Returns the server and the default namespace. From then on, warnings of its client are shown.
+    /// Returns the server and the default namespace.
     pub async fn open(self) -> Result<(Server, String), Failure> {
-        warnings::show();
-        if let Some(url) = &self.server {
-            return Ok((Server::Direct(Box::new(self.direct(url)?)), "default".to_owned()));
+        if self.insecure_skip_tls_verify {
+            notices::warn("--insecure-skip-tls-verify: the server's certificate is not verified");
         }
         let config = self.config().await?;
+        if let (None, Some(url), false) = (&config, &self.server, self.needs_kube()) {
+            return Ok((Server::Direct(Box::new(self.direct(url)?)), "default".to_owned()));
+        }
+        let config = match (config, &self.server) {
+            (Some(config), _) => config,
+            (None, Some(url)) => Config::new(address(url)?),
+            (None, None) => Config::incluster().map_err(|_| {
+                let reason = "no kubeconfig, and not in a cluster: name one with --kubeconfig, or a --server";
+                Failure::Error(reason.to_owned())
+            })?,
+        };
+        let config = self.overridden(config)?;
         let namespace = config.default_namespace.clone();
         let transport = KubeTransport::from_config(config).map_err(|error| Failure::Error(error.to_string()))?;
         Ok((Server::Kube(Box::new(transport)), namespace))
+    }
+
+    /// Returns whether an option is set that only kube's client has.
+    fn needs_kube(&self) -> bool {
+        self.token.is_some()
+            || self.client_certificate.is_some()
+            || self.tls_server_name.is_some()
+            || self.insecure_skip_tls_verify
+            || self.impersonate.is_some()
     }
 
     fn direct(&self, url: &str) -> Result<HttpTransport, Failure> {
@@ -60,22 +122,96 @@ impl Connection {
         builder.build().map_err(|error| Failure::Error(error.to_string()))
     }
 
-    async fn config(self) -> Result<Config, Failure> {
-        let chosen = self.kubeconfig.is_some() || self.context.is_some();
-        let kubeconfig = self.kubeconfig.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
-        let kubeconfig = match kubeconfig {
+    /// Returns what the kubeconfig has; `None` where there is none, or none that is asked for.
+    async fn config(&self) -> Result<Option<Config>, Failure> {
+        let Self { kubeconfig, context, cluster, user, server, .. } = self;
+        let is_chosen = kubeconfig.is_some() || context.is_some() || cluster.is_some() || user.is_some();
+        if !is_chosen && server.as_ref().is_some_and(|url| !url.starts_with("https://")) {
+            return Ok(None);
+        }
+        let read = kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+        let kubeconfig = match read {
             Ok(kubeconfig) => kubeconfig,
-            Err(error) if !chosen && is_missing(&error) => {
-                return Config::incluster().map_err(|_| {
-                    let reason = "no kubeconfig, and not in a cluster: name one with --kubeconfig, or a --server";
-                    Failure::Error(reason.to_owned())
-                });
-            }
+            Err(error) if !is_chosen && is_missing(&error) => return Ok(None),
             Err(error) => return Err(refused(&error)),
         };
-        let options = KubeConfigOptions { context: self.context, ..KubeConfigOptions::default() };
-        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| refused(&error))
+        let has_context = context.is_some() || kubeconfig.current_context.as_ref().is_some_and(|name| !name.is_empty());
+        if !is_chosen && server.is_some() && !has_context {
+            return Ok(None);
+        }
+        let (context, cluster, user) = (context.clone(), cluster.clone(), user.clone());
+        let options = KubeConfigOptions { context, cluster, user };
+        let certificates = certificate_authority(&kubeconfig, &options);
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| refused(&error))?;
+        // kube reads a file again, so that a renewed certificate authority is trusted; it keeps what it read from the kubeconfig.
+        config.root_cert_file = certificates;
+        Ok(Some(config))
     }
+
+    fn overridden(&self, mut config: Config) -> Result<Config, Failure> {
+        if let Some(url) = &self.server {
+            config.cluster_url = address(url)?;
+        }
+        if let Some(path) = &self.certificate_authority {
+            check_readable(path)?;
+            config.root_cert_file = Some(path.clone());
+        }
+        if self.insecure_skip_tls_verify {
+            config.accept_invalid_certs = true;
+            config.root_cert = None;
+            config.root_cert_file = None;
+        }
+        if let Some(name) = &self.tls_server_name {
+            config.tls_server_name = Some(name.clone());
+        }
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        if self.token.is_some() || self.token_file.is_some() || self.client_certificate.is_some() {
+            for path in [&self.token_file, &self.client_certificate, &self.client_key].into_iter().flatten() {
+                check_readable(path)?;
+            }
+            let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } =
+                config.auth_info;
+            config.auth_info = AuthInfo {
+                token: self.token.clone().map(Into::into),
+                token_file: self.token_file.as_ref().map(text),
+                client_certificate: self.client_certificate.as_ref().map(text),
+                client_key: self.client_key.as_ref().map(text),
+                impersonate,
+                impersonate_uid,
+                impersonate_groups,
+                impersonate_user_extra,
+                ..AuthInfo::default()
+            };
+        }
+        if self.impersonate.is_some() {
+            config.auth_info.impersonate.clone_from(&self.impersonate);
+            config.auth_info.impersonate_uid.clone_from(&self.impersonate_uid);
+            config.auth_info.impersonate_groups =
+                (!self.impersonate_groups.is_empty()).then(|| self.impersonate_groups.clone());
+            config.auth_info.impersonate_user_extra = None;
+        }
+        Ok(config)
+    }
+}
+
+/// Returns the file of the certificate authorities of the cluster that these options choose, if the kubeconfig names a file.
+fn certificate_authority(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<PathBuf> {
+    let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
+    let context = kubeconfig.contexts.iter().find(|known| Some(&known.name) == context);
+    let named = options.cluster.as_ref().or(context?.context.as_ref().map(|context| &context.cluster))?;
+    let cluster = kubeconfig.clusters.iter().find(|known| known.name == *named)?.cluster.as_ref()?;
+    // The data in the kubeconfig overrides the file.
+    let file = cluster.certificate_authority.as_ref().filter(|_| cluster.certificate_authority_data.is_none());
+    file.map(PathBuf::from)
+}
+
+fn address(url: &str) -> Result<hyper::Uri, Failure> {
+    url.parse().map_err(|error| Failure::Usage(format!("--server {url}: {error}")))
+}
+
+fn check_readable(path: &Path) -> Result<(), Failure> {
+    let unreadable = |error| Failure::Error(format!("cannot read {}: {error}", path.to_string_lossy()));
+    std::fs::File::open(path).map(drop).map_err(unreadable)
 }
 
 /// A transport to the server.
@@ -120,9 +256,9 @@ fn is_missing(error: &KubeconfigError) -> bool {
 }
 
 fn refused(error: &KubeconfigError) -> Failure {
-    // A YAML error quotes the lines around it, which may hold a token.
+    // A YAML error quotes the lines around it, which may contain a token.
     let reason = match error {
-        KubeconfigError::Parse(_) => "it is no kubeconfig in YAML".to_owned(),
+        KubeconfigError::Parse(_) => "the file is not a kubeconfig in YAML".to_owned(),
         error => error.to_string(),
     };
     Failure::Error(format!("kubeconfig: {reason}"))

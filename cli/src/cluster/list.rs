@@ -3,35 +3,45 @@
 use listwatch::client::Client;
 
 use crate::cluster::connect::Connection;
-use crate::cluster::query::{self, Query};
+use crate::cluster::query::{self, Pages, Query};
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Format, Output, Shown, Summary};
 use crate::rows;
 
-/// Streams a collection from an API server.
+/// Lists a collection of an API server.
 ///
-/// Items are printed as they arrive; nothing is kept. A list that broke off after its first item is not asked for again,
-/// because items are out: the error, one line on stderr, says how many.
+/// Items are printed as they arrive, and none is kept in memory. If the connection breaks after the first item, the list is not
+/// retried, because items were printed already: the command ends with an error that says how many.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   listwatch list pods -A                          all Pods, as they arrive
   listwatch list deploy -n web -l app=shop        some Deployments of one namespace
-  listwatch list pods -A --resource-version 0     whatever the server has cached: the cheapest for it
+  listwatch list pod shop-1 shop-2 -o yaml        two Pods of the context's namespace
+  listwatch list pods -A -o wide -L app           with phase, node, IP, owner, UID and a label
+  listwatch list pods -A --limit 10               the first ten
+  listwatch list pods -A --resource-version 0     from the server's cache, which costs it least
   listwatch list pods -A -o summary               kind, version and counts, as JSON
   listwatch list widgets.example.com -A -o json   custom resources, one JSON object a line
   listwatch list pods -A -o json --drop status    without a field
-  listwatch list secrets -A --metadata-only       without what is in them
-  listwatch list pods -A --limit 5000             in pages, where the whole takes the server over its request timeout
-  listwatch list pods -A --server http://localhost:8001    while `kubectl proxy` runs")]
+  listwatch list secrets -A --metadata-only       without their data
+  listwatch list pods -A --chunk-size 5000        in pages, if a whole list exceeds the server's request timeout
+  listwatch list pods -A --server http://localhost:8001    through `kubectl proxy`")]
 pub struct Args {
     #[command(flatten)]
     query: Query,
 
-    /// In pages of so many items, which all are printed
-    #[arg(long, value_name = "PAGE", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
+    /// Names of objects [default: all objects]. RESOURCE/NAME is accepted too
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    #[command(flatten)]
+    pages: Pages,
+
+    /// Stop after N items
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
 
     #[command(flatten)]
     shown: Shown,
@@ -41,28 +51,64 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let Args { query, limit, shown, connection } = args;
+    let Args { mut query, names, pages, mut limit, shown, connection } = args;
+    let names = query::names(&mut query.selection, names)?;
+    if shown.format == Format::Summary && (limit.is_some() || names.len() > 1) {
+        return Err(Failure::Usage("-o summary is about one whole list: no --limit, and one name at most".to_owned()));
+    }
     let mut rows = shown.rows()?;
     let mut options = query.options()?;
-    if shown.format == Format::Json {
+    if shown.format.prints_fields() {
         options = options.json();
+        if shown.hides_managed_fields() {
+            options = options.drop_managed_fields();
+        }
     }
-    if shown.drop.iter().any(|path| path == "metadata.managedFields") {
-        options = options.drop_managed_fields();
-    }
+    // The server should not send much more than is printed. From its cache it sends everything at once, whatever the page size.
+    let page_size = match (pages.chunk_size, limit.and_then(|limit| u32::try_from(limit).ok())) {
+        (Some(chunk_size), Some(limit)) => Some(chunk_size.min(limit)),
+        (None, Some(limit)) if !query.version.is_any() => Some(limit),
+        (chunk_size, _) => chunk_size,
+    };
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
-    let list = query.list(&client, &options, limit, namespace).await?;
-    let progress = list.progress();
-    let mut items = list.map_item(|item| rows.row(&item)).stream();
-    let mut output = Output::new(shown.format);
-    rows::print(&mut items, &mut output, |_| query::reached(&progress))
-        .await?
-        .map_err(|error| Failure::Error(error.to_string()))?;
-    let summary = items.summary().expect("without an error the list is complete");
-    output.end(&Summary::new(&summary.type_meta, &summary.list_meta, summary.items, summary.bytes))?;
-    query::warn(summary);
-    drop(items);
+    let found = query.selection.find(&client, namespace).await?;
+    let lists = if names.is_empty() {
+        vec![(None, options)]
+    } else {
+        names.iter().map(|name| (Some(name), options.clone().fields(query::of_name(name)))).collect()
+    };
+    let mut output = Output::new(&shown);
+    let mut missing = Vec::new();
+    for (name, options) in lists {
+        let list = Query::list_of(&client, &found, &options, page_size);
+        let progress = list.progress();
+        let mut items = list.map_item(|item| rows.row(&item)).stream();
+        let ended = rows::print(&mut items, &mut output, &mut limit, |_| query::reached(&progress)).await?;
+        ended.map_err(|error| Failure::Error(error.to_string()))?;
+        // There is none at the limit.
+        let Some(summary) = items.summary() else { break };
+        query::warn(summary);
+        match name {
+            Some(name) if summary.items == 0 => missing.push(name),
+            _ if shown.format == Format::Summary => {
+                output.end(Some(&Summary::new(
+                    &summary.type_meta,
+                    &summary.list_meta,
+                    summary.items,
+                    summary.bytes,
+                )))?;
+            }
+            _ => {}
+        }
+    }
+    if shown.format != Format::Summary {
+        output.end(None)?;
+    }
     notices::unknown_fields(rows.unknown_fields);
-    Ok(())
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (plural, missing) = (found.0.plural(), missing.into_iter().map(|name| format!("{name:?}")).collect::<Vec<_>>());
+    Err(Failure::Error(format!("{plural} {} not found", missing.join(", "))))
 }

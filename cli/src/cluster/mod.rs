@@ -3,10 +3,10 @@
 mod cache;
 pub mod connect;
 mod list;
+pub mod logs;
 pub mod query;
 mod record;
 mod resource;
-mod warnings;
 mod watch;
 
 use clap::Subcommand;

@@ -1,5 +1,9 @@
 //! What of a resource to list or watch: the options that commands share.
 
+use std::ffi::OsStr;
+
+use clap::builder::{NonEmptyStringValueParser, PossibleValue, TypedValueParser};
+use clap::{Arg, Command};
 use listwatch::client::options::OptionWarning;
 use listwatch::client::{
     Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, Progress, Resource, ResourceVersion, Shard,
@@ -21,41 +25,42 @@ pub struct Query {
 
 #[derive(clap::Args)]
 pub struct Version {
-    /// How new the list must be: 0 for whatever the server has cached, or at least a version
+    /// Resource version: 0 for the server's cache as it is, else the version that the list must at least have [default: the most recent]
     #[arg(long, value_name = "VERSION")]
     resource_version: Option<String>,
 
-    /// What --resource-version means
+    /// How --resource-version applies [default: NotOlderThan]
     #[arg(long, value_enum, value_name = "MATCH", requires = "resource_version")]
     resource_version_match: Option<VersionMatch>,
 }
 
 #[derive(clap::Args)]
 pub struct Selection {
-    /// Of what, as kubectl takes it: pods, po, deployments.apps, widgets.v1.example.com
+    /// Resource type, as for `kubectl get`: pods, deploy, widgets.example.com
+    #[arg(value_parser = ResourceParser, hide_possible_values = true)]
     resource: String,
 
-    /// The namespace [default: that of the context, else `default`]
+    /// Namespace [default: the context's, else `default`]
     #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
     namespace: Option<String>,
 
-    /// All namespaces
+    /// List objects in all namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
 
-    /// Only objects with these labels, as in `app=web,tier!=cache,env in (a,b)`
+    /// Label selector: `app=web,tier!=cache,env in (a,b)`
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<LabelSelector>,
 
-    /// Only objects with these fields, as in `spec.nodeName=node-1`
+    /// Field selector: `spec.nodeName=node-1`
     #[arg(long, value_name = "FIELDS")]
     field_selector: Option<FieldSelector>,
 
-    /// Only the metadata of each object
+    /// Request only the metadata of each object
     #[arg(long)]
     pub metadata_only: bool,
 
-    /// One of N equal parts, I from 0 (KEP-5866); what a server sends beyond it is left out here
+    /// One of N equal parts of the collection, I counted from 0 (KEP-5866); objects of other parts that the server sends are filtered out here
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 }
@@ -77,32 +82,92 @@ impl Query {
         Ok(options)
     }
 
-    /// The list, of which nothing is sent yet but what it takes to find the resource. Warns of options that the server
-    /// ignores.
+    /// Finds the resource, and returns its list, which sends nothing yet. Warns of options that the server ignores.
     pub async fn list(
         self,
         client: &Client,
         options: &ListOptions,
-        page: Option<u32>,
+        page_size: Option<u32>,
         default_namespace: String,
     ) -> Result<List<[u8]>, Failure> {
-        let (resource, namespace) = self.selection.find(client, default_namespace).await?;
-        let mut list = client.list::<[u8]>(&resource, options);
+        let found = self.selection.find(client, default_namespace).await?;
+        Ok(Self::list_of(client, &found, options, page_size))
+    }
+
+    /// Returns the list of a resource that was found.
+    pub fn list_of(
+        client: &Client,
+        (resource, namespace): &(Resource, Option<String>),
+        options: &ListOptions,
+        page_size: Option<u32>,
+    ) -> List<[u8]> {
+        let mut list = client.list::<[u8]>(resource, options);
         if let Some(namespace) = namespace {
             list = list.namespace(namespace);
         }
-        if let Some(items) = page {
+        if let Some(items) = page_size {
             list = list.pages(items);
         }
         // What the server did not drop is dropped here.
         for warning in list.option_warnings().into_iter().filter(|warning| *warning != OptionWarning::DropUnsure) {
             notices::warn(&warning.to_string());
         }
-        Ok(list)
+        list
+    }
+}
+
+/// Splits TYPE/NAME, as kubectl does, and returns the type and all names.
+pub fn names(selection: &mut Selection, mut names: Vec<String>) -> Result<Vec<String>, Failure> {
+    if let Some((resource, name)) = selection.resource.split_once('/') {
+        names.insert(0, name.to_owned());
+        selection.resource = resource.to_owned();
+    }
+    match names.iter().any(|name| name.is_empty() || name.contains('/')) {
+        true => {
+            Err(Failure::Usage("a name is empty or contains a slash: write RESOURCE NAME or RESOURCE/NAME".to_owned()))
+        }
+        false if !names.is_empty() && (selection.selector.is_some() || selection.field_selector.is_some()) => {
+            Err(Failure::Usage("names cannot be used with a selector".to_owned()))
+        }
+        false => Ok(names),
+    }
+}
+
+/// Returns the selector of the object of this name, which also finds it where names are not unique: in all namespaces.
+pub fn of_name(name: &str) -> FieldSelector {
+    FieldSelector::default().eq("metadata.name", name).expect("the path is right")
+}
+
+/// Page size, and the number of items to stop after.
+#[derive(clap::Args)]
+pub struct Pages {
+    /// Number of items in one response, for collections that take longer than the server's request timeout allows [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunk_size: Option<u32>,
+}
+
+/// Takes any text; the names of built-in resources are for shell completion.
+#[derive(Clone)]
+struct ResourceParser;
+
+impl TypedValueParser for ResourceParser {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        NonEmptyStringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(resource::names().map(PossibleValue::new)))
     }
 }
 
 impl Version {
+    /// Returns true if the server may answer from its cache, however old that is.
+    pub fn is_any(&self) -> bool {
+        self.asked() == ResourceVersion::Any
+    }
+
     fn asked(&self) -> ResourceVersion {
         match (&self.resource_version, self.resource_version_match) {
             (None, _) => ResourceVersion::MostRecent,
@@ -153,7 +218,7 @@ pub fn reached(progress: &Progress) -> Reached {
 pub fn warn(summary: &ListSummary) {
     if summary.other_shards > 0 {
         notices::warn(&format!(
-            "the server does not know shards: {} items of others came too and were left out here",
+            "the server does not support shards: {} items of other shards were filtered out here",
             summary.other_shards
         ));
     }

@@ -16,14 +16,14 @@ use tempfile::NamedTempFile;
 use crate::cluster::connect::{Connection, Server};
 use crate::cluster::query::{self, Query};
 use crate::failure::Failure;
-use crate::output::{Format, Output, Row, temporary_beside};
+use crate::output::{Output, Row, temporary_beside};
 use crate::rows;
 
 /// Saves the body of a list, byte for byte.
 ///
-/// The server is asked for no compression, so that FILE is what it wrote: Kubernetes protobuf, or JSON for custom
-/// resources, and with --shard all that it sent. It is written to a temporary file beside FILE, only its owner may read it,
-/// and it takes the place of FILE once the list is complete.
+/// The request asks for no compression, so FILE has the bytes that the server wrote: Kubernetes protobuf, or JSON for custom
+/// resources, and with --shard also the items of other shards. The body goes to a temporary file next to FILE, which only its owner can
+/// read; the temporary file replaces FILE once the list is complete.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ pub struct Args {
     #[command(flatten)]
     query: Query,
 
-    /// Where to
+    /// File to write the body to
     file: PathBuf,
 
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let progress = list.progress();
     let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(Row::Nothing);
     let mut items = list.map_item(nothing).stream();
-    let done = rows::print(&mut items, &mut Output::new(Format::Summary), |_| query::reached(&progress)).await?;
+    let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
     let temporary = match mem::take(&mut *recording.lock()) {
         State::On(temporary) => temporary,
         State::Failed(error) => return Err(cannot_write(error)),

@@ -42,7 +42,14 @@ const EVERYWHERE: &[(Resource, &[&str])] = &[
     (Resource::ENDPOINT_SLICES, &[]),
 ];
 
-/// Asks the server only where it must.
+/// Returns the names of the resources that every API server has, to complete what is typed.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    // The other events come first, and have the same plural.
+    let is_first = |resource: &&Resource| **resource != Resource::EVENTS_K8S_IO;
+    EVERYWHERE.iter().map(|(resource, _)| resource).filter(is_first).map(Resource::plural)
+}
+
+/// Sends requests to the server only for a name that is not built in.
 pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
     if let Some(resource) = everywhere(typed) {
         return Ok(resource);

@@ -6,7 +6,6 @@ use std::io;
 use std::mem;
 use std::pin::pin;
 
-use clap::ValueEnum;
 use console::{Color, style};
 use futures::StreamExt;
 use indicatif::HumanCount;
@@ -17,78 +16,79 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::cluster::connect::Connection;
-use crate::cluster::query::Selection;
+use crate::cluster::query::{self, Selection};
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{self, Output, Row, Rows, Shown};
+use crate::output::{self, Format, Output, Row, Rows, Shown};
 use crate::rows::FLUSH_EVERY;
 use crate::signals::interrupted;
 
-/// Watches a collection of an API server: a line for each object that is added (+), modified (~) or deleted (-).
+/// Watches a collection of an API server: prints a line for each object that is added (+), modified (~) or deleted (-).
 ///
-/// It resumes after disconnects and restarts of the server, and prints a notice on stderr for each of them. Where the server has
-/// forgotten the version, it starts over: with --initial it prints all objects again, otherwise the changes in between are lost,
-/// as the notice says. Ctrl-C ends it.
+/// It resumes after disconnects and restarts of the server, and prints a notice on stderr for each of them. If the server no longer has the
+/// resource version, the watch starts over: with --initial it prints all objects again, otherwise the changes in between are lost, and
+/// a warning says so. Ctrl-C ends it. With -o json and yaml, it prints `type` and `object` of each event, as the server sends them.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  listwatch watch pods -A                         what happens from now on
-  listwatch watch pods -A --initial               first the Pods that there are
-  listwatch watch deploy -n web --diff            and which fields it happens to
-  listwatch watch nodes -o json                   a JSON object a line, with type and object
-  listwatch watch cm -A --resource-version 71532  what happened since a list of that version, if the server still knows
-  listwatch watch secrets -A --metadata-only      without what is in them")]
+  listwatch watch pods -A                         changes from now on
+  listwatch watch pod shop-1 -n web               of one Pod
+  listwatch watch pods -A --initial               first the existing Pods, then changes
+  listwatch watch deploy -n web --diff            with the fields that changed
+  listwatch watch nodes -o json                   one JSON object a line
+  listwatch watch cm -A --resource-version 71532  changes after a list of that version, if the server still has them
+  listwatch watch secrets -A --metadata-only      without their data")]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
 
-    /// First the objects that there are, as added
+    /// Name of the object [default: all objects]. RESOURCE/NAME is accepted too
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// Print the existing objects first, as added
     #[arg(long)]
     initial: bool,
 
-    /// Begin right behind this version, as a list has it [default: now]
+    /// Begin after this resource version, as a list returns it [default: now]
     #[arg(long, value_name = "VERSION", conflicts_with = "initial")]
     resource_version: Option<String>,
 
-    /// Name the fields at the top of an object that changed since it was last seen. Of metadata, resourceVersion,
-    /// generation and managedFields do not count. Keeps a hash of each field
+    /// Print the top-level fields that changed since the object was last seen. Of metadata, resourceVersion, generation and managedFields do
+    /// not count. Keeps a hash of each field in memory
     #[arg(long)]
     diff: bool,
 
-    /// What to print
-    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Name, value_name = "FORMAT")]
-    format: Format,
+    #[command(flatten)]
+    shown: Shown,
 
     #[command(flatten)]
     connection: Connection,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A sign, namespace/name and version
-    Name,
-    /// The same, age and size in bytes, in columns
-    Table,
-    /// One JSON object a line, with type and object, as servers send them
-    Json,
-}
-
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let Args { selection, initial, resource_version, diff, format, connection } = args;
+    let Args { mut selection, name, initial, resource_version, diff, shown, connection } = args;
+    if shown.format == Format::Summary {
+        return Err(Failure::Usage("-o summary is for lists: a watch does not end".to_owned()));
+    }
+    shown.rows()?;
+    let names = query::names(&mut selection, name.into_iter().collect())?;
     let mut options = selection.options();
-    if format == Format::Json {
+    match &*names {
+        [] => {}
+        [name] => options = options.fields(query::of_name(name)),
+        _ => return Err(Failure::Usage("a watch is of one object, or of all".to_owned())),
+    }
+    if shown.format.prints_fields() {
         options = options.json();
     }
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
     let (resource, namespace) = selection.find(&client, namespace).await?;
-    let output = Output::new(match format {
-        Format::Name => output::Format::Name,
-        Format::Table => output::Format::Table,
-        Format::Json => output::Format::Json,
-    });
+    let output = Output::new(&shown);
     let fields = diff.then(HashMap::new);
-    let mut watcher = Watcher { client, resource, namespace, options, output, fields, counts: Counts::default() };
+    let mut watcher =
+        Watcher { client, resource, namespace, options, shown, output, fields, counts: Counts::default() };
 
     let mut interrupted = pin!(interrupted());
     let mut version = resource_version;
@@ -130,6 +130,7 @@ struct Watcher {
     /// `None` is all.
     namespace: Option<String>,
     options: ListOptions,
+    shown: Shown,
     output: Output,
     /// With --diff, by uid: a hash of each field at the top.
     fields: Option<HashMap<String, Vec<(String, u64)>>>,
@@ -173,13 +174,16 @@ impl Watcher {
 
     /// Prints what happens, until nothing can happen any more.
     async fn watch(&mut self, from: ResourceVersion) -> Result<Error, Failure> {
-        let shown = Shown { format: self.output.format(), show_labels: false, drop: Vec::new() };
+        let Self { shown, options, client, resource, namespace, .. } = self;
+        // An event in YAML is made from its JSON.
+        let format = if shown.format == Format::Yaml { Format::Json } else { shown.format };
+        let shown = Shown { format, ..shown.clone() };
         let mut rows = shown.rows()?;
         let diff = self.fields.is_some();
-        let options = self.options.clone().resource_version(from);
-        let mut watch = self.client.watch::<[u8]>(&self.resource, &options);
-        if let Some(namespace) = &self.namespace {
-            watch = watch.namespace(namespace);
+        let options = options.clone().resource_version(from);
+        let mut watch = client.watch::<[u8]>(resource, &options);
+        if let Some(namespace) = namespace {
+            watch = watch.namespace(&**namespace);
         }
         let watch = watch.map_item(|item| Seen::new(&item, &mut rows, diff));
         let mut events = pin!(watch.resume().fail_fast().on_disconnect(say));
@@ -248,7 +252,7 @@ impl Watcher {
     fn write(&mut self, sign: &Sign, row: Row, version: &str, changed: Option<Vec<String>>) -> io::Result<()> {
         let is_diff = self.fields.is_some();
         match row {
-            Row::Line(line) if self.output.format() == output::Format::Json => {
+            Row::Line(line) if self.output.format().prints_fields() => {
                 let mut event = format!("{{\"type\":\"{}\",", sign.name).into_bytes();
                 if let Some(changed) = changed {
                     event.extend_from_slice(format!("\"changed\":{},", Value::from(changed)).as_bytes());
@@ -256,6 +260,9 @@ impl Watcher {
                 event.extend_from_slice(b"\"object\":");
                 event.extend_from_slice(line.trim_ascii_end());
                 event.extend_from_slice(b"}\n");
+                if self.output.format() == Format::Yaml {
+                    event = output::yaml(&event).map_err(io::Error::other)?;
+                }
                 self.output.row(Row::Line(event))
             }
             Row::Line(line) => {
@@ -268,7 +275,8 @@ impl Watcher {
                 // No colours: the columns count characters.
                 sign.sign.clone_into(&mut cells[0]);
                 if is_diff {
-                    cells[7] = changed.map_or_else(|| "-".to_owned(), |changed| changed.join(","));
+                    *cells.last_mut().expect("there are columns") =
+                        changed.map_or_else(|| "-".to_owned(), |changed| changed.join(","));
                 }
                 self.output.row(Row::Table(cells))
             }

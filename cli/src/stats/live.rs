@@ -6,9 +6,9 @@ use super::collect::Stats;
 use super::failure;
 use super::report::Report;
 use crate::cluster::connect::Connection;
-use crate::cluster::query::{self, Query, Selection, Version};
+use crate::cluster::query::{self, Pages, Query, Selection, Version};
 use crate::failure::Failure;
-use crate::output::{Format, Output, Row};
+use crate::output::{Output, Row};
 use crate::rows;
 
 pub const EXAMPLES: &str = "\
@@ -19,7 +19,7 @@ Examples:
   listwatch stats secrets -A -o json | jq .sizes.p99         for scripts";
 
 /// The arguments and groups of [`Live`], none of which a saved body has.
-pub const ARGUMENTS: [&str; 4] = ["Selection", "Version", "limit", "Connection"];
+pub const ARGUMENTS: [&str; 4] = ["Selection", "Version", "Pages", "Connection"];
 
 #[derive(clap::Args)]
 pub struct Live {
@@ -29,25 +29,24 @@ pub struct Live {
     #[command(flatten)]
     version: Version,
 
-    /// In pages of so many items, which all are counted
-    #[arg(long, value_name = "PAGE", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
+    #[command(flatten)]
+    pages: Pages,
 
     #[command(flatten)]
     connection: Connection,
 }
 
 pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
-    let Live { selection, version, limit, connection } = args;
+    let Live { selection, version, pages, connection } = args;
     let selection = selection.expect("clap wants a resource where there is no file");
     let query = Query { selection, version };
     let options = query.options()?;
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
-    let list = query.list(&client, &options, limit, namespace).await?;
+    let list = query.list(&client, &options, pages.chunk_size, namespace).await?;
     let progress = list.progress();
     let mut items = list.map_item(|item| stats.add(&item).map(|()| Row::Nothing)).stream();
-    let done = rows::print(&mut items, &mut Output::new(Format::Summary), |_| query::reached(&progress)).await?;
+    let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
     let summary = items.summary().cloned();
     drop(items);
     done.map_err(|error| failure(&stats, error.to_string()))?;

@@ -20,7 +20,7 @@ use self::report::Report;
 use crate::decode;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Format, Output, Row, temporary_beside};
+use crate::output::{Output, Row, temporary_beside};
 use crate::rows;
 
 /// Shows where the bytes of a collection are: per field, per namespace, per object.
@@ -93,7 +93,7 @@ async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {
         .accept_json()
         .map_item(|item| stats.add(&item).map(|()| Row::Nothing));
     let reached = |items: &_| decode::reached(ListStream::decoder(items));
-    let done = rows::print(&mut items, &mut Output::new(Format::Summary), reached).await?;
+    let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, reached).await?;
     let error = done.err().map(|error| match error {
         ListError::Transport(error) => format!("transport: {source}: {error}, {}", reached(&items).text()),
         ListError::Decode(error) => error.to_string(),

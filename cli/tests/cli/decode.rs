@@ -91,7 +91,9 @@ fn prints_an_aligned_table() {
     );
     assert_eq!(stdout(&decode(&["-o", "table"], &fixture("pods-empty.pb"))), "NAME   VERSION   AGE   SIZE\n");
     let output = decode(&["-o", "table", "--show-labels"], &fixture("pods-empty.pb"));
-    assert_eq!(stdout(&output), "NAME   VERSION   AGE   SIZE\n");
+    assert_eq!(stdout(&output), "NAME   VERSION   AGE   SIZE   LABELS\n");
+    let output = decode(&["-o", "table", "--no-headers"], &fixture("pods-empty.pb"));
+    assert_eq!((stdout(&output), stderr(&output), output.status.code()), ("", "", Some(0)));
 }
 
 #[test]
@@ -111,6 +113,70 @@ fn prints_the_same_json_from_both_encodings() {
         let output = decode(&["-o", format], &fixture("widgets-page-1.json"));
         assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{format}");
     }
+}
+
+#[test]
+fn prints_more_columns() {
+    let body = fixture("pods.pb");
+    let rows = |args: &[&str]| -> Vec<Vec<String>> {
+        let output = decode(args, &body);
+        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{args:?}");
+        stdout(&output).lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let wide = rows(&["-o", "wide", "-L", "app,app.kubernetes.io/version"]);
+    let header = "NAMESPACE NAME VERSION AGE SIZE PHASE NODE IP OWNER UID APP VERSION";
+    assert_eq!(wide[0].join(" "), header);
+    let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "<none>".to_owned());
+    for (row, pod) in wide[1..].iter().zip(pods(&body)) {
+        let (meta, spec, status) = (pod.metadata.unwrap(), pod.spec.unwrap(), pod.status.unwrap());
+        let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
+        let owner = owner.map(|owner| format!("{}/{}", owner.kind.clone().unwrap(), owner.name.clone().unwrap()));
+        let label = |key: &str| or_none(meta.labels.get(key).cloned());
+        let expected = [
+            or_none(status.phase),
+            or_none(spec.node_name),
+            or_none(status.pod_ip),
+            or_none(owner),
+            meta.uid.clone().unwrap(),
+        ];
+        assert_eq!(row[5..10], expected);
+        assert_eq!(row[10..], [label("app"), label("app.kubernetes.io/version")]);
+    }
+    assert_eq!(rows(&["-o", "wide", "-L", "app,app.kubernetes.io/version", "--no-headers"]), wide[1..]);
+    assert_eq!(rows(&["-o", "table", "--limit", "3", "--no-headers"]).len(), 3);
+    // The columns of Pods are not shown for other kinds.
+    let output = decode(&["-o", "wide"], &fixture("clusterroles.pb"));
+    assert_eq!(
+        stdout(&output).lines().next().unwrap().split_whitespace().collect::<Vec<_>>(),
+        ["NAME", "VERSION", "AGE", "SIZE", "OWNER", "UID"]
+    );
+}
+
+/// A YAML reader finds the same objects in it.
+#[test]
+fn prints_yaml() {
+    for name in ["pods.pb", "pods.json", "configmaps.pb", "widgets-page-1.json"] {
+        let json = decode(&["-o", "json"], &fixture(name));
+        let json: Vec<serde_json::Value> =
+            stdout(&json).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let output = decode(&["-o", "yaml"], &fixture(name));
+        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
+        let yaml: Vec<serde_json::Value> = serde_saphyr::from_multiple(stdout(&output)).unwrap();
+        assert!(yaml == json, "{name}");
+        assert!(stdout(&output).starts_with("---\napiVersion: ") && !stdout(&output).contains("managedFields:"));
+    }
+}
+
+#[test]
+fn stops_at_the_limit() {
+    let expected: String = names(&pods(&fixture("pods.pb"))).split_inclusive('\n').take(5).collect();
+    let output = decode(&["--limit", "5"], &fixture("pods.pb"));
+    assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)));
+    // What follows is not read.
+    let output = decode(&["--limit", "1"], &fixture("pods.pb")[..9000]);
+    assert_eq!((stdout(&output).lines().count(), stderr(&output), output.status.code()), (1, "", Some(0)));
+    let output = decode(&["--limit", "1", "-o", "summary"], &fixture("pods.pb"));
+    assert_eq!((stdout(&output), output.status.code()), ("", Some(2)));
 }
 
 #[test]
@@ -141,7 +207,7 @@ fn drops_fields_from_json() {
     let key = r#"metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]"#;
     let drops = ["--drop", "metadata.managedFields", "--drop", "spec.containers.env", "--drop", key];
     for name in ["pods.pb", "pods.json"] {
-        let mut whole = parse(&decode(&["-o", "json"], &fixture(name)));
+        let mut whole = parse(&decode(&["-o", "json", "--show-managed-fields"], &fixture(name)));
         let mut dropped = 0;
         for pod in &mut whole {
             let metadata = pod["metadata"].as_object_mut().unwrap();
@@ -163,7 +229,7 @@ fn drops_fields_from_json() {
     for (args, expected, code) in [
         (&["-o", "json", "--drop", "spec.x"][..], "invalid field path \"spec.x\": Pod has no such field", 1),
         (&["-o", "json", "--drop", "1.17"], "error: --drop 1.17: the fields of JSON have names\n", 2),
-        (&["--drop", "status"], "error: --drop is for -o json: no other format prints fields\n", 2),
+        (&["--drop", "status"], "error: --drop is for -o json and yaml: no other format prints fields\n", 2),
     ] {
         let output = decode(args, &fixture("pods.pb"));
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -18,7 +18,7 @@ fn prints_names_of_a_whole_list_and_of_pages() {
     let all: String = pages.iter().map(|page| names(&fixture(page))).collect();
     for (args, answers, expected) in [
         (vec!["list", "pods", "-A"], vec![ok("pods.pb")], names(&fixture("pods.pb"))),
-        (vec!["list", "pods", "-A", "--limit", "50"], pages.map(ok).to_vec(), all),
+        (vec!["list", "pods", "-A", "--chunk-size", "50"], pages.map(ok).to_vec(), all),
     ] {
         let api = Api::new(answers);
         let output = api.run(&args);
@@ -58,7 +58,13 @@ fn requests_the_path_and_query_of_each_option() {
             "/api/v1/pods?shardSelector=shardRange%28object.metadata.uid%2C%20%270x0000000000000000%27%2C%20\
              %270x8000000000000000%27%29",
         ),
-        ("pods -A --limit 5", "/api/v1/pods?limit=5"),
+        ("pods -A --chunk-size 5", "/api/v1/pods?limit=5"),
+        ("pods -A --limit 7", "/api/v1/pods?limit=7"),
+        ("pods -A --limit 7 --chunk-size 5", "/api/v1/pods?limit=5"),
+        ("pods -A --limit 5 --chunk-size 7", "/api/v1/pods?limit=5"),
+        ("pods -A --limit 7 --resource-version 0", "/api/v1/pods?resourceVersion=0"),
+        ("pods web-1", "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dweb-1"),
+        ("pod/web-1 -A", "/api/v1/pods?fieldSelector=metadata.name%3Dweb-1"),
     ] {
         let api = Api::new([status(403, "Forbidden", "no")]);
         let output = api.run(&["list"].into_iter().chain(args.split(' ')).collect::<Vec<_>>());
@@ -74,12 +80,13 @@ fn requests_json_for_json_output() {
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
     let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.json")]).output().unwrap();
     assert_eq!((stdout(&output), stdout(&output).lines().count()), (stdout(&decoded), 30));
-    assert_eq!(api.server.requests()[0].headers["accept"], "application/json");
+    assert_eq!(api.server.requests()[0].headers["accept"], "application/json;drop=metadata.managedFields");
+    assert!(stdout(&output).contains("\"metadata\"") && !stdout(&output).contains("managedFields"));
 
     let api = Api::new([ok("pods.json")]);
-    let output = api.run(&["list", "pods", "-A", "-o", "json", "--drop", "metadata.managedFields"]);
-    assert!(stdout(&output).contains("\"metadata\"") && !stdout(&output).contains("managedFields"));
-    assert_eq!(api.server.requests()[0].headers["accept"], "application/json;drop=metadata.managedFields");
+    let output = api.run(&["list", "pods", "-A", "-o", "json", "--show-managed-fields"]);
+    assert!(stdout(&output).contains("managedFields"));
+    assert_eq!(api.server.requests()[0].headers["accept"], "application/json");
     assert!(output.stderr.is_empty(), "{output:?}");
 }
 
@@ -89,7 +96,7 @@ fn filters_a_shard_that_the_server_ignores() {
     let output = api.run(&["list", "pods", "-A", "--shard", "0/2"]);
     let left_out = 120 - stdout(&output).lines().count();
     let expected = format!(
-        "warning: the server does not know shards: {left_out} items of others came too and were left out here\n"
+        "warning: the server does not support shards: {left_out} items of other shards were filtered out here\n"
     );
     assert_eq!((stderr(&output), output.status.code()), (&*expected, Some(0)));
     assert!((1..120).contains(&left_out));
@@ -106,7 +113,7 @@ fn requests_metadata_only() {
 #[test]
 fn prints_one_summary_of_all_pages() {
     let api = Api::new(["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"].map(ok));
-    let output = api.run(&["list", "pods", "-A", "--limit", "50", "-o", "summary"]);
+    let output = api.run(&["list", "pods", "-A", "--chunk-size", "50", "-o", "summary"]);
     let summary: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
     assert_eq!((&summary["kind"], &summary["continue"]), (&"PodList".into(), &serde_json::Value::Null));
     let bytes: usize = [1, 2, 3].map(|page| fixture(&format!("pods-page-{page}.pb")).len()).iter().sum();
@@ -136,7 +143,7 @@ fn reports_retries_and_warnings() {
     let busy = status(429, "TooManyRequests", "busy");
     let warned = ok("pods.pb").header("warning", r#"299 - "pods are deprecated""#);
     let api = Api::new([busy, warned]);
-    let output = api.run(&["list", "pods", "-A", "--resource-version", "0", "--limit", "10"]);
+    let output = api.run(&["list", "pods", "-A", "--resource-version", "0", "--chunk-size", "10"]);
     let lines: Vec<_> = stderr(&output).lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     for (line, [beginning, part]) in lines.iter().zip([
@@ -157,11 +164,20 @@ fn rejects_wrong_usage_before_any_request() {
         ("list pods -n a -A", "cannot be used with"),
         ("list pods -l a=b=c", "invalid selector"),
         ("list pods --limit 0", "0 is not in 1.."),
+        ("list pods --chunk-size 0", "0 is not in 1.."),
+        ("list pods --limit 5 -o summary", "-o summary is about one whole list"),
+        ("list pods a b -o summary", "-o summary is about one whole list"),
+        ("list pods a -l app=web", "names cannot be used with a selector"),
+        ("list pods/a/b", "a name is empty or contains a slash"),
+        ("list pods/", "a name is empty or contains a slash"),
+        ("list pods --as-group admins", "--as <USER>"),
+        ("list pods --client-key key.pem", "--client-certificate <FILE>"),
+        ("list pods --token a --token-file b", "cannot be used with"),
+        ("list pods --insecure-skip-tls-verify --certificate-authority ca.pem", "cannot be used with"),
         ("list pods --shard 2/2", "is no shard"),
         ("list pods --resource-version-match Exact", "--resource-version"),
         ("list pods --resource-version x", "error: invalid resource version \"x\": it must be digits"),
         ("list pods --resource-version 0 --resource-version-match Exact", "error: exact version 0: "),
-        ("list pods --kubeconfig a", "cannot be used with"),
     ] {
         let output = api.run(&args.split(' ').collect::<Vec<_>>());
         assert!(stderr(&output).contains(expected), "{args}: {}", stderr(&output));
@@ -280,4 +296,108 @@ fn exits_with_130_on_an_interrupt() {
         assert!(stderr(&output).starts_with("interrupted: at byte "), "{signal}: {}", stderr(&output));
         assert_eq!(output.status.code(), Some(130), "{signal}");
     }
+}
+
+/// It reads no more pages than it prints, and ends without an error.
+#[test]
+fn stops_at_the_limit() {
+    let all = names(&fixture("pods-page-1.pb")) + &names(&fixture("pods-page-2.pb"));
+    for (args, limit, requests) in [("--limit 7", 7, 1), ("--limit 50", 50, 1), ("--limit 60 --chunk-size 50", 60, 2)] {
+        let api = Api::new(["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"].map(ok));
+        let output = api.run(&[&["list", "pods", "-A"], &*args.split(' ').collect::<Vec<_>>()].concat());
+        let expected: String = all.split_inclusive('\n').take(limit).collect();
+        assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)), "{args}");
+        assert_eq!(api.paths().len(), requests, "{args}");
+    }
+}
+
+/// One list for each name, by a field selector; what is missing is an error after everything else was printed.
+#[test]
+fn lists_objects_by_name() {
+    let answers = || [ok("pods-selected.pb"), ok("pods-empty.pb"), ok("pods-selected.pb")];
+    let api = Api::new(answers());
+    let output = api.run(&["list", "pod/a", "b", "c", "-n", "web"]);
+    let expected = names(&fixture("pods-selected.pb")).repeat(2);
+    assert!(!expected.is_empty());
+    assert_eq!((stdout(&output), stderr(&output)), (&*expected, "error: pods \"b\" not found\n"));
+    assert_eq!(output.status.code(), Some(1));
+    let path = |name| format!("/api/v1/namespaces/web/pods?fieldSelector=metadata.name%3D{name}");
+    assert_eq!(api.paths(), ["a", "b", "c"].map(path));
+
+    let api = Api::new(answers());
+    let output = api.run(&["list", "pod", "a", "b", "c", "-o", "table"]);
+    let headers = stdout(&output).lines().filter(|line| line.starts_with("NAMESPACE")).count();
+    assert_eq!((headers, stdout(&output).lines().count()), (1, 1 + expected.lines().count()));
+}
+
+/// As for kubectl: options override their part of a kubeconfig, and `--server` keeps its credentials, except over plain HTTP.
+#[test]
+fn overrides_parts_of_a_kubeconfig() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config");
+    let other = Api::new([status(403, "Forbidden", "other")]);
+    let api = Api::by(|request, _| {
+        let header =
+            |name: &str| request.headers.get(name).map_or("-".to_owned(), |value| value.to_str().unwrap().to_owned());
+        let seen = ["authorization", "impersonate-user", "impersonate-group"].map(header).join(" ");
+        status(403, "Forbidden", &seen.replace(TOKEN, "TOKEN"))
+    });
+    let config = format!(
+        "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}, \
+         {{name: b, context: {{cluster: b, user: b}}}}], clusters: [{{name: a, cluster: {{server: '{}'}}}}, {{name: b, \
+         cluster: {{server: '{}'}}}}], users: [{{name: a, user: {{token: {TOKEN}}}}}, {{name: b, user: {{token: of-b}}}}]}}",
+        api.server.url(),
+        other.server.url()
+    );
+    std::fs::write(&file, config).unwrap();
+    let (config, url) = (file.to_str().unwrap(), api.server.url());
+    for (args, expected) in [
+        (vec!["--kubeconfig", config], "Bearer [redacted] - -"),
+        (vec!["--kubeconfig", config, "--context", "b"], "other"),
+        (vec!["--kubeconfig", config, "--cluster", "b"], "other"),
+        (vec!["--kubeconfig", config, "--user", "b"], "Bearer [redacted] - -"),
+        (vec!["--kubeconfig", config, "--context", "b", "--server", &url], "Bearer [redacted] - -"),
+        (vec!["--kubeconfig", config, "--as", "jane", "--as-group", "dev"], "Bearer [redacted] jane dev"),
+        (vec!["--kubeconfig", config, "--token", "mine"], "Bearer [redacted] - -"),
+        (vec!["--server", &url, "--token", "mine"], "Bearer [redacted] - -"),
+        (vec!["--server", &url], "- - -"),
+        (vec!["--server", &url, "--as", "jane"], "- jane -"),
+    ] {
+        // The kubeconfig that is found without an option.
+        let output = listwatch(&["list", "pods"]).args(&args).env("KUBECONFIG", config).output().unwrap();
+        let text = stderr(&output);
+        assert!(text.ends_with(&format!("403 Forbidden: {expected}\n")), "{args:?}: {text}");
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+    }
+    let tokens: Vec<_> =
+        api.server.requests().iter().map(|request| request.headers.get("authorization").cloned()).collect();
+    let bearer = |token: &str| Some(format!("Bearer {token}").parse().unwrap());
+    let token = bearer(TOKEN);
+    let expected =
+        [token.clone(), bearer("of-b"), bearer("of-b"), token.clone(), bearer("mine"), bearer("mine"), None, None];
+    assert_eq!(tokens, expected);
+    let output = listwatch(&["list", "pods", "--context", "c"]).env("KUBECONFIG", config).output().unwrap();
+    assert!(stderr(&output).starts_with("error: kubeconfig: "), "{}", stderr(&output));
+}
+
+/// Debug logs go to stderr, and hold no token.
+#[test]
+fn logs_requests_with_verbose() {
+    let api = Api::new([ok("pods.pb"), ok("pods.pb")]);
+    for (args, is_logged) in
+        [(&["list", "pods", "-A"][..], false), (&["-v", "list", "pods", "-A", "--token", TOKEN], true)]
+    {
+        let output = api.run(args);
+        assert_eq!(stdout(&output), names(&fixture("pods.pb")), "{args:?}");
+        assert_eq!(stderr(&output).contains("/api/v1/pods"), is_logged, "{}", stderr(&output));
+        assert!(!stderr(&output).contains(TOKEN), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn warns_of_insecure_connections() {
+    let api = Api::new([ok("pods.pb")]);
+    let output = api.run(&["list", "pods", "-A", "--insecure-skip-tls-verify"]);
+    let expected = "warning: --insecure-skip-tls-verify: the server's certificate is not verified\n";
+    assert_eq!((stderr(&output), output.status.code()), (expected, Some(0)));
 }

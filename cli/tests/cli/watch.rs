@@ -159,7 +159,7 @@ fn rejects_wrong_usage() {
     for (args, expected) in [
         (vec!["watch", "cm", "--initial", "--resource-version", "7"], "cannot be used with"),
         (vec!["watch", "cm", "--limit", "7"], "unexpected argument"),
-        (vec!["watch", "cm", "-o", "summary"], "invalid value"),
+        (vec!["watch", "cm", "-o", "summary"], "-o summary is for lists"),
         (vec!["watch"], "<RESOURCE>"),
     ] {
         let output = listwatch(&args).output().unwrap();

@@ -13,7 +13,7 @@ use crate::support::{fixture, signal, stderr, stdout};
 fn counts_a_live_list_like_a_saved_one() {
     let mut saved = report(&["--depth", "3"], &fixture("pods.pb"));
     let pages = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"];
-    for (args, answers) in [(&[][..], vec![ok("pods.pb")]), (&["--limit", "50"], pages.map(ok).to_vec())] {
+    for (args, answers) in [(&[][..], vec![ok("pods.pb")]), (&["--chunk-size", "50"], pages.map(ok).to_vec())] {
         let args = [&["stats", "pods", "-A", "-o", "json", "--top", "60000", "--depth", "3"], args].concat();
         let output = Api::new(answers).run(&args);
         assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{args:?}");
@@ -50,7 +50,7 @@ fn exits_with_130_on_an_interrupt() {
 
 #[test]
 fn refuses_options_of_a_live_list_for_a_file() {
-    for args in [&["-A"][..], &["--server", "x"], &["--resource-version", "0"], &["--limit", "5"], &["pods"]] {
+    for args in [&["-A"][..], &["--server", "x"], &["--resource-version", "0"], &["--chunk-size", "5"], &["pods"]] {
         let output = stats(args, &fixture("pods.pb"));
         let expected = "error: the argument '--file <FILE>' cannot be used with";
         assert!(stderr(&output).starts_with(expected), "{args:?}: {}", stderr(&output));

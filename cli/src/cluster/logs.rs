@@ -1,36 +1,45 @@
-//! What the client and the server warn of, shown on stderr: retries, API groups without an answer, warnings of the server.
+//! The library's logs: warnings become notices on stderr, and `--verbose` prints the rest as well.
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::notices::{tell, warn};
 
-/// Shows the warnings of this process from now on.
-pub fn show() {
+/// Shows the library's warnings from now on, and its debug logs with `-v`, its traces with `-vv`.
+pub fn show(verbose: u8) {
+    let warnings = Warnings::default().with_filter(of_library(Level::WARN));
+    let level = if verbose > 1 { Level::TRACE } else { Level::DEBUG };
+    let logs = (verbose > 0).then(|| {
+        let format = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false);
+        format.with_filter(of_library(level))
+    });
     // A second call fails and changes nothing.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Warnings::default()));
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(warnings).with(logs));
 }
 
-/// How many different warnings of a server are told: as many as a list keeps.
+/// Other crates may log credentials.
+fn of_library(level: Level) -> Targets {
+    Targets::new().with_target("listwatch", level)
+}
+
+/// At most this many different warnings of a server are printed, as many as a list keeps.
 const MAX_WARNINGS: usize = 100;
 
 #[derive(Default)]
 struct Warnings {
-    /// What the server warned of: a watch that goes on is warned again at each request.
+    /// The warnings that were printed. The server repeats them for each request of a watch.
     warned: Mutex<HashSet<String>>,
 }
 
 impl<S: Subscriber> Layer<S> for Warnings {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
-        *metadata.level() == Level::WARN && metadata.target().starts_with("listwatch")
-    }
-
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut said = Said::default();
         event.record(&mut said);
