@@ -113,7 +113,8 @@ const PODS: [&str; 4] = ["pods", "-A", "--strategy", "list-then-watch"];
 /// What `decode` makes of the same Pods is what is served.
 #[test]
 fn serves_keys_objects_and_indexes() {
-    let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.pb")]).output().unwrap();
+    let decoded =
+        listwatch(&["decode", "-o", "json", "--show-managed-fields", &format!("{FIXTURES}pods.pb")]).output().unwrap();
     let pods: Vec<Value> = stdout(&decoded).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let keys = |which: &dyn Fn(&Value) -> bool| {
         let mut keys: Vec<_> = pods.iter().filter(|pod| which(pod)).map(key).collect();

@@ -408,7 +408,7 @@ fn escapes_control_characters_in_names() {
 
 #[test]
 fn exits_with_2_on_wrong_usage() {
-    for args in [&["-o", "yaml"][..], &["--no-such-option"], &["--max-item-size", "much"], &["a", "b"]] {
+    for args in [&["-o", "xml"][..], &["--no-such-option"], &["--max-item-size", "much"], &["a", "b"]] {
         assert_eq!(decode(args, b"").status.code(), Some(2), "{args:?}");
     }
 }
