@@ -141,6 +141,12 @@ impl Connection {
         }
         let (context, cluster, user) = (context.clone(), cluster.clone(), user.clone());
         let options = KubeConfigOptions { context, cluster, user };
+        // kube would send requests without credentials.
+        if let Some(user) = &options.user
+            && !kubeconfig.auth_infos.iter().any(|known| known.name == *user)
+        {
+            return Err(Failure::Error(format!("kubeconfig: user {user:?} does not exist")));
+        }
         let certificates = certificate_authority(&kubeconfig, &options);
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| refused(&error))?;
         // kube reads a file again, so that a renewed certificate authority is trusted; it keeps what it read from the kubeconfig.

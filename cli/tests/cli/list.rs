@@ -376,8 +376,10 @@ fn overrides_parts_of_a_kubeconfig() {
     let expected =
         [token.clone(), bearer("of-b"), bearer("of-b"), token.clone(), bearer("mine"), bearer("mine"), None, None];
     assert_eq!(tokens, expected);
-    let output = listwatch(&["list", "pods", "--context", "c"]).env("KUBECONFIG", config).output().unwrap();
-    assert!(stderr(&output).starts_with("error: kubeconfig: "), "{}", stderr(&output));
+    for option in ["--context", "--cluster", "--user"] {
+        let output = listwatch(&["list", "pods", option, "c"]).env("KUBECONFIG", config).output().unwrap();
+        assert!(stderr(&output).starts_with("error: kubeconfig: "), "{option}: {}", stderr(&output));
+    }
 }
 
 /// Debug logs go to stderr, and hold no token.
