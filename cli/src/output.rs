@@ -219,7 +219,7 @@ pub fn yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {
     let value: Value = serde_json::from_slice(json).map_err(ItemError::other)?;
     let mut document = "---\n".to_owned();
     // kubectl does not fold long lines either.
-    let options = serde_saphyr::ser_options! { min_fold_chars: usize::MAX };
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     document.push_str(&serde_saphyr::to_string_with_options(&value, options).map_err(ItemError::other)?);
     if !document.ends_with('\n') {
         document.push('\n');

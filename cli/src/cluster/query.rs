@@ -29,7 +29,7 @@ pub struct Version {
     #[arg(long, value_name = "VERSION")]
     resource_version: Option<String>,
 
-    /// How --resource-version applies [default: NotOlderThan]
+    /// How --resource-version applies [default: `NotOlderThan`]
     #[arg(long, value_enum, value_name = "MATCH", requires = "resource_version")]
     resource_version_match: Option<VersionMatch>,
 }
