@@ -321,7 +321,7 @@ fn newer(version: String, other: String) -> String {
 fn broken_off(error: Error) -> Option<WatcherError> {
     match error.kind() {
         ErrorKind::Api(error) => return Some(WatcherError::WatchError(Box::new(status(error)))),
-        ErrorKind::Transport(error) if error.is_unexpected_eof() || error.kind() == TransportErrorKind::ReadIdle => {
+        ErrorKind::Transport(error) if error.io_error_kind() == Some(io::ErrorKind::UnexpectedEof) || error.kind() == TransportErrorKind::ReadIdle => {
             return None;
         }
         ErrorKind::Decode(error) => match error.kind() {

@@ -18,8 +18,9 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Identity, Proxy, Url};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::io_thread::IoThread;
 use super::transport::{
-    self, IoThread, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
+    self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };
 use crate::sync::{Mutex, lock};
 
