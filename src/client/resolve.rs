@@ -27,6 +27,20 @@ pub struct DiscoveredResource {
     pub verbs: Vec<String>,
 }
 
+/// A resource without verbs and short names.
+impl From<&Resource> for DiscoveredResource {
+    fn from(resource: &Resource) -> Self {
+        Self {
+            group: resource.group().to_owned(),
+            version: resource.version().to_owned(),
+            plural: resource.plural().to_owned(),
+            kind: resource.kind().to_owned(),
+            namespaced: resource.is_namespaced(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Finds the resource that a user means by a typed name, as `kubectl get` does.
 ///
 /// `typed` is a plural, a singular, a short name or a kind, alone or followed by `.group` or `.version.group`; a version of the

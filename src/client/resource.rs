@@ -376,10 +376,7 @@ mod tests {
             Resource::NODES.list_path(Some("a")).unwrap_err().to_string(),
             "nodes is not namespaced, but a namespace was given"
         );
-        assert_eq!(
-            pods.get_path(None, "a").unwrap_err().to_string(),
-            "pods is namespaced, but no namespace was given"
-        );
+        assert_eq!(pods.get_path(None, "a").unwrap_err().to_string(), "pods is namespaced, but no namespace was given");
         assert_eq!(
             pods.get_path(Some("a"), "b/c").unwrap_err().to_string(),
             "name \"b/c\" must not contain '/' or '%'"

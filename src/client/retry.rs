@@ -66,9 +66,7 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         },
         ErrorKind::Redirect { .. } => Class::Lasting,
         // A proxy's page.
-        ErrorKind::UnexpectedBody(body) if matches!(body.format, BodyFormat::Html | BodyFormat::Text) => {
-            Class::Lasting
-        }
+        ErrorKind::UnexpectedBody(body) if matches!(body.format, BodyFormat::Html | BodyFormat::Text) => Class::Lasting,
         ErrorKind::UnexpectedBody(_)
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)

@@ -88,7 +88,8 @@ impl<F> Watch<F> {
         let (client, resource) = (client.clone(), resource.clone());
         let span = tracing::info_span!("listwatch.watch", %resource);
         let limits = Limits::default();
-        let plan = Plan { client, resource, params, namespace: None, limits, idle_timeout: None, bookmarks: true, span };
+        let plan =
+            Plan { client, resource, params, namespace: None, limits, idle_timeout: None, bookmarks: true, span };
         Self { plan, decode }
     }
 
@@ -307,7 +308,8 @@ impl Plan {
         } else {
             (resource.api_version(), resource.kind())
         };
-        let (client, limits, shard, idle_timeout) = (client.clone(), *limits, params.selection.shard_of(), *idle_timeout);
+        let (client, limits, shard, idle_timeout) =
+            (client.clone(), *limits, params.selection.shard_of(), *idle_timeout);
         let expected = TypeMeta { api_version, kind: kind.to_owned() };
         let opening = async move {
             tracing::debug!(path, "requesting");

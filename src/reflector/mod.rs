@@ -49,8 +49,8 @@ use self::silence::Silence;
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
 pub use self::warm::ColdStart;
-use crate::cache::{IndexError, SaveError, StorageFormat, Store, Stored};
 use crate::adapt::FromRef;
+use crate::cache::{IndexError, SaveError, StorageFormat, Store, Stored};
 use crate::client::{
     Client, Connections, Error, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
 };
@@ -487,7 +487,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     fn list(&self, version: ResourceVersion, pages: bool) -> List<FromRef<T>> {
         let params = ListParams::new(self.selection.clone()).resource_version(version);
         // A page that is interrupted is retried; after a list in one response `SyncState` decides.
-        let (client, params) = if pages { (self.client.clone(), params.page_size(PAGE)) } else { (self.once(), params) };
+        let (client, params) =
+            if pages { (self.client.clone(), params.page_size(PAGE)) } else { (self.once(), params) };
         let list = client.list::<T>(&self.resource, &params);
         match &self.namespace {
             Some(namespace) => list.namespace(namespace),

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::Reflector;
 use crate::cache::{Identity, LoadError, ObjectKey, Saved, Stored};
-use crate::client::{Error};
+use crate::client::Error;
 use crate::error::ItemError;
 use crate::object::ItemRef;
 use crate::object::{Item, compare_resource_versions};

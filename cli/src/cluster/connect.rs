@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use listwatch::client::transport::{Request, ResponseFuture};
 use listwatch::client::{HttpTransport, Transport};
+use listwatch::client::{Request, ResponseFuture};
 use listwatch_kube::KubeTransport;
 
 use super::warnings;

@@ -43,22 +43,22 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { query, limit, shown, connection } = args;
     let mut rows = shown.rows()?;
-    let mut options = query.options()?;
+    let mut selected = query.selection.selected();
     if shown.format == Format::Json {
-        options = options.json();
+        selected = selected.json();
     }
     if shown.drop.iter().any(|path| path == "metadata.managedFields") {
-        options = options.drop_managed_fields();
+        selected = selected.drop_managed_fields();
     }
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
-    let list = query.list(&client, &options, limit, namespace).await?;
+    let list = query.list(&client, selected, limit, namespace, |item| rows.row(&item)).await?;
     let progress = list.progress();
-    let mut items = list.map_item(|item| rows.row(&item)).stream();
+    let mut items = list.stream();
     let mut output = Output::new(shown.format);
     rows::print(&mut items, &mut output, |_| query::reached(&progress))
         .await?
-        .map_err(|error| Failure::Error(error.to_string()))?;
+        .map_err(|error| query::failure(&error))?;
     let summary = items.summary().expect("without an error the list is complete");
     output.end(&Summary::new(&summary.type_meta, &summary.list_meta, summary.items, summary.bytes))?;
     query::warn(summary);

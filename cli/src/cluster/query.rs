@@ -1,9 +1,10 @@
 //! What of a resource to list or watch: the options that commands share.
 
-use listwatch::client::options::OptionWarning;
 use listwatch::client::{
-    Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, Progress, Resource, ResourceVersion, Shard,
+    Client, Error, ErrorKind, List, ListParams, ListSummary, Progress, Resource, ResourceVersion, Selection as Selected,
 };
+use listwatch::object::{FieldSelector, LabelSelector, Shard};
+use listwatch::{ItemError, ItemRef};
 
 use crate::cluster::resource;
 use crate::failure::Failure;
@@ -71,34 +72,46 @@ enum VersionMatch {
 }
 
 impl Query {
-    pub fn options(&self) -> Result<ListOptions, Failure> {
-        let options = self.selection.options().resource_version(self.version.asked());
-        options.validate().map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(options)
-    }
-
-    /// The list, of which nothing is sent yet but what it takes to find the resource. Warns of options that the server
+    /// The list, of which nothing is sent yet but what it takes to find the resource. Warns of a page size that the server
     /// ignores.
-    pub async fn list(
+    pub async fn list<F, O, E>(
         self,
         client: &Client,
-        options: &ListOptions,
+        selected: Selected,
         page: Option<u32>,
         default_namespace: String,
-    ) -> Result<List<[u8]>, Failure> {
-        let (resource, namespace) = self.selection.find(client, default_namespace).await?;
-        let mut list = client.list::<[u8]>(&resource, options);
-        if let Some(namespace) = namespace {
-            list = list.namespace(namespace);
+        decode: F,
+    ) -> Result<List<F>, Failure>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        let version = self.version.asked();
+        if let Some(items) = page
+            && (version == ResourceVersion::Any || version == ResourceVersion::AtLeast("0".to_owned()))
+        {
+            notices::warn(&format!(
+                "limit {items} is ignored with resource version 0: the server sends the whole collection"
+            ));
         }
+        let mut params = ListParams::new(selected).resource_version(version);
         if let Some(items) = page {
-            list = list.pages(items);
+            params = params.page_size(items);
         }
-        // What the server did not drop is dropped here.
-        for warning in list.option_warnings().into_iter().filter(|warning| *warning != OptionWarning::DropUnsure) {
-            notices::warn(&warning.to_string());
-        }
-        Ok(list)
+        let (resource, namespace) = self.selection.find(client, default_namespace).await?;
+        let list = client.list_with(&resource, &params, decode);
+        Ok(match namespace {
+            Some(namespace) => list.namespace(namespace),
+            None => list,
+        })
+    }
+}
+
+/// The error of a list: what was never sent is wrong usage.
+pub fn failure(error: &Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Params(error) => Failure::Usage(error.to_string()),
+        _ => Failure::Error(error.to_string()),
     }
 }
 
@@ -114,21 +127,21 @@ impl Version {
 }
 
 impl Selection {
-    pub fn options(&self) -> ListOptions {
-        let mut options = ListOptions::default();
+    pub fn selected(&self) -> Selected {
+        let mut selected = Selected::all();
         if let Some(selector) = &self.selector {
-            options = options.labels(selector.clone());
+            selected = selected.labels(selector.clone());
         }
         if let Some(selector) = &self.field_selector {
-            options = options.fields(selector.clone());
+            selected = selected.fields(selector.clone());
         }
         if self.metadata_only {
-            options = options.metadata_only();
+            selected = selected.metadata_only();
         }
         if let Some(shard) = self.shard {
-            options = options.shard(shard);
+            selected = selected.shard(shard);
         }
-        options
+        selected
     }
 
     /// The resource, and the namespace if it is only one. As with kubectl, a namespace is no fault where there are none.

@@ -10,8 +10,7 @@ use clap::ValueEnum;
 use console::{Color, style};
 use futures::StreamExt;
 use indicatif::HumanCount;
-use listwatch::client::watch::Disconnect;
-use listwatch::client::{Client, Error, ListOptions, OwnedEvent, Resource, ResourceVersion};
+use listwatch::client::{Client, Disconnect, Error, OwnedEvent, Resource, Selection as Selected, WatchParams};
 use listwatch::{ItemError, ItemRef};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
@@ -75,9 +74,9 @@ enum Format {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { selection, initial, resource_version, diff, format, connection } = args;
-    let mut options = selection.options();
+    let mut selected = selection.selected();
     if format == Format::Json {
-        options = options.json();
+        selected = selected.json();
     }
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
@@ -88,18 +87,15 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         Format::Json => output::Format::Json,
     });
     let fields = diff.then(HashMap::new);
-    let mut watcher = Watcher { client, resource, namespace, options, output, fields, counts: Counts::default() };
+    let mut watcher = Watcher { client, resource, namespace, selected, output, fields, counts: Counts::default() };
 
     let mut interrupted = pin!(interrupted());
     let mut version = resource_version;
     loop {
         let from = match version.take() {
-            _ if initial => ResourceVersion::MostRecent,
-            Some(version) => ResourceVersion::Exact(version),
-            None => ResourceVersion::Exact(tokio::select! {
-                () = &mut interrupted => return Ok(()),
-                version = watcher.now() => version?,
-            }),
+            _ if initial => WatchParams::with_initial_state(),
+            Some(version) => WatchParams::from_version(version),
+            None => WatchParams::from_now(),
         };
         let ended = tokio::select! {
             () = &mut interrupted => None,
@@ -129,7 +125,7 @@ struct Watcher {
     resource: Resource,
     /// `None` is all.
     namespace: Option<String>,
-    options: ListOptions,
+    selected: Selected,
     output: Output,
     /// With --diff, by uid: a hash of each field at the top.
     fields: Option<HashMap<String, Vec<(String, u64)>>>,
@@ -159,29 +155,16 @@ struct Seen {
 }
 
 impl Watcher {
-    /// The version of the collection, by a list of one object at most.
-    async fn now(&self) -> Result<String, Failure> {
-        let options = self.options.clone().metadata_only().limit(1);
-        let mut list = self.client.list::<[u8]>(&self.resource, &options);
-        if let Some(namespace) = &self.namespace {
-            list = list.namespace(namespace);
-        }
-        let listed = list.map_item(|_| Ok::<_, ItemError>(())).into_vec().await;
-        let (_, summary) = listed.map_err(|error| Failure::Error(error.to_string()))?;
-        Ok(summary.list_meta.resource_version)
-    }
-
     /// Prints what happens, until nothing can happen any more.
-    async fn watch(&mut self, from: ResourceVersion) -> Result<Error, Failure> {
+    async fn watch(&mut self, from: WatchParams) -> Result<Error, Failure> {
         let shown = Shown { format: self.output.format(), show_labels: false, drop: Vec::new() };
         let mut rows = shown.rows()?;
         let diff = self.fields.is_some();
-        let options = self.options.clone().resource_version(from);
-        let mut watch = self.client.watch::<[u8]>(&self.resource, &options);
+        let params = from.selection(self.selected.clone());
+        let mut watch = self.client.watch_with(&self.resource, &params, |item| Seen::new(&item, &mut rows, diff));
         if let Some(namespace) = &self.namespace {
             watch = watch.namespace(namespace);
         }
-        let watch = watch.map_item(|item| Seen::new(&item, &mut rows, diff));
         let mut events = pin!(watch.resume().fail_fast().on_disconnect(say));
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
@@ -228,7 +211,7 @@ impl Watcher {
                 notices::warn("the objects that there are broke off, and come again from the first");
                 Ok(())
             }
-            OwnedEvent::Bookmark { .. } => Ok(()),
+            _ => Ok(()),
         }
     }
 

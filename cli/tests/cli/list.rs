@@ -157,7 +157,7 @@ fn rejects_wrong_usage_before_any_request() {
         ("list pods -n a -A", "cannot be used with"),
         ("list pods -l a=b=c", "invalid selector"),
         ("list pods --limit 0", "0 is not in 1.."),
-        ("list pods --shard 2/2", "is no shard"),
+        ("list pods --shard 2/2", "invalid shard"),
         ("list pods --resource-version-match Exact", "--resource-version"),
         ("list pods --resource-version x", "error: invalid resource version \"x\": it must be digits"),
         ("list pods --resource-version 0 --resource-version-match Exact", "error: exact version 0: "),
@@ -197,7 +197,8 @@ fn discovers_resources_that_are_not_built_in() {
         ("widgest", "error: no resource \"widgest\" on this server; did you mean widgets.example.com?\n"),
     ] {
         let output = api.run(&["list"].into_iter().chain(args.split(' ')).collect::<Vec<_>>());
-        let warning = "warning: metrics.k8s.io: what this group has is not known: API error: 500 InternalError: down\n";
+        let warning =
+            "warning: metrics.k8s.io: the resources of this group are unknown: API error: 500 InternalError: down\n";
         let expected = format!("{warning}{expected}");
         let (retries, said): (Vec<_>, Vec<_>) =
             stderr(&output).split_inclusive('\n').partition(|line| line.starts_with("retry: API error: 500"));
