@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::env::args;
 use std::error::Error;
 
+use futures::TryStreamExt as _;
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch::object::path::pod;
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
@@ -17,16 +18,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
     let client = Client::new(HttpTransport::builder(url).build()?);
-    let phases = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
+    let phases = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         Ok::<_, ItemError>(pod::PHASE.str(item.bytes())?.map_or_else(|| "none".to_owned(), String::from))
     });
     let mut counts = BTreeMap::<String, u64>::new();
-    phases
-        .try_for_each::<Box<dyn Error>>(|phase| {
-            *counts.entry(phase).or_default() += 1;
-            Ok(())
-        })
-        .await?;
+    let mut phases = phases.stream();
+    while let Some(phase) = phases.try_next().await? {
+        *counts.entry(phase).or_default() += 1;
+    }
     for (phase, count) in counts {
         println!("{phase}: {count}");
     }

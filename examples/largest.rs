@@ -7,7 +7,7 @@ use std::env::args;
 use std::error::Error;
 
 use futures::TryStreamExt as _;
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
@@ -17,8 +17,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
     let client = Client::new(HttpTransport::builder(url).build()?);
-    let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
-    let mut sizes = list.map_item(|item| item.meta().map(|meta| (item.bytes().len(), meta.name().to_owned()))).stream();
+    let sizes = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
+        item.meta().map(|meta| (item.bytes().len(), meta.name().to_owned()))
+    });
+    let mut sizes = sizes.stream();
     let mut largest = BinaryHeap::new();
     while let Some(size) = sizes.try_next().await? {
         largest.push(Reverse(size));

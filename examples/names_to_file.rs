@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 
 use futures::TryStreamExt as _;
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
@@ -18,8 +18,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let file = args().nth(2).unwrap_or_else(|| "target/names.txt".to_owned());
 
     let client = Client::new(HttpTransport::builder(url).build()?);
-    let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
-    let names = list.map_item(|item| item.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name())));
+    let names = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
+        item.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
+    });
     let part = format!("{file}.part");
     let mut writer = BufWriter::new(File::create(&part)?);
     let mut names = names.stream();

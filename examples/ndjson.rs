@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io::{BufWriter, Write as _, stdout};
 
 use futures::TryStreamExt as _;
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource, Selection};
 use listwatch_testserver::{Answer, Body, Server};
 
 const RECORDED: &[u8] = include_bytes!("../fixtures/widgets-negotiated.json");
@@ -20,13 +20,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Client::new(HttpTransport::builder(url).build()?);
     let widgets = Resource::new(group, version, plural, kind);
-    let mut lines = client
-        .list::<[u8]>(&widgets, &ListOptions::default().json())
-        .map_item(|item| {
-            let mut line = Vec::new();
-            item.to_json(&mut line).map(|_| line)
-        })
-        .stream();
+    let lines = client.list_with(&widgets, &ListParams::new(Selection::all().json()), |item| {
+        let mut line = Vec::new();
+        item.to_json(&mut line).map(|_| line)
+    });
+    let mut lines = lines.stream();
     let mut out = BufWriter::new(stdout().lock());
     while let Some(line) = lines.try_next().await? {
         out.write_all(&line)?;

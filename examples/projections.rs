@@ -6,7 +6,7 @@ use std::env::args;
 use std::error::Error;
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch::object::path::{meta, pod};
 use listwatch::{ItemError, Projection};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Client::new(HttpTransport::builder(url).build()?);
     let slim = Projection::new().keep(&meta::LABELS).keep(&pod::NODE_NAME).keep(&pod::PHASE);
-    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
+    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         let key = item.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))?;
         Ok::<_, ItemError>((key, slim.decode::<Pod>(item)?))
     });

@@ -1,14 +1,12 @@
 //! Any answer of a server, or of something before it, is a list or an error: on one line, without the token that was sent, and
 //! with no more than a snippet of a body that is unexpected.
 
-use std::ops::ControlFlow;
-
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use listwatch::client::transport::{Request, Response, ResponseFuture};
 use listwatch::client::{
-    Client, Error, ErrorKind, ListOptions, Resource, Transport, TransportError, TransportErrorKind,
+    Client, Error, ErrorKind, ListParams, Request, Resource, Response, ResponseFuture, Transport, TransportError,
+    TransportErrorKind,
 };
 use tokio::runtime::Builder;
 
@@ -27,19 +25,18 @@ pub fn run(data: &[u8]) {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let client = Client::new(answer);
     runtime.block_on(async {
-        let options = ListOptions::default();
-        let pods = client.list::<[u8]>(&Resource::PODS, &options);
-        if let Err(error) = pods.for_each(|_| ControlFlow::<()>::Continue(())).await {
+        let params = ListParams::default();
+        if let Err(error) = client.list::<[u8]>(&Resource::PODS, &params).into_vec().await {
             check(&error);
         }
-        let pods = client.list::<[u8]>(&Resource::PODS, &options).pages(2).go_on_inconsistently();
-        if let Err(error) = pods.for_each(|_| ControlFlow::<()>::Continue(())).await {
+        let pods = client.list::<[u8]>(&Resource::PODS, &params.page_size(2)).allow_inconsistent();
+        if let Err(error) = pods.into_vec().await {
             check(&error);
         }
         if let Err(error) = client.get::<[u8]>(&Resource::PODS, Some("default"), "a").await {
             check(&error);
         }
-        if let Err(error) = client.server_version().await {
+        if let Err(error) = client.discover().await {
             check(&error);
         }
     });

@@ -3,8 +3,8 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use listwatch::client::selector::SelectorError;
-use listwatch::client::{FieldSelector, LabelSelector};
+use listwatch::client::SelectorError;
+use listwatch::object::{FieldSelector, LabelSelector};
 use listwatch::{Event, ListDecoder};
 
 use super::support::{body_of, len_field};

@@ -2,6 +2,7 @@
 //!
 //! - [`KubeTransport`] makes listwatch's client send its requests through a [`kube::Client`]: kubeconfig, exec plugins, OIDC and
 //!   impersonation work as they do for kube.
+//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches.
 //! - `runtime::watcher` (feature `runtime`) takes the place of `kube::runtime::watcher`, for kube's reflectors, stores and controllers:
 //!   objects are decoded while they arrive.
 //!
@@ -20,8 +21,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod kind;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 mod transport;
 
+pub use kind::Kube;
 pub use transport::KubeTransport;

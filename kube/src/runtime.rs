@@ -30,8 +30,8 @@
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
-use std::mem;
 use std::time::Duration;
+use std::{io, mem};
 
 use futures::stream::{Stream, StreamExt as _, unfold};
 use kube::api::{Api, ListMeta, ResourceExt as _};
@@ -41,11 +41,11 @@ use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary};
 pub use kube::runtime::watcher::{self};
 use kube::runtime::watcher::{Config, Error as WatcherError, Event, InitialListStrategy, ListSemantic};
 use listwatch::client::{
-    ApiError, Client, Compression, Error, ErrorKind, Items, List, ListOptions, OwnedEvent, Resource, ResourceVersion,
-    Retry, TransportErrorKind, WatchEvents,
+    ApiError, Client, Compression, Error, ErrorKind, Items, List, ListParams, OwnedEvent, Resource, ResourceVersion,
+    Retry, Selection, TransportErrorKind, WatchEvents, WatchParams,
 };
 use listwatch::error::Fault;
-use listwatch::{DecodeErrorKind, ItemError, ItemRef, Json, compare_resource_versions};
+use listwatch::{DecodeErrorKind, ItemError, ItemRef, compare_resource_versions};
 use serde::de::DeserializeOwned;
 
 use crate::KubeTransport;
@@ -103,7 +103,7 @@ struct Watcher<K: DeserializeOwned + Send + 'static> {
 
 /// As kube's, so that an object which cannot be decoded ends no watch.
 type FromRef<K> = fn(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError>;
-type Events<K> = WatchEvents<Json<K>, FromRef<K>>;
+type Events<K> = WatchEvents<FromRef<K>>;
 
 /// ```text
 /// Empty ──> Init ──> Listing ──> Listed <──> Watching
@@ -118,7 +118,7 @@ enum State<K: DeserializeOwned + Send + 'static> {
     Empty,
     /// A list is to be asked for.
     Init,
-    Listing(Box<Items<Json<K>, FromRef<K>>>),
+    Listing(Box<Items<FromRef<K>>>),
     /// The initial events of a watch.
     Streaming(Events<K>),
     /// Everything up to this version is out.
@@ -183,7 +183,7 @@ where
                     Ok(None)
                 }
                 // No server deletes among the initial events; of what is out, it could not be taken back.
-                Some(Ok(OwnedEvent::Deleted(_) | OwnedEvent::Reset)) | None => Ok(None),
+                Some(Ok(_)) | None => Ok(None),
                 Some(Err(error)) => broken_off(error).map_or(Ok(None), Err),
             },
             State::Listed(version) => match self.watch(Some(&version)).await {
@@ -209,7 +209,7 @@ where
                     self.state = State::Watching(events, newer(version, resource_version));
                     Ok(None)
                 }
-                Some(Ok(OwnedEvent::Reset)) | None => {
+                Some(Ok(_)) | None => {
                     self.state = State::Listed(version);
                     Ok(None)
                 }
@@ -240,19 +240,19 @@ where
         }
     }
 
-    fn list(&self) -> kube::Result<List<Json<K>, FromRef<K>>> {
+    fn list(&self) -> kube::Result<List<FromRef<K>>> {
         let (version, pages) = match self.config.list_semantic {
             ListSemantic::MostRecent => (ResourceVersion::MostRecent, self.config.page_size.filter(|items| *items > 0)),
             // Servers ignore limits beside it.
             ListSemantic::Any => (ResourceVersion::AtLeast("0".to_owned()), None),
         };
-        let (resource, options) = (self.resource()?, self.options()?.resource_version(version));
-        let mut list = self.client.list::<Json<K>>(&resource, &options).map_item(decode as FromRef<K>);
-        if let Some(namespace) = &self.namespace {
-            list = list.namespace(namespace);
+        let mut params = ListParams::new(self.selection()?).resource_version(version);
+        if let Some(items) = pages {
+            params = params.page_size(items);
         }
-        Ok(match pages {
-            Some(items) => list.pages(items),
+        let list = self.client.list_with(&self.resource()?, &params, decode as FromRef<K>);
+        Ok(match &self.namespace {
+            Some(namespace) => list.namespace(namespace),
             None => list,
         })
     }
@@ -264,32 +264,30 @@ where
             Some(0) => LONG_TIMEOUT,
             Some(seconds) => Duration::from_secs(seconds.into()),
         };
-        let options = self.options()?.timeout(timeout).resource_version(match version {
-            Some(version) => ResourceVersion::Exact(version.to_owned()),
-            None => ResourceVersion::Any,
-        });
+        let params = match version {
+            Some(version) => WatchParams::from_version(version),
+            None => WatchParams::with_initial_state_at_least("0"),
+        };
+        let params = params.selection(self.selection()?).timeout(timeout);
         // Nor does kube want it compressed: what undoes that for it stops behind the first gzip member.
         let client = self.client.clone().compression(Compression::Identity);
-        let watch = client.watch::<Json<K>>(&self.resource()?, &options).map_item(decode as FromRef<K>);
+        let watch = client.watch_with(&self.resource()?, &params, decode as FromRef<K>);
         let mut watch = watch.bookmarks(self.config.bookmarks);
         if let Some(namespace) = &self.namespace {
             watch = watch.namespace(namespace);
         }
-        if version.is_none() {
-            if !self.config.bookmarks {
-                return Err(invalid("initial events end in a bookmark, and bookmarks are turned off"));
-            }
-            watch = watch.initial_events();
+        if version.is_none() && !self.config.bookmarks {
+            return Err(invalid("initial events end in a bookmark, and bookmarks are turned off"));
         }
         watch.open().await.map_err(kube_error)
     }
 
-    fn options(&self) -> kube::Result<ListOptions> {
+    fn selection(&self) -> kube::Result<Selection> {
         let Config { label_selector, field_selector, .. } = &self.config;
         let labels = label_selector.as_deref().unwrap_or_default().parse().map_err(invalid)?;
         let fields = field_selector.as_deref().unwrap_or_default().parse().map_err(invalid)?;
-        let options = ListOptions::default().labels(labels).fields(fields);
-        Ok(if K::metadata_api() { options.metadata_only() } else { options })
+        let selection = Selection::all().json().labels(labels).fields(fields);
+        Ok(if K::metadata_api() { selection.metadata_only() } else { selection })
     }
 
     /// Of whatever kind: an `Api` does not say.
@@ -307,7 +305,7 @@ where
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it is what `map_item` takes")]
+#[expect(clippy::unnecessary_wraps, reason = "it is what `list_with` takes")]
 fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError> {
     Ok(serde_json::from_slice(item.bytes()))
 }
@@ -321,7 +319,10 @@ fn newer(version: String, other: String) -> String {
 fn broken_off(error: Error) -> Option<WatcherError> {
     match error.kind() {
         ErrorKind::Api(error) => return Some(WatcherError::WatchError(Box::new(status(error)))),
-        ErrorKind::Transport(error) if error.is_unexpected_eof() || error.kind() == TransportErrorKind::ReadIdle => {
+        ErrorKind::Transport(error)
+            if error.io_error_kind() == Some(io::ErrorKind::UnexpectedEof)
+                || error.kind() == TransportErrorKind::ReadIdle =>
+        {
             return None;
         }
         ErrorKind::Decode(error) => match error.kind() {
@@ -348,7 +349,7 @@ fn invalid(reason: impl ToString) -> kube::Error {
 fn kube_error(error: Error) -> kube::Error {
     match error.kind() {
         ErrorKind::Api(error) => kube::Error::Api(Box::new(status(error))),
-        ErrorKind::Options(_) | ErrorKind::Path(_) => invalid(error),
+        ErrorKind::Params(_) | ErrorKind::Path(_) => invalid(error),
         _ => kube::Error::Service(Box::new(error)),
     }
 }
@@ -383,12 +384,10 @@ fn cause(cause: listwatch::StatusCause) -> StatusCause {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use bytes::Bytes;
     use futures::stream;
-    use listwatch::client::transport::{Request, Response, ResponseFuture};
-    use listwatch::client::{Transport, TransportError};
+    use listwatch::Json;
+    use listwatch::client::{Request, Response, ResponseFuture, Transport, TransportError};
     use serde_json::Value;
 
     use super::*;
@@ -419,8 +418,8 @@ mod tests {
             (Ok("{\"type\":\"ADDED\",\"object\":{\"metadata\":{}}}\n"), "Some(NoResourceVersion"),
         ] {
             let client = Client::new(Answers(answer.clone())).retry(Retry::never());
-            let options = ListOptions::default().resource_version(ResourceVersion::Exact("1".to_owned()));
-            let mut events = client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &options).stream();
+            let mut events =
+                client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &WatchParams::from_version("1")).stream();
             let error = events.next().await.expect("an item").expect_err("an error");
             let error = broken_off(error);
             assert!(format!("{error:?}").starts_with(expected), "{error:?}, not {expected}, for {answer:?}");

@@ -18,8 +18,10 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
-use listwatch::client::transport::{IoThread, Request, Response, ResponseFuture, is_loopback, redact_secret};
-use listwatch::client::{Transport, TransportError, TransportErrorKind};
+use listwatch::client::{
+    IoThread, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
+    redact_secret,
+};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::task::{JoinError, spawn_blocking};
 use tower::{BoxError, ServiceBuilder};
@@ -288,7 +290,7 @@ fn classify(error: &kube::Error) -> TransportError {
 mod tests {
     use std::fs;
 
-    use listwatch::client::{Client, ListOptions, Resource, ResourceVersion};
+    use listwatch::client::{Client, ListParams, Resource, WatchParams};
     use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
 
     use super::*;
@@ -323,7 +325,7 @@ mod tests {
         let mut config = kube::Config::new(server.url().parse().unwrap());
         config.auth_info.token_file = Some(file.path().to_str().unwrap().to_owned());
         let client = Client::new(KubeTransport::from_config(config).unwrap());
-        let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        let pods = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
         let error = pods.into_vec().await.unwrap_err();
         assert_eq!(server.requests()[0].headers["authorization"], "Bearer t0ken-of-a-file");
         assert_eq!(error.to_string(), "API error: 400: not with [redacted]");
@@ -351,7 +353,7 @@ mod tests {
         let mut config = kube::Config::new(server.url().parse().unwrap());
         config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
         let client = Client::new(KubeTransport::from_config(config).unwrap());
-        let error = client.server_version().await.unwrap_err();
+        let error = client.discover().await.unwrap_err();
         assert_eq!((error.to_string().as_str(), server.requests().len()), ("API error: 400: not with [redacted]", 2));
     }
 
@@ -362,8 +364,7 @@ mod tests {
         let server = Server::start(Answer::ok(Body::replay("k8s").stall_at(1)).always()).await.unwrap();
         let config = kube::Config::new(server.url().parse().unwrap());
         let client = Client::new(KubeTransport::from_config(config).unwrap());
-        let watch =
-            client.watch::<[u8]>(&Resource::PODS, &ListOptions::default().resource_version(ResourceVersion::Any));
+        let watch = client.watch::<[u8]>(&Resource::PODS, &WatchParams::from_version("1"));
         let _watch = watch.open().await.unwrap();
         // The second is the local address, the third that of the peer, the sixth `timer:when`: 02 is that of keepalive.
         let peer = format!("0100007F:{:04X}", server.addr().port());

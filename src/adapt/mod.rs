@@ -16,5 +16,3 @@ pub use read::ListReader;
 pub use source::{FromRef, ListError};
 #[cfg(feature = "async")]
 pub use stream::ListStream;
-#[cfg(feature = "client")]
-pub(crate) use stream::{for_each, try_for_each};

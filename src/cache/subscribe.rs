@@ -25,7 +25,7 @@ use super::object::{Codec, Object, ObjectRef, Stored};
 use super::resync::Resync;
 use super::store::{Inner, Store, Tombstone};
 #[cfg(feature = "client")]
-use crate::client::LabelSelector;
+use crate::object::LabelSelector;
 use crate::sync::{Mutex, lock};
 
 /// So many objects are looked at at once, for a subscriber that wants what is there.

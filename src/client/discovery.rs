@@ -1,29 +1,27 @@
-//! What a server has: its resources, for [`resolve`](super::resource::resolve), and its version.
+//! The resources that a server has.
 
 use http::HeaderValue;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::error::{Error, ErrorKind};
-use super::resource::DiscoveredResource;
-use super::served_from::ServerVersion;
+use super::resolve::DiscoveredResource;
 use super::{Client, Document, body};
 use crate::error::{DecodeError, DecodeErrorKind};
-use crate::sync::lock;
 
 /// Aggregated discovery (1.26 and later) where the server has it, else the old documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 impl Client {
-    /// All resources that the server has, in its order of preference.
+    /// Returns all resources that the server has, in its order of preference.
     ///
-    /// Two requests where the server has aggregated discovery; where not, one more for each group and version. A group
-    /// whose own server does not answer is left out, as kubectl leaves it out.
+    /// It sends two requests; to a server without aggregated discovery one more for each group and version. It leaves out a
+    /// group whose own server does not respond, as kubectl does.
     ///
     /// # Errors
     ///
-    /// Those of any request, and [`ErrorKind::Discovery`] for a document that cannot be read.
+    /// [`Error`] as for [`Client::get`], and [`ErrorKind::Discovery`] for a document that cannot be read.
     pub async fn discover(&self) -> Result<Vec<DiscoveredResource>, Error> {
         let mut resources = Vec::new();
         for root in ["/api", "/apis"] {
@@ -38,8 +36,14 @@ impl Client {
                     for (group, version) in groups.into_iter().flat_map(Group::versions) {
                         match self.resources_of(&group, &version).await {
                             Ok(found) => resources.extend(found),
-                            Err(error) if error.is_not_found() || error.code() >= 500 => {
-                                tracing::warn!(group, version, %error, "what this group has is not known");
+                            Err(error) if error.is_not_found() || error.code() >= Some(500) => {
+                                tracing::warn!(
+                                    name: "listwatch.discovery",
+                                    group,
+                                    version,
+                                    %error,
+                                    "the resources of this group are unknown"
+                                );
                             }
                             Err(error) => return Err(error),
                         }
@@ -48,27 +52,6 @@ impl Client {
             }
         }
         Ok(resources)
-    }
-
-    /// Requests the server's version, for [`served_from`](super::served_from::served_from). The `tracing` spans of later lists
-    /// then say who serves them.
-    ///
-    /// # Errors
-    ///
-    /// Those of any request, and [`ErrorKind::Discovery`] where it is no version.
-    pub async fn server_version(&self) -> Result<ServerVersion, Error> {
-        #[derive(Deserialize)]
-        struct Version {
-            major: String,
-            minor: String,
-        }
-        let Version { major, minor } = self.json("/version", "application/json").await?;
-        let version = ServerVersion::parse(&major, &minor).ok_or_else(|| {
-            let reason = format!("version {major:?}.{minor:?} is none");
-            Error::new(ErrorKind::Discovery(reason)).redacted(&*self.transport)
-        })?;
-        *lock(&self.server_version) = Some(version);
-        Ok(version)
     }
 
     async fn resources_of(&self, group: &str, version: &str) -> Result<Vec<DiscoveredResource>, Error> {
@@ -89,7 +72,7 @@ impl Client {
     }
 }
 
-/// What `/api` and `/apis` answer with.
+/// The documents at `/api` and `/apis`.
 #[derive(Deserialize)]
 #[serde(tag = "kind")]
 enum Root {
@@ -153,7 +136,12 @@ impl GroupDiscovery {
         let group = self.metadata.name;
         self.versions.into_iter().flat_map(move |VersionDiscovery { version, freshness, resources }| {
             if freshness == "Stale" {
-                tracing::warn!(group, version, "what this group has may be outdated: its own server does not answer");
+                tracing::warn!(
+                    name: "listwatch.discovery",
+                    group,
+                    version,
+                    "the resources of this group may be outdated: its own server does not respond"
+                );
             }
             let group = group.clone();
             resources.into_iter().map(move |resource| DiscoveredResource {

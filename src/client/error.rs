@@ -1,4 +1,4 @@
-//! Why a call of the client did not give what was asked for.
+//! Why a call of the client failed.
 
 use std::time::Duration;
 use std::{fmt, mem};
@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use http::StatusCode;
 
 use super::body;
-use super::options::InvalidOptions;
+use super::params::InvalidParams;
 use super::resource::PathError;
 use super::retry::{Class, classify};
 use super::transport::{Transport, TransportError, TransportErrorKind};
@@ -15,9 +15,9 @@ use crate::error::{DecodeError, DecodeErrorKind};
 use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
 use crate::wire::BodyFormat;
 
-/// What went wrong, and how many items were delivered before.
+/// What failed, and how many items were delivered before.
 ///
-/// Those items are exact; nothing says that they were all. It is displayed on one line, and no credentials are in it.
+/// The delivered items are exact, but the list may have more. The error is displayed on one line, without credentials.
 #[derive(Clone, Debug)]
 pub struct Error(Box<Inner>);
 
@@ -38,7 +38,7 @@ impl Error {
         self
     }
 
-    /// For an error behind which items of its page were left out.
+    /// For an error of a page whose items were not all delivered.
     pub(super) fn with_delivered(mut self, items: u64) -> Self {
         if let ErrorKind::Decode(error) = &mut self.0.kind {
             error.set_items(items);
@@ -51,7 +51,7 @@ impl Error {
         self
     }
 
-    /// Takes credentials out of all that a server or a proxy had a say in, but for what was said of an item.
+    /// Removes credentials from all text that a server or a proxy sent, except for text of items.
     pub(super) fn redacted(mut self, transport: &dyn Transport) -> Self {
         let clean = |text: &mut String| *text = body::redact(transport, mem::take(text));
         match &mut self.0.kind {
@@ -88,30 +88,30 @@ impl Error {
             }
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
             ErrorKind::Discovery(reason) => clean(reason),
-            ErrorKind::Options(_) | ErrorKind::Path(_) | ErrorKind::PageChanged => {}
+            ErrorKind::Params(_) | ErrorKind::Path(_) | ErrorKind::PageChanged => {}
         }
         self
     }
 
-    /// What is wrong.
+    /// Returns what failed.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// How many items the whole call delivered before, over all its pages and namespaces.
+    /// Returns the number of items that the call delivered before, over all its pages and namespaces.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items
     }
 
-    /// The id under which the server's audit log has the request, if it named one.
+    /// Returns the id of the request in the server's audit log, if the server sent it.
     #[must_use]
     pub fn audit_id(&self) -> Option<&str> {
         self.0.audit_id.as_deref()
     }
 
-    /// What the API server, or something before it, answered in place of what was asked for.
+    /// Returns the error that the API server, or a proxy, sent.
     #[must_use]
     pub fn api(&self) -> Option<&ApiError> {
         match self.kind() {
@@ -120,66 +120,66 @@ impl Error {
         }
     }
 
-    /// The HTTP status code of the server's error, 0 for any other error.
+    /// Returns the HTTP status code of the server's error; `None` for any other error.
     #[must_use]
-    pub fn code(&self) -> u16 {
-        self.api().map_or(0, |error| error.code)
+    pub fn code(&self) -> Option<u16> {
+        self.api().map(|error| error.code)
     }
 
-    /// After what time the server asks to be asked again.
+    /// Returns the server's `Retry-After`.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.api()?.retry_after
     }
 
-    /// Whether the version or the continue token is too old: list from the start.
+    /// Returns true if the version or the continue token is too old (410): list from the start.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.code() == 410
+        self.code() == Some(410)
     }
 
-    /// Whether the watch cache has not seen the version that was asked for yet: ask again in a second.
+    /// Returns true if the watch cache has not seen the requested version yet: retry in a second.
     #[must_use]
     pub fn is_too_large_version(&self) -> bool {
         let details = self.api().and_then(|error| error.status.details.as_ref());
         details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge"))
     }
 
-    /// Whether the server does not know who asks.
+    /// Returns true for HTTP 401 (Unauthorized).
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
-        self.code() == 401
+        self.code() == Some(401)
     }
 
-    /// Whether the one who asks may not.
+    /// Returns true for HTTP 403 (Forbidden).
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
-        self.code() == 403
+        self.code() == Some(403)
     }
 
-    /// Whether there is no such resource or object.
+    /// Returns true for HTTP 404 (Not Found).
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        self.code() == 404
+        self.code() == Some(404)
     }
 
-    /// Whether the body ended before the list did.
+    /// Returns true if the body ended before the list did.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         matches!(self.kind(), ErrorKind::Incomplete(_))
     }
 
-    /// Returns true if the same call may succeed soon: 408, 429, any 5xx, no connection, or one that broke or stalled.
+    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled connection.
     ///
-    /// The client has then retried by itself, within its [`Retry`](super::Retry), unless items were delivered. A list that the
-    /// server's request timeout interrupted is not among these: it would interrupt the next one too.
+    /// The client has then retried, within its [`Retry`](super::Retry), unless items were delivered. It returns false if the
+    /// server's request timeout interrupted a list: the timeout would interrupt the next list too.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         classify(self, false) == Class::Transient
     }
 }
 
-/// Whether the text is JSON in base64, as the API server writes a continue token
+/// Returns true if the text is JSON in base64, as the API server writes a continue token
 /// (`k8s.io/apiserver/pkg/storage/continue.go`).
 fn is_continue_token(text: &str) -> bool {
     BASE64_URL_SAFE_NO_PAD.decode(text).is_ok_and(|json| json.starts_with(b"{"))
@@ -215,57 +215,57 @@ impl std::error::Error for Error {
     }
 }
 
-/// What can be wrong with a call of the client.
+/// Why a call of the client can fail.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The options are refused; nothing was sent.
-    #[error("options: {0}")]
-    Options(#[from] InvalidOptions),
+    /// The parameters are invalid. Nothing was sent.
+    #[error("parameters: {0}")]
+    Params(InvalidParams),
 
-    /// There is no path for that; nothing was sent.
+    /// The resource, namespace or name is not a path. Nothing was sent.
     #[error("path: {0}")]
-    Path(#[from] PathError),
+    Path(PathError),
 
-    /// The server's own error.
+    /// The server's error.
     #[error("API error: {0}")]
     Api(Box<ApiError>),
 
-    /// There is no answer.
+    /// There was no response.
     #[error("transport: {0}")]
-    Transport(#[from] TransportError),
+    Transport(TransportError),
 
     /// The body ended before the list did.
     #[error("incomplete: {0}")]
     Incomplete(Box<Incomplete>),
 
-    /// The body is not the protobuf of a list, or over a limit; or an item of it cannot become what was asked for.
+    /// The body is not a list, or exceeds a limit, or one of its items cannot be decoded.
     #[error("{0}")]
     Decode(DecodeError),
 
-    /// The answer is no error, and is no list either: a proxy's page, a Table, CBOR.
+    /// The response is neither an error nor a list: a proxy's page, a Table, CBOR.
     #[error("unexpected encoding: {0}")]
     UnexpectedBody(Box<UnexpectedBody>),
 
-    /// A list of something else than was asked for.
-    #[error("another kind: asked for {}, got {}", type_meta(.expected), type_meta(.found))]
+    /// The response is a list of another kind.
+    #[error("another kind: expected {}, got {}", type_meta(.expected), type_meta(.found))]
     OtherKind {
-        /// What was asked for.
+        /// The requested type.
         expected: TypeMeta,
-        /// What came.
+        /// The type in the response.
         found: TypeMeta,
     },
 
     /// An interrupted page was requested again, and does not begin with the items that were delivered of it.
-    #[error("the page that was requested again has other items than before")]
+    #[error("the retried page has other items than before")]
     PageChanged,
 
-    /// A redirect. It is not followed, for the credentials would travel with it.
-    #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative place"))]
+    /// A redirect. The client does not follow it, because it would send the credentials to another place.
+    #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative location"))]
     Redirect {
-        /// Which one.
+        /// The status.
         status: StatusCode,
-        /// Where to: scheme, host and port, without path and query; `None` where the server did not say all three.
+        /// Scheme, host and port of the target, without path and query; `None` if one of them is missing.
         to: Option<String>,
     },
 
@@ -274,15 +274,15 @@ pub enum ErrorKind {
     Discovery(String),
 }
 
-/// An answer with an error status, or a `Status` in place of what was asked for.
+/// A response with an error status, or a `Status` in place of a list or an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApiError {
-    /// The code of the Status, else that of HTTP.
+    /// The code of the Status, else of HTTP.
     pub code: u16,
-    /// The server's error. Where the body was none, it has the code only, and in its message what the body began with.
+    /// The server's error. If the body is no Status, this has the code only, and the beginning of the body as its message.
     pub status: Status,
-    /// From the header, else from the Status.
+    /// The `Retry-After` of the headers, else of the Status.
     pub retry_after: Option<Duration>,
 }
 
@@ -294,24 +294,24 @@ impl fmt::Display for ApiError {
             write!(f, " [{}]", cause.reason.escape_debug())?;
         }
         if let Some(after) = self.retry_after {
-            write!(f, ", asks to be asked again after {} s", after.as_secs())?;
+            write!(f, ", retry after {} s", after.as_secs())?;
         }
         Ok(())
     }
 }
 
-/// How a list broke off.
+/// How a list was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// What the transport says; `None` when the body ended as if it were whole.
+    /// The error of the transport; `None` when the body ended regularly.
     pub cause: Option<TransportError>,
-    /// How much of the body came, after decompression.
+    /// The bytes of the body that were received, after decompression.
     pub bytes: u64,
-    /// How long that took.
+    /// The time from the request to the interruption.
     pub elapsed: Duration,
-    /// The request timeout of the server, where it took about as long or longer: then it was probably the server who broke
-    /// off.
+    /// The request timeout of the server, if `elapsed` is about as long or longer: then the server probably interrupted the
+    /// list. [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoid that.
     pub request_timeout: Option<Duration>,
 }
 
@@ -324,32 +324,27 @@ impl fmt::Display for Incomplete {
         }
         write!(f, ", at byte {bytes}, after {:.1} s", elapsed.as_secs_f64())?;
         if let Some(timeout) = request_timeout {
-            write!(
-                f,
-                ", about or past the server's request timeout of {} s, which covers writing the body: list in pages \
-                 (.pages), or read faster",
-                timeout.as_secs()
-            )?;
+            write!(f, ", about or past the server's request timeout of {} s", timeout.as_secs())?;
         }
         Ok(())
     }
 }
 
-/// What came in place of a list.
+/// A response that is not a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnexpectedBody {
-    /// What it looks like.
-    pub sniffed: BodyFormat,
-    /// What it says that it is.
+    /// The format of the body, by its first byte.
+    pub format: BodyFormat,
+    /// The `Content-Type` header.
     pub content_type: Option<String>,
-    /// How it begins, where it is text: on one line, without credentials.
+    /// The beginning of a text, on one line and without credentials.
     pub snippet: Option<String>,
 }
 
 impl fmt::Display for UnexpectedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the body looks like {}, not like a list", self.sniffed)?;
+        write!(f, "the body looks like {}, not like a list", self.format)?;
         if let Some(content_type) = &self.content_type {
             write!(f, " (content type {})", content_type.escape_debug())?;
         }
@@ -366,8 +361,26 @@ impl From<ApiError> for ErrorKind {
     }
 }
 
+impl From<InvalidParams> for ErrorKind {
+    fn from(error: InvalidParams) -> Self {
+        Self::Params(error)
+    }
+}
+
+impl From<PathError> for ErrorKind {
+    fn from(error: PathError) -> Self {
+        Self::Path(error)
+    }
+}
+
+impl From<TransportError> for ErrorKind {
+    fn from(error: TransportError) -> Self {
+        Self::Transport(error)
+    }
+}
+
 impl TransportErrorKind {
-    /// Whether a body that ends so is a list that broke off, and not one that was sent wrongly.
+    /// Returns true if an error of this kind interrupts a list, and does not mean that the list was sent wrongly.
     pub(crate) fn is_break(self) -> bool {
         matches!(self, Self::Broken | Self::ReadIdle | Self::Deadline | Self::Connect | Self::Other)
     }

@@ -1,57 +1,72 @@
-//! Lists and watches anything of a real API server, while it arrives, and says exactly how it ended.
+//! Lists and watches collections of an API server while the responses arrive.
 //!
 //! ```no_run
 //! # #[cfg(feature = "reqwest")] {
-//! use std::ops::ControlFlow;
-//!
-//! use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+//! use futures::TryStreamExt;
+//! use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new(HttpTransport::in_cluster()?.build()?);
-//! let names = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod| {
-//!     pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
-//! });
-//! let end = names
-//!     .for_each(|name| {
-//!         println!("{name}");
-//!         ControlFlow::<()>::Continue(())
+//! let mut names = client
+//!     .list_with(&Resource::PODS, &ListParams::default(), |pod| {
+//!         pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
 //!     })
-//!     .await?;
-//! if let ControlFlow::Continue(summary) = end {
-//!     println!("{} pods at version {}", summary.items, summary.list_meta.resource_version);
+//!     .stream();
+//! while let Some(name) = names.try_next().await? {
+//!     println!("{name}");
 //! }
+//! let summary = names.summary().expect("without an error the list is complete");
+//! println!("{} pods at version {}", summary.items, summary.list_meta.resource_version);
 //! # Ok(())
 //! # }
 //! # }
 //! ```
 //!
-//! | module | holds |
+//! | to | call | which gives |
+//! |---|---|---|
+//! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream ([`Items`], [`ParallelItems`]) or a `Vec`, and a [`ListSummary`] |
+//! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: [`WatchEvents`] of one connection, or a [`ResumedWatch`] |
+//! | get an object | [`Client::get`] | the object |
+//! | find a resource by a typed name | [`Client::discover`] and [`resolve`] | [`Resource`] |
+//!
+//! [`ListParams`] and [`WatchParams`] say what to request, and both have a [`Selection`] of objects. All errors are an [`Error`]. A
+//! [`Transport`] sends the requests: `HttpTransport`, which is reqwest, or your own.
+//!
+//! # Observing a client
+//!
+//! [`Client::metrics`] returns counters. The crate `tracing` gets spans and events, whose names and fields are stable:
+//!
+//! | span | fields |
 //! |---|---|
-//! | [`transport`] | [`Transport`]: a request in, status, headers and chunks out; `HttpTransport` is the one over reqwest |
-//! | [`list`] | [`List`], what to list and how; [`Items`], its items; [`ListSummary`], how it ended |
-//! | [`watch`] | [`Watch`], what to watch; [`WatchEvents`], of one connection; [`ResumedWatch`], which outlives connections |
-//! | [`error`] | [`Error`], for everything that this module does |
-//! | [`options`], [`selector`] | what to ask of a list or a watch |
-//! | [`resource`], [`discovery`] | which collection |
-//! | [`served_from`] | who answers |
+//! | `listwatch.list` | `resource`, `resource_version`, `page_size`; at the end `items`, `bytes`, `first_item_ms` |
+//! | `listwatch.watch` | `resource` |
+//!
+//! | event | level | fields |
+//! |---|---|---|
+//! | `listwatch.retry`: a request of a list or a document is sent again | warn | `error`, `attempt`, `seconds` (until then) |
+//! | `listwatch.resume`: a watch connects again | warn if somebody has to act, else debug | `error`, `resource_version` |
+//! | `listwatch.server_warning`: the server warns of a watch | warn | `warning` |
+//! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `group`, `version`, `error` |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod body;
-pub mod discovery;
-pub mod error;
+mod builtin;
+mod discovery;
+mod error;
 mod io_thread;
-pub mod list;
-pub mod options;
+mod list;
+mod metrics;
+mod params;
 mod progress;
 #[cfg(feature = "reqwest")]
 mod reqwest;
-pub mod resource;
+mod resolve;
+mod resource;
 mod retry;
-pub mod selector;
-pub mod served_from;
-pub mod transport;
-pub mod watch;
+mod selector;
+mod transport;
+mod watch;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -67,25 +82,31 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 pub use self::error::{ApiError, Error, ErrorKind, Incomplete, UnexpectedBody};
+pub use self::io_thread::IoThread;
 #[cfg(feature = "cache")]
 pub(crate) use self::list::Pages;
-pub use self::list::{Items, List, ListSummary, Order, ParallelItems, ParallelList, Restart};
-pub use self::options::{ListOptions, ResourceVersion, Shard};
+pub use self::list::{Items, List, ListSummary, ParallelItems, Restart};
+pub use self::metrics::Metrics;
+use self::metrics::Totals;
+pub use self::params::{InvalidParams, ListParams, ResourceVersion, Selection, WatchParams};
 use self::progress::Counters;
 pub use self::progress::Progress;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
-pub use self::resource::Resource;
+pub use self::resolve::{DiscoveredResource, ResolveError, ResourceName, resolve};
+pub use self::resource::{Kind, PathError, Resource};
 pub(crate) use self::retry::Class;
 pub use self::retry::Retry;
 use self::retry::{Tries, classify};
-pub use self::selector::{FieldSelector, LabelSelector};
-use self::served_from::ServerVersion;
-use self::transport::{Chunks, Request};
-pub use self::transport::{Transport, TransportError, TransportErrorKind};
+pub use self::selector::SelectorError;
+pub use self::transport::{
+    Chunks, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
+    redact_secret,
+};
 #[cfg(feature = "cache")]
 pub(crate) use self::watch::{Change, Connections, PAGE};
-pub use self::watch::{OwnedEvent, ResumedWatch, Watch, WatchEvents};
+pub use self::watch::{Disconnect, OwnedEvent, ResumedWatch, Watch, WatchEvents};
+use crate::adapt::FromRef;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
 use crate::meta;
 use crate::object::Item;
@@ -93,34 +114,34 @@ use crate::object::ItemRef;
 use crate::sync::{Mutex, lock};
 use crate::wire::{BodyFormat, Encoding};
 
-/// The largest body that is read whole: of one object, or a discovery document.
+/// The size limit of bodies that are read whole: objects and discovery documents.
 const DOCUMENT_SIZE: usize = 64 << 20;
 
-/// How long it is remembered that a server does not send the initial events of a collection: it may be upgraded, or have
-/// been busy.
+/// How long a client remembers that a server does not send the initial events of a collection: the server may be upgraded, or
+/// was busy.
 const WITHOUT_INITIAL_EVENTS: Duration = Duration::from_secs(3600);
 
-/// A client of one API server. Cheap to clone.
+/// A client of one API server. Clones are cheap and share connections and metrics.
 #[derive(Clone)]
 pub struct Client {
     transport: Arc<dyn Transport>,
     retry: Retry,
     compression: Compression,
     read_idle_timeout: Duration,
-    /// The last that was requested.
-    server_version: Arc<Mutex<Option<ServerVersion>>>,
-    /// Paths of collections whose initial events failed where a list succeeded, and when that was.
+    totals: Arc<Totals>,
+    /// Paths of collections whose initial events failed while a list succeeded, and the time of that.
     without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
-    /// Whether the server has answered a request, whatever it answered.
+    /// The server has responded to a request, with whatever status.
     was_reached: Arc<AtomicBool>,
 }
 
-/// Whether the server may compress.
+/// Whether the server may compress responses.
 ///
-/// A list over 128 KiB comes gzipped where that is accepted: a tenth of the bytes, for CPU of the server.
+/// API servers gzip lists over 128 KiB: a tenth of the bytes, for CPU of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Compression {
-    /// Not from a server that is [near](Transport::is_near), else gzip.
+    /// No compression if the server is [near](Transport::is_near), else gzip.
     #[default]
     Auto,
     /// No compression.
@@ -130,92 +151,130 @@ pub enum Compression {
 }
 
 impl Client {
-    /// The default of [`read_idle_timeout`](Self::read_idle_timeout): 90 s, more than the 60 s after which a server gives a
-    /// request up by itself.
+    /// The default of [`read_idle_timeout`](Self::read_idle_timeout): 90 s, more than a server's request timeout of 60 s.
     pub const DEFAULT_READ_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-    /// A client over this transport.
+    /// Creates a client over this transport.
     pub fn new(transport: impl Transport) -> Self {
         Self {
             transport: Arc::new(transport),
             retry: Retry::default(),
             compression: Compression::default(),
             read_idle_timeout: Self::DEFAULT_READ_IDLE_TIMEOUT,
-            server_version: Arc::default(),
+            totals: Arc::default(),
             without_initial_events: Arc::default(),
             was_reached: Arc::default(),
         }
     }
 
-    /// When to retry a request.
+    /// Sets when requests are retried.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Whether to ask for compression: [`Compression::Auto`] unless set.
+    /// Sets whether the server may compress responses: [`Compression::Auto`] unless set.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// How long to wait for the head of a response, and for each of its bytes:
+    /// Sets how long to wait for the head of a response, and for each of its bytes:
     /// [`DEFAULT_READ_IDLE_TIMEOUT`](Self::DEFAULT_READ_IDLE_TIMEOUT) unless set.
     ///
-    /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`]. The time that the consumer takes does not count.
+    /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`]. The time that the consumer takes does not count. Watches
+    /// have their own [`idle_timeout`](Watch::idle_timeout).
     #[must_use]
     pub fn read_idle_timeout(mut self, timeout: Duration) -> Self {
         self.read_idle_timeout = timeout;
         self
     }
 
-    /// A list of this resource: of all namespaces, in one response, unless the [`List`] is told otherwise.
-    ///
-    /// `T` says what each item becomes: see [`Item`]. Nothing is sent yet.
-    pub fn list<T: Item + ?Sized>(&self, resource: &Resource, options: &ListOptions) -> List<T> {
-        List::new(self.clone(), resource.clone(), options.clone())
+    /// Returns what this client and its clones have done so far.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.totals.metrics()
     }
 
-    /// A watch of this resource, of all namespaces unless the [`Watch`] is told otherwise.
+    /// Returns a list of this resource, in all namespaces unless the [`List`] has some. Nothing is sent yet.
     ///
-    /// `T` says what each object becomes: see [`Item`]. Nothing is sent yet.
-    ///
-    /// Where it begins is what the options say: right behind [`ResourceVersion::Exact`]; with
-    /// [`ResourceVersion::MostRecent`] and [`ResourceVersion::Any`] the server sends each object that there is as added, and
-    /// then what happens.
-    pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, options: &ListOptions) -> Watch<T> {
-        Watch::new(self.clone(), resource.clone(), options.clone())
+    /// `T` decides what an item becomes: see [`Item`].
+    pub fn list<T: Item + ?Sized>(&self, resource: &Resource, params: &ListParams) -> List<FromRef<T>> {
+        let mut params = params.clone();
+        params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
+        List::new(self, resource, params, T::from_ref)
     }
 
-    /// Whether the server may send the collection as initial events of a watch: not known to lack them.
+    /// Returns a list of the resource of `T`, as [`list`](Self::list) does.
+    pub fn list_of<T: Item + Kind + ?Sized>(&self, params: &ListParams) -> List<FromRef<T>> {
+        self.list::<T>(&T::resource(), params)
+    }
+
+    /// Returns a list whose items a closure decodes: for projections, filters and tuples.
+    ///
+    /// The closure borrows the item and copies what it needs.
+    pub fn list_with<O, E, F>(&self, resource: &Resource, params: &ListParams, decode: F) -> List<F>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        List::new(self, resource, params.clone(), decode)
+    }
+
+    /// Returns a watch of this resource, in all namespaces unless the [`Watch`] has one. Nothing is sent yet.
+    ///
+    /// `T` decides what an object becomes: see [`Item`].
+    pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, params: &WatchParams) -> Watch<FromRef<T>> {
+        let mut params = params.clone();
+        params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
+        Watch::new(self, resource, params, T::from_ref)
+    }
+
+    /// Returns a watch of the resource of `T`, as [`watch`](Self::watch) does.
+    pub fn watch_of<T: Item + Kind + ?Sized>(&self, params: &WatchParams) -> Watch<FromRef<T>> {
+        self.watch::<T>(&T::resource(), params)
+    }
+
+    /// Returns a watch whose objects a closure decodes: for projections, filters and tuples.
+    ///
+    /// The closure borrows the object and copies what it needs.
+    pub fn watch_with<O, E, F>(&self, resource: &Resource, params: &WatchParams, decode: F) -> Watch<F>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        Watch::new(self, resource, params.clone(), decode)
+    }
+
+    /// Returns false if the server is known not to send the collection as initial events of a watch.
     pub(crate) fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {
         let failed = lock(&self.without_initial_events).get(&resource.list_path(None)?).copied();
         Ok(failed.is_none_or(|at| at.elapsed() >= WITHOUT_INITIAL_EVENTS))
     }
 
-    /// A list of the collection succeeded where its initial events had failed.
+    /// Remembers that a list of the collection succeeded after its initial events had failed.
     fn set_without_initial_events(&self, resource: &Resource) -> Result<(), Error> {
         lock(&self.without_initial_events).insert(resource.list_path(None)?, Instant::now());
         Ok(())
     }
 
-    /// What an error means for the next attempt.
+    /// Returns what an error means for the next attempt.
     pub(crate) fn classify(&self, error: &Error) -> Class {
         classify(error, self.was_reached.load(Ordering::Relaxed))
     }
 
-    /// The times to wait between requests that follow one another without end.
+    /// Returns the waits between requests that are retried without end.
     pub(crate) fn backoff(&self, max: Duration) -> ExponentialBackoff {
         self.retry.backoff(max)
     }
 
-    /// One object. Of a custom resource `[u8]` is JSON, of any other protobuf.
+    /// Returns one object. `[u8]` is JSON for a custom resource, and protobuf for others.
     ///
     /// # Errors
     ///
-    /// Those of [`List`]; [`Error::is_not_found`] where there is none.
+    /// [`Error`]: it [is not found](Error::is_not_found) if there is no such object.
     pub async fn get<T: Item + ?Sized>(
         &self,
         resource: &Resource,
@@ -225,7 +284,7 @@ impl Client {
         self.get_by::<T>(resource, resource.get_path(namespace, name)?).await
     }
 
-    /// One object, by a server that knows this version already: one that does not answers with 504.
+    /// Returns one object of this version or a newer one. A server that does not have that version yet returns 504.
     #[cfg(feature = "cache")]
     pub(crate) async fn get_at_least<T: Item + ?Sized>(
         &self,
@@ -273,8 +332,7 @@ impl Client {
         T::from_ref(ItemRef::single(object, encoding, &found)).map_err(|error| decode(DecodeErrorKind::Item(error)))
     }
 
-    /// Sends a request once, and waits for the first bytes of its body. An answer other than 2xx is an error, and so is a
-    /// redirect.
+    /// Sends a request once, and waits for the first bytes of its body. A response other than 2xx is an error.
     async fn send(
         &self,
         path_and_query: String,
@@ -288,8 +346,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// The same without a byte of the body, for each of which `body_idle` is to be waited at most. After a 401 the transport
-    /// may read its credentials again: then the request is sent once more.
+    /// Sends a request once, and waits for the head of the response. Each byte of the body has the timeout `body_idle`. After a
+    /// 401 the request is sent once more if the transport reads its credentials again.
     async fn head(
         &self,
         path_and_query: String,
@@ -302,7 +360,8 @@ impl Client {
         match answer {
             Err(error) if error.is_unauthorized() && self.transport.renews_credentials() => {
                 let error = error.redacted(&*self.transport);
-                tracing::warn!(%error, "asking again, with credentials that are read again");
+                self.totals.retry();
+                tracing::warn!(%error, "retrying with credentials that are read again");
                 self.head_once(path_and_query, accept, body_idle, deadline, counters).await
             }
             answer => answer,
@@ -355,26 +414,26 @@ impl Client {
         Ok(Answer { headers, first: Bytes::new(), chunks, audit_id, warnings, started })
     }
 
-    /// The error for a body that is neither protobuf nor JSON, or not the JSON that was asked for.
+    /// Returns the error for a body that is neither protobuf nor JSON, or is other JSON than requested.
     fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
         if let Some(found) = body::json_status(beginning) {
             return body::of_status(found, 500, headers).into();
         }
         ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
-            sniffed: beginning.first().map_or(BodyFormat::Binary, |byte| BodyFormat::by_first_byte(*byte)),
+            format: beginning.first().map_or(BodyFormat::Binary, |byte| BodyFormat::by_first_byte(*byte)),
             content_type: body::content_type(headers),
             snippet: body::snippet(beginning, &*self.transport),
         }))
     }
 
-    /// What `read` makes of a whole body, for documents that are not lists; retried as a list is.
+    /// Requests a document that is not a list, with the retries of a list, and returns what `read` makes of it.
     async fn document<R>(
         &self,
         path: String,
         accept: HeaderValue,
         read: impl Fn(&Document) -> Result<R, ErrorKind>,
     ) -> Result<R, Error> {
-        let mut tries = Tries::new(self.retry);
+        let mut tries = Tries::new(self);
         loop {
             let error = match self.document_once(path.clone(), accept.clone()).await {
                 Ok(document) => match read(&document) {
@@ -393,7 +452,7 @@ impl Client {
 
     async fn document_once(&self, path: String, accept: HeaderValue) -> Result<Document, Error> {
         let Answer { headers, first, mut chunks, audit_id, .. } =
-            self.send(path, accept, None, &Arc::default()).await?;
+            self.send(path, accept, None, &Arc::new(Counters::new(&self.totals))).await?;
         let mut body = Vec::from(first);
         while let Some(chunk) = body::next_chunk(&mut chunks).await? {
             body.extend_from_slice(&chunk);
@@ -415,10 +474,10 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A 2xx answer.
+/// A 2xx response.
 struct Answer {
     headers: HeaderMap,
-    /// The first bytes of the body; none where it is empty.
+    /// The first bytes of the body; empty if the body is.
     first: Bytes,
     chunks: Chunks,
     audit_id: Option<String>,
@@ -427,7 +486,7 @@ struct Answer {
     started: Instant,
 }
 
-/// A 2xx answer, read whole.
+/// A 2xx response, read whole.
 struct Document {
     headers: HeaderMap,
     body: Vec<u8>,
@@ -446,7 +505,6 @@ async fn within<T>(
     }
 }
 
-/// The `Accept` header that options say.
 fn accept_header(accept: String) -> Result<HeaderValue, TransportError> {
     HeaderValue::try_from(accept)
         .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))
@@ -456,8 +514,8 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.escape_debug().to_string())
 }
 
-/// The text of a `Warning` header, `299 - "text"` with quotes and backslashes escaped (apimachinery
-/// `util/net.NewWarningHeader`); all of it where it is written otherwise.
+/// Returns the text of a `Warning` header, `299 - "text"` with quotes and backslashes escaped (apimachinery
+/// `util/net.NewWarningHeader`), or the whole header if it has another form.
 fn warning(header: &str) -> String {
     let Some(text) = header.strip_prefix("299 - \"").and_then(|rest| rest.strip_suffix('"')) else {
         return header.to_owned();
@@ -470,7 +528,7 @@ fn warning(header: &str) -> String {
     unescaped
 }
 
-/// Scheme, host and port of a redirect; `None` of one that does not say them all.
+/// Returns scheme, host and port of a redirect; `None` if one of them is missing.
 fn origin(location: &str) -> Option<String> {
     let uri = Uri::try_from(location).ok()?;
     let authority = uri.authority()?.as_str();

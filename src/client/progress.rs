@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::metrics::Totals;
+
 /// How far a list is. Cheap to clone and to read, from any thread.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Progress(pub(super) Arc<Counters>);
 
 /// Written by the one task that reads the list, so that no number needs another's order.
 #[derive(Debug)]
 pub(super) struct Counters {
+    totals: Arc<Totals>,
     wire_bytes: AtomicU64,
     bytes: AtomicU64,
     items: AtomicU64,
@@ -21,32 +24,33 @@ pub(super) struct Counters {
 const UNKNOWN: u64 = u64::MAX;
 
 impl Progress {
-    /// Bytes that came over the network, as compressed as they were.
+    /// Returns the bytes of bodies on the network, before decompression.
     #[must_use]
     pub fn wire_bytes(&self) -> u64 {
         self.0.wire_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of bodies decoded, after decompression.
+    /// Returns the bytes of bodies that were decoded, after decompression.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Items delivered.
+    /// Returns the number of delivered items.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items.load(Ordering::Relaxed)
     }
 
-    /// What [`bytes`](Self::bytes) will be at the end of the page that is being read, give or take a few; known as soon as
-    /// its first bytes are there.
+    /// Returns about what [`bytes`](Self::bytes) will be at the end of the current page. Known once the envelope has been read;
+    /// always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
         known(self.0.expected_bytes.load(Ordering::Relaxed))
     }
 
-    /// What [`items`](Self::items) will be at the end, about; known where the list comes in pages and the server counts.
+    /// Returns about what [`items`](Self::items) will be at the end. Known for lists in pages, if the server counts the
+    /// remaining items.
     #[must_use]
     pub fn expected_items(&self) -> Option<u64> {
         known(self.0.expected_items.load(Ordering::Relaxed))
@@ -56,11 +60,13 @@ impl Progress {
 impl Counters {
     pub(super) fn wire(&self, bytes: usize) {
         self.wire_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.totals.wire(bytes as u64);
     }
 
     /// Counts a request that is about to be sent.
     pub(super) fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        self.totals.request();
     }
 
     pub(super) fn requests(&self) -> u64 {
@@ -81,9 +87,10 @@ impl Counters {
     }
 }
 
-impl Default for Counters {
-    fn default() -> Self {
+impl Counters {
+    pub(super) fn new(totals: &Arc<Totals>) -> Self {
         Self {
+            totals: Arc::clone(totals),
             wire_bytes: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             items: AtomicU64::new(0),

@@ -18,8 +18,9 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Identity, Proxy, Url};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::io_thread::IoThread;
 use super::transport::{
-    self, IoThread, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
+    self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };
 use crate::sync::{Mutex, lock};
 
@@ -652,7 +653,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_service_account_of_a_pod() {
-        use crate::client::{Client, ListOptions, Resource};
+        use crate::client::{Client, ListParams, Resource};
         use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
         let missing = in_cluster("10.0.0.1", "443", Path::new("/nowhere")).build().unwrap_err().to_string();
@@ -669,7 +670,7 @@ mod tests {
 
         let port = server.addr().port().to_string();
         let client = Client::new(in_cluster("127.0.0.1", &port, &account).build().unwrap());
-        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
         assert_eq!(list.into_vec().await.unwrap().0.len(), 120);
         assert_eq!(server.requests()[0].headers["authorization"], "Bearer t0ken");
         fs::remove_dir_all(&account).unwrap();
@@ -685,7 +686,7 @@ mod tests {
         use tokio::net::TcpStream;
         use tokio::sync::Notify;
 
-        use crate::client::{Client, ErrorKind, ListOptions, Resource, Retry};
+        use crate::client::{Client, ErrorKind, ListParams, Resource, Retry};
 
         let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -707,7 +708,7 @@ mod tests {
         // Where time can be paused.
         let transport = HttpTransport::builder(&url).http2().on_caller_runtime().build().unwrap();
         let client = Client::new(transport).retry(Retry::default().delay(Duration::from_nanos(1)));
-        let pods = |client: &Client| client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        let pods = |client: &Client| client.list::<[u8]>(&Resource::PODS, &ListParams::default());
         assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
         silence.notify_waiters();
         tokio::time::pause();

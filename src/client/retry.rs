@@ -1,10 +1,13 @@
 //! Which errors are retried, and when.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
+use super::Client;
 use super::error::{Error, ErrorKind};
+use super::metrics::Totals;
 use super::transport::TransportErrorKind;
 use crate::error::DecodeErrorKind;
 use crate::wire::BodyFormat;
@@ -63,24 +66,24 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         },
         ErrorKind::Redirect { .. } => Class::Lasting,
         // A proxy's page.
-        ErrorKind::UnexpectedBody(body) if matches!(body.sniffed, BodyFormat::Html | BodyFormat::Text) => {
-            Class::Lasting
-        }
+        ErrorKind::UnexpectedBody(body) if matches!(body.format, BodyFormat::Html | BodyFormat::Text) => Class::Lasting,
         ErrorKind::UnexpectedBody(_)
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
         | ErrorKind::PageChanged => Class::Unreadable,
-        ErrorKind::Options(_) | ErrorKind::Path(_) => Class::Final,
+        ErrorKind::Params(_) | ErrorKind::Path(_) => Class::Final,
     }
 }
 
-/// How often a request is retried, before its first item, after an error that [may pass](Error::is_retryable).
+/// How often the client retries a request after an error that [may pass](Error::is_retryable).
 ///
-/// A page that a continue token names is also retried after its first item: the items that were delivered have to come again in
-/// the same order, else the list ends in [`ErrorKind::PageChanged`]. Every page has attempts of its own. The time between two
-/// attempts grows exponentially, with jitter, and is never shorter than the server's `Retry-After`. What an attempt itself takes does not count: each is limited by the connect timeout of the
-/// transport and by [`Client::read_idle_timeout`](super::Client::read_idle_timeout), all of them by
-/// [`List::deadline`](super::List::deadline).
+/// A request is retried before its first item. A page that a continue token names is retried after that too: if the delivered
+/// items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has attempts of its own.
+///
+/// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. The attempts themselves
+/// do not count: the connect timeout of the transport and
+/// [`Client::read_idle_timeout`](super::Client::read_idle_timeout) limit each of them, and
+/// [`List::deadline`](super::List::deadline) limits all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     tries: u32,
@@ -141,15 +144,17 @@ impl Default for Retry {
 /// The attempts of one request.
 pub(super) struct Tries {
     retry: Retry,
+    totals: Arc<Totals>,
     sent: u32,
     waited: Duration,
     backoff: ExponentialBackoff,
 }
 
 impl Tries {
-    pub(super) fn new(retry: Retry) -> Self {
+    pub(super) fn new(client: &Client) -> Self {
+        let (retry, totals) = (client.retry, Arc::clone(&client.totals));
         let backoff = retry.backoff(retry.total);
-        Self { retry, sent: 1, waited: Duration::ZERO, backoff }
+        Self { retry, totals, sent: 1, waited: Duration::ZERO, backoff }
     }
 
     /// Returns the wait before the next attempt, or `None` after the last.
@@ -163,7 +168,9 @@ impl Tries {
         }
         self.waited += wait;
         self.sent += 1;
-        tracing::warn!(%error, attempt = self.sent, wait_ms = wait.as_secs_f64() * 1000.0, "asking again");
+        self.totals.retry();
+        let seconds = wait.as_secs_f64();
+        tracing::warn!(name: "listwatch.retry", %error, attempt = self.sent, seconds, "retrying in {seconds:.1} s");
         Some(wait)
     }
 }

@@ -1,4 +1,4 @@
-//! How requests reach an API server: the trait, and what it carries.
+//! How requests reach an API server: the trait, and its requests, responses and errors.
 
 use std::collections::HashSet;
 use std::error::Error as StdError;
@@ -13,28 +13,25 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderMap, StatusCode};
 
-pub use super::io_thread::IoThread;
-
 /// Sends requests to one API server.
 ///
-/// Connections, TLS and credentials are its own affair, and so are redirects: it must not follow one to another origin,
-/// for the credentials would travel with it. It neither asks for compression nor undoes it, and does not retry what it has
-/// an answer to.
+/// It manages connections, TLS and credentials. It must not follow a redirect to another origin, because that would send the
+/// credentials there. It neither requests compression nor decompresses, and it does not retry a request that has a response.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a GET and waits for the head of the response.
     fn get(&self, request: Request) -> ResponseFuture<'_>;
 
-    /// Whether the server is so near that compression costs more than it saves: in the same cluster or on the same host.
+    /// Returns true if the server is in the same cluster or on the same host, where compression costs more than it saves.
     fn is_near(&self) -> bool {
         false
     }
 
-    /// Whether a request that follows a 401 may carry other credentials than the one before.
+    /// Returns true if a request after a 401 may have other credentials than the request before.
     fn renews_credentials(&self) -> bool {
         false
     }
 
-    /// Takes the secrets of this transport out of what a server or a proxy sent, before anybody sees it.
+    /// Removes the secrets of this transport from a text that a server or a proxy sent.
     fn redact(&self, text: String) -> String {
         text
     }
@@ -52,7 +49,7 @@ pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Sen
 pub struct Request {
     /// From `/api` or `/apis` on, with the query, percent-encoded.
     pub path_and_query: String,
-    /// `Accept` and the like.
+    /// Headers like `Accept`.
     pub headers: HeaderMap,
 }
 
@@ -62,9 +59,9 @@ impl Request {
     }
 }
 
-/// What the server answered.
+/// A response of the server.
 pub struct Response {
-    /// Of any class: an error status is an answer too.
+    /// The status, of any class.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
@@ -78,20 +75,20 @@ impl fmt::Debug for Response {
     }
 }
 
-/// Why there is no answer, or no more of it.
+/// Why there is no response, or no more of it.
 ///
-/// It is text, not a chain of sources: those hold URLs with continue tokens, and headers.
+/// It has a text and no source, because the errors of HTTP libraries have URLs with continue tokens, and headers, in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
     kind: TransportErrorKind,
     message: String,
-    at_eof: bool,
+    io: Option<io::ErrorKind>,
 }
 
 impl TransportError {
-    /// The message must hold no secret. Control characters in it are escaped.
+    /// Creates an error with a message, which must have no secret in it. Control characters are escaped.
     pub fn new(kind: TransportErrorKind, message: impl AsRef<str>) -> Self {
-        Self { kind, message: message.as_ref().escape_debug().to_string(), at_eof: false }
+        Self { kind, message: message.as_ref().escape_debug().to_string(), io: None }
     }
 
     /// Converts the error of an HTTP library: its message is that of the error and of its sources, each once.
@@ -100,25 +97,25 @@ impl TransportError {
     /// secret; control characters in them are escaped.
     #[must_use]
     pub fn from_error(otherwise: TransportErrorKind, error: &(dyn StdError + 'static)) -> Self {
-        let at_eof = causes(error)
-            .filter_map(|cause| cause.downcast_ref::<io::Error>())
-            .any(|cause| cause.kind() == io::ErrorKind::UnexpectedEof);
-        Self { at_eof, ..Self::new(kind_of(error, otherwise), chain(error)) }
+        let io = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).last().map(io::Error::kind);
+        Self { io, ..Self::new(kind_of(error, otherwise), chain(error)) }
     }
 
-    /// Returns true if the peer closed the connection in the middle of a body, as API servers do with watches that were
-    /// open for long. Only errors that [`from_error`](Self::from_error) made know this.
+    /// Returns the kind of the innermost [`io::Error`] that caused this error, if [`from_error`](Self::from_error) found one.
+    ///
+    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) means that the server closed the connection in the middle of a body, as API
+    /// servers do with watches that were open for long.
     #[must_use]
-    pub fn is_unexpected_eof(&self) -> bool {
-        self.at_eof
+    pub fn io_error_kind(&self) -> Option<io::ErrorKind> {
+        self.io
     }
 
-    /// The peer has a say in it: a GOAWAY carries text.
+    /// The message, of which a peer's text may be a part: a GOAWAY has one.
     pub(super) fn message_mut(&mut self) -> &mut String {
         &mut self.message
     }
 
-    /// What happened.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> TransportErrorKind {
         self.kind
@@ -137,17 +134,17 @@ impl fmt::Display for TransportError {
 
 impl std::error::Error for TransportError {}
 
-/// What can happen on the way.
+/// How a transport can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportErrorKind {
-    /// How to reach the server is said wrong: a URL, a certificate, a file.
+    /// A setting is wrong: a URL, a certificate, a file.
     #[error("setup")]
     Setup,
     /// The credentials could not be read.
     #[error("credentials")]
     Credentials,
-    /// No connection: refused, no route, no such host, or not within the connect timeout.
+    /// The connection was refused, timed out, or has no route or no host.
     #[error("connect")]
     Connect,
     /// Client and server do not accept each other's certificates.
@@ -156,16 +153,16 @@ pub enum TransportErrorKind {
     /// The connection broke, or the stream was reset.
     #[error("broken off")]
     Broken,
-    /// Nothing came for longer than the read-idle timeout.
+    /// No byte arrived within the read-idle timeout.
     #[error("stalled")]
     ReadIdle,
-    /// The deadline of the whole call is over.
+    /// The deadline of the whole call has passed.
     #[error("deadline")]
     Deadline,
-    /// A redirect was followed to another origin, which a client that the caller brought may do.
+    /// A client that the caller built followed a redirect to another origin.
     #[error("redirect")]
     Redirect,
-    /// The body is compressed wrongly, or in a way that nobody asked for.
+    /// The body is compressed wrongly, or by a method that was not requested.
     #[error("compression")]
     Compression,
     /// Anything else.
@@ -216,7 +213,7 @@ pub fn redact_secret(text: String, secret: &str) -> String {
     String::from_utf8_lossy(&clean).into_owned()
 }
 
-/// [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`.
+/// Returns [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`.
 fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
     // Of an error of its connection, h2 keeps the text only: a server refuses a client's certificate after the handshake.
     let alert = |cause: &dyn StdError| cause.to_string().starts_with("received fatal alert");
@@ -227,7 +224,7 @@ fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> T
     }
 }
 
-/// The message of an error and those of its sources, each once.
+/// Returns the message of an error and the messages of its sources, each once.
 pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     for cause in causes(error) {

@@ -1,11 +1,10 @@
-//! One watch: [`WatchEvents`] are those of a single connection, and [`ResumedWatch`] goes on where one ended.
+//! Watches: [`WatchEvents`] are the events of one connection, and [`ResumedWatch`] resumes where a connection ended.
 
 mod idle;
 mod resume;
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,39 +21,36 @@ pub(crate) use self::resume::{Change, Connections, PAGE};
 pub use self::resume::{Disconnect, ResumedWatch};
 use super::body;
 use super::error::{Error, ErrorKind};
-use super::options::{ListOptions, Shard};
+use super::params::{WatchParams, WatchStart};
+use super::progress::Counters;
 use super::resource::Resource;
 use super::{Answer, Client, accept_header};
-use crate::adapt::FromRef;
 use crate::decode::{Changed, WatchDecoder, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
-use crate::object::Item;
 use crate::object::ItemRef;
-use crate::wire::Encoding;
+use crate::object::shard::Shard;
 
-/// The shortest time for which a server is asked to keep a watch open, unless the options say; the longest is twice that.
+/// The shortest time for which the client requests a watch, unless the caller sets a timeout; the longest is twice that.
 /// The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What to watch, and how; see [`Client::watch`].
+/// A watch that is not sent yet; see [`Client::watch`].
 ///
-/// It is of one connection ([`stream`](Self::stream)), which the server ends after some minutes, or goes on for ever
-/// ([`resume`](Self::resume)).
-#[must_use = "nothing is sent until a poll of stream or resume"]
-pub struct Watch<T: Item + ?Sized, F = FromRef<T>> {
+/// It is one connection ([`stream`](Self::stream), [`open`](Self::open)), which the server ends after some minutes, or as many
+/// connections as it takes ([`resume`](Self::resume)).
+#[must_use = "nothing is sent until open, or a poll of stream or resume"]
+pub struct Watch<F> {
     plan: Plan,
-    initial_events: bool,
-    own: F,
-    item: PhantomData<fn() -> T::Owned>,
+    decode: F,
 }
 
-/// What is the same for all connections of a watch.
+/// What all connections of a watch have in common.
 struct Plan {
     client: Client,
     resource: Resource,
-    options: ListOptions,
+    params: WatchParams,
     namespace: Option<String>,
     limits: Limits,
     idle_timeout: Option<Duration>,
@@ -62,152 +58,141 @@ struct Plan {
     span: Span,
 }
 
-/// What happened in a collection.
+/// A change of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OwnedEvent<O> {
-    /// An object was created; among the initial events, it is there.
+    /// An object was created, or is a part of the initial state.
     Added(O),
     /// An object was changed.
     Modified(O),
-    /// An object was deleted, or does not match the watch's selectors any more. It is as it was before.
+    /// An object was deleted, or the selectors no longer select it. This is its last state that they selected.
     Deleted(O),
-    /// All initial events are out: they are the collection at this version.
+    /// The initial state is complete: it is the collection at this version.
     Synced {
         /// The version.
         resource_version: String,
     },
-    /// Nothing happened, up to this version. Only a single connection tells.
+    /// All changes up to this version were delivered. Only [`WatchEvents`] delivers bookmarks.
     Bookmark {
         /// The version.
         resource_version: String,
     },
-    /// The stream starts over with the collection: discard what was delivered. Only [`ResumedWatch`] does that, when the
-    /// initial events or the list are interrupted, and after an expired version.
+    /// The stream starts over with the collection: discard what was delivered. Only [`ResumedWatch`] starts over, when the
+    /// initial state was interrupted, and after an expired version.
     Reset,
 }
 
-impl<T: Item + ?Sized> Watch<T> {
-    pub(super) fn new(client: Client, resource: Resource, options: ListOptions) -> Self {
-        let options = if T::ENCODING == Some(Encoding::Json) { options.json() } else { options };
+impl<F> Watch<F> {
+    pub(super) fn new(client: &Client, resource: &Resource, params: WatchParams, decode: F) -> Self {
+        let (client, resource) = (client.clone(), resource.clone());
+        let span = tracing::info_span!("listwatch.watch", %resource);
         let limits = Limits::default();
-        let span = tracing::info_span!("watch", %resource);
         let plan =
-            Plan { client, resource, options, namespace: None, limits, idle_timeout: None, bookmarks: true, span };
-        Self { plan, initial_events: false, own: T::from_ref, item: PhantomData }
+            Plan { client, resource, params, namespace: None, limits, idle_timeout: None, bookmarks: true, span };
+        Self { plan, decode }
     }
-}
 
-impl<T: Item + ?Sized, F> Watch<T, F> {
-    /// Only this namespace.
+    /// Watches only this namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.plan.namespace = Some(namespace.into());
         self
     }
 
-    /// Asks for the objects that there are, as added, and for a bookmark behind them, which becomes
-    /// [`OwnedEvent::Synced`] (KEP-3157, on by default from 1.34). Servers without it refuse or, worse, never send that
-    /// bookmark: [`resume`](Self::resume) takes care of both, and needs not be told.
-    pub fn initial_events(mut self) -> Self {
-        self.initial_events = true;
-        self
-    }
-
-    /// The caps on what the server may claim: [`Limits::item_size`] is that of a frame.
+    /// Sets the limits on what the server may claim: [`Limits::item_size`] limits a frame.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.plan.limits = limits;
         self
     }
 
-    /// How long no byte may come before the connection is given up as dead, with [`ReadIdle`](super::TransportErrorKind::ReadIdle).
+    /// Sets the time without a byte after which the connection is dead: [`ReadIdle`](super::TransportErrorKind::ReadIdle).
     ///
-    /// Unless set, it is as long as the bookmarks of the server allow: 2.5 times the longest time between two, at least
-    /// 90 s. Before a second one came, and at the latest, it is when the server should have ended the watch itself, 30 s
-    /// after its timeout: some resources, like events, have no bookmarks. The time that the consumer takes does not count,
-    /// but may make the time between two bookmarks look longer.
+    /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the second
+    /// bookmark, and at the latest, the connection is dead 30 s after the server should have ended the watch: some resources,
+    /// like events, have no bookmarks. The time that the consumer takes does not count, but may make the time between two
+    /// bookmarks look longer.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.plan.idle_timeout = Some(timeout);
         self
     }
 
-    /// Gives each object to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
-    pub fn map_item<O, E, G>(self, own: G) -> Watch<T, G>
-    where
-        G: FnMut(ItemRef<'_>) -> Result<O, E>,
-        E: Into<ItemError>,
-    {
-        let Self { plan, initial_events, own: _, item } = self;
-        Watch { plan, initial_events, own, item }
-    }
-
-    /// The events of one connection. Nothing is sent before it is polled.
-    pub fn stream(self) -> WatchEvents<T, F> {
-        let Self { plan, initial_events, own, item } = self;
-        WatchEvents { plan, initial_events, own, state: State::Start, delivered: 0, item }
-    }
-
-    /// Whether the server sends bookmarks: yes unless set.
+    /// Sets whether the server sends bookmarks: true unless set.
     ///
     /// Without them [`idle_timeout`](Self::idle_timeout) cannot tell a quiet collection from a dead connection, and the version
-    /// to resume from grows old while nothing changes. [`initial_events`](Self::initial_events) needs them.
+    /// to resume from grows old while nothing changes. [`WatchParams::with_initial_state`] needs them.
     pub fn bookmarks(mut self, bookmarks: bool) -> Self {
         self.plan.bookmarks = bookmarks;
         self
     }
 
-    /// Opens one connection and returns its events once the server has sent the head of its response.
+    /// Returns the events of one connection. Nothing is sent before the stream is polled.
+    pub fn stream(self) -> WatchEvents<F> {
+        let Self { plan, decode } = self;
+        WatchEvents { plan, decode, state: State::Start, delivered: 0 }
+    }
+
+    /// Opens one connection, and returns its events once the server has sent the head of its response.
     ///
-    /// As [`stream`](Self::stream), but a request that fails is an error here, and a resource version of any form is sent as it
-    /// is.
+    /// It differs from [`stream`](Self::stream) in two ways: a failed request is an error here, and a resource version of any
+    /// form is sent as it is.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the options cannot be sent, the server cannot be reached, or it refuses the watch.
-    pub async fn open(self) -> Result<WatchEvents<T, F>, Error> {
-        let Self { plan, initial_events, own, item } = self;
-        let connection = plan.open(&plan.options, initial_events, None)?.await?;
-        let state = State::Reading(Box::new(connection));
-        Ok(WatchEvents { plan, initial_events, own, state, delivered: 0, item })
+    /// [`Error`] when the parameters cannot be sent, the server cannot be reached, or it refuses the watch.
+    pub async fn open(self) -> Result<WatchEvents<F>, Error> {
+        let Self { plan, decode } = self;
+        let located;
+        let start = match &plan.params.start {
+            WatchStart::Now => {
+                located = WatchStart::Version(plan.locate(&plan.client).await?);
+                &located
+            }
+            start => start,
+        };
+        let connection = plan.open(start, None)?.await?;
+        Ok(WatchEvents { plan, decode, state: State::Reading(Box::new(connection)), delivered: 0 })
     }
 
-    /// The events of as many connections as it takes: see [`ResumedWatch`]. Nothing is sent before it is polled.
-    pub fn resume(self) -> ResumedWatch<T, F> {
-        let Self { plan, initial_events: _, own, item } = self;
-        ResumedWatch::new(plan, own, item)
+    /// Returns the events of as many connections as it takes: see [`ResumedWatch`]. Nothing is sent before it is polled.
+    pub fn resume(self) -> ResumedWatch<F> {
+        ResumedWatch::new(self.plan, self.decode)
     }
 }
 
-/// The events of one connection, as a stream. It ends when the server ends the watch, which it does after
-/// [`timeout`](ListOptions::timeout), 5 to 10 minutes at random unless set; or after an error.
+/// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does after
+/// [`WatchParams::timeout`], 5 to 10 minutes at random unless set.
 ///
-/// A request that is refused is not retried, except once after a 401 if the transport reads its credentials again. An error event
-/// is an error, too: for a version that the server has forgotten, one that [is expired](Error::is_expired).
+/// A refused request is not retried, except once after a 401 if the transport reads its credentials again. An error event is an
+/// error too: after a version that the server has forgotten it [is expired](Error::is_expired).
 ///
-/// A consumer that does not poll makes the server wait, once the transport's buffers are full: by those of this crate up to
-/// three pieces of about 256 KiB. Servers give up on watches that wait too long. Dropping it closes the connection, or
-/// resets the stream.
+/// A consumer that does not poll makes the server wait once the transport's buffers are full, which are up to three pieces of
+/// about 256 KiB with the transports of this crate. Servers end watches that wait too long. Dropping the stream closes the
+/// connection, or resets the HTTP/2 stream.
 #[must_use = "nothing is sent until it is polled"]
-pub struct WatchEvents<T: Item + ?Sized, F = FromRef<T>> {
+pub struct WatchEvents<F> {
     plan: Plan,
-    initial_events: bool,
-    own: F,
+    decode: F,
     state: State,
     delivered: u64,
-    item: PhantomData<fn() -> T::Owned>,
 }
 
-/// Nothing in it is pinned by itself.
-impl<T: Item + ?Sized, F> Unpin for WatchEvents<T, F> {}
+/// No field is pinned.
+impl<F> Unpin for WatchEvents<F> {}
 
+/// ```text
+/// Start ──> Opening ──> Reading ──> Ended
+///   └──> Locating ──┘
+/// ```
 enum State {
     Start,
+    Locating(Locating),
     Opening(Opening),
     Reading(Box<Connection>),
     Ended,
 }
 
-impl<T, F, O, E> WatchEvents<T, F>
+impl<F, O, E> WatchEvents<F>
 where
-    T: Item + ?Sized,
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
@@ -215,21 +200,28 @@ where
         loop {
             match &mut self.state {
                 State::Start => {
-                    self.plan.options.validate_watch(self.initial_events)?;
-                    self.state = State::Opening(self.plan.open(&self.plan.options, self.initial_events, None)?);
+                    self.plan.params.validate()?;
+                    self.state = match &self.plan.params.start {
+                        WatchStart::Now => State::Locating(self.plan.locate(&self.plan.client)),
+                        start => State::Opening(self.plan.open(start, None)?),
+                    };
+                }
+                State::Locating(locating) => {
+                    let start = WatchStart::Version(ready!(locating.as_mut().poll(cx))?);
+                    self.state = State::Opening(self.plan.open(&start, None)?);
                 }
                 State::Opening(opening) => self.state = State::Reading(Box::new(ready!(opening.as_mut().poll(cx))?)),
                 State::Reading(connection) => {
-                    let own = &mut self.own;
+                    let decode = &mut self.decode;
                     let next = connection.next(cx, &mut |event, is_in_shard| {
                         if !is_in_shard {
                             return Ok(None);
                         }
-                        let mut own = |changed: Changed<'_>| own(changed.object).map_err(Into::into);
+                        let mut decode = |changed: Changed<'_>| decode(changed.object).map_err(Into::into);
                         Ok(Some(match event {
-                            WatchEvent::Added(changed) => OwnedEvent::Added(own(changed)?),
-                            WatchEvent::Modified(changed) => OwnedEvent::Modified(own(changed)?),
-                            WatchEvent::Deleted(changed) => OwnedEvent::Deleted(own(changed)?),
+                            WatchEvent::Added(changed) => OwnedEvent::Added(decode(changed)?),
+                            WatchEvent::Modified(changed) => OwnedEvent::Modified(decode(changed)?),
+                            WatchEvent::Deleted(changed) => OwnedEvent::Deleted(decode(changed)?),
                             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                                 OwnedEvent::bookmark(resource_version.to_owned(), ends_initial_events)
                             }
@@ -237,7 +229,10 @@ where
                         }))
                     });
                     let next = ready!(next).map_err(|error| error.with_items(self.delivered));
-                    self.delivered += u64::from(matches!(next, Ok(Some(ref event)) if event.has_object()));
+                    if matches!(&next, Ok(Some(event)) if event.has_object()) {
+                        self.delivered += 1;
+                        self.plan.client.totals.event();
+                    }
                     return Poll::Ready(next);
                 }
                 State::Ended => return Poll::Ready(Ok(None)),
@@ -246,9 +241,8 @@ where
     }
 }
 
-impl<T, F, O, E> Stream for WatchEvents<T, F>
+impl<F, O, E> Stream for WatchEvents<F>
 where
-    T: Item + ?Sized,
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
@@ -273,13 +267,13 @@ impl<O> OwnedEvent<O> {
     }
 }
 
-impl<T: Item + ?Sized, F> fmt::Debug for Watch<T, F> {
+impl<F> fmt::Debug for Watch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("resource", &self.plan.resource).finish_non_exhaustive()
     }
 }
 
-impl<T: Item + ?Sized, F> fmt::Debug for WatchEvents<T, F> {
+impl<F> fmt::Debug for WatchEvents<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchEvents")
             .field("resource", &self.plan.resource)
@@ -288,30 +282,42 @@ impl<T: Item + ?Sized, F> fmt::Debug for WatchEvents<T, F> {
     }
 }
 
-/// A watch that is asked for.
+/// The version to begin with, which is requested.
+type Locating = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
+
+/// A connection that is requested.
 type Opening = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
 
 impl Plan {
-    /// Asks for a watch, whose server may have shown before how far its bookmarks are apart.
-    fn open(&self, options: &ListOptions, initial_events: bool, gap: Option<Duration>) -> Result<Opening, Error> {
-        let Self { client, resource, limits, idle_timeout, .. } = self;
-        let timeout = options.timeout.unwrap_or_else(|| MIN_TIMEOUT + Duration::from_secs(fastrand::u64(0..=300)));
-        let query = options.watch_query(initial_events, self.bookmarks, timeout);
+    /// Requests the version of the collection.
+    fn locate(&self, client: &Client) -> Locating {
+        let Self { resource, params, namespace, span, .. } = self;
+        let located = span.in_scope(|| client.current_version(resource, &params.selection, namespace.as_deref()));
+        Box::pin(located.instrument(span.clone()))
+    }
+
+    /// Requests a connection. `gap` is the longest time between two bookmarks of the connections before.
+    fn open(&self, start: &WatchStart, gap: Option<Duration>) -> Result<Opening, Error> {
+        let Self { client, resource, params, limits, idle_timeout, .. } = self;
+        let timeout = params.timeout.unwrap_or_else(|| MIN_TIMEOUT + Duration::from_secs(fastrand::u64(0..=300)));
+        let query = params.query(start, self.bookmarks, timeout);
         let path = format!("{}?{query}", resource.list_path(self.namespace.as_deref())?);
-        let accept = accept_header(options.watch_accept())?;
-        let (api_version, kind) = if options.metadata_only {
+        let accept = accept_header(params.selection.accept_watch())?;
+        let (api_version, kind) = if params.selection.is_metadata_only() {
             ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata")
         } else {
             (resource.api_version(), resource.kind())
         };
-        let (client, limits, shard, idle_timeout) = (client.clone(), *limits, options.shard, *idle_timeout);
+        let (client, limits, shard, idle_timeout) =
+            (client.clone(), *limits, params.selection.shard_of(), *idle_timeout);
         let expected = TypeMeta { api_version, kind: kind.to_owned() };
         let opening = async move {
-            tracing::debug!(path, "watching");
-            let answer = client.head(path, accept, None, None, &Arc::default()).await;
+            tracing::debug!(path, "requesting");
+            let counters = Arc::new(Counters::new(&client.totals));
+            let answer = client.head(path, accept, None, None, &counters).await;
             let mut answer = answer.map_err(|error| error.redacted(&*client.transport))?;
             for warning in mem::take(&mut answer.warnings) {
-                tracing::warn!(server_warning = warning, "the server warns");
+                tracing::warn!(name: "listwatch.server_warning", warning, "the server warns");
             }
             let idle = Idle::new(idle_timeout, timeout, gap);
             let decoder = WatchDecoder::with_limits(limits).accept_json();
@@ -321,22 +327,22 @@ impl Plan {
     }
 }
 
-/// One response that is being watched.
+/// A response that is being read.
 struct Connection {
     client: Client,
     answer: Answer,
     decoder: WatchDecoder,
-    /// What of the last chunk is not decoded yet.
+    /// The rest of the last chunk, which is not decoded yet.
     chunk: Bytes,
     expected: TypeMeta,
-    /// What to restrict the watch to here, since no watch says that the server did.
+    /// The shard that the client selects, because no watch reports that the server did.
     shard: Option<Shard>,
     idle: Idle,
 }
 
 impl Connection {
-    /// The next event of which `on_event` makes something; `None` at the end of the watch. It is told whether the event is of
-    /// the shard that was asked for. Errors do not get to it.
+    /// Returns the next event that `on_event` delivers, or `None` at the end of the watch. `on_event` also gets whether the
+    /// event is of the selected shard; it gets no errors.
     fn next<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -366,7 +372,7 @@ impl Connection {
         }
     }
 
-    /// The next in the chunk; `None` when all of it is decoded.
+    /// Returns the next event in the chunk, or `None` at its end.
     fn decode<R>(
         &mut self,
         on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
@@ -410,7 +416,7 @@ impl Connection {
     }
 }
 
-/// What becomes of an event, whose object is of the kind that was asked for.
+/// Checks the kind and the shard of an event's object, and passes the event to `on_event`.
 fn judge<R>(
     event: WatchEvent<'_>,
     expected: &TypeMeta,

@@ -9,6 +9,8 @@ pub(crate) mod meta_view;
 pub mod path;
 mod prefilter;
 mod projection;
+pub(crate) mod selector;
+pub(crate) mod shard;
 mod version;
 
 use std::any::TypeId;
@@ -22,6 +24,8 @@ pub use self::meta_view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
 pub use self::path::{FieldPath, InvalidPath};
 pub use self::prefilter::Prefilter;
 pub use self::projection::Projection;
+pub use self::selector::{FieldSelector, LabelSelector};
+pub use self::shard::{InvalidShard, Shard};
 pub use self::version::compare_resource_versions;
 #[cfg(any(feature = "cache", feature = "client"))]
 pub(crate) use self::version::is_older;

@@ -32,7 +32,6 @@ mod warm;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
-use std::mem;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -50,10 +49,11 @@ use self::silence::Silence;
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
 pub use self::warm::ColdStart;
+use crate::adapt::FromRef;
 use crate::cache::{IndexError, SaveError, StorageFormat, Store, Stored};
-use crate::client::{Client, Connections, Error, List, ListOptions, PAGE, Resource, ResourceVersion, Retry};
-use crate::error::ItemError;
-use crate::object::ItemRef;
+use crate::client::{
+    Client, Connections, Error, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
+};
 use crate::object::{Item, Projection, compare_resource_versions};
 
 /// The longest wait before a collection is asked for again; up to twice that comes at random.
@@ -75,7 +75,7 @@ const HEALTHY: Duration = Duration::from_secs(10);
 pub struct Reflector<T: Item + Stored + ?Sized> {
     client: Client,
     resource: Resource,
-    options: ListOptions,
+    selection: Selection,
     namespace: Option<String>,
     projection: Option<Projection>,
     store: Attached<T>,
@@ -227,7 +227,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         Self {
             client: client.clone(),
             resource: resource.clone(),
-            options: ListOptions::default(),
+            selection: Selection::default(),
             namespace: None,
             projection: None,
             store: Attached::new(Store::new(StorageFormat::Encoded)),
@@ -238,14 +238,13 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         }
     }
 
-    /// Which objects, and in what form: selectors, the shard, metadata only. What they say of versions does not count, and
-    /// [`timeout`](ListOptions::timeout) is that of watches. A limit is refused.
+    /// Sets which objects it stores, and in which form: all objects unless set.
     ///
-    /// With a [shard](ListOptions::shard) the store has that part of the collection, whether the server knows shards or not: the
+    /// With a [shard](Selection::shard) the store has that part of the collection, whether the server knows shards or not: the
     /// example `shards` shares a collection out over replicas.
-    pub fn options(mut self, options: ListOptions) -> Self {
+    pub fn selection(mut self, selection: Selection) -> Self {
         self.sync.forget();
-        self.options = options;
+        self.selection = selection;
         self
     }
 
@@ -314,8 +313,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     }
 
     async fn run_until_error(&mut self) -> Result<Infallible, Error> {
-        self.options = mem::take(&mut self.options).resource_version(ResourceVersion::MostRecent);
-        self.options.validate_watch(true)?;
+        self.selection.validate()?;
         let holds = self.holds()?;
         self.scope.get_or_init(|| Scope::of(self, holds));
         let mut backoff = self.client.backoff(MAX_DELAY);
@@ -361,7 +359,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                 }
                 Ok(version) => {
                     // Beside a watch, its pages need not be of one version.
-                    let list = self.list(ResourceVersion::AtLeast(version.clone()), pages).go_on_inconsistently();
+                    let list = self.list(ResourceVersion::AtLeast(version.clone()), pages).allow_inconsistent();
                     (Some(list.into_pages()), Some(self.watch().behind(version)))
                 }
                 Err(error) => {
@@ -470,7 +468,8 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     }
 
     fn watch(&self) -> Connections {
-        let watch = self.client.watch::<T>(&self.resource, &self.options);
+        let params = WatchParams::with_initial_state().selection(self.selection.clone());
+        let watch = self.client.watch::<T>(&self.resource, &params);
         let watch = match &self.namespace {
             Some(namespace) => watch.namespace(namespace),
             None => watch,
@@ -485,33 +484,25 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         watch.into_connections()
     }
 
-    fn list(&self, version: ResourceVersion, pages: bool) -> List<T> {
+    fn list(&self, version: ResourceVersion, pages: bool) -> List<FromRef<T>> {
+        let params = ListParams::new(self.selection.clone()).resource_version(version);
         // A page that is interrupted is retried; after a list in one response `SyncState` decides.
-        let client = if pages { self.client.clone() } else { self.once() };
-        let list = self.list_of(&client, self.options.clone().resource_version(version));
-        if pages { list.pages(PAGE) } else { list }
-    }
-
-    /// That of a list of one object.
-    fn recent_version(&self) -> impl Future<Output = Result<String, Error>> + Send + use<T> {
-        let mut list = self.list_of::<[u8]>(&self.once(), self.options.clone().limit(1)).into_pages();
-        async move {
-            let mut leave_out = |_: ItemRef<'_>| Ok::<_, ItemError>(());
-            while poll_fn(|cx| list.advance(cx, &mut leave_out)).await?.is_some() {}
-            list.version()
-        }
-    }
-
-    fn once(&self) -> Client {
-        self.client.clone().retry(Retry::never())
-    }
-
-    fn list_of<U: Item + ?Sized>(&self, client: &Client, options: ListOptions) -> List<U> {
-        let list = client.list::<U>(&self.resource, &options.without_timeout());
+        let (client, params) =
+            if pages { (self.client.clone(), params.page_size(PAGE)) } else { (self.once(), params) };
+        let list = client.list::<T>(&self.resource, &params);
         match &self.namespace {
             Some(namespace) => list.namespace(namespace),
             None => list,
         }
+    }
+
+    /// That of a list of one object.
+    fn recent_version(&self) -> impl Future<Output = Result<String, Error>> + Send + use<T> {
+        self.once().current_version(&self.resource, &self.selection, self.namespace.as_deref())
+    }
+
+    fn once(&self) -> Client {
+        self.client.clone().retry(Retry::never())
     }
 }
 

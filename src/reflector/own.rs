@@ -2,7 +2,7 @@
 
 use super::{Cache, Reflector};
 use crate::cache::{StoreError, Stored, Written};
-use crate::client::ListOptions;
+use crate::client::Selection;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::object::ItemRef;
@@ -16,18 +16,18 @@ pub(super) struct Scope {
     pub(super) holds: String,
     type_meta: TypeMeta,
     namespace: Option<String>,
-    options: ListOptions,
+    selection: Selection,
     projection: Option<Projection>,
 }
 
 impl Scope {
     pub(super) fn of<T: Item + Stored + ?Sized>(reflector: &Reflector<T>, holds: String) -> Self {
-        let Reflector { resource, namespace, options, projection, .. } = reflector;
+        let Reflector { resource, namespace, selection, projection, .. } = reflector;
         Self {
             holds,
             type_meta: TypeMeta { api_version: resource.api_version(), kind: resource.kind().to_owned() },
             namespace: namespace.clone(),
-            options: options.clone(),
+            selection: selection.clone(),
             projection: projection.clone(),
         }
     }
@@ -37,16 +37,16 @@ impl Scope {
             Some(namespace) => item.meta()?.namespace() == namespace,
             None => true,
         };
-        Ok(is_of_namespace && self.options.selects(item)?)
+        Ok(is_of_namespace && self.selection.selects(item)?)
     }
 
     /// What is stored of an object that the server sent whole.
     fn stored(&self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
         let mut bytes = item.bytes().to_vec();
-        if self.options.is_metadata_only() {
+        if self.selection.is_metadata_only() {
             bytes = Projection::new().keep(&FieldPath::new("metadata", &[1])).apply(&bytes)?.into();
         }
-        if self.options.drops_managed_fields() {
+        if self.selection.drops_managed_fields() {
             bytes = Projection::new().drop(&meta::MANAGED_FIELDS).apply(&bytes)?.into();
         }
         match &self.projection {

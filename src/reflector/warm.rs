@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::Reflector;
 use crate::cache::{Identity, LoadError, ObjectKey, Saved, Stored};
-use crate::client::{Error, ResourceVersion};
+use crate::client::Error;
 use crate::error::ItemError;
 use crate::object::ItemRef;
 use crate::object::{Item, compare_resource_versions};
@@ -113,10 +113,9 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
 
     /// Which collection it is, and in what form.
     pub(super) fn holds(&self) -> Result<String, Error> {
-        let options = self.options.clone().without_timeout().resource_version(ResourceVersion::MostRecent);
-        let options = if T::ENCODING == Some(Encoding::Json) { options.json() } else { options };
-        let (path, query) = (self.resource.list_path(self.namespace.as_deref())?, options.query());
-        let mut holds = format!("{path}?{query} as {}", options.accept());
+        let selection = self.selection.clone().json_if(T::ENCODING == Some(Encoding::Json));
+        let path = self.resource.list_path(self.namespace.as_deref())?;
+        let mut holds = format!("{path}?{}", selection.fingerprint());
         if let Some(projection) = &self.projection {
             holds = format!("{holds} {projection}");
         }

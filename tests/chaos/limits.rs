@@ -1,6 +1,6 @@
 //! Compressed bodies, and bodies that are larger than they look: what is broken or over a limit is an error, in bounded memory.
 
-use listwatch::client::{Compression, ErrorKind, ListOptions, Resource};
+use listwatch::client::{Compression, ErrorKind, ListParams, Resource};
 use listwatch::{DecodeErrorKind, Limits};
 use listwatch_testserver::{Answer, Body};
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ fn broken_gzip_is_never_complete() {
                     );
                     let server = server.await;
                     let client = client(&server.url(), http2);
-                    let all = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).into_vec();
+                    let all = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec();
                     if let Ok((items, _)) = timeout(DEADLINE, all).await.unwrap() {
                         assert!(items.iter().map(|item| &**item).eq(whole.items.iter().map(|item| &**item)), "at {at}");
                         // The time, the level and the system in the header.
@@ -136,7 +136,7 @@ fn millions_of_items_end_at_the_limit_in_bounded_memory() {
         for http2 in [false, true] {
             let before = resident();
             let (mut delivered, mut most) = (0_u64, before);
-            let list = client(&server.url(), http2).list::<[u8]>(&Resource::PODS, &ListOptions::default());
+            let list = client(&server.url(), http2).list::<[u8]>(&Resource::PODS, &ListParams::default());
             let ended = list.limits(Limits::default().items(LIMIT)).for_each(|item| {
                 assert!(item.is_empty());
                 if delivered.is_multiple_of(50_000) {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use listwatch::Limits;
-use listwatch::client::{Client, ErrorKind, HttpTransportBuilder, ListOptions, Resource, Retry};
+use listwatch::client::{Client, ErrorKind, HttpTransportBuilder, ListParams, Resource, Retry};
 use listwatch_testserver::{Answer, RawAnswer, RawEnd, RawServer, Server, Synthesizer, leak, recorded_pods};
 use support::{body_of, decode, len_field, server};
 use tokio::runtime::{Handle, Runtime};
@@ -186,7 +186,7 @@ async fn list(case: &str, client: Client, whole: &Whole) -> Ending {
 async fn list_within(case: &str, client: Client, whole: &Whole, limits: Limits) -> Ending {
     let before = sockets();
     let ending = timeout(DEADLINE, async {
-        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).limits(limits);
+        let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).limits(limits);
         let mut items = list.stream();
         let mut delivered = 0;
         let error = loop {

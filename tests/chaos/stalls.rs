@@ -3,7 +3,7 @@
 use std::sync::{Mutex, mpsc};
 
 use futures::{FutureExt, StreamExt};
-use listwatch::client::{Client, ListOptions, Resource};
+use listwatch::client::{Client, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, RawEnd, Server};
 use tokio::net::TcpListener;
 use tokio::task::yield_now;
@@ -142,7 +142,7 @@ fn waits_for_a_late_head() {
             .await;
             let before = sockets();
             let client = client(&server.url(), http2);
-            let mut items = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).stream();
+            let mut items = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).stream();
             while server.requests().is_empty() {
                 assert!(items.next().now_or_never().is_none());
                 yield_now().await;

@@ -1,10 +1,8 @@
-//! Names as typed become resources, the new way and the old; single objects and the server's version.
+//! Names as typed become resources, the new way and the old; single objects.
 
 use crate::support::fixture;
-use crate::support::server::{anonymous, client_of, recorded, serve, serve_by, serve_in_turn};
-use listwatch::client::resource::resolve;
-use listwatch::client::served_from::ServerVersion;
-use listwatch::client::{Client, ErrorKind, Resource, Retry};
+use crate::support::server::{anonymous, client_of, recorded, serve, serve_by};
+use listwatch::client::{Client, Resource, Retry, resolve};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
 
 fn client(server: &Server, http2: bool) -> Client {
@@ -96,28 +94,16 @@ async fn discovery_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn reads_the_version_of_the_server() {
-    let version = json(r#"{"major":"1","minor":"36+","gitVersion":"v1.36.3"}"#);
-    let upgraded = json(r#"{"major":"1","minor":"37"}"#);
-    let server = serve_in_turn([version, upgraded, json(r#"{"major":"","minor":"x"}"#)]).await;
-    let client = client(&server, false);
-    assert_eq!(client.server_version().await.unwrap(), ServerVersion { major: 1, minor: 36 });
-    assert_eq!(client.server_version().await.unwrap(), ServerVersion { major: 1, minor: 37 });
-    assert!(matches!(client.server_version().await.unwrap_err().kind(), ErrorKind::Discovery(_)));
-    assert_eq!(server.requests()[0].path, "/version");
-}
-
-#[tokio::test]
 async fn gets_one_object() {
     for http2 in [false, true] {
         for (answer, expected) in [
             (recorded("single-configmap.pb"), None),
             (recorded("error-404-no-such-object.pb").status(404), Some("API error: 404 NotFound: ")),
             (recorded("error-403.pb"), Some("API error: 403 Forbidden: ")),
-            (recorded("pods.pb"), Some("another kind: asked for ConfigMap of \"v1\", got PodList")),
+            (recorded("pods.pb"), Some("another kind: expected ConfigMap of \"v1\", got PodList")),
             (
                 json(r#"{"kind":"Widget","apiVersion":"v1"}"#),
-                Some("another kind: asked for ConfigMap of \"v1\", got Widget"),
+                Some("another kind: expected ConfigMap of \"v1\", got Widget"),
             ),
             (
                 json(r#"{"kind":"ConfigMap","apiVersion":"v1"}"#),

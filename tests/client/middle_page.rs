@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use listwatch::client::{Error, List, ListOptions, Resource, Retry, Shard};
+use listwatch::client::{Client, Error, ListParams, Resource, Retry, Selection};
+use listwatch::object::Shard;
 use listwatch::{ItemError, Limits, MetaView, OnItemError};
 use listwatch_testserver::{Answer as ServerAnswer, Body, RecordedRequest};
 
-use crate::support::server::{anonymous, client_of, pods, recorded, serve_by};
+use crate::support::server::{Pods, anonymous, client_of, paged, pods, recorded, serve_by};
 use crate::support::transport::{Answer, Scripted};
 use crate::support::{body_of, decode, fixture, len_field};
 
@@ -27,7 +28,7 @@ fn items_of(pages: usize) -> Vec<Vec<u8>> {
 }
 
 /// Checks that the list delivers exactly the items of the first pages and then ends in this error, or completes.
-async fn delivers(list: List<[u8]>, pages: usize) -> Option<Error> {
+async fn delivers(list: Pods, pages: usize) -> Option<Error> {
     let (mut items, expected) = (list.stream(), items_of(pages));
     let (mut delivered, mut error) = (Vec::new(), None);
     while let Some(item) = items.next().await {
@@ -88,24 +89,27 @@ async fn an_interrupted_page_is_requested_again_and_delivers_the_rest() {
     ] {
         let server = Scripted::in_turn(answers.clone()).afterwards(Answer::never());
         let retry = Retry::default().tries(6);
-        assert!(delivers(pods(&server.client().retry(retry)).pages(50), 3).await.is_none(), "{case}");
+        assert!(delivers(paged(&server.client().retry(retry)), 3).await.is_none(), "{case}");
         assert_eq!(server.requests(), requests, "{case}");
         // What was left out counts as before.
         let server = Scripted::in_turn(answers.clone());
         let (mut seen, shard) = (0, Shard::new(0, 2).unwrap());
-        let odd =
-            pods(&server.client().retry(retry)).pages(50).on_item_error(OnItemError::Skip).map_item(move |item| {
+        let odd = server.client().retry(retry).list_with(
+            &Resource::PODS,
+            &ListParams::default().page_size(50),
+            move |item| {
                 seen += 1;
                 if seen % 2 == 0 { Err(ItemError::other("even")) } else { Ok(item.to_box()) }
-            });
-        let (items, summary) = odd.into_vec().await.unwrap();
+            },
+        );
+        let (items, summary) = odd.on_item_error(OnItemError::Skip).into_vec().await.unwrap();
         let expected: Vec<_> = items_of(3).into_iter().step_by(2).collect();
         assert!(items.iter().map(|item| &**item).eq(expected.iter().map(|item| &**item)), "{case}");
         assert_eq!((summary.items, summary.skipped, summary.pages), (60, 60, 3), "{case}");
         assert_eq!(summary.attempts, requests as u64, "{case}");
         let server = Scripted::in_turn(answers);
-        let options = ListOptions::default().shard(shard);
-        let list = server.client().retry(retry).list::<[u8]>(&Resource::PODS, &options).pages(50);
+        let params = ListParams::new(Selection::all().shard(shard)).page_size(50);
+        let list = server.client().retry(retry).list::<[u8]>(&Resource::PODS, &params);
         let (items, summary) = list.into_vec().await.unwrap();
         assert_eq!((items.len() as u64, summary.items + summary.other_shards), (summary.items, 120), "{case}");
         let uids = items.iter().map(|pod| MetaView::new(pod).unwrap().uid().to_owned());
@@ -115,14 +119,13 @@ async fn an_interrupted_page_is_requested_again_and_delivers_the_rest() {
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_page_ends_the_list_where_its_items_may_be_others() {
-    type Pages = fn(List<[u8]>) -> List<[u8]>;
-    let paged: Pages = |list| list.pages(50);
-    for (case, pages, answers, requests, said) in [
-        ("one response", (|list| list) as Pages, vec![interrupted(0, 150_000)], 1, "incomplete: "),
+    type Listed = fn(&Client) -> Pods;
+    for (case, list, answers, requests, said) in [
+        ("one response", pods as Listed, vec![interrupted(0, 150_000)], 1, "incomplete: "),
         ("the first page", paged, vec![interrupted(0, 150_000)], 1, "incomplete: "),
         (
             "the page of an inconsistent token",
-            |list| list.pages(50).go_on_inconsistently(),
+            |client| paged(client).allow_inconsistent(),
             vec![page(0), Answer::ok(fixture("error-410-continue.pb")).code(410), interrupted(1, 150_000)],
             3,
             "incomplete: ",
@@ -132,25 +135,25 @@ async fn an_interrupted_page_ends_the_list_where_its_items_may_be_others() {
             paged,
             vec![page(0), interrupted(1, 150_000), changed(1, |items| items.swap(1, 2))],
             3,
-            "the page that was requested again has other items than before",
+            "the retried page has other items than before",
         ),
         (
             "fewer items than before",
             paged,
             vec![page(0), interrupted(1, 150_000), changed(1, |items| items.truncate(3))],
             3,
-            "the page that was requested again has other items than before",
+            "the retried page has other items than before",
         ),
         (
             "expired, and what the server offers are other items",
-            |list| list.pages(50).go_on_inconsistently(),
+            |client| paged(client).allow_inconsistent(),
             vec![page(0), interrupted(1, 150_000), Answer::ok(fixture("error-410-continue.pb")).code(410)],
             3,
             "API error: 410",
         ),
     ] {
         let server = Scripted::in_turn(answers).afterwards(Answer::never());
-        let mut items = pages(pods(&server.client())).stream();
+        let mut items = list(&server.client()).stream();
         let mut delivered = Vec::new();
         let error = loop {
             match items.next().await.expect("an error comes first") {
@@ -171,11 +174,17 @@ async fn an_interrupted_page_that_expires_starts_over() {
     let expired = Answer::ok(fixture("error-410-continue.pb")).code(410);
     let server = Scripted::in_turn([page(0), interrupted(1, 150_000), expired, page(0), page(1), page(2)]);
     let (restarts, restarted) = std::sync::mpsc::channel();
-    let list = pods(&server.client()).pages(50).start_over(move |restart| restarts.send(restart.items).unwrap());
-    let (items, summary) = list.into_vec().await.unwrap();
-    assert!(items.iter().map(|item| item.to_vec()).eq(items_of(3)));
+    let list = paged(&server.client());
+    let mut items = list.stream_with_restarts(move |restart| restarts.send(restart.items).unwrap());
+    let mut all = Vec::new();
+    while let Some(item) = items.next().await {
+        all.push(item.unwrap().into_vec());
+    }
+    let abandoned = restarted.recv().unwrap();
+    assert!((51..100).contains(&abandoned));
+    assert!(all[usize::try_from(abandoned).unwrap()..] == items_of(3));
+    let summary = items.summary().unwrap();
     assert_eq!((summary.items, summary.restarts, summary.pages), (120, 1, 3));
-    assert!((51..100).contains(&restarted.recv().unwrap()));
 }
 
 fn busy(retry_after: Option<&str>) -> Answer {
@@ -187,7 +196,7 @@ fn busy(retry_after: Option<&str>) -> Answer {
 async fn a_busy_page_is_retried_after_the_time_that_the_server_asks_for() {
     for (retry_after, seconds) in [(None, 0.2..0.41), (Some("0"), 0.2..0.41), (Some("7"), 7.0..7.01)] {
         let server = Scripted::in_turn([page(0), busy(retry_after), page(1), page(2)]);
-        assert!(delivers(pods(&server.client()).pages(50), 3).await.is_none());
+        assert!(delivers(paged(&server.client()), 3).await.is_none());
         let (paths, waits) = (server.paths(), server.waits());
         assert_eq!(paths.len(), 4);
         assert!(paths[1].contains("continue=") && paths[1] == paths[2], "{paths:?}");
@@ -199,8 +208,8 @@ async fn a_busy_page_is_retried_after_the_time_that_the_server_asks_for() {
 async fn a_page_that_stays_busy_ends_the_list() {
     for (retry_after, requests) in [(None, 1 + 5), (Some("7"), 1 + 5), (Some("31"), 1 + 1)] {
         let server = Scripted::in_turn([page(0)]).afterwards(busy(retry_after));
-        let error = delivers(pods(&server.client()).pages(50), 1).await.unwrap();
-        assert_eq!((error.code(), server.requests()), (429, requests), "{retry_after:?}: {error}");
+        let error = delivers(paged(&server.client()), 1).await.unwrap();
+        assert_eq!((error.code(), server.requests()), (Some(429), requests), "{retry_after:?}: {error}");
         assert_eq!(error.retry_after().map(|time| time.as_secs()), retry_after.map(|text| text.parse().unwrap()));
     }
 }
@@ -217,7 +226,7 @@ async fn an_unauthorized_page_is_retried_once_with_credentials_that_are_read_aga
     ] {
         let server = Scripted::in_turn(answers);
         let server = if renews { server.renewing_credentials() } else { server };
-        let error = delivers(pods(&server.client()).pages(50), pages).await;
+        let error = delivers(paged(&server.client()), pages).await;
         assert_eq!(error.is_some_and(|error| error.is_unauthorized()), pages < 3, "{case}");
         assert_eq!(server.requests(), requests, "{case}");
         // Not after a time.
@@ -245,7 +254,7 @@ async fn a_token_file_that_changes_between_pages_is_read_again() {
             })
             .await;
             let client = client_of(anonymous(&server.url(), http2).token_file(file.path())).retry(Retry::never());
-            let error = delivers(pods(&client).pages(50), if changes { 3 } else { 1 }).await;
+            let error = delivers(paged(&client), if changes { 3 } else { 1 }).await;
             assert_eq!(error.is_some_and(|error| error.is_unauthorized()), !changes);
             let tokens: Vec<_> =
                 server.requests().iter().map(|request| request.headers["authorization"].clone()).collect();

@@ -1,10 +1,13 @@
 //! Pages, namespaces and shards: no item twice, none missing, no two snapshots mixed unseen.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::support::fixture;
-use crate::support::server::{client, recorded, serve_by, serve_in_turn};
-use listwatch::client::{Client, List, ListOptions, Resource, ResourceVersion, Shard};
+use crate::support::server::{Pods, client, paged, recorded, serve_by, serve_in_turn};
+use futures::StreamExt as _;
+use listwatch::client::{Client, ListParams, Resource, ResourceVersion, Selection};
+use listwatch::object::{LabelSelector, Shard};
 use listwatch::{ItemError, MetaView};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
@@ -12,8 +15,8 @@ fn expired() -> Answer {
     recorded("error-410-continue.pb").status(410)
 }
 
-fn pods(client: &Client, options: &ListOptions) -> List<[u8]> {
-    client.list(&Resource::PODS, options)
+fn pods(client: &Client, params: &ListParams) -> Pods {
+    client.list::<[u8]>(&Resource::PODS, params)
 }
 
 fn name(pod: &[u8]) -> String {
@@ -28,13 +31,13 @@ const PAGES: [&str; 3] = ["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"];
 
 #[tokio::test]
 async fn lists_in_pages_at_one_version() {
-    let exact = ListOptions::default().resource_version(ResourceVersion::Exact("7".into()));
+    let paged = ListParams::default().page_size(50);
+    let exact = paged.clone().resource_version(ResourceVersion::Exact("7".into()));
     for http2 in [false, true] {
-        for (options, version) in
-            [(ListOptions::default(), ""), (exact.clone(), "&resourceVersion=7&resourceVersionMatch=Exact")]
+        for (params, version) in [(paged.clone(), ""), (exact.clone(), "&resourceVersion=7&resourceVersionMatch=Exact")]
         {
             let server = serve_in_turn(PAGES.map(recorded)).await;
-            let list = pods(&client(&server, http2), &options).pages(50);
+            let list = pods(&client(&server, http2), &params);
             let progress = list.progress();
             let (items, summary) = list.into_vec().await.unwrap();
             let mut names: Vec<_> = items.iter().map(|pod| name(pod)).collect();
@@ -62,13 +65,26 @@ async fn lists_in_pages_at_one_version() {
 }
 
 #[tokio::test]
-async fn a_limit_alone_is_one_page() {
+async fn single_pages() {
+    let params = ListParams::default().page_size(50).resource_version(ResourceVersion::Exact("7".into()));
     for http2 in [false, true] {
         let server = serve_in_turn(PAGES.map(recorded)).await;
-        let list = pods(&client(&server, http2), &ListOptions::default().limit(50));
-        let (items, summary) = list.into_vec().await.unwrap();
-        assert_eq!((items.len(), summary.pages, server.requests().len()), (50, 1, 1));
-        assert!(!summary.list_meta.continue_token.is_empty());
+        let client = client(&server, http2);
+        let (mut token, mut sizes) = (None, Vec::new());
+        loop {
+            let (items, summary) = pods(&client, &params).single_page(token).into_vec().await.unwrap();
+            assert_eq!(summary.pages, 1);
+            sizes.push(items.len());
+            token = Some(summary.list_meta.continue_token);
+            if token.as_deref() == Some("") {
+                break;
+            }
+        }
+        assert_eq!((sizes, server.requests().len()), (vec![50, 50, 20], 3));
+        // The token has the version.
+        let paths = paths(&server);
+        assert!(paths[0].contains("limit=50&resourceVersion=7") && !paths[0].contains("continue="));
+        assert!(paths[1..].iter().all(|path| path.contains("limit=50&continue=") && !path.contains("resourceVersion")));
     }
 }
 
@@ -79,12 +95,12 @@ async fn pages_are_tried_again() {
     for http2 in [false, true] {
         let server =
             serve_in_turn([recorded(PAGES[0]), busy(), busy(), recorded(PAGES[1]), busy(), recorded(PAGES[2])]).await;
-        let (_, summary) = pods(&client(&server, http2), &ListOptions::default()).pages(50).into_vec().await.unwrap();
+        let (_, summary) = paged(&client(&server, http2)).into_vec().await.unwrap();
         assert_eq!((summary.pages, summary.attempts), (3, 6));
 
         let server = serve_in_turn([recorded(PAGES[0]), busy()]).await;
-        let error = pods(&client(&server, http2), &ListOptions::default()).pages(50).into_vec().await.unwrap_err();
-        assert_eq!((error.code(), error.items(), server.requests().len()), (503, 50, 6));
+        let error = paged(&client(&server, http2)).into_vec().await.unwrap_err();
+        assert_eq!((error.code(), error.items(), server.requests().len()), (Some(503), 50, 6));
     }
 }
 
@@ -93,14 +109,13 @@ async fn expiry_ends_the_list() {
     for http2 in [false, true] {
         let server = serve_in_turn([recorded(PAGES[0]), expired()]).await;
         let mut seen = 0;
-        let list = pods(&client(&server, http2), &ListOptions::default()).pages(50);
-        let error = list
-            .try_for_each(|_| {
-                seen += 1;
-                Ok::<_, listwatch::client::Error>(())
-            })
-            .await
-            .unwrap_err();
+        let mut items = paged(&client(&server, http2)).stream();
+        let error = loop {
+            match items.next().await.unwrap() {
+                Ok(_) => seen += 1,
+                Err(error) => break error,
+            }
+        };
         assert!(error.is_expired(), "{error}");
         assert_eq!((error.items(), seen, server.requests().len()), (50, 50, 2));
     }
@@ -122,46 +137,52 @@ async fn expiry_starts_over() {
         // Told before any item of the second snapshot.
         let log = Arc::new(Mutex::new(Vec::new()));
         let (items, restarts) = (Arc::clone(&log), Arc::clone(&log));
-        let list = pods(&client, &ListOptions::default()).namespace("team-1").pages(50).map_item(move |_| {
+        let params = ListParams::default().page_size(50);
+        let list = client.list_with(&Resource::PODS, &params, move |_| {
             items.lock().unwrap().push(None);
             Ok::<_, ItemError>(())
         });
-        let list = list.start_over(move |restart| restarts.lock().unwrap().push(Some(restart)));
-        let (items, summary) = list.into_vec().await.unwrap();
+        let on_restart = move |restart| restarts.lock().unwrap().push(Some(restart));
+        let mut items = list.namespace("team-1").stream_with_restarts(on_restart);
+        while let Some(item) = items.next().await {
+            item.unwrap();
+        }
+        let summary = items.summary().unwrap();
         assert_eq!((summary.restarts, summary.pages, summary.attempts, summary.consistent), (1, 3, 6, true));
-        assert_eq!(
-            (items.len() as u64, summary.namespaces.len()),
-            (summary.items, 1),
-            "the first snapshot is thrown away"
-        );
+        assert_eq!(summary.namespaces.len(), 1);
         let log = log.lock().unwrap().clone();
         assert_eq!(log.iter().position(Option::is_some), Some(100));
         let restart = log[100].clone().unwrap();
         assert_eq!((restart.items, restart.namespace.as_deref()), (100, Some("team-1")));
         assert_eq!(log.len() as u64, 101 + summary.items);
         assert!(!paths(&server)[3].contains("continue"));
+        assert_eq!(client.metrics().restarts, 1);
+
+        // Collected items of the first snapshot are dropped.
+        let expired_once = [PAGES[0], PAGES[1]].map(recorded).into_iter().chain([expired()]).chain(PAGES.map(recorded));
+        let server = serve_in_turn(expired_once).await;
+        let (items, summary) = paged(&self::client(&server, http2)).into_vec().await.unwrap();
+        assert_eq!((items.len() as u64, summary.restarts), (summary.items, 1));
 
         // Not for ever.
         let flip = |_: &_, n: usize| if n.is_multiple_of(2) { recorded(PAGES[0]) } else { expired() };
         let server = serve_by(flip).await;
-        let list = pods(&self::client(&server, http2), &ListOptions::default()).pages(50).start_over(|_| {});
-        assert!(list.into_vec().await.unwrap_err().is_expired());
+        assert!(paged(&self::client(&server, http2)).into_vec().await.unwrap_err().is_expired());
         assert_eq!(server.requests().len(), 8);
 
         // A first page that has expired is no page of ours.
         let server = serve_in_turn([recorded("error-410-exact.pb").status(410)]).await;
-        let list =
-            pods(&self::client(&server, http2), &ListOptions::default()).pages(50).start_over(|_| panic!("no restart"));
-        assert!(list.into_vec().await.unwrap_err().is_expired());
+        let mut items = paged(&self::client(&server, http2)).stream_with_restarts(|_| panic!("no restart"));
+        assert!(items.next().await.unwrap().unwrap_err().is_expired());
         assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn expiry_goes_on_inconsistently() {
+async fn continues_inconsistently_after_expiry() {
     for http2 in [false, true] {
         let server = serve_in_turn([recorded(PAGES[0]), expired(), recorded(PAGES[1]), recorded(PAGES[2])]).await;
-        let list = pods(&client(&server, http2), &ListOptions::default()).pages(50).go_on_inconsistently();
+        let list = paged(&client(&server, http2)).allow_inconsistent();
         let (items, summary) = list.into_vec().await.unwrap();
         assert!(!summary.consistent);
         assert_eq!((summary.pages, summary.restarts, summary.items), (3, 0, items.len() as u64));
@@ -172,8 +193,8 @@ async fn expiry_goes_on_inconsistently() {
         // The offered token expires too, or there is none.
         for answers in [vec![recorded(PAGES[0]), expired()], vec![recorded("error-410-exact.pb").status(410)]] {
             let server = serve_in_turn(answers).await;
-            let list = pods(&client(&server, http2), &ListOptions::default()).pages(50).go_on_inconsistently();
-            assert!(list.into_vec().await.unwrap_err().is_expired());
+            let items: Vec<_> = paged(&client(&server, http2)).allow_inconsistent().stream().collect().await;
+            assert!(items.last().unwrap().as_ref().unwrap_err().is_expired());
             assert!(server.requests().len() <= 3);
         }
     }
@@ -183,7 +204,7 @@ async fn expiry_goes_on_inconsistently() {
 async fn several_namespaces() {
     for http2 in [false, true] {
         let server = serve_in_turn([recorded(PAGES[0]), recorded(PAGES[2]), recorded("pods-empty.pb")]).await;
-        let list = pods(&client(&server, http2), &ListOptions::default()).namespaces(["a", "b", "a"]).pages(50);
+        let list = paged(&client(&server, http2)).namespaces(["a", "b", "a"]);
         let (items, summary) = list.into_vec().await.unwrap();
         assert_eq!(items.len() as u64, summary.items);
         let namespaces: Vec<_> = summary.namespaces.iter().map(|(namespace, _)| &**namespace).collect();
@@ -194,7 +215,7 @@ async fn several_namespaces() {
         assert_eq!(paths[2], "/api/v1/namespaces/b/pods?limit=50");
         // None is not all.
         let (items, summary) =
-            pods(&client(&server, http2), &ListOptions::default()).namespaces([""; 0]).into_vec().await.unwrap();
+            pods(&client(&server, http2), &ListParams::default()).namespaces([""; 0]).into_vec().await.unwrap();
         assert_eq!((items.len(), summary.attempts, server.requests().len()), (0, 0, 3));
     }
 }
@@ -212,7 +233,7 @@ async fn shards() {
         ])
         .await;
         let client = client(&server, http2);
-        let list = |shard| pods(&client, &ListOptions::default().shard(shard)).into_vec();
+        let list = |shard| pods(&client, &ListParams::new(Selection::all().shard(shard))).into_vec();
         let (by_server, summary) = list(halves[0]).await.unwrap();
         assert!(!by_server.is_empty() && summary.other_shards == 0);
         let (here, summary) = list(halves[0]).await.unwrap();
@@ -226,7 +247,8 @@ async fn shards() {
         for (answers, bytes) in [(PAGES.map(recorded).to_vec(), 0), (vec![recorded("pods.pb")], 1)] {
             let server = serve_in_turn(answers).await;
             let all = self::client(&server, http2);
-            let list = pods(&all, &ListOptions::default().shard(halves[0])).pages(50).limits(limits);
+            let params = ListParams::new(Selection::all().shard(halves[0])).page_size(50);
+            let list = pods(&all, &params).limits(limits);
             let error = list.into_vec().await.unwrap_err();
             assert!(error.to_string().starts_with("limit: a number of items of 120 "), "{bytes}: {error}");
         }
@@ -235,7 +257,7 @@ async fn shards() {
 
 #[tokio::test]
 async fn metadata_only() {
-    let options = ListOptions::default().metadata_only();
+    let options = ListParams::new(Selection::all().metadata_only());
     for http2 in [false, true] {
         let server =
             serve_in_turn([recorded("pods-metadata.pb"), recorded("widgets-metadata.pb"), recorded("pods.pb")]).await;
@@ -244,7 +266,7 @@ async fn metadata_only() {
         assert!(!pods(&client, &options).into_vec().await.unwrap().0.is_empty());
         assert!(!client.list::<[u8]>(&widgets, &options).into_vec().await.unwrap().0.is_empty());
         let error = pods(&client, &options).into_vec().await.unwrap_err();
-        let expected = "another kind: asked for PartialObjectMetadataList of \"meta.k8s.io/v1\", got PodList of \"v1\"";
+        let expected = "another kind: expected PartialObjectMetadataList of \"meta.k8s.io/v1\", got PodList of \"v1\"";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }
@@ -253,24 +275,22 @@ async fn metadata_only() {
 async fn what_is_refused_is_not_sent() {
     let server = serve_in_turn([Answer::ok(Body::replay(recorded_pods()))]).await;
     let client = client(&server, false);
-    let options = ListOptions::default();
+    let params = ListParams::default();
+    let exact = |version: &str| params.clone().resource_version(ResourceVersion::Exact(version.into()));
+    let pair = Selection::all().labels(LabelSelector::new().equal("app", "web,tier=front"));
     for (list, expected) in [
-        (pods(&client, &options).pages(0), "options: limit 0"),
-        (pods(&client, &options).namespace("Team"), "path: namespace \"Team\" must be"),
-        (pods(&client, &options).namespaces(["ok", ""]), "path: namespace \"\" must be"),
-        (client.list(&Resource::NODES, &options).namespace("a"), "path: nodes is not namespaced"),
-        (
-            pods(&client, &options.clone().continue_token("t").resource_version(ResourceVersion::Exact("7".into()))),
-            "options: a resource version beside a continue token",
-        ),
+        (pods(&client, &params.clone().page_size(0)), "parameters: page size 0"),
+        (pods(&client, &exact("0")), "parameters: exact version 0"),
+        (pods(&client, &exact("x")), "parameters: invalid resource version \"x\""),
+        (pods(&client, &params.clone().timeout(Duration::from_millis(1500))), "parameters: timeout 1.5s"),
+        (pods(&client, &ListParams::new(pair)), "parameters: label selector: a value has"),
+        (pods(&client, &params).single_page(Some(String::new())), "parameters: an empty continue token"),
+        (pods(&client, &params).namespace("Team"), "path: namespace \"Team\" must be"),
+        (pods(&client, &params).namespaces(["ok", ""]), "path: namespace \"\" must be"),
+        (client.list::<[u8]>(&Resource::NODES, &params).namespace("a"), "path: nodes is not namespaced"),
     ] {
         let error = list.into_vec().await.unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
     assert!(server.requests().is_empty());
-    // What the server ignores is said.
-    let any = ListOptions::default().resource_version(ResourceVersion::Any);
-    let list = pods(&client, &any).pages(5);
-    assert_eq!(list.option_warnings().len(), 1);
-    assert_eq!(list.into_vec().await.unwrap().1.option_warnings.len(), 1);
 }

@@ -7,28 +7,43 @@ use std::sync::mpsc::{RecvError, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::support::fixture;
-use crate::support::server::{self, anonymous, client_of, recorded, serve};
+use crate::support::server::{Pods, anonymous, client_of, pods_with, recorded, serve};
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use listwatch::client::{Error, ErrorKind, List, Order, Retry};
+use listwatch::client::{Client, Error, ErrorKind, List, ListParams, ParallelItems, Resource, Retry};
 use listwatch::{DecodeErrorKind, ItemError, ItemRef, OnItemError};
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 
 const PODS: u32 = 500;
 const ORDERS: [Order; 2] = [Order::Listed, Order::Unordered];
 
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Order {
+    Listed,
+    Unordered,
+}
+
+fn parallel<F, O, E>(list: List<F>, order: Order, threads: usize) -> ParallelItems<O>
+where
+    F: Fn(ItemRef<'_>) -> Result<O, E> + Send + Sync + 'static,
+    O: Send + 'static,
+    E: Into<ItemError> + 'static,
+{
+    let threads = NonZeroUsize::new(threads).unwrap();
+    match order {
+        Order::Listed => list.parallel(threads),
+        Order::Unordered => list.parallel_unordered(threads),
+    }
+}
+
 fn body() -> Synthesizer {
     Synthesizer::new(&recorded_pods(), PODS).unwrap()
 }
 
-fn pods(server: &Server) -> List<[u8]> {
-    server::pods(&client_of(anonymous(&server.url(), false)).retry(Retry::never()))
+fn once(server: &Server) -> Client {
+    client_of(anonymous(&server.url(), false)).retry(Retry::never())
 }
 
-fn threads(threads: usize) -> NonZeroUsize {
-    NonZeroUsize::new(threads).unwrap()
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "as map_item wants it")]
+#[expect(clippy::unnecessary_wraps, reason = "as list_with wants it")]
 fn place(item: ItemRef<'_>) -> Result<(u64, u64, Box<[u8]>), ItemError> {
     Ok((item.index(), item.offset(), item.to_box()))
 }
@@ -43,9 +58,9 @@ async fn the_items_are_those_of_one_thread() {
     for body in [Body::synthesize(body()), Body::synthesize(body()).chunk_size(1 << 20), Body::replay(recorded_pods())]
     {
         let server = serve(Answer::ok(body)).await;
-        let (expected, summary) = pods(&server).map_item(place).into_vec().await.unwrap();
+        let (expected, summary) = pods_with(&once(&server), place).into_vec().await.unwrap();
         for (order, count) in [(Order::Listed, 1), (Order::Listed, 3), (Order::Unordered, 1), (Order::Unordered, 3)] {
-            let mut items = pods(&server).parallel(order).map_item(place).threads(threads(count)).stream();
+            let mut items = parallel(pods_with(&once(&server), place), order, count);
             let mut found: Vec<_> = items.by_ref().try_collect().await.unwrap();
             if order == Order::Unordered {
                 found.sort();
@@ -77,7 +92,7 @@ async fn the_order_is_that_of_the_list_or_of_the_threads() {
             }
             Ok::<_, ItemError>(item.index())
         };
-        let mut items = pods(&server).parallel(order).map_item(own).threads(threads(2)).stream();
+        let mut items = parallel(pods_with(&once(&server), own), order, 2);
         let first = items.try_next().await.unwrap().unwrap();
         match order {
             Order::Listed => assert_eq!(first, 0),
@@ -92,9 +107,9 @@ async fn the_order_is_that_of_the_list_or_of_the_threads() {
 #[tokio::test]
 async fn an_item_that_fails_keeps_its_place() {
     let server = serve(Answer::ok(Body::synthesize(body()))).await;
-    let expected = pods(&server).map_item(but([321])).into_vec().await.unwrap_err();
+    let expected = pods_with(&once(&server), but([321])).into_vec().await.unwrap_err();
     for order in ORDERS {
-        let mut items = pods(&server).parallel(order).map_item(but([321, 322, 499])).threads(threads(2)).stream();
+        let mut items = parallel(pods_with(&once(&server), but([321, 322, 499])), order, 2);
         let (mut found, mut error) = (Vec::new(), None);
         while let Some(item) = items.next().await {
             assert!(error.is_none(), "{item:?} behind {error:?}");
@@ -123,8 +138,8 @@ async fn an_item_that_fails_keeps_its_place() {
 async fn items_that_fail_may_be_left_out() {
     let server = serve(Answer::ok(Body::synthesize(body()))).await;
     for order in ORDERS {
-        let list = pods(&server).on_item_error(OnItemError::Skip).parallel(order);
-        let mut items = list.map_item(but([0, 77, 499])).threads(threads(2)).stream();
+        let list = pods_with(&once(&server), but([0, 77, 499])).on_item_error(OnItemError::Skip);
+        let mut items = parallel(list, order, 2);
         let mut found: Vec<_> = items.by_ref().try_collect().await.unwrap();
         found.sort_unstable();
         assert_eq!(found, (1..77).chain(78..499).collect::<Vec<_>>());
@@ -150,9 +165,9 @@ async fn an_error_comes_behind_the_items_before_it() {
         ("another kind", Body::replay(fixture("nodes.pb"))),
     ] {
         let server = serve(Answer::ok(body)).await;
-        let (expected, expected_error) = until_error(pods(&server).map_item(but([])).stream()).await;
+        let (expected, expected_error) = until_error(pods_with(&once(&server), but([])).stream()).await;
         for order in ORDERS {
-            let items = pods(&server).parallel(order).map_item(but([])).threads(threads(2)).stream();
+            let items = parallel(pods_with(&once(&server), but([])), order, 2);
             let (mut found, error) = until_error(items).await;
             found.sort_unstable();
             assert_eq!(found, expected, "{name}");
@@ -163,8 +178,8 @@ async fn an_error_comes_behind_the_items_before_it() {
             );
         }
         // The error counts what was delivered.
-        let skipping = pods(&server).on_item_error(OnItemError::Skip).parallel(Order::Listed);
-        let (found, error) = until_error(skipping.map_item(but([1])).stream()).await;
+        let skipping = pods_with(&once(&server), but([1])).on_item_error(OnItemError::Skip);
+        let (found, error) = until_error(parallel(skipping, Order::Listed, 2)).await;
         assert_eq!(error.items(), found.len() as u64, "{name}");
         if let ErrorKind::Decode(error) = error.kind() {
             assert_eq!(error.items(), found.len() as u64, "{name}");
@@ -174,9 +189,11 @@ async fn an_error_comes_behind_the_items_before_it() {
 
 #[tokio::test]
 async fn errors_name_the_request() {
-    for (answer, code) in [(recorded("error-403.pb").status(403), 403), (Answer::ok(Body::synthesize(body())), 0)] {
+    for (answer, code) in
+        [(recorded("error-403.pb").status(403), Some(403)), (Answer::ok(Body::synthesize(body())), None)]
+    {
         let server = serve(answer.header("audit-id", "a1")).await;
-        let (_, error) = until_error(pods(&server).parallel(Order::Listed).map_item(but([7])).stream()).await;
+        let (_, error) = until_error(parallel(pods_with(&once(&server), but([7])), Order::Listed, 2)).await;
         assert_eq!((error.code(), error.audit_id()), (code, Some("a1")));
     }
 }
@@ -184,20 +201,18 @@ async fn errors_name_the_request() {
 #[tokio::test]
 async fn pages_and_namespaces() {
     let server = serve(recorded("pods-page-3.pb")).await;
-    let list = || pods(&server).pages(50).namespaces(["a", "b", "c"]);
+    let params = ListParams::default().page_size(50);
+    let list = || -> Pods { once(&server).list::<[u8]>(&Resource::PODS, &params).namespaces(["a", "b", "c"]) };
     let (expected, summary) = list().into_vec().await.unwrap();
-    let mut items = list().parallel(Order::Listed).stream();
+    let mut items = parallel(list(), Order::Listed, 2);
     assert!(items.by_ref().try_collect::<Vec<_>>().await.unwrap() == expected);
     assert_eq!(items.summary().unwrap().namespaces, summary.namespaces);
-
-    let error = list().start_over(|_| unreachable!()).parallel(Order::Listed).stream().try_next().await.unwrap_err();
-    assert!(error.to_string().starts_with("options: a list that starts over"), "{error}");
 }
 
 #[tokio::test]
 async fn what_came_is_decoded_though_no_more_comes() {
     let server = serve(Answer::ok(Body::synthesize(body()).stall_at(20_000))).await;
-    let mut items = pods(&server).parallel(Order::Listed).map_item(but([])).threads(threads(2)).stream();
+    let mut items = parallel(pods_with(&once(&server), but([])), Order::Listed, 2);
     assert_eq!(items.next().await.unwrap().unwrap(), 0);
 }
 
@@ -210,7 +225,7 @@ async fn only_a_window_waits_for_the_consumer() {
         decoded.store(0, Ordering::Relaxed);
         let counter = Arc::clone(&decoded);
         let count = move |_: ItemRef<'_>| Ok::<_, ItemError>(counter.fetch_add(1, Ordering::Relaxed));
-        let mut items = pods(&server).parallel(order).map_item(count).threads(threads(2)).stream();
+        let mut items = parallel(pods_with(&once(&server), count), order, 2);
         let (mut delivered, mut ahead) = (0, 0);
         while items.try_next().await.unwrap().is_some() {
             delivered += 1;
@@ -230,7 +245,7 @@ async fn dropping_ends_the_threads_and_the_connection() {
         let _held = &held;
         Ok::<_, ItemError>(())
     };
-    let mut items = pods(&server).parallel(Order::Listed).map_item(own).stream();
+    let mut items = parallel(pods_with(&once(&server), own), Order::Listed, 2);
     items.try_next().await.unwrap().unwrap();
     drop(items);
     // Each thread has the closure.
@@ -248,7 +263,7 @@ async fn a_panic_goes_on_in_the_consumer() {
             assert_ne!(item.index(), 100, "on purpose");
             Ok::<_, ItemError>(())
         };
-        let mut items = pods(&server).parallel(order).map_item(own).threads(threads(2)).stream();
+        let mut items = parallel(pods_with(&once(&server), own), order, 2);
         let mut delivered = 0;
         let panic = loop {
             match AssertUnwindSafe(items.next()).catch_unwind().await {

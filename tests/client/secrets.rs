@@ -9,7 +9,7 @@ use crate::support::process::test_name;
 use crate::support::server::{anonymous, builder, client, client_of, serve};
 use crate::support::{body_of, said};
 use futures::StreamExt as _;
-use listwatch::client::{Client, Error, HttpTransport, ListOptions, Resource, Retry};
+use listwatch::client::{Client, Error, HttpTransport, ListParams, Resource, Retry};
 use listwatch::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, TOKEN, leak, recorded_pods};
 use prost::Message as _;
@@ -63,7 +63,6 @@ fn echoes() -> Vec<(&'static str, Vec<u8>)> {
         ("another kind in JSON", format!(r#"{{"kind":"{TOKEN}List","apiVersion":"{TOKEN}","items":[]}}"#).into()),
         ("JSON that is none", format!(r#"{{"{TOKEN}": {TOKEN}"#).into()),
         ("groups that are none", format!(r#"{{"kind":"{TOKEN}"}}"#).into()),
-        ("a version that is none", format!(r#"{{"major":"{TOKEN}","minor":"{TOKEN}"}}"#).into()),
         ("a whole list", recorded_pods()),
     ]
 }
@@ -82,13 +81,13 @@ async fn nothing_that_is_echoed_shows() {
             let server = serve(answer).await;
             for http2 in [false, true] {
                 let client = client(&server, http2).retry(Retry::never());
-                let options = ListOptions::default();
+                let options = ListParams::default();
                 match client.list::<[u8]>(&Resource::PODS, &options).into_vec().await {
                     Ok((_, summary)) => clean(name, &summary),
                     Err(error) => clean_error(name, &error),
                 }
                 let got = client.get::<[u8]>(&Resource::PODS, Some("default"), "a").await;
-                let errors = [got.err(), client.server_version().await.err(), client.discover().await.err()];
+                let errors = [got.err(), client.discover().await.err()];
                 errors.iter().flatten().for_each(|error| clean_error(name, error));
             }
         }
@@ -111,7 +110,7 @@ async fn no_debug_form_has_it() {
         clean("transport", &builder().build().unwrap());
         let client = Client::new(builder().build().unwrap());
         clean("client", &client);
-        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+        let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
         clean("list", &list);
         let mut items = list.stream();
         items.next().await.unwrap().unwrap();
@@ -126,7 +125,7 @@ async fn no_debug_form_has_it() {
     // A token that cannot be a header.
     std::fs::write(&file, format!("{TOKEN}\n{TOKEN}")).unwrap();
     let client = client_of(anonymous(&server.url(), false).token_file(&file));
-    let error = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).into_vec().await.unwrap_err();
+    let error = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
     assert!(error.to_string().contains("the token cannot be a header"), "{error}");
     clean_error("a token that cannot be a header", &error);
     std::fs::remove_file(&file).unwrap();

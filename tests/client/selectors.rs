@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::support::fixture;
-use listwatch::client::{FieldSelector, LabelSelector, Shard};
+use listwatch::object::{FieldSelector, LabelSelector, Shard};
 use listwatch::{Event, ItemRef, ListDecoder};
 
 fn uids(body: &[u8], mut select: impl FnMut(&ItemRef<'_>) -> bool) -> BTreeSet<String> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::server::{anonymous, client, client_of, serve_by};
 use futures::StreamExt;
-use listwatch::client::{ListOptions, Resource, ResourceVersion, Retry};
+use listwatch::client::{ListParams, Metrics, Resource, ResourceVersion, Retry, WatchParams};
 use listwatch_testserver::{Answer, Body, RecordedRequest, TOKEN, leak, recorded_pods};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
@@ -51,10 +51,9 @@ fn find(log: &str, parts: &[&str]) {
 }
 
 /// Busy at the first list, and echoes what it should not.
-fn answer(request: &RecordedRequest, n: usize) -> Answer {
-    match &*request.path {
-        "/version" => Answer::ok(Body::replay(r#"{"major":"1","minor":"36"}"#)),
-        _ if n == 0 => Answer::ok(Body::replay(format!("busy, Bearer {TOKEN}"))).status(429),
+fn answer(_: &RecordedRequest, n: usize) -> Answer {
+    match n {
+        0 => Answer::ok(Body::replay(format!("busy, Bearer {TOKEN}"))).status(429),
         _ => Answer::ok(Body::replay(recorded_pods())).header("warning", &format!("299 - \"{TOKEN}\"")),
     }
 }
@@ -65,32 +64,37 @@ async fn spans_and_events() {
         let (log, _guard) = subscribe();
         let server = serve_by(answer).await;
         let client = client(&server, http2);
-        let options = ListOptions::default().resource_version(ResourceVersion::Any).limit(7);
+        let options = ListParams::default().resource_version(ResourceVersion::Any).page_size(7);
         let list = || client.list::<[u8]>(&Resource::PODS, &options).into_vec();
 
         let (_, summary) = list().await.unwrap();
         let first = log.take();
-        client.server_version().await.unwrap();
-        list().await.unwrap();
-        let second = log.take();
 
         let counts = format!("items=120 bytes={} first_item_ms=", summary.bytes);
-        find(&first, &[" list{resource=pods version=Any paged=false ", &counts, "close"]);
-        find(&first, &["WARN list{", "an option that the server ignores", "limit 7 is ignored"]);
+        find(&first, &[" listwatch.list{resource=pods resource_version=Any page_size=7 ", &counts, "close"]);
+        find(&first, &["WARN listwatch.list{", "the server ignores page sizes", "page_size=7"]);
         find(
             &first,
-            &["WARN list{", "asking again", "API error: 429: busy, Bearer [redacted]", "attempt=2", "wait_ms="],
+            &[
+                "WARN listwatch.list{",
+                "retrying in 0.",
+                "API error: 429: busy, Bearer [redacted]",
+                "attempt=2",
+                "seconds=",
+            ],
         );
-        find(&first, &["DEBUG list{", "asking", "attempt=1", "/api/v1/pods?limit=7&resourceVersion=0"]);
-        find(&first, &["DEBUG list{", "complete", "pages=1 attempts=2"]);
-        find(&second, &[" list{resource=pods version=Any served_from=CacheAnyAge paged=false ", &counts, "close"]);
-        assert_eq!((leak(first.as_bytes()), leak(second.as_bytes())), (None, None));
+        find(&first, &["DEBUG listwatch.list{", "requesting", "attempt=1", "/api/v1/pods?limit=7&resourceVersion=0"]);
+        find(&first, &["DEBUG listwatch.list{", "complete", "pages=1 attempts=2"]);
+        assert_eq!(leak(first.as_bytes()), None);
+        let Metrics { requests, retries, wire_bytes, items, events, restarts, .. } = client.metrics();
+        assert_eq!((requests, retries, items, events, restarts), (2, 1, 120, 0, 0));
+        assert_eq!(wire_bytes, summary.wire_bytes);
 
         // The last error too.
         let server = serve_by(answer).await;
         let client = client_of(anonymous(&server.url(), false)).retry(Retry::never());
         client.list::<[u8]>(&Resource::PODS, &options).into_vec().await.unwrap_err();
-        find(&log.take(), &["DEBUG list{", "failed", "API error: 429"]);
+        find(&log.take(), &["DEBUG listwatch.list{", "failed", "API error: 429"]);
     }
 }
 
@@ -111,7 +115,7 @@ async fn a_watch_is_one_span() {
         let (log, _guard) = subscribe();
         let server = serve_by(answer_watch).await;
         let client = client(&server, false);
-        let watch = client.watch::<[u8]>(&Resource::PODS, &ListOptions::default());
+        let watch = client.watch::<[u8]>(&Resource::PODS, &WatchParams::with_initial_state());
         if resumes {
             assert!(
                 watch
@@ -130,16 +134,19 @@ async fn a_watch_is_one_span() {
         }
         let log = log.take();
 
-        find(&log, &["DEBUG watch{resource=pods}: ", "watching", "/api/v1/pods?watch=1&"]);
-        find(&log, &[" watch{resource=pods}: ", "close"]);
+        find(&log, &["DEBUG listwatch.watch{resource=pods}: ", "requesting", "/api/v1/pods?watch=1&"]);
+        find(&log, &[" listwatch.watch{resource=pods}: ", "close"]);
         if resumes {
-            find(&log, &["DEBUG watch{resource=pods}: ", "watching again", "error=API error: 429: busy", "wait="]);
-            find(&log, &["DEBUG watch{resource=pods}:list{", "asking", "attempt=1", "/api/v1/pods"]);
-            find(&log, &[" watch{resource=pods}:list{resource=pods ", "close"]);
-            find(&log, &["WARN watch{resource=pods}: ", "the server warns", "[redacted]"]);
+            find(&log, &["DEBUG listwatch.watch{resource=pods}: ", "resuming in 0.", "error=API error: 429: busy"]);
+            find(
+                &log,
+                &["DEBUG listwatch.watch{resource=pods}:listwatch.list{", "requesting", "attempt=1", "/api/v1/pods"],
+            );
+            find(&log, &[" listwatch.watch{resource=pods}:listwatch.list{resource=pods ", "close"]);
+            find(&log, &["WARN listwatch.watch{resource=pods}: ", "the server warns", "[redacted]"]);
         }
-        let own: Vec<_> = log.lines().filter(|line| line.contains(" listwatch::")).collect();
-        assert!(own.iter().all(|line| line.contains(" watch{resource=pods}:")), "{own:#?}");
+        let own: Vec<_> = log.lines().filter(|line| line.contains(" listwatch::client")).collect();
+        assert!(own.iter().all(|line| line.contains(" listwatch.watch{resource=pods}:")), "{own:#?}");
         assert_eq!(leak(log.as_bytes()), None);
     }
 }

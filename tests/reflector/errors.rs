@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use listwatch::cache::{StorageFormat, Store, StoreError};
-use listwatch::client::{ErrorKind, ListOptions, Resource, TransportErrorKind};
+use listwatch::client::{ErrorKind, Resource, Selection, TransportErrorKind};
 use listwatch::reflector::{Reflector, Strategy, SyncError};
 use listwatch::{FieldPath, Projection};
 use tokio::time::{Instant, sleep, timeout};
@@ -303,12 +303,13 @@ async fn backs_off_where_watches_end_after_an_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejects_a_limit() {
+async fn rejects_a_selector_that_would_select_something_else() {
     for strategy in [None, LIST, FIRST] {
         let script = scripted([]);
-        let reflector = reflector(script.clone(), strategy).options(ListOptions::default().limit(10));
+        let reflector =
+            reflector(script.clone(), strategy).selection(Selection::all().labels(LabelSelector::new().exists("")));
         let error = reflector.run().await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Options(_)), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Params(_)), "{error}");
         assert_eq!(requests(&script), "");
     }
 }

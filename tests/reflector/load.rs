@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use listwatch::cache::SaveError;
-use listwatch::client::{ListOptions, Shard};
+use listwatch::client::Selection;
+use listwatch::object::Shard;
 use listwatch::object::path::meta;
 use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
@@ -165,22 +166,16 @@ async fn rejects_a_file_of_another_collection_and_starts_cold() {
         (&path, |reflector| reflector.namespace("default"), &[], "", "/api/v1/configmaps? as "),
         (
             &path,
-            |reflector| reflector.options(ListOptions::default().labels("app=web".parse().unwrap())),
+            |reflector| reflector.selection(Selection::all().labels("app=web".parse().unwrap())),
             &[],
             "",
             "not /api/v1/configmaps?labelSelector=app%3Dweb as ",
         ),
+        (&path, |reflector| reflector.selection(Selection::all().metadata_only()), &[], "", "PartialObjectMetadata"),
+        (&path, |reflector| reflector.selection(Selection::all().json()), &[], "", "as application/json"),
         (
             &path,
-            |reflector| reflector.options(ListOptions::default().metadata_only()),
-            &[],
-            "",
-            "PartialObjectMetadata",
-        ),
-        (&path, |reflector| reflector.options(ListOptions::default().json()), &[], "", "as application/json"),
-        (
-            &path,
-            |reflector| reflector.options(ListOptions::default().shard(Shard::new(0, 2).unwrap())),
+            |reflector| reflector.selection(Selection::all().shard(Shard::new(0, 2).unwrap())),
             &[],
             "",
             "shardSelector",

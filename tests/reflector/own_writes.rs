@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use listwatch::cache::{Effect, Written};
-use listwatch::client::{ListOptions, Shard};
+use listwatch::client::Selection;
+use listwatch::object::Shard;
 use listwatch::reflector::{Cache, Reflector};
 use listwatch::{Encoding, FieldPath, Projection};
 use tokio::time::sleep;
@@ -79,18 +80,18 @@ async fn stores_what_the_reflector_would_store_of_it() {
     assert!(namespace.apply(Encoding::Protobuf, &thing("other", "a").to_bytes(Encoding::Protobuf)).unwrap().is_none());
     assert!(namespace.apply(Encoding::Protobuf, &whole).unwrap().is_some());
 
-    let of_web = synced(|reflector| reflector.options(ListOptions::default().labels("app=web".parse().unwrap()))).await;
-    let of_db = synced(|reflector| reflector.options(ListOptions::default().labels("app=db".parse().unwrap()))).await;
+    let of_web = synced(|reflector| reflector.selection(Selection::all().labels("app=web".parse().unwrap()))).await;
+    let of_db = synced(|reflector| reflector.selection(Selection::all().labels("app=db".parse().unwrap()))).await;
     let named_b =
-        synced(|reflector| reflector.options(ListOptions::default().fields("metadata.name=b".parse().unwrap()))).await;
+        synced(|reflector| reflector.selection(Selection::all().fields("metadata.name=b".parse().unwrap()))).await;
     for (cache, selects) in [(&of_web, true), (&of_db, false), (&named_b, false)] {
         assert_eq!(cache.apply(Encoding::Protobuf, &whole).unwrap().is_some(), selects);
         assert_eq!(cache.len(), usize::from(selects));
     }
 
     let shards = [
-        synced(|reflector| reflector.options(ListOptions::default().shard(Shard::new(0, 2).unwrap()))).await,
-        synced(|reflector| reflector.options(ListOptions::default().shard(Shard::new(1, 2).unwrap()))).await,
+        synced(|reflector| reflector.selection(Selection::all().shard(Shard::new(0, 2).unwrap()))).await,
+        synced(|reflector| reflector.selection(Selection::all().shard(Shard::new(1, 2).unwrap()))).await,
     ];
     let mut names = shards.each_ref().map(shard).concat();
     names.sort();
@@ -101,8 +102,8 @@ async fn stores_what_the_reflector_would_store_of_it() {
         synced(|reflector| reflector.projection(Projection::new().drop(&FieldPath::new("data", &[2])))).await;
     let none = body_of("meta.k8s.io/v1", "PartialObjectMetadataList", &len_field(1, &len_field(2, b"10")));
     let metadata_only =
-        synced_by(Answer::ok(none), |reflector| reflector.options(ListOptions::default().metadata_only())).await;
-    let unmanaged = synced(|reflector| reflector.options(ListOptions::default().drop_managed_fields())).await;
+        synced_by(Answer::ok(none), |reflector| reflector.selection(Selection::all().metadata_only())).await;
+    let unmanaged = synced(|reflector| reflector.selection(Selection::all().drop_managed_fields())).await;
     for (cache, bytes, stored) in
         [(&projected, &whole, &metadata), (&metadata_only, &whole, &metadata), (&unmanaged, &managed, &whole)]
     {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::support::cases;
 use crate::support::world::{Objects, World, each_schedule, hash};
 use listwatch::cache::Object;
-use listwatch::client::{Client, ListOptions, Resource, Shard};
+use listwatch::client::{Client, Resource, Selection};
+use listwatch::object::Shard;
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use tokio::time::sleep;
 
@@ -46,8 +47,8 @@ async fn run(seed: u64, strategy: Option<Strategy>, knows_shards: bool, met: &Mu
     let shards = (0..SHARDS).map(|index| Shard::new(index, SHARDS).unwrap());
     let start = |shard: Shard| {
         let client = Client::new(world.clone());
-        let options = ListOptions::default().shard(shard);
-        let reflector = Reflector::<[u8]>::new(&client, &Resource::CONFIG_MAPS).options(options);
+        let options = Selection::all().shard(shard);
+        let reflector = Reflector::<[u8]>::new(&client, &Resource::CONFIG_MAPS).selection(options);
         let reflector = match strategy {
             Some(strategy) => reflector.strategy(strategy),
             None => reflector,

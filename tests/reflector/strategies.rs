@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use listwatch::client::{ListOptions, Shard};
+use listwatch::client::Selection;
+use listwatch::object::Shard;
 use listwatch::reflector::Strategy;
 use listwatch::{FieldPath, Projection};
 use tokio::time::{sleep, timeout};
@@ -118,9 +119,9 @@ async fn each_request_has_the_options() {
             _ => vec![list("9", ""), watch([error(410)]), list("10", ""), watch([added("b@13")]), list("12", "a@1")],
         };
         let script = scripted(answers);
-        let options = ListOptions::default().labels("app=web".parse().unwrap());
+        let options = Selection::all().labels("app=web".parse().unwrap());
         let uid = FieldPath::new("metadata.uid", &[1, 5]);
-        let reflector = reflector(script.clone(), strategy).namespace("default").options(options);
+        let reflector = reflector(script.clone(), strategy).namespace("default").selection(options);
         let reflector = reflector.projection(Projection::new().drop(&uid));
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
@@ -168,8 +169,8 @@ async fn each_cache_has_its_shard_and_the_version_of_all_where_the_server_ignore
         for index in 0..2 {
             let shard = Shard::new(index, 2).unwrap();
             let script = scripted(answers.clone());
-            let options = ListOptions::default().shard(shard);
-            let reflector = reflector(script.clone(), Some(strategy)).options(options);
+            let options = Selection::all().shard(shard);
+            let reflector = reflector(script.clone(), Some(strategy)).selection(options);
             let cache = reflector.cache();
             let run = tokio::spawn(reflector.run());
             sleep(Duration::from_secs(100)).await;

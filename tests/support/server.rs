@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use listwatch::client::{Client, HttpTransport, HttpTransportBuilder, List, ListOptions, Resource, Retry};
+use listwatch::adapt::FromRef;
+use listwatch::client::{Client, HttpTransport, HttpTransportBuilder, List, ListParams, Resource, Retry};
+use listwatch::{ItemError, ItemRef};
 use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, RecordedRequest, Server, TOKEN};
 
 use super::fixture;
@@ -68,7 +70,23 @@ pub fn client_of(builder: HttpTransportBuilder) -> Client {
     Client::new(builder.build().unwrap()).retry(quick())
 }
 
-/// A list of pods with default options.
-pub fn pods(client: &Client) -> List<[u8]> {
-    client.list(&Resource::PODS, &ListOptions::default())
+/// A list of the bytes of pods.
+pub type Pods = List<FromRef<[u8]>>;
+
+/// A list of pods with default parameters.
+pub fn pods(client: &Client) -> Pods {
+    client.list::<[u8]>(&Resource::PODS, &ListParams::default())
+}
+
+/// The same in pages of 50.
+pub fn paged(client: &Client) -> Pods {
+    client.list::<[u8]>(&Resource::PODS, &ListParams::default().page_size(50))
+}
+
+/// A list of pods, decoded by a closure.
+pub fn pods_with<F, O, E: Into<ItemError>>(client: &Client, decode: F) -> List<F>
+where
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+{
+    client.list_with(&Resource::PODS, &ListParams::default(), decode)
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
-use listwatch::client::transport::{Request, Response, ResponseFuture};
 use listwatch::client::{Client, Transport, TransportError, TransportErrorKind};
+use listwatch::client::{Request, Response, ResponseFuture};
 use tokio::time::{Instant, sleep};
 
 use super::{body_of, status};

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
-use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
+use listwatch::client::{Chunks, Request, Response, ResponseFuture};
 use listwatch::client::{Transport, TransportError, TransportErrorKind};
 use tokio::sync::watch;
 use tokio::time::sleep;

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use futures::StreamExt;
-use listwatch::client::{ListOptions, Resource};
+use listwatch::client::{Resource, WatchParams};
 use listwatch_testserver::{Answer, Body};
 
 use crate::support::config_maps::{added, error};
@@ -28,7 +28,7 @@ async fn a_consumer_that_stalls_makes_the_server_wait() {
     let client = client(&server, false);
     #[cfg(target_os = "linux")]
     let before = crate::support::memory("VmRSS");
-    let mut events = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).stream();
+    let mut events = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &WatchParams::with_initial_state()).stream();
     events.next().await.unwrap().unwrap();
     let mut sent = 0;
     // Until nothing was sent for a while.

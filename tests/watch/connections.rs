@@ -6,7 +6,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::StreamExt;
 use listwatch::Limits;
-use listwatch::client::Shard;
+use listwatch::client::Selection;
+use listwatch::object::Shard;
 use tokio::time::Instant;
 
 use crate::support::config_maps::{self, added, bookmark, error, event, initial_end};
@@ -80,7 +81,8 @@ async fn reads_both_encodings_gzip_members_and_shards() {
     let shard = Shard::new(0, 2).unwrap();
     let names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
     let server = Scripted::in_turn([Answer::pieces(names.map(|name| added(name, 8)))]);
-    let events: Vec<_> = watch(&server.client(), &exact(7).shard(shard)).stream().collect().await;
+    let events: Vec<_> =
+        watch(&server.client(), &exact(7).selection(Selection::all().shard(shard))).stream().collect().await;
     let events: Vec<_> = events.into_iter().map(|event| written(event.unwrap())).collect();
     let expected: Vec<_> = names.iter().filter(|name| shard.contains(name)).map(|name| format!("+{name}")).collect();
     assert!(!events.is_empty() && events.len() < 6);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use listwatch::client::ListOptions;
+use listwatch::client::WatchParams;
 use tokio::time::{Instant, timeout};
 
 use crate::support::config_maps::{added, bookmark, event, initial_end};
@@ -76,7 +76,7 @@ async fn quiet_connections_are_given_up() {
         (vec![gap(), late_end.then_stalls()], 3000, vec![20, 110]),
     ] {
         let server = Scripted::in_turn(answers);
-        let options = ListOptions::default().timeout(SECOND * timeout_seconds);
+        let options = WatchParams::with_initial_state().timeout(SECOND * timeout_seconds);
         let _ = resumed(watch(&server.client(), &options).resume()).await;
         let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
         assert_eq!(waits, expected);
@@ -114,7 +114,7 @@ async fn initial_events_have_a_deadline_that_progress_resets() {
     ] {
         let server = Scripted::in_turn([answer, list(&["b"], "9")]);
         let started = Instant::now();
-        let watch = watch(&server.client(), &ListOptions::default());
+        let watch = watch(&server.client(), &WatchParams::with_initial_state());
         let watch = if let Some(idle) = idle { watch.idle_timeout(idle) } else { watch };
         let mut watch = watch.resume();
         if let Some(timeout) = timeout {

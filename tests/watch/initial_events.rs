@@ -1,7 +1,7 @@
 //! A watch that begins with the collection: by initial events, or by a list where the server does not end them.
 
 use listwatch::Limits;
-use listwatch::client::{Client, ListOptions, Resource, TransportErrorKind};
+use listwatch::client::{Client, Resource, Selection, TransportErrorKind, WatchParams};
 
 use crate::support::config_maps::{added, error, event, initial_end};
 use crate::support::transport::{Answer, Scripted};
@@ -144,7 +144,7 @@ async fn retries_until_the_collection_is_complete() {
 /// The answers, what comes of all of them, which requests are sent, and the error at the end.
 async fn begins(answers: Vec<Answer>, expected: &str, asked: &str, ends: &str) {
     let server = Scripted::in_turn(answers);
-    let (events, error, version) = resumed(watch(&server.client(), &ListOptions::default()).resume()).await;
+    let (events, error, version) = resumed(watch(&server.client(), &WatchParams::with_initial_state()).resume()).await;
     assert_eq!(events.join(" "), expected, "{error}");
     assert!(error.to_string().contains(ends), "{error}, and not {ends}");
     assert_eq!(kinds(&server), asked, "{events:?}");
@@ -167,7 +167,8 @@ async fn lists_where_initial_events_are_refused() {
         (vec![late(half()), half(), Answer::status(400)], vec![all, page, page], "API error: 400"),
     ] {
         let server = Scripted::in_turn(std::iter::once(Answer::status(422)).chain(lists));
-        let options = ListOptions::default().labels("a=b".parse().unwrap()).timeout(SECOND * 40);
+        let options = WatchParams::with_initial_state().timeout(SECOND * 40);
+        let options = options.selection(Selection::all().labels("a=b".parse().unwrap()));
         let watch = watch(&server.client(), &options).namespace("web").limits(Limits::default().item_size(1000));
         let (_, error, _) = resumed(watch.resume()).await;
         assert!(error.to_string().contains(ends), "{error}, and not {ends}");
@@ -190,17 +191,17 @@ async fn remembers_for_an_hour_that_a_list_succeeded_where_initial_events_failed
     ] {
         let server = Scripted::in_turn(answers);
         let client = server.client();
-        let _ = resumed(watch(&client, &ListOptions::default()).resume()).await;
+        let _ = resumed(watch(&client, &WatchParams::with_initial_state()).resume()).await;
         let next = async |client: &Client| {
             server.forget();
-            let _ = resumed(watch(client, &ListOptions::default()).resume()).await;
+            let _ = resumed(watch(client, &WatchParams::with_initial_state()).resume()).await;
             kinds(&server)
         };
         tokio::time::advance(SECOND * 3500).await;
         assert_eq!(next(&client.clone()).await, if remembers { "list" } else { "initial" }, "{case}");
         // Of other resources it knows nothing.
         server.forget();
-        let secrets = client.watch::<[u8]>(&Resource::SECRETS, &ListOptions::default()).map_item(name as Name);
+        let secrets = client.watch_with(&Resource::SECRETS, &WatchParams::with_initial_state(), name as Name);
         let _ = resumed(secrets.resume()).await;
         assert_eq!(kinds(&server), "initial", "{case}");
         tokio::time::advance(SECOND * 200).await;

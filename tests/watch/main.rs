@@ -17,7 +17,7 @@ mod waits;
 use std::time::Duration;
 
 use futures::StreamExt;
-use listwatch::client::{Client, Error, ListOptions, OwnedEvent, Resource, ResourceVersion, ResumedWatch, Watch};
+use listwatch::client::{Client, Error, OwnedEvent, Resource, ResumedWatch, Watch, WatchParams};
 use listwatch::{ItemError, ItemRef};
 use support::config_maps;
 use support::transport::{Answer, Scripted};
@@ -33,22 +33,18 @@ fn name(item: ItemRef<'_>) -> Result<String, ItemError> {
     Ok(item.meta()?.name().to_owned())
 }
 
-fn options(version: ResourceVersion) -> ListOptions {
-    ListOptions::default().resource_version(version)
-}
-
-fn exact(version: u64) -> ListOptions {
-    options(ResourceVersion::Exact(version.to_string()))
+fn exact(version: u64) -> WatchParams {
+    WatchParams::from_version(version.to_string())
 }
 
 type Name = fn(ItemRef<'_>) -> Result<String, ItemError>;
 
-fn watch(client: &Client, options: &ListOptions) -> Watch<[u8], Name> {
-    client.watch::<[u8]>(&Resource::CONFIG_MAPS, options).map_item(name as Name)
+fn watch(client: &Client, params: &WatchParams) -> Watch<Name> {
+    client.watch_with(&Resource::CONFIG_MAPS, params, name as Name)
 }
 
 /// Events as they are written below, up to the error that ends them.
-async fn resumed(mut watch: ResumedWatch<[u8], Name>) -> (Vec<String>, Error, Option<String>) {
+async fn resumed(mut watch: ResumedWatch<Name>) -> (Vec<String>, Error, Option<String>) {
     let mut events = Vec::new();
     loop {
         match watch.next().await.expect("an error comes first") {
@@ -68,7 +64,7 @@ fn written(event: OwnedEvent<String>) -> String {
         OwnedEvent::Deleted(name) => format!("-{name}"),
         OwnedEvent::Synced { resource_version } => format!("synced {resource_version}"),
         OwnedEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
-        OwnedEvent::Reset => "restarted".to_owned(),
+        _ => "restarted".to_owned(),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::support::cases;
 use crate::support::world::{Change, Kind, Objects, World, each_schedule};
 use futures::StreamExt;
 use listwatch::ItemRef;
-use listwatch::client::{Client, ListOptions, OwnedEvent, Resource};
+use listwatch::client::{Client, OwnedEvent, Resource, WatchParams};
 use tokio::time::{sleep, timeout};
 
 /// The sums of what happened in the schedules.
@@ -55,7 +55,7 @@ async fn run(seed: u64, met: &mut Met) {
 /// Whether the consumer saw all there was to see; else the version had expired.
 async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: &mut Met) -> bool {
     let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
-    let watch = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).map_item(see);
+    let watch = client.watch_with(&Resource::CONFIG_MAPS, &WatchParams::with_initial_state(), see);
     let starts_over = rng.bool();
     let watch = if starts_over { watch.resume().start_over() } else { watch.resume() };
     let mut watch = watch.on_disconnect(move |disconnect| {
@@ -106,7 +106,7 @@ async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: 
                 met.restarted += 1;
                 continue;
             }
-            OwnedEvent::Bookmark { .. } => panic!("a bookmark"),
+            other => panic!("{other:?}"),
         };
         if let Some(version) = &mut version {
             met.changes += 1;

@@ -1,70 +1,43 @@
 //! What a watch requests: version, initial events, selectors and timeout.
 
 use futures::StreamExt;
-use listwatch::client::{ErrorKind, ListOptions, ResourceVersion};
+use listwatch::client::{ErrorKind, Selection, WatchParams};
 
+use crate::support::config_maps::added;
 use crate::support::transport::{Answer, Scripted};
-use crate::{SECOND, exact, options, resumed, watch};
+use crate::{SECOND, exact, list, resumed, watch, written};
 
 #[tokio::test(start_paused = true)]
 async fn requests_name_version_initial_events_and_timeout() {
     let every = "/api/v1/configmaps?";
-    let seconds = ListOptions::default().timeout(SECOND * 40);
-    for (options, initial, expected) in [
-        (seconds.clone(), false, "watch=1&allowWatchBookmarks=true&resourceVersion=&timeoutSeconds=40"),
+    let initial = "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let at_least = WatchParams::with_initial_state_at_least;
+    for (params, expected) in [
         (
-            seconds.clone().resource_version(ResourceVersion::Any),
-            false,
-            "watch=1&allowWatchBookmarks=true&resourceVersion=0&timeoutSeconds=40",
+            exact(7).selection(Selection::all().labels("a=b".parse().unwrap())),
+            "labelSelector=a%3Db&watch=1&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=40".to_owned(),
         ),
-        (
-            seconds.clone().resource_version(ResourceVersion::Exact("7".into())).labels("a=b".parse().unwrap()),
-            false,
-            "labelSelector=a%3Db&watch=1&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=40",
-        ),
-        (
-            seconds.clone(),
-            true,
-            "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=\
-             &timeoutSeconds=40",
-        ),
-        (
-            seconds.clone().resource_version(ResourceVersion::AtLeast("7".into())),
-            true,
-            "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=7\
-             &timeoutSeconds=40",
-        ),
+        (WatchParams::with_initial_state(), format!("{initial}&resourceVersion=&timeoutSeconds=40")),
+        (at_least("0"), format!("{initial}&resourceVersion=0&timeoutSeconds=40")),
+        (at_least("7"), format!("{initial}&resourceVersion=7&timeoutSeconds=40")),
     ] {
+        let params = params.timeout(SECOND * 40);
         let server = Scripted::in_turn([Answer::default()]);
-        let watch = watch(&server.client(), &options);
-        let watch = if initial { watch.initial_events() } else { watch };
-        assert!(watch.stream().next().await.is_none());
+        assert!(watch(&server.client(), &params).stream().next().await.is_none());
+        assert_eq!(server.paths(), [format!("{every}{expected}")]);
+        // The first connection of a watch that resumes.
+        let server = Scripted::in_turn([]);
+        let _ = resumed(watch(&server.client(), &params).resume()).await;
         assert_eq!(server.paths(), [format!("{every}{expected}")]);
     }
     // Nothing is sent.
-    let at_least = options(ResourceVersion::AtLeast("7".into()));
-    for (options, initial) in
-        [(ListOptions::default().limit(1), false), (at_least.clone(), false), (exact(7), true), (exact(0), false)]
-    {
+    for params in [exact(0), WatchParams::from_version("x"), at_least(""), exact(7).timeout(SECOND / 2)] {
         let server = Scripted::in_turn([]);
-        let watch = watch(&server.client(), &options);
-        let watch = if initial { watch.initial_events() } else { watch };
-        let error = watch.stream().next().await.unwrap().unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Options(_)), "{error}");
+        let error = watch(&server.client(), &params).stream().next().await.unwrap().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Params(_)), "{error}");
+        let (_, error, _) = resumed(watch(&server.client(), &params).resume()).await;
+        assert!(matches!(error.kind(), ErrorKind::Params(_)), "{error}");
         assert_eq!(server.paths(), [""; 0]);
-    }
-    // Of a watch that goes on, the first.
-    for (options, expected) in [
-        (at_least, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=7&"),
-        (options(ResourceVersion::Any), "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0&"),
-        (exact(7), "allowWatchBookmarks=true&resourceVersion=7&"),
-        (ListOptions::default().limit(1), ""),
-    ] {
-        let server = Scripted::in_turn([]);
-        let (_, error, _) = resumed(watch(&server.client(), &options).resume()).await;
-        assert_eq!(matches!(error.kind(), ErrorKind::Options(_)), expected.is_empty(), "{error}");
-        let asked = server.paths();
-        assert!(asked.len() == usize::from(!expected.is_empty()) && asked.concat().contains(expected), "{asked:?}");
     }
     // 5 to 10 minutes, and not always the same.
     let mut timeouts = std::collections::BTreeSet::new();
@@ -80,4 +53,35 @@ async fn requests_name_version_initial_events_and_timeout() {
         timeouts.insert(seconds.parse::<u64>().unwrap());
     }
     assert!(timeouts.len() > 1 && timeouts.iter().all(|seconds| (300..=600).contains(seconds)), "{timeouts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_now_begins_after_the_version_of_the_collection() {
+    let answers = || [list(&["a"], "7"), Answer::pieces([added("b", 8)])];
+    let paths = |server: &Scripted| {
+        let paths = server.paths();
+        assert_eq!(paths[0], "/api/v1/namespaces/web/configmaps?limit=1");
+        assert!(paths[1].contains("watch=1&allowWatchBookmarks=true&resourceVersion=7&"), "{paths:?}");
+    };
+    let watch = |server: &Scripted| watch(&server.client(), &WatchParams::from_now()).namespace("web");
+    let server = Scripted::in_turn(answers());
+    let events: Vec<_> = watch(&server).stream().map(|event| written(event.unwrap())).collect().await;
+    assert_eq!(events, ["+b"]);
+    paths(&server);
+
+    let server = Scripted::in_turn(answers());
+    let events: Vec<_> = watch(&server).open().await.unwrap().map(|event| written(event.unwrap())).collect().await;
+    assert_eq!(events, ["+b"]);
+    paths(&server);
+
+    // The request for the version is retried as any other.
+    let server = Scripted::in_turn([Answer::status(503)].into_iter().chain(answers()));
+    let mut events = watch(&server).resume();
+    assert_eq!(events.resource_version(), None);
+    assert_eq!(written(events.next().await.unwrap().unwrap()), "+b");
+    assert_eq!(events.resource_version(), Some("8"));
+    assert_eq!(
+        (server.paths().len(), &server.paths()[1..2]),
+        (3, &["/api/v1/namespaces/web/configmaps?limit=1".to_owned()][..])
+    );
 }

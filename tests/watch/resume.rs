@@ -1,7 +1,7 @@
 //! A watch that resumes delivers each change once and in order, however its connections end.
 
 use futures::StreamExt as _;
-use listwatch::client::{ListOptions, TransportErrorKind};
+use listwatch::client::{TransportErrorKind, WatchParams};
 
 use crate::support::config_maps::{self, added, bookmark, error, event, initial_end};
 use crate::support::transport::{Answer, Scripted};
@@ -116,7 +116,7 @@ async fn fails_fast_if_told_to() {
         (Answer::fails(TransportErrorKind::Credentials, ""), "credentials"),
         (Answer::pieces([b"<html>".to_vec()]), "HTML"),
     ] {
-        for options in [exact(7), ListOptions::default()] {
+        for options in [exact(7), WatchParams::with_initial_state()] {
             let server = Scripted::in_turn([Answer::status(503), answer.clone()]);
             let (_, error, _) = resumed(watch(&server.client(), &options).resume().fail_fast()).await;
             assert!(error.to_string().contains(ends), "{error}, and not {ends}");
@@ -127,7 +127,7 @@ async fn fails_fast_if_told_to() {
     let answers = [Answer::status(401), Answer::pieces([added("a", 8)]), Answer::status(401), Answer::status(401)];
     let server = Scripted::in_turn(answers).renewing_credentials();
     let (events, error, _) = resumed(watch(&server.client(), &exact(7)).resume().fail_fast()).await;
-    assert_eq!((&*events.join(" "), error.code(), server.requests()), ("+a", 401, 4));
+    assert_eq!((&*events.join(" "), error.code(), server.requests()), ("+a", Some(401), 4));
     assert!(server.waits()[0].is_zero() && server.waits()[2].is_zero(), "{:?}", server.waits());
 }
 
@@ -149,14 +149,14 @@ async fn starts_over_after_410_if_told_to() {
             "7 initial initial 20",
         ),
         (
-            ListOptions::default(),
+            WatchParams::with_initial_state(),
             vec![whole(8), Answer::status(410), whole(20), Answer::pieces([error(410)]), whole(30)],
             "+a synced 8 restarted +a synced 20 restarted +a synced 30",
             "initial 8 initial 20 initial 30",
         ),
         // By a list where that is how it began.
         (
-            ListOptions::default(),
+            WatchParams::with_initial_state(),
             vec![Answer::status(422), list(&["a"], "8"), Answer::status(410), list(&["a"], "9")],
             "+a synced 8 restarted +a synced 9",
             "initial list 8 list 9",
@@ -209,7 +209,7 @@ async fn a_disconnect_names_its_cause_version_and_wait() {
         Answer::status(429),
     ];
     let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
-    let watch = watch(&Scripted::in_turn(answers).client(), &ListOptions::default()).resume();
+    let watch = watch(&Scripted::in_turn(answers).client(), &WatchParams::with_initial_state()).resume();
     let _ = resumed(watch.on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
     for (why, version, lists) in [
         ("API error: 500", None, false),
@@ -254,7 +254,7 @@ async fn deletions_are_remembered() {
         ),
         (
             "one that came twice before the version",
-            ListOptions::default(),
+            WatchParams::with_initial_state(),
             twice().chain([initial_end(5000)]).chain(numbered(1..=1023)).collect(),
             twice().collect(),
             0,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use listwatch::client::ListOptions;
+use listwatch::client::WatchParams;
 
 use crate::support::config_maps::{added, bookmark};
 use crate::support::transport::{Answer, Scripted};
@@ -10,7 +10,7 @@ use crate::{exact, list, resumed, watch};
 
 #[tokio::test(start_paused = true)]
 async fn waits_grow_until_a_connection_lived() {
-    let waits = |options: ListOptions, answers: Vec<Answer>| async move {
+    let waits = |options: WatchParams, answers: Vec<Answer>| async move {
         let server = Scripted::in_turn(answers);
         let _ = resumed(watch(&server.client(), &options).resume()).await;
         server.waits()
@@ -30,7 +30,7 @@ async fn waits_grow_until_a_connection_lived() {
     // And where it is a list.
     let mut answers = vec![busy.clone(); 8];
     (answers[0], answers[6]) = (Answer::status(422), list(&["a"], "8"));
-    let found = waits(ListOptions::default(), answers).await;
+    let found = waits(WatchParams::with_initial_state(), answers).await;
     assert!(seconds(3.2..6.41, &found[5]) && seconds(6.4..12.9, &found[7]), "{found:?}");
     // After a connection that lived for 10 s it is short again, once.
     for (lived, expected) in [(10.0, 0.2..0.41), (9.9, 0.8..1.61)] {

@@ -3,12 +3,11 @@
 //! `cargo bench -p listwatch-benches --bench client` ends with the ratio of the medians of this run.
 
 use std::hint::black_box;
-use std::ops::ControlFlow;
 
 use criterion::{Criterion, Throughput};
 use futures::StreamExt;
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch_benches::median;
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 use tokio::runtime::{Builder, Runtime};
@@ -46,10 +45,14 @@ fn client(criterion: &mut Criterion) {
     };
     let client = Client::new(HttpTransport::builder(server.url()).build().expect("a transport"));
     let count = || async {
-        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
-        let list = list.map_item(|item| Ok::<_, ItemError>(black_box(item.bytes()).len()));
-        let end = list.for_each(|_| ControlFlow::<()>::Continue(())).await.expect("a whole list");
-        assert!(matches!(end, ControlFlow::Continue(summary) if summary.items == u64::from(PODS)));
+        let list = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
+            Ok::<_, ItemError>(black_box(item.bytes()).len())
+        });
+        let mut items = list.stream();
+        while let Some(item) = items.next().await {
+            item.expect("a whole list");
+        }
+        assert_eq!(items.summary().map(|summary| summary.items), Some(u64::from(PODS)));
     };
 
     let mut group = criterion.benchmark_group(GROUP);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use futures::{Stream, TryStreamExt};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::client::{Client, Error, HttpTransport, ListOptions, Order, Resource};
+use listwatch::client::{Client, Error, HttpTransport, List, ListParams, ParallelItems, Resource};
 use listwatch::{ItemError, ItemRef};
 use listwatch_benches::median;
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
@@ -27,6 +27,23 @@ const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 const WORKS: [&str; 2] = ["decode and drop", "box and hand over"];
 /// How two threads do it.
 const ORDERS: [(&str, Order); 2] = [("in order", Order::Listed), ("as done", Order::Unordered)];
+
+#[derive(Clone, Copy)]
+enum Order {
+    Listed,
+    Unordered,
+}
+
+fn on_two_threads<F, O>(list: List<F>, order: Order) -> ParallelItems<O>
+where
+    F: Fn(ItemRef<'_>) -> Result<O, ItemError> + Send + Sync + 'static,
+    O: Send + 'static,
+{
+    match order {
+        Order::Listed => list.parallel(TWO),
+        Order::Unordered => list.parallel_unordered(TWO),
+    }
+}
 
 fn main() {
     let args: Vec<_> = env::args().collect();
@@ -123,17 +140,16 @@ impl Drop for Lister {
 fn serve(url: &str, work: &str, how: &str) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = Client::new(HttpTransport::builder(url).build().expect("a transport"));
-    let list = || client.list::<Pod>(&Resource::PODS, &ListOptions::default());
+    let list = || client.list::<Pod>(&Resource::PODS, &ListParams::default());
+    let dropping = || client.list_with(&Resource::PODS, &ListParams::default(), decode_and_drop);
     let order = ORDERS.iter().find(|(name, _)| *name == how).map(|(_, order)| *order);
     for line in stdin().lines() {
         line.expect("a line");
         let pods = match (work, order) {
-            ("decode and drop", None) => runtime.block_on(count(list().map_item(decode_and_drop).stream())),
-            ("decode and drop", Some(order)) => {
-                runtime.block_on(count(list().parallel(order).map_item(decode_and_drop).threads(TWO).stream()))
-            }
+            ("decode and drop", None) => runtime.block_on(count(dropping().stream())),
+            ("decode and drop", Some(order)) => runtime.block_on(count(on_two_threads(dropping(), order))),
             (_, None) => runtime.block_on(count(list().stream())),
-            (_, Some(order)) => runtime.block_on(count(list().parallel(order).threads(TWO).stream())),
+            (_, Some(order)) => runtime.block_on(count(on_two_threads(list(), order))),
         };
         println!("{pods}");
     }

@@ -16,7 +16,7 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Identity, Object, StorageFormat, Store};
-use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
+use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
 use listwatch::object::path::pod;
 use listwatch::{ItemError, Json, MetaView};
 use listwatch_kube::runtime;
@@ -126,7 +126,7 @@ fn listwatch_client(url: &str) -> anyhow::Result<listwatch::client::Client> {
 async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
+    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListParams::default()).stream();
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
         drop(black_box(pod));
@@ -137,15 +137,14 @@ async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
 async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default());
-    let keys = pods.parallel(Order::Unordered).map_item(|item| {
+    let keys = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         let pod = black_box(item.decode::<pb::Pod>()?);
         let metadata = pod.metadata.unwrap_or_default();
         Ok::<_, ItemError>(
             [metadata.namespace, metadata.name, metadata.resource_version].map(Option::unwrap_or_default),
         )
     });
-    let mut keys = keys.threads(NonZeroUsize::new(2).context("two")?).stream();
+    let mut keys = keys.parallel_unordered(NonZeroUsize::new(2).context("two")?);
     while let Some([namespace, name, version]) = keys.try_next().await? {
         seen.item(&namespace, &name, &version);
     }
@@ -155,7 +154,7 @@ async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<()>
 async fn keep_decoded(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<pb::Pod>>> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListOptions::default()).stream();
+    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListParams::default()).stream();
     let mut kept = Vec::new();
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
@@ -167,7 +166,7 @@ async fn keep_decoded(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<pb::
 async fn keep_json(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<KubePod>>> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let mut pods = client.list::<Json<KubePod>>(&Resource::PODS, &ListOptions::default()).stream();
+    let mut pods = client.list::<Json<KubePod>>(&Resource::PODS, &ListParams::default()).stream();
     let mut kept = Vec::new();
     while let Some(pod) = pods.try_next().await? {
         seen.kube(&*pod);
@@ -179,7 +178,7 @@ async fn keep_json(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<KubePod
 async fn keep_bytes(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<[u8]>>> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
+    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         let meta = item.meta()?;
         seen.item(meta.namespace(), meta.name(), meta.resource_version());
         Ok::<_, ItemError>(item.to_box())
@@ -188,7 +187,7 @@ async fn keep_bytes(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<[u8]>>
 }
 
 async fn keep_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<PartialObjectMetadata>>> {
-    let options = ListOptions::default().metadata_only();
+    let options = ListParams::new(Selection::all().metadata_only());
     let client = listwatch_client(url)?;
     seen.begin()?;
     let mut pods = client.list::<PartialObjectMetadata>(&Resource::PODS, &options).stream();
@@ -209,7 +208,7 @@ async fn fill_store(
     seen.begin()?;
     let store = Store::new(format);
     let mut replace = store.begin_replace();
-    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
+    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         let meta = item.meta()?;
         seen.item(meta.namespace(), meta.name(), meta.resource_version());
         drop(replace.apply(item.encoding(), item.bytes())?);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource, Selection};
 use listwatch_peers::{Latency, State, add_key};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
@@ -268,7 +268,8 @@ impl ApiServer {
         let ca = fs::read(self.directory.0.join("ca.crt"))?;
         let client = Client::new(HttpTransport::builder(&self.url).bearer_token("admin").ca_pem(ca).build()?);
         let (mut items, mut hash) = (0, 0);
-        let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default().metadata_only()).map_item(|pod| {
+        let params = ListParams::new(Selection::all().metadata_only());
+        let list = client.list_with(&Resource::PODS, &params, |pod| {
             let meta = pod.meta()?;
             items += 1;
             add_key(&mut hash, meta.namespace(), meta.name(), meta.resource_version());

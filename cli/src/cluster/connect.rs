@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use listwatch::client::transport::{Request, ResponseFuture};
-use listwatch::client::{HttpTransport, Transport};
+use listwatch::client::{HttpTransport, Request, ResponseFuture, Transport};
 use listwatch_kube::KubeTransport;
 
 use crate::failure::Failure;

@@ -57,11 +57,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage("-o summary is about one whole list: no --limit, and one name at most".to_owned()));
     }
     let mut rows = shown.rows()?;
-    let mut options = query.options()?;
+    let mut selected = query.selection.selected();
     if shown.format.prints_fields() {
-        options = options.json();
+        selected = selected.json();
         if shown.hides_managed_fields() {
-            options = options.drop_managed_fields();
+            selected = selected.drop_managed_fields();
         }
     }
     // The server should not send much more than is printed. From its cache it sends everything at once, whatever the page size.
@@ -72,20 +72,21 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
-    let found = query.selection.find(&client, namespace).await?;
+    let Query { selection, version } = query;
+    let found = selection.find(&client, namespace).await?;
     let lists = if names.is_empty() {
-        vec![(None, options)]
+        vec![(None, selected)]
     } else {
-        names.iter().map(|name| (Some(name), options.clone().fields(query::of_name(name)))).collect()
+        names.iter().map(|name| (Some(name), selected.clone().fields(query::of_name(name)))).collect()
     };
     let mut output = Output::new(&shown);
     let mut missing = Vec::new();
-    for (name, options) in lists {
-        let list = Query::list_of(&client, &found, &options, page_size);
+    for (name, selected) in lists {
+        let list = query::list_of(&client, &found, &version.params(selected, page_size), |item| rows.row(&item));
         let progress = list.progress();
-        let mut items = list.map_item(|item| rows.row(&item)).stream();
+        let mut items = list.stream();
         let ended = rows::print(&mut items, &mut output, &mut limit, |_| query::reached(&progress)).await?;
-        ended.map_err(|error| Failure::Error(error.to_string()))?;
+        ended.map_err(|error| query::failure(&error))?;
         // There is none at the limit.
         let Some(summary) = items.summary() else { break };
         query::warn(summary);

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -43,16 +42,13 @@ impl<S: Subscriber> Layer<S> for Warnings {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut said = Said::default();
         event.record(&mut said);
-        match said {
-            Said { error: Some(error), wait: Some(wait), .. } => {
-                tell("retry:", &format!("{error}, again in {:.1} s", wait.as_secs_f64()));
-            }
-            Said { message, group: Some(group), error, .. } => {
-                let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-                warn(&format!("{group}: {message}{error}"));
-            }
-            Said { warning: Some(warning), .. } => self.warn_once(&warning),
-            Said { .. } => {}
+        let Said { message, error, seconds, group, warning } = said;
+        match event.metadata().name() {
+            "listwatch.retry" => tell(&format!("retrying in {seconds:.1} s:"), &error),
+            "listwatch.discovery" if error.is_empty() => warn(&format!("{group}: {message}")),
+            "listwatch.discovery" => warn(&format!("{group}: {message}: {error}")),
+            "listwatch.server_warning" => self.warn_once(&warning),
+            _ => {}
         }
     }
 }
@@ -69,37 +65,36 @@ impl Warnings {
     }
 }
 
-/// What an event says. Only requests that are sent again have a time to wait.
+/// The fields of an event, as the documentation of `listwatch::client` has them.
 #[derive(Default)]
 struct Said {
     message: String,
-    error: Option<String>,
-    wait: Option<Duration>,
-    group: Option<String>,
-    /// Of the server.
-    warning: Option<String>,
+    error: String,
+    seconds: f64,
+    group: String,
+    warning: String,
 }
 
 impl Visit for Said {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
             "message" => self.message = format!("{value:?}"),
-            "error" => self.error = Some(format!("{value:?}")),
+            "error" => self.error = format!("{value:?}"),
             _ => {}
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            "group" => self.group = Some(value.to_owned()),
-            "server_warning" => self.warning = Some(value.to_owned()),
+            "group" => value.clone_into(&mut self.group),
+            "warning" => value.clone_into(&mut self.warning),
             _ => {}
         }
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        if field.name() == "wait_ms" {
-            self.wait = Duration::try_from_secs_f64(value / 1000.0).ok();
+        if field.name() == "seconds" {
+            self.seconds = value;
         }
     }
 }

@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
-use listwatch::client::options::OptionWarning;
 use listwatch::client::{
-    Client, FieldSelector, LabelSelector, List, ListOptions, ListSummary, Progress, Resource, ResourceVersion, Shard,
+    Client, Error, ErrorKind, List, ListParams, ListSummary, Progress, Resource, ResourceVersion, Selection as Selected,
 };
+use listwatch::object::{FieldSelector, LabelSelector, Shard};
+use listwatch::{ItemError, ItemRef};
 
 use crate::cluster::resource;
 use crate::failure::Failure;
@@ -76,43 +77,48 @@ enum VersionMatch {
 }
 
 impl Query {
-    pub fn options(&self) -> Result<ListOptions, Failure> {
-        let options = self.selection.options().resource_version(self.version.asked());
-        options.validate().map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(options)
-    }
-
-    /// Finds the resource, and returns its list, which sends nothing yet. Warns of options that the server ignores.
-    pub async fn list(
+    /// Finds the resource, and returns its list, which sends nothing yet.
+    pub async fn list<F, O, E>(
         self,
         client: &Client,
-        options: &ListOptions,
+        selected: Selected,
         page_size: Option<u32>,
         default_namespace: String,
-    ) -> Result<List<[u8]>, Failure> {
+        decode: F,
+    ) -> Result<List<F>, Failure>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        let params = self.version.params(selected, page_size);
         let found = self.selection.find(client, default_namespace).await?;
-        Ok(Self::list_of(client, &found, options, page_size))
+        Ok(list_of(client, &found, &params, decode))
     }
+}
 
-    /// Returns the list of a resource that was found.
-    pub fn list_of(
-        client: &Client,
-        (resource, namespace): &(Resource, Option<String>),
-        options: &ListOptions,
-        page_size: Option<u32>,
-    ) -> List<[u8]> {
-        let mut list = client.list::<[u8]>(resource, options);
-        if let Some(namespace) = namespace {
-            list = list.namespace(namespace);
-        }
-        if let Some(items) = page_size {
-            list = list.pages(items);
-        }
-        // What the server did not drop is dropped here.
-        for warning in list.option_warnings().into_iter().filter(|warning| *warning != OptionWarning::DropUnsure) {
-            notices::warn(&warning.to_string());
-        }
-        list
+/// Returns the list of a resource that was found.
+pub fn list_of<F, O, E>(
+    client: &Client,
+    (resource, namespace): &(Resource, Option<String>),
+    params: &ListParams,
+    decode: F,
+) -> List<F>
+where
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    let list = client.list_with(resource, params, decode);
+    match namespace {
+        Some(namespace) => list.namespace(namespace),
+        None => list,
+    }
+}
+
+/// The error of a list: parameters that were refused before anything was sent are wrong usage.
+pub fn failure(error: &Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Params(error) => Failure::Usage(error.to_string()),
+        _ => Failure::Error(error.to_string()),
     }
 }
 
@@ -135,7 +141,7 @@ pub fn names(selection: &mut Selection, mut names: Vec<String>) -> Result<Vec<St
 
 /// Returns the selector of the object of this name, which also finds it where names are not unique: in all namespaces.
 pub fn of_name(name: &str) -> FieldSelector {
-    FieldSelector::default().eq("metadata.name", name).expect("the path is right")
+    FieldSelector::new().equal("metadata.name", name)
 }
 
 /// Page size, and the number of items to stop after.
@@ -165,7 +171,20 @@ impl TypedValueParser for ResourceParser {
 impl Version {
     /// Returns true if the server may answer from its cache, however old that is.
     pub fn is_any(&self) -> bool {
-        self.asked() == ResourceVersion::Any
+        let version = self.asked();
+        version == ResourceVersion::Any || version == ResourceVersion::AtLeast("0".to_owned())
+    }
+
+    /// Returns the parameters of a list, and warns of a page size that the server ignores.
+    pub fn params(&self, selected: Selected, page_size: Option<u32>) -> ListParams {
+        let params = ListParams::new(selected).resource_version(self.asked());
+        let Some(items) = page_size else { return params };
+        if self.is_any() {
+            notices::warn(&format!(
+                "--chunk-size {items} is ignored with resource version 0: the server sends the whole collection"
+            ));
+        }
+        params.page_size(items)
     }
 
     fn asked(&self) -> ResourceVersion {
@@ -179,21 +198,21 @@ impl Version {
 }
 
 impl Selection {
-    pub fn options(&self) -> ListOptions {
-        let mut options = ListOptions::default();
+    pub fn selected(&self) -> Selected {
+        let mut selected = Selected::all();
         if let Some(selector) = &self.selector {
-            options = options.labels(selector.clone());
+            selected = selected.labels(selector.clone());
         }
         if let Some(selector) = &self.field_selector {
-            options = options.fields(selector.clone());
+            selected = selected.fields(selector.clone());
         }
         if self.metadata_only {
-            options = options.metadata_only();
+            selected = selected.metadata_only();
         }
         if let Some(shard) = self.shard {
-            options = options.shard(shard);
+            selected = selected.shard(shard);
         }
-        options
+        selected
     }
 
     /// The resource, and the namespace if it is only one. As with kubectl, a namespace is no fault where there are none.

@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::StreamExt;
 use indicatif::HumanCount;
 use listwatch::ItemRef;
-use listwatch::client::transport::{Request, ResponseFuture};
-use listwatch::client::{Client, Compression, Transport, TransportError, TransportErrorKind};
+use listwatch::client::{Client, Compression, Request, ResponseFuture, Transport, TransportError, TransportErrorKind};
 use tempfile::NamedTempFile;
 
 use crate::cluster::connect::{Connection, Server};
@@ -42,26 +41,26 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { query, file, connection } = args;
-    let options = query.options()?;
+    let selected = query.selection.selected();
     let cannot_write = |error| Failure::Error(format!("cannot write {}: {error}", file.to_string_lossy()));
     let (server, namespace) = connection.open().await?;
     let recording = Recording::default();
     let recorder = Recorder { server, recording: recording.clone() };
     let client = Client::new(recorder).compression(Compression::Identity);
-    let list = query.list(&client, &options, None, namespace).await?;
+    let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(Row::Nothing);
+    let list = query.list(&client, selected, None, namespace, nothing).await?;
 
     let temporary = temporary_beside(&file).map_err(cannot_write)?;
     *recording.lock() = State::On(temporary);
     let progress = list.progress();
-    let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(Row::Nothing);
-    let mut items = list.map_item(nothing).stream();
+    let mut items = list.stream();
     let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
     let temporary = match mem::take(&mut *recording.lock()) {
         State::On(temporary) => temporary,
         State::Failed(error) => return Err(cannot_write(error)),
         State::Off => unreachable!("it was on"),
     };
-    done.map_err(|error| Failure::Error(error.to_string()))?;
+    done.map_err(|error| query::failure(&error))?;
     let summary = items.summary().expect("without an error the list is complete");
     temporary.as_file().sync_all().map_err(cannot_write)?;
     temporary.persist(&file).map_err(|error| cannot_write(error.error))?;

@@ -1,7 +1,7 @@
 //! Which resource a name as typed means.
 
-use listwatch::client::resource::{DiscoveredResource, ResourceName, resolve};
 use listwatch::client::{Client, Resource};
+use listwatch::client::{DiscoveredResource, ResourceName, resolve};
 
 use crate::failure::Failure;
 
@@ -59,15 +59,11 @@ pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
 }
 
 fn everywhere(typed: &str) -> Option<Resource> {
-    let discovered = |(resource, short_names): &(Resource, &[&str])| DiscoveredResource {
-        group: resource.group().to_owned(),
-        version: resource.version().to_owned(),
-        plural: resource.plural().to_owned(),
-        singular: resource.kind().to_lowercase(),
-        kind: resource.kind().to_owned(),
-        short_names: short_names.iter().map(ToString::to_string).collect(),
-        namespaced: resource.is_namespaced(),
-        verbs: vec!["list".to_owned()],
+    let discovered = |(resource, short_names): &(Resource, &[&str])| {
+        let mut discovered = DiscoveredResource::from(resource);
+        discovered.short_names = short_names.iter().map(ToString::to_string).collect();
+        discovered.verbs = vec!["list".to_owned()];
+        discovered
     };
     let found = resolve(typed, &EVERYWHERE.iter().map(discovered).collect::<Vec<_>>()).ok()?;
     // The beginning of a group may be that of another one too.

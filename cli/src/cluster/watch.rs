@@ -9,8 +9,7 @@ use std::pin::pin;
 use console::{Color, style};
 use futures::StreamExt;
 use indicatif::HumanCount;
-use listwatch::client::watch::Disconnect;
-use listwatch::client::{Client, Error, ListOptions, OwnedEvent, Resource, ResourceVersion};
+use listwatch::client::{Client, Disconnect, Error, OwnedEvent, Resource, Selection as Selected, WatchParams};
 use listwatch::{ItemError, ItemRef};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
@@ -73,14 +72,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     shown.rows()?;
     let names = query::names(&mut selection, name.into_iter().collect())?;
-    let mut options = selection.options();
+    let mut selected = selection.selected();
     match &*names {
         [] => {}
-        [name] => options = options.fields(query::of_name(name)),
+        [name] => selected = selected.fields(query::of_name(name)),
         _ => return Err(Failure::Usage("a watch is of one object, or of all".to_owned())),
     }
     if shown.format.prints_fields() {
-        options = options.json();
+        selected = selected.json();
     }
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
@@ -88,18 +87,15 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let output = Output::new(&shown);
     let fields = diff.then(HashMap::new);
     let mut watcher =
-        Watcher { client, resource, namespace, options, shown, output, fields, counts: Counts::default() };
+        Watcher { client, resource, namespace, selected, shown, output, fields, counts: Counts::default() };
 
     let mut interrupted = pin!(interrupted());
     let mut version = resource_version;
     loop {
         let from = match version.take() {
-            _ if initial => ResourceVersion::MostRecent,
-            Some(version) => ResourceVersion::Exact(version),
-            None => ResourceVersion::Exact(tokio::select! {
-                () = &mut interrupted => return Ok(()),
-                version = watcher.now() => version?,
-            }),
+            _ if initial => WatchParams::with_initial_state(),
+            Some(version) => WatchParams::from_version(version),
+            None => WatchParams::from_now(),
         };
         let ended = tokio::select! {
             () = &mut interrupted => None,
@@ -129,7 +125,7 @@ struct Watcher {
     resource: Resource,
     /// `None` is all.
     namespace: Option<String>,
-    options: ListOptions,
+    selected: Selected,
     shown: Shown,
     output: Output,
     /// With --diff, by uid: a hash of each field at the top.
@@ -160,32 +156,19 @@ struct Seen {
 }
 
 impl Watcher {
-    /// The version of the collection, by a list of one object at most.
-    async fn now(&self) -> Result<String, Failure> {
-        let options = self.options.clone().metadata_only().limit(1);
-        let mut list = self.client.list::<[u8]>(&self.resource, &options);
-        if let Some(namespace) = &self.namespace {
-            list = list.namespace(namespace);
-        }
-        let listed = list.map_item(|_| Ok::<_, ItemError>(())).into_vec().await;
-        let (_, summary) = listed.map_err(|error| Failure::Error(error.to_string()))?;
-        Ok(summary.list_meta.resource_version)
-    }
-
     /// Prints what happens, until nothing can happen any more.
-    async fn watch(&mut self, from: ResourceVersion) -> Result<Error, Failure> {
-        let Self { shown, options, client, resource, namespace, .. } = self;
+    async fn watch(&mut self, from: WatchParams) -> Result<Error, Failure> {
+        let Self { shown, selected, client, resource, namespace, .. } = self;
         // An event in YAML is made from its JSON.
         let format = if shown.format == Format::Yaml { Format::Json } else { shown.format };
         let shown = Shown { format, ..shown.clone() };
         let mut rows = shown.rows()?;
         let diff = self.fields.is_some();
-        let options = options.clone().resource_version(from);
-        let mut watch = client.watch::<[u8]>(resource, &options);
+        let params = from.selection(selected.clone());
+        let mut watch = client.watch_with(resource, &params, |item| Seen::new(&item, &mut rows, diff));
         if let Some(namespace) = namespace {
             watch = watch.namespace(&**namespace);
         }
-        let watch = watch.map_item(|item| Seen::new(&item, &mut rows, diff));
         let mut events = pin!(watch.resume().fail_fast().on_disconnect(say));
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
@@ -232,7 +215,7 @@ impl Watcher {
                 notices::warn("the objects that there are broke off, and come again from the first");
                 Ok(())
             }
-            OwnedEvent::Bookmark { .. } => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -342,7 +325,7 @@ fn say(disconnect: &Disconnect) {
         None if *lists => "by a list".to_owned(),
         None => "from the start".to_owned(),
     };
-    notices::tell("retry:", &format!("{why}, again {from} in {:.1} s", wait.as_secs_f64()));
+    notices::tell(&format!("retrying in {:.1} s {from}:", wait.as_secs_f64()), &why);
 }
 
 impl Counts {

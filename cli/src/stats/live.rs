@@ -40,16 +40,20 @@ pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
     let Live { selection, version, pages, connection } = args;
     let selection = selection.expect("clap wants a resource where there is no file");
     let query = Query { selection, version };
-    let options = query.options()?;
+    let selected = query.selection.selected();
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
-    let list = query.list(&client, &options, pages.chunk_size, namespace).await?;
+    let row = |item: listwatch::ItemRef<'_>| stats.add(&item).map(|()| Row::Nothing);
+    let list = query.list(&client, selected, pages.chunk_size, namespace, row).await?;
     let progress = list.progress();
-    let mut items = list.map_item(|item| stats.add(&item).map(|()| Row::Nothing)).stream();
+    let mut items = list.stream();
     let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
     let summary = items.summary().cloned();
     drop(items);
-    done.map_err(|error| failure(&stats, error.to_string()))?;
+    done.map_err(|error| match query::failure(&error) {
+        Failure::Error(error) => failure(&stats, error),
+        usage => usage,
+    })?;
     let summary = summary.expect("without an error the list is complete");
     query::warn(&summary);
     Ok(stats.report(&summary.type_meta, &summary.list_meta, summary.bytes))

@@ -296,7 +296,7 @@ fn prints_totals_and_exits_with_0_on_signals() {
         while said.last().is_none_or(|line: &String| !line.starts_with("synced: 2")) {
             said.push(running.next_line());
         }
-        assert!(said[0].starts_with("retry: ") && said[0].contains("too old"), "{said:?}");
+        assert!(said[0].starts_with("retrying: ") && said[0].contains("too old"), "{said:?}");
         assert_eq!(said.last().unwrap(), "synced: 2 objects at version 21");
         assert_eq!(sorted(&running.json("/keys")), ["web/a", "web/b"]);
         let (code, said) = running.end(signal);

@@ -147,8 +147,8 @@ fn reports_retries_and_warnings() {
     let lines: Vec<_> = stderr(&output).lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     for (line, [beginning, part]) in lines.iter().zip([
-        ["warning: ", "limit 10 is ignored with resource version 0"],
-        ["retry: API error: 429 TooManyRequests: busy", ", again in "],
+        ["warning: ", "--chunk-size 10 is ignored with resource version 0"],
+        ["retrying in 0.", " s: API error: 429 TooManyRequests: busy"],
         ["warning: ", "pods are deprecated"],
     ]) {
         assert!(line.starts_with(beginning) && line.contains(part), "{line}");
@@ -174,7 +174,7 @@ fn rejects_wrong_usage_before_any_request() {
         ("list pods --client-key key.pem", "--client-certificate <FILE>"),
         ("list pods --token a --token-file b", "cannot be used with"),
         ("list pods --insecure-skip-tls-verify --certificate-authority ca.pem", "cannot be used with"),
-        ("list pods --shard 2/2", "is no shard"),
+        ("list pods --shard 2/2", "invalid shard"),
         ("list pods --resource-version-match Exact", "--resource-version"),
         ("list pods --resource-version x", "error: invalid resource version \"x\": it must be digits"),
         ("list pods --resource-version 0 --resource-version-match Exact", "error: exact version 0: "),
@@ -213,10 +213,12 @@ fn discovers_resources_that_are_not_built_in() {
         ("widgest", "error: no resource \"widgest\" on this server; did you mean widgets.example.com?\n"),
     ] {
         let output = api.run(&["list"].into_iter().chain(args.split(' ')).collect::<Vec<_>>());
-        let warning = "warning: metrics.k8s.io: what this group has is not known: API error: 500 InternalError: down\n";
+        let warning =
+            "warning: metrics.k8s.io: the resources of this group are unknown: API error: 500 InternalError: down\n";
         let expected = format!("{warning}{expected}");
-        let (retries, said): (Vec<_>, Vec<_>) =
-            stderr(&output).split_inclusive('\n').partition(|line| line.starts_with("retry: API error: 500"));
+        let (retries, said): (Vec<_>, Vec<_>) = stderr(&output)
+            .split_inclusive('\n')
+            .partition(|line| line.starts_with("retrying in ") && line.contains(" s: API error: 500"));
         assert_eq!((said.concat(), retries.len(), output.status.code()), (expected, 4, Some(1)), "{args}");
     }
     let lists: Vec<_> = api.paths().into_iter().filter(|path| path.ends_with("widgets")).collect();

@@ -37,14 +37,14 @@ fn prints_a_line_per_event_and_resumes() {
             vec!["--diff"],
             vec![now("7"), watch(&changes()), forbidden()],
             "+ web/a 8\n~ web/a 9 data\n- web/a 10\n",
-            vec!["retry: the server ended the watch, again from version 10 in 0.", "error: API error: 403"],
+            vec!["retrying in 0.", " s from version 10: the server ended the watch\n", "error: API error: 403"],
             vec!["limit=1", "resourceVersion=7", "resourceVersion=10"],
         ),
         (
             vec!["--resource-version", "5"],
             vec![watch(&changes()[..1]), forbidden()],
             "+ web/a 8\n",
-            vec!["again from version 8"],
+            vec![" s from version 8: "],
             vec!["resourceVersion=5", "resourceVersion=8"],
         ),
         (
@@ -58,7 +58,7 @@ fn prints_a_line_per_event_and_resumes() {
             vec!["--initial"],
             vec![watch(&changes()[..1]), watch(&[changes()[0].clone(), initial_end(8)]), forbidden()],
             "+ web/a 8\n+ web/a 8\n",
-            vec!["again from the start in 0.", "come again from the first", "synced: 1 objects"],
+            vec![" s from the start: ", "come again from the first", "synced: 1 objects"],
             vec!["sendInitialEvents=true", "sendInitialEvents=true", "resourceVersion=8"],
         ),
         (

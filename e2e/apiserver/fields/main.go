@@ -2,13 +2,14 @@
 //
 //	go run ./fields
 //
-// in the directory of this module writes src/schema/table.rs from the Go sources of all releases below. It also writes the
-// JSON that Go prints for the recorded bodies, for objects with random values and for Kubernetes' own test objects;
-// tests/core/json_form.rs compares the JSON form of this crate with it.
+// in the directory of this module writes src/schema/table.rs from the Go sources of all releases below, and
+// src/client/builtin.rs with the resources of the last two. It also writes the JSON that Go prints for the recorded bodies, for
+// objects with random values and for Kubernetes' own test objects; tests/core/json_form.rs compares the JSON form of this crate with it.
 package main
 
 import (
 	"log"
+	"maps"
 	"os"
 	"strings"
 )
@@ -40,6 +41,11 @@ func main() {
 		sources, union = append(sources, source), newer
 	}
 	must(os.WriteFile(root+"/src/schema/table.rs", union.rust(), 0o644))
+	all := map[served]bool{}
+	for _, source := range sources[len(sources)-2:] {
+		maps.Copy(all, source.resources())
+	}
+	must(os.WriteFile(root+"/src/client/builtin.rs", rustResources(all), 0o644))
 	must(os.MkdirAll(root+"/tests/core/json_form", 0o755))
 	scheme := newScheme()
 	writeRecorded(scheme)

@@ -5,10 +5,10 @@
 mod support;
 
 use std::io::Read;
-use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
 
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
+use futures::TryStreamExt as _;
+use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 use support::memory;
 
@@ -47,13 +47,12 @@ async fn serve() {
 
 async fn list(url: &str) {
     let client = Client::new(HttpTransport::builder(url).build().unwrap());
-    let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
+    let mut list = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).stream();
     let mut items = 0_u64;
-    let end = list.for_each(|_| {
+    while list.try_next().await.unwrap().is_some() {
         items += 1;
-        ControlFlow::<()>::Continue(())
-    });
-    let ControlFlow::Continue(summary) = end.await.unwrap() else { unreachable!("nothing breaks it off") };
+    }
+    let summary = list.summary().unwrap();
     assert_eq!(summary.items, items);
     println!("{items} {} {}", summary.bytes, memory("VmHWM"));
 }

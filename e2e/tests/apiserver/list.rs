@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig};
+use listwatch::adapt::FromRef;
 use listwatch::client::{
-    Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, LabelSelector, List, ListOptions, ListSummary,
-    Order, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
+    Client, Compression, ErrorKind, HttpTransport, Items, List, ListParams, ListSummary, Resource, ResourceVersion,
+    Restart, Retry, Selection, TransportErrorKind, resolve,
 };
-use listwatch::{ItemError, Json};
+use listwatch::object::{FieldSelector, LabelSelector, Shard};
+use listwatch::{ItemError, ItemRef, Json};
 use listwatch_e2e::{Result, Server};
 use listwatch_kube::KubeTransport;
 
@@ -29,15 +31,27 @@ async fn clients(server: &Server, token: &str) -> Result<[Client; 2]> {
     Ok([Client::new(server.http(token)?.build()?), Client::new(KubeTransport::from_config(config)?)])
 }
 
-fn defaults() -> ListOptions {
-    ListOptions::default()
+fn defaults() -> ListParams {
+    ListParams::default()
 }
 
-async fn names(list: List<[u8]>) -> Result<(BTreeSet<String>, ListSummary)> {
-    let list = list.map_item(|item| {
-        let meta = item.meta()?;
-        Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))
-    });
+fn all_objects() -> Selection {
+    Selection::all()
+}
+
+type Bytes = FromRef<[u8]>;
+type Name = fn(ItemRef<'_>) -> std::result::Result<String, ItemError>;
+
+fn name(item: ItemRef<'_>) -> std::result::Result<String, ItemError> {
+    let meta = item.meta()?;
+    Ok(format!("{}/{}", meta.namespace(), meta.name()))
+}
+
+fn named(client: &Client, params: &ListParams) -> List<Name> {
+    client.list_with(&Resource::PODS, params, name as Name)
+}
+
+async fn names(list: List<Name>) -> Result<(BTreeSet<String>, ListSummary)> {
     let (names, summary) = list.into_vec().await?;
     assert_eq!(names.len() as u64, summary.items);
     let set: BTreeSet<_> = names.into_iter().collect();
@@ -56,7 +70,7 @@ async fn a_real_api_server() -> Result<()> {
 async fn run(state: &Path) -> Result<()> {
     let server = Server::start(state, PORT, &["--feature-gates=ShardedListAndWatch=true"])?;
     server.load(PODS)?;
-    let all = all(&server).await?;
+    let all = all_names(&server).await?;
     server.apply_widgets(WIDGET)?;
     for client in clients(&server, "admin").await? {
         parts(&server, &client, &all).await?;
@@ -79,20 +93,20 @@ async fn run(state: &Path) -> Result<()> {
     killed(server).await?;
     let server = Server::start(state, PORT, &[])?;
     for client in clients(&server, "admin").await? {
-        assert!(names(pods(&client, &defaults())).await?.0 == all, "after the restart");
+        assert!(names(named(&client, &defaults())).await?.0 == all, "after the restart");
     }
     Ok(())
 }
 
-fn pods(client: &Client, options: &ListOptions) -> List<[u8]> {
-    client.list(&Resource::PODS, options)
+fn pods(client: &Client, options: &ListParams) -> List<Bytes> {
+    client.list::<[u8]>(&Resource::PODS, options)
 }
 
 /// The loader writes into etcd behind the server's back; its watch cache follows a little later.
-async fn all(server: &Server) -> Result<BTreeSet<String>> {
+async fn all_names(server: &Server) -> Result<BTreeSet<String>> {
     let [client, _] = clients(server, "admin").await?;
     for _ in 0..100 {
-        let (all, summary) = names(pods(&client, &defaults())).await?;
+        let (all, summary) = names(named(&client, &defaults())).await?;
         if all.len() == PODS {
             assert_eq!(all, server.names(&["pods", "-A"])?);
             assert_eq!((summary.pages, summary.attempts, summary.consistent), (1, 1, true));
@@ -105,39 +119,37 @@ async fn all(server: &Server) -> Result<BTreeSet<String>> {
 
 /// Paged, by namespace, by selectors, metadata only, sharded, and a single one.
 async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Result<()> {
-    let (paged, summary) = names(pods(client, &defaults()).pages(3000)).await?;
+    let (paged, summary) = names(named(client, &defaults().page_size(3000))).await?;
     assert_eq!((&paged == all, summary.pages), (true, 7));
 
-    for order in [Order::Listed, Order::Unordered] {
-        let list = pods(client, &defaults()).parallel(order).map_item(|item| {
-            let meta = item.meta()?;
-            Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))
-        });
-        let names: Vec<_> = list.stream().try_collect().await?;
-        assert_eq!((names.len(), &names.into_iter().collect::<BTreeSet<_>>() == all), (PODS, true), "{order:?}");
+    let threads = std::thread::available_parallelism()?;
+    let list = || named(client, &defaults());
+    for items in [list().parallel(threads), list().parallel_unordered(threads)] {
+        let names: Vec<_> = items.try_collect().await?;
+        assert_eq!((names.len(), &names.into_iter().collect::<BTreeSet<_>>() == all), (PODS, true));
     }
 
-    let (some, summary) = names(pods(client, &defaults()).namespaces(["team-01", "team-02"])).await?;
+    let (some, summary) = names(named(client, &defaults()).namespaces(["team-01", "team-02"])).await?;
     let mut expected = server.names(&["pods", "-n", "team-01"])?;
     expected.extend(server.names(&["pods", "-n", "team-02"])?);
     assert_eq!((some, summary.namespaces.len()), (expected, 2));
 
     let (labels, fields) = ("app.kubernetes.io/name in (ledger, feed)", "status.phase=Running");
-    let options = defaults().labels(labels.parse::<LabelSelector>()?).fields(fields.parse::<FieldSelector>()?);
-    let (selected, _) = names(pods(client, &options)).await?;
+    let selection = all_objects().labels(labels.parse::<LabelSelector>()?).fields(fields.parse::<FieldSelector>()?);
+    let (selected, _) = names(named(client, &ListParams::new(selection))).await?;
     assert_eq!(selected, server.names(&["pods", "-A", "-l", labels, "--field-selector", fields])?);
     assert!(selected.len() > 1000 && selected.len() < PODS);
 
     let compressed = client.clone().compression(Compression::Gzip);
-    let (found, summary) = names(pods(&compressed, &defaults())).await?;
+    let (found, summary) = names(named(&compressed, &defaults())).await?;
     assert!(&found == all && summary.wire_bytes < summary.bytes / 3, "{} bytes", summary.wire_bytes);
 
-    let (metadata, summary) = names(pods(client, &defaults().metadata_only())).await?;
+    let (metadata, summary) = names(named(client, &ListParams::new(all_objects().metadata_only()))).await?;
     assert_eq!((&metadata == all, &*summary.type_meta.kind), (true, "PartialObjectMetadataList"));
 
     let mut shards = BTreeSet::new();
     for index in 0..3 {
-        let (shard, _) = names(pods(client, &defaults().shard(Shard::new(index, 3)?))).await?;
+        let (shard, _) = names(named(client, &ListParams::new(all_objects().shard(Shard::new(index, 3)?)))).await?;
         assert!(shard.len() > PODS / 4);
         let before = shards.len();
         shards.extend(shard.iter().cloned());
@@ -154,7 +166,8 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
 
 /// What the server selects, and what is selected here of everything.
 async fn selected_here(client: &Client) -> Result<()> {
-    let pods = |options: &ListOptions| pods(client, options).namespaces(["team-01", "team-03", "team-05"]);
+    let pods = Resource::PODS;
+    let namespaces = &["team-01", "team-03", "team-05"];
     for (labels, fields) in [
         ("app.kubernetes.io/name=ledger", ""),
         ("app.kubernetes.io/name==ledger,topology.example.com/cell", ""),
@@ -170,73 +183,77 @@ async fn selected_here(client: &Client) -> Result<()> {
         ("", "spec.nodeName=,status.nominatedNodeName="),
         ("", "spec.nodeName!=,spec.serviceAccountName!=default,status.podIP!=10.0.0.1"),
     ] {
-        selects_alike(pods, &defaults(), labels, fields).await?;
+        selects_alike(client, &pods, namespaces, &all_objects(), labels, fields).await?;
     }
     for fields in ["spec.nodeName=,status.phase=Pending", "spec.hostNetwork=false,spec.nodeName!="] {
-        selects_alike(pods, &defaults().json(), "", fields).await?;
+        selects_alike(client, &pods, namespaces, &all_objects().json(), "", fields).await?;
     }
     Ok(())
 }
 
 async fn selects_alike(
-    list: impl Fn(&ListOptions) -> List<[u8]>,
-    options: &ListOptions,
+    client: &Client,
+    resource: &Resource,
+    namespaces: &[&'static str],
+    selection: &Selection,
     labels: &str,
     fields: &str,
 ) -> Result<()> {
     let (labels, fields) = (labels.parse::<LabelSelector>()?, fields.parse::<FieldSelector>()?);
-    let (by_server, _) = names(list(&options.clone().labels(labels.clone()).fields(fields.clone()))).await?;
-    let looked_at = list(options).map_item(|item| {
+    let selected = ListParams::new(selection.clone().labels(labels.clone()).fields(fields.clone()));
+    let by_server = client.list_with(resource, &selected, name as Name);
+    let looked_at = client.list_with(resource, &ListParams::new(selection.clone()), |item| {
         let is_selected = labels.matches(&item.meta()?)? && fields.matches(&item)?;
         let may_be = labels.prefilter().matches(&item) && fields.prefilter().matches(&item);
         assert!(may_be || !is_selected, "the prefilter of {labels} {fields} hides an object");
         let meta = item.meta()?;
         Ok::<_, ItemError>(is_selected.then(|| format!("{}/{}", meta.namespace(), meta.name())))
     });
+    let (by_server, looked_at) = match namespaces {
+        [] => (by_server, looked_at),
+        _ => (by_server.namespaces(namespaces.iter().copied()), looked_at.namespaces(namespaces.iter().copied())),
+    };
+    let (by_server, _) = names(by_server).await?;
     let here: BTreeSet<_> = looked_at.into_vec().await?.0.into_iter().flatten().collect();
     assert!(here == by_server, "{labels} {fields}: {} here, {} by the server", here.len(), by_server.len());
     Ok(())
 }
 
 async fn versions(client: &Client, all: &BTreeSet<String>) -> Result<()> {
-    assert_eq!(client.server_version().await?.to_string(), "1.36");
-    let (_, summary) = names(client.list(&Resource::NAMESPACES, &defaults())).await?;
+    let (_, summary) = client.list::<[u8]>(&Resource::NAMESPACES, &defaults()).into_vec().await?;
     let version = summary.list_meta.resource_version;
     for resource_version in
         [ResourceVersion::Any, ResourceVersion::AtLeast(version.clone()), ResourceVersion::Exact(version.clone())]
     {
         let is_exact = resource_version == ResourceVersion::Exact(version.clone());
-        let (found, summary) = names(pods(client, &defaults().resource_version(resource_version))).await?;
+        let (found, summary) = names(named(client, &defaults().resource_version(resource_version))).await?;
         assert!(&found == all);
         assert!(!is_exact || summary.list_meta.resource_version == version);
     }
     let future = defaults().resource_version(ResourceVersion::AtLeast("99999999".to_owned()));
     let impatient = client.clone().retry(Retry::never());
     let error = pods(&impatient, &future).into_vec().await.unwrap_err();
-    assert!(error.is_too_large_version() && error.code() == 504, "{error}");
+    assert!(error.is_too_large_version() && error.code() == Some(504), "{error}");
     Ok(())
 }
 
 /// In JSON, and their metadata in protobuf.
 async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
-    let widgets = resource::resolve("wd", &client.discover().await?)?;
+    let widgets = resolve("wd", &client.discover().await?)?;
     assert_eq!(widgets, Resource::new("example.com", "v1", "widgets", "Widget"));
     let expected = server.names(&["widgets", "-A"])?;
     assert_eq!(expected.len(), 3);
-    for options in [defaults(), defaults().limit(2), defaults().metadata_only()] {
-        let list = client.list(&widgets, &options);
-        let list = if options == defaults().limit(2) { list.pages(2) } else { list };
-        let (found, summary) = names(list).await?;
+    for params in [defaults(), defaults().page_size(2), ListParams::new(all_objects().metadata_only())] {
+        let (found, summary) = names(client.list_with(&widgets, &params, name as Name)).await?;
         assert_eq!(found, expected);
         assert_eq!((summary.consistent, summary.list_meta.resource_version.is_empty()), (true, false));
     }
     let specs = client.list::<Json<serde_json::Value>>(&widgets, &defaults()).into_vec().await?.0;
     assert!(specs.iter().any(|widget| widget["spec"]["n"] == 1));
-    let list = |options: &ListOptions| client.list(&widgets, options);
     for fields in
         ["spec.n=1", "spec.n!=1", "spec.n=", "spec.on=true,metadata.namespace=default", "spec.on=false", "spec.on="]
     {
-        selects_alike(list, &defaults(), "", fields).await?;
+        selects_alike(client, &widgets, &[], &all_objects(), "", fields).await?;
     }
     json(server, client).await
 }
@@ -244,20 +261,19 @@ async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
 /// What comes in JSON, and what is made of protobuf, is what kubectl prints.
 async fn json(server: &Server, client: &Client) -> Result<()> {
     for resource in ["namespaces", "clusterroles", "customresourcedefinitions", "pods"] {
-        let found = resource::resolve(resource, &client.discover().await?)?;
+        let found = resolve(resource, &client.discover().await?)?;
         let of_kubectl = server.kubectl(&["get", resource, "-n", "team-01", "-o", "json", "--show-managed-fields"])?;
         let of_kubectl: serde_json::Value = serde_json::from_str(&of_kubectl)?;
-        for options in [defaults(), defaults().json()] {
-            let list = client.list::<[u8]>(&found, &options);
-            let list = if found.is_namespaced() { list.namespace("team-01") } else { list };
-            let list = list.map_item(|item| {
+        for params in [defaults(), ListParams::new(all_objects().json())] {
+            let list = client.list_with(&found, &params, |item| {
                 let mut json = Vec::new();
                 item.to_json(&mut json)?;
                 serde_json::from_slice::<serde_json::Value>(&json).map_err(ItemError::other)
             });
+            let list = if found.is_namespaced() { list.namespace("team-01") } else { list };
             let items = list.into_vec().await?.0;
             assert!(!items.is_empty());
-            assert!(Some(&items) == of_kubectl["items"].as_array(), "{resource} {options:?}");
+            assert!(Some(&items) == of_kubectl["items"].as_array(), "{resource} {params:?}");
         }
     }
     Ok(())
@@ -265,7 +281,7 @@ async fn json(server: &Server, client: &Client) -> Result<()> {
 
 async fn over_http2(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     let client = Client::new(server.http("admin")?.http2().build()?);
-    assert!(&names(pods(&client, &defaults())).await?.0 == all);
+    assert!(&names(named(&client, &defaults())).await?.0 == all);
     Ok(())
 }
 
@@ -274,7 +290,7 @@ async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     for (token, code) in [("nobody", 403), ("wrong-token-9", 401)] {
         for client in clients(server, token).await? {
             let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
-            assert_eq!(error.code(), code, "{error}");
+            assert_eq!(error.code(), Some(code), "{error}");
             assert!(!format!("{error} {error:?}").contains("wrong-token-9"));
         }
     }
@@ -293,7 +309,7 @@ async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     };
     let by_plugin = server.kube(|user| *user = AuthInfo { exec: Some(exec), ..AuthInfo::default() }).await?;
     let client = Client::new(KubeTransport::from_config(by_plugin)?);
-    let (found, summary) = names(pods(&client, &defaults())).await?;
+    let (found, summary) = names(named(&client, &defaults())).await?;
     assert_eq!((&found == all, summary.attempts), (true, 2));
     Ok(())
 }
@@ -318,13 +334,13 @@ async fn expired_pages(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     for client in clients(server, "admin").await? {
         let void = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&void);
-        let list = || pods(&client, &defaults()).namespace("team-01").pages(PAGE);
+        let list = || pods(&client, &defaults().page_size(PAGE)).namespace("team-01");
         lists.push((Expect::Failure, list().stream()));
         let on_restart = move |restart: Restart| {
             told.fetch_add(restart.items, Ordering::Relaxed);
         };
-        lists.push((Expect::Restarts(void), list().start_over(on_restart).stream()));
-        lists.push((Expect::Inconsistency, list().go_on_inconsistently().stream()));
+        lists.push((Expect::Restarts(void), list().stream_with_restarts(on_restart)));
+        lists.push((Expect::Inconsistency, list().allow_inconsistent().stream()));
     }
     for (_, items) in &mut lists {
         for _ in 0..PAGE {
@@ -364,7 +380,7 @@ enum Expect {
 }
 
 /// How many items came, and how it ended.
-async fn drain(items: &mut Items<[u8]>) -> (u64, std::result::Result<(), listwatch::client::Error>) {
+async fn drain(items: &mut Items<Bytes>) -> (u64, std::result::Result<(), listwatch::client::Error>) {
     let mut count = 0;
     loop {
         match items.try_next().await {
@@ -385,9 +401,10 @@ async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> 
         let (rest, end) = drain(&mut items).await;
         let error = end.unwrap_err();
         assert!(error.is_incomplete() && error.items() == rest + 1, "{error}");
-        assert!(error.to_string().contains("list in pages (.pages)"), "{error}");
+        let ErrorKind::Incomplete(incomplete) = error.kind() else { return Err(error.into()) };
+        assert_eq!(incomplete.request_timeout, Some(Duration::from_secs(3)), "{error}");
         assert!(items.try_next().await?.is_none() && items.summary().is_none());
-        assert!(&names(pods(&client, &defaults()).pages(1000)).await?.0 == all);
+        assert!(&names(named(&client, &defaults().page_size(1000))).await?.0 == all);
     }
     Ok(())
 }

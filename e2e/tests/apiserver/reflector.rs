@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use k8s_pb::api::core::v1::Pod;
+use listwatch::ItemError;
 use listwatch::cache::{Change, Object, StorageFormat, Store, Subscriber};
-use listwatch::client::{Client, ListOptions, Resource};
+use listwatch::client::{Client, ListParams, Resource};
 use listwatch::reflector::{Cache, Reflector, Strategy};
-use listwatch::{ItemError, ItemRef};
 use listwatch_e2e::{Result, Server};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -107,7 +107,7 @@ fn key((namespace, name): (&str, &str)) -> String {
 }
 
 async fn listed(client: &Client) -> Result<View> {
-    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod: ItemRef<'_>| {
+    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
         let meta = pod.meta()?;
         Ok::<_, ItemError>((key((meta.namespace(), meta.name())), meta.resource_version().to_owned()))
     });

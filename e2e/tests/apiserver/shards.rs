@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use listwatch::client::{Client, ListOptions, Resource, Shard};
+use listwatch::ItemError;
+use listwatch::client::{Client, ListParams, Resource, Selection};
+use listwatch::object::Shard;
 use listwatch::reflector::Cache;
-use listwatch::{ItemError, ItemRef};
 use listwatch_e2e::{Result, Server};
 use replica::{Change, Replica};
 use tokio::io::copy_bidirectional;
@@ -65,7 +66,7 @@ async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
     server.load(PODS)?;
     let config = server.kube(|user| user.token = Some("admin".into())).await?;
     let client = Client::new(server.http("admin")?.build()?);
-    let options = ListOptions::default().shard(Shard::new(0, SHARDS)?);
+    let options = ListParams::new(Selection::all().shard(Shard::new(0, SHARDS)?));
     let (_, summary) = client.list::<[u8]>(&Resource::PODS, &options).into_vec().await?;
     assert_eq!(summary.other_shards == 0, knows_shards);
 
@@ -224,7 +225,7 @@ async fn settled(board: &Mutex<Board>, client: &Client, expected: &[(&str, usize
 
 /// Names and versions of all Pods.
 async fn listed(client: &Client) -> Result<Vec<(String, String)>> {
-    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod: ItemRef<'_>| {
+    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
         let meta = pod.meta()?;
         Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
     });

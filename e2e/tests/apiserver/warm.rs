@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::Pod;
+use listwatch::ItemError;
 use listwatch::cache::{StorageFormat, Store};
-use listwatch::client::transport::{Request, ResponseFuture};
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource, Transport};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource, Transport};
+use listwatch::client::{Request, ResponseFuture};
 use listwatch::reflector::{Cache, ColdStart, Reflector, Strategy};
-use listwatch::{ItemError, ItemRef};
 use listwatch_e2e::{Result, Server};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -208,7 +208,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 async fn listed(client: &Client) -> Result<View> {
-    let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod: ItemRef<'_>| {
+    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
         let meta = pod.meta()?;
         Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
     });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
-use listwatch::client::{Client, Error, ListOptions, OwnedEvent, Resource, ResourceVersion, Watch};
+use listwatch::client::{Client, Error, OwnedEvent, Resource, Selection, Watch, WatchParams};
 use listwatch::{ItemError, ItemRef, compare_resource_versions};
 use listwatch_e2e::{Result, Server};
 use listwatch_kube::KubeTransport;
@@ -33,12 +33,12 @@ fn see(item: ItemRef<'_>) -> std::result::Result<Seen, ItemError> {
     Ok((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
 }
 
-fn watched(client: &Client, resource: &Resource, options: &ListOptions) -> Watch<[u8], See> {
-    client.watch::<[u8]>(resource, options).map_item(see as See)
+fn watched(client: &Client, resource: &Resource, params: &WatchParams) -> Watch<See> {
+    client.watch_with(resource, params, see as See)
 }
 
-fn defaults() -> ListOptions {
-    ListOptions::default()
+fn defaults() -> WatchParams {
+    WatchParams::with_initial_state()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,8 +69,9 @@ async fn run(state: &Path) -> Result<()> {
 async fn single_connections(server: &Server, client: &Client) -> Result<()> {
     let namespaces = Resource::NAMESPACES;
     // All that there is, and where it ends.
-    for options in [defaults(), defaults().metadata_only(), defaults().json()] {
-        let mut events = watched(client, &namespaces, &options).initial_events().stream();
+    for selection in [Selection::all(), Selection::all().metadata_only(), Selection::all().json()] {
+        let options = defaults().selection(selection);
+        let mut events = watched(client, &namespaces, &options).stream();
         let mut seen = Vec::new();
         let version = loop {
             match events.try_next().await?.ok_or("the watch ended")? {
@@ -108,14 +109,14 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn exact(version: &str) -> ListOptions {
-    defaults().resource_version(ResourceVersion::Exact(version.to_owned()))
+fn exact(version: &str) -> WatchParams {
+    WatchParams::from_version(version)
 }
 
 /// Selected, and in JSON; through the ends of connections, which last a second.
 async fn resumed(server: &Server, client: &Client) -> Result<()> {
     let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
-    let options = defaults().timeout(Duration::from_secs(1)).labels("keep=yes".parse()?);
+    let options = defaults().timeout(Duration::from_secs(1)).selection(Selection::all().labels("keep=yes".parse()?));
     let mut events = watched(client, &widgets, &options).resume();
     let mut next = async || -> Result<String> {
         let event = timeout(Duration::from_secs(30), events.next()).await?.ok_or("it ended")??;
@@ -233,7 +234,7 @@ async fn converge(client: &Client) -> Result<(View, Told)> {
                 }
                 OwnedEvent::Synced { .. } => is_synced = true,
                 OwnedEvent::Reset => view.clear(),
-                OwnedEvent::Bookmark { .. } => {}
+                _ => {}
             }
             if is_synced && view.contains_key(LAST) {
                 return Ok((view, told));

@@ -18,7 +18,8 @@ use std::time::{Duration, SystemTime};
 
 use k8s_pb::api::coordination::v1::Lease;
 use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseParams};
-use listwatch::client::{Client, ListOptions, Resource, Retry, Shard};
+use listwatch::client::{Client, ListParams, Resource, Retry, Selection};
+use listwatch::object::Shard;
 use listwatch::reflector::{Cache, Reflector};
 use listwatch_kube::KubeTransport;
 use tokio::select;
@@ -168,8 +169,8 @@ impl<F: Fn(Change)> Member<F> {
             return Ok(());
         }
 
-        let options = ListOptions::default().shard(shard);
-        let reflector = Reflector::<[u8]>::new(client, &replica.resource).options(options);
+        let selection = Selection::all().shard(shard);
+        let reflector = Reflector::<[u8]>::new(client, &replica.resource).selection(selection);
         on_change(Change::Taken(shard, reflector.cache()));
         let ended: Option<Result<(), Error>> = select! {
             biased;
@@ -186,7 +187,7 @@ impl<F: Fn(Change)> Member<F> {
     }
 
     async fn see(&self) -> Result<Seen, Error> {
-        let leases = self.client.list::<Lease>(&Resource::LEASES, &ListOptions::default());
+        let leases = self.client.list::<Lease>(&Resource::LEASES, &ListParams::default());
         let mut seen = Seen { replicas: BTreeSet::new(), holders: BTreeMap::new() };
         for lease in leases.namespace(&self.replica.namespace).into_vec().await?.0 {
             let Some(holder) = holder(&lease).map(str::to_owned) else { continue };

@@ -1,11 +1,10 @@
 //! A list whose items are decoded by several threads.
 //!
-//! The consumer's polls walk through the body and copy items into batches. Threads make of each batch what its items
-//! become, and the consumer takes that out of a window of batches.
+//! The consumer's polls walk through the body and copy items into batches. Threads decode the batches, and the consumer takes
+//! the results from a window of batches.
 
 use std::collections::VecDeque;
 use std::future::Future as _;
-use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -16,162 +15,91 @@ use std::{fmt, io, mem, thread, vec};
 use futures_core::Stream;
 use tokio::sync::oneshot;
 
-use super::{Items, List, ListSummary, OnExpired, Plan, State};
+use super::run::State;
+use super::{Items, List, ListSummary};
 use crate::client::error::{Error, ErrorKind};
-use crate::client::options::InvalidOptions;
 use crate::client::progress::Progress;
 use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::OnItemError;
 use crate::meta::TypeMeta;
-use crate::object::Item;
 use crate::object::ItemRef;
 use crate::sync::{Mutex, lock};
 use crate::wire::Encoding;
 
-/// From how many bytes on a batch goes to a thread.
+/// The size in bytes from which on a batch goes to a thread.
 const BATCH: usize = 256 << 10;
 
-/// How many batches there may be for each thread, before it and behind it.
+/// The number of batches for each thread, waiting for it or decoded by it.
 const BATCHES_PER_THREAD: usize = 2;
 
-/// In which order the items of a list come that several threads decode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// As in the list.
-    #[default]
-    Listed,
-    /// As they are done, in batches of neighbours: none waits for a slower one.
-    Unordered,
-}
-
-impl<T: Item + ?Sized> List<T> {
-    /// The same list, its items decoded by several threads.
+impl<F, O, E> List<F>
+where
+    F: Fn(ItemRef<'_>) -> Result<O, E> + Send + Sync + 'static,
+    O: Send + 'static,
+    E: Into<ItemError> + 'static,
+{
+    /// Returns the items as a stream, decoded by several threads, in the order of the list.
     ///
-    /// It pays where items are work: Pods that are decoded, or a closure that compresses them. For their bytes alone
-    /// [`stream`](Self::stream) is faster.
-    ///
-    /// With [`start_over`](Self::start_over) it ends in an error before anything is sent: items of the snapshot that is given
-    /// up would still be on their way.
+    /// Threads pay where items need work: Pods that are decoded, or a closure that compresses them. For the bytes alone
+    /// [`stream`](Self::stream) is faster. The consumer's thread frees the items, which glibc's allocator is slow at: Pods that
+    /// are decoded only to be dropped arrive no sooner than without threads. So the closure of
+    /// [`list_with`](crate::client::Client::list_with) should return what the consumer needs of a Pod.
     ///
     /// ```no_run
+    /// use std::thread::available_parallelism;
+    ///
     /// use futures::TryStreamExt;
     /// use k8s_pb::api::core::v1::Pod;
-    /// use listwatch::client::{Client, ListOptions, Order, Resource};
+    /// use listwatch::client::{Client, ListParams, Resource};
     /// use listwatch::ItemError;
     ///
-    /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
-    /// let pods = client.list::<Pod>(&Resource::PODS, &ListOptions::default());
-    /// let mut containers = pods
-    ///     .parallel(Order::Unordered)
-    ///     .map_item(|item| {
-    ///         let pod = item.decode::<Pod>()?;
-    ///         Ok::<_, ItemError>(pod.spec.unwrap_or_default().containers.len())
-    ///     })
-    ///     .stream();
-    /// let mut sum = 0;
-    /// while let Some(containers) = containers.try_next().await? {
-    ///     sum += containers;
-    /// }
+    /// # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
+    ///     let pod = item.decode::<Pod>()?;
+    ///     Ok::<_, ItemError>(pod.spec.unwrap_or_default().containers.len())
+    /// });
+    /// let containers = pods.parallel_unordered(available_parallelism()?);
+    /// let sum: usize = containers.try_fold(0, |sum, count| async move { Ok(sum + count) }).await?;
     /// println!("{sum} containers");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn parallel(self, order: Order) -> ParallelList<T::Owned> {
-        let Self { plan, on_expired, own, item: _ } = self;
-        let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        ParallelList { decode: decode_with(own, plan.on_item_error), plan, on_expired, order, threads }
+    pub fn parallel(self, threads: NonZeroUsize) -> ParallelItems<O> {
+        ParallelItems::new(self, threads, true)
+    }
+
+    /// Returns the items as a stream, decoded by several threads, in batches of neighbours as soon as each is decoded: no batch
+    /// waits for a slower one.
+    pub fn parallel_unordered(self, threads: NonZeroUsize) -> ParallelItems<O> {
+        ParallelItems::new(self, threads, false)
     }
 }
 
-/// What to list, and how to decode it on several threads; see [`List::parallel`].
-#[must_use = "nothing is sent until stream is polled"]
-pub struct ParallelList<O> {
-    plan: Plan,
-    on_expired: OnExpired,
-    order: Order,
-    threads: NonZeroUsize,
-    decode: Arc<Decode<O>>,
-}
-
-impl<O: Send + 'static> ParallelList<O> {
-    /// So many threads: as many as there are cores unless set.
-    pub fn threads(mut self, threads: NonZeroUsize) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Gives each item to a closure in place of [`Item::from_ref`]. It is called by several threads at once.
-    ///
-    /// What it returns is freed by the consumer's thread, which glibc's allocator is slow at: Pods that are decoded only to
-    /// be dropped behind the stream come no sooner than without threads. So make of a Pod here what you want of it.
-    pub fn map_item<P, E, G>(self, own: G) -> ParallelList<P>
-    where
-        G: Fn(ItemRef<'_>) -> Result<P, E> + Send + Sync + 'static,
-        P: Send + 'static,
-        E: Into<ItemError> + 'static,
-    {
-        let Self { plan, on_expired, order, threads, decode: _ } = self;
-        ParallelList { decode: decode_with(own, plan.on_item_error), plan, on_expired, order, threads }
-    }
-
-    /// The items as a stream. Nothing is sent, and no thread started, before it is polled.
-    pub fn stream(self) -> ParallelItems<O> {
-        let Self { plan, on_expired, order, threads, decode } = self;
-        let read = matches!(on_expired, OnExpired::StartOver(_))
-            .then(|| Err(ErrorKind::from(InvalidOptions::StartOverInParallel).into()));
-        let batch = Arc::<Mutex<Batch>>::default();
-        let gathered = Arc::clone(&batch);
-        let gather: Gather = Box::new(move |item| {
-            lock(&gathered).push(item);
-            Ok(())
-        });
-        ParallelItems {
-            items: List { plan, on_expired, own: gather, item: PhantomData }.stream(),
-            batch,
-            spare: Vec::new(),
-            read,
-            pool: Pool { threads: threads.get(), jobs: None, decode },
-            order,
-            window: VecDeque::new(),
-            ready: Vec::new().into_iter(),
-            failed: None,
-            delivered: 0,
-            skipped: 0,
-        }
-    }
-}
-
-fn decode_with<O, E: Into<ItemError>>(
-    own: impl Fn(ItemRef<'_>) -> Result<O, E> + Send + Sync + 'static,
-    on_item_error: OnItemError,
-) -> Arc<Decode<O>> {
-    Arc::new(move |batch: Batch, is_wanted: &dyn Fn() -> bool| batch.decode(&own, on_item_error, is_wanted))
-}
-
-/// The items of a list that several threads decode, as a stream that ends after the last one or after an error.
+/// The items of a list that several threads decode, as a stream that ends after the last item or after an error.
 ///
-/// For each thread up to two batches, of 256 KiB or of what becomes of them, wait for the consumer, behind the batch it is
-/// being given. An error comes when all items before it in the list are out; with [`Order::Unordered`] that of an item may come
-/// before some of them. A panic in the closure that makes the items goes on in the consumer.
+/// For each thread up to two batches, of 256 KiB or of the items decoded from that, wait for the consumer, in addition to the
+/// batch that is being delivered. An error follows all items before it in the list; in an unordered stream the error of an item
+/// may precede some of them. A panic in the closure resumes in the consumer.
 ///
-/// Dropping it closes the connection, or resets the stream, and its threads end behind the items that they are at.
+/// No thread starts before the stream is polled. Dropping it closes the connection, or resets the HTTP/2 stream, and its threads end after their
+/// current item.
 #[must_use = "nothing is sent until it is polled"]
 pub struct ParallelItems<O> {
-    items: Items<[u8], Gather>,
-    /// What is gathered for the next thread.
+    items: Items<Gather>,
+    /// The batch that is gathered for the next thread.
     batch: Arc<Mutex<Batch>>,
-    /// Used again: a system's allocator tidies up whenever so much is given back.
+    /// Reused: a system's allocator tidies up whenever this much is freed.
     spare: Vec<Batch>,
     /// How reading ended.
     read: Option<Result<(), Error>>,
     pool: Pool<O>,
-    order: Order,
-    /// What the threads owe.
+    is_ordered: bool,
+    /// The results that the threads owe.
     window: VecDeque<oneshot::Receiver<thread::Result<Decoded<O>>>>,
-    /// What is left of the batch that the consumer is being given.
+    /// The rest of the batch that is being delivered.
     ready: vec::IntoIter<O>,
-    /// What comes behind that.
+    /// The error that follows that batch.
     failed: Option<DecodeError>,
     delivered: u64,
     /// By the threads.
@@ -182,7 +110,38 @@ pub struct ParallelItems<O> {
 type Gather = Box<dyn FnMut(ItemRef<'_>) -> Result<(), ItemError> + Send>;
 
 impl<O: Send + 'static> ParallelItems<O> {
-    /// How the list ended; `None` until the last item is out, and for ever after an error.
+    fn new<F, E>(list: List<F>, threads: NonZeroUsize, is_ordered: bool) -> Self
+    where
+        F: Fn(ItemRef<'_>) -> Result<O, E> + Send + Sync + 'static,
+        E: Into<ItemError> + 'static,
+    {
+        let List { plan, decode: decode_item } = list;
+        let on_item_error = plan.on_item_error;
+        let decode: Arc<Decode<O>> = Arc::new(move |batch: Batch, is_wanted: &dyn Fn() -> bool| {
+            batch.decode(&decode_item, on_item_error, is_wanted)
+        });
+        let batch = Arc::<Mutex<Batch>>::default();
+        let gathered = Arc::clone(&batch);
+        let gather: Gather = Box::new(move |item| {
+            lock(&gathered).push(item);
+            Ok(())
+        });
+        Self {
+            items: List { plan, decode: gather }.stream(),
+            batch,
+            spare: Vec::new(),
+            read: None,
+            pool: Pool { threads: threads.get(), jobs: None, decode },
+            is_ordered,
+            window: VecDeque::new(),
+            ready: Vec::new().into_iter(),
+            failed: None,
+            delivered: 0,
+            skipped: 0,
+        }
+    }
+
+    /// Returns how the list ended, or `None` before its end and after an error.
     #[must_use]
     pub fn summary(&self) -> Option<ListSummary> {
         let is_out = self.window.is_empty() && self.ready.len() == 0 && self.failed.is_none();
@@ -191,7 +150,7 @@ impl<O: Send + 'static> ParallelItems<O> {
         Some(ListSummary { items, skipped, ..summary.clone() })
     }
 
-    /// How far reading is, which is ahead of the items that are out.
+    /// Returns how far reading is, which is ahead of the delivered items.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.items.progress()
@@ -200,7 +159,8 @@ impl<O: Send + 'static> ParallelItems<O> {
     /// Reads until the window is full, or nothing more is there.
     fn read(&mut self, cx: &mut Context<'_>) {
         while self.read.is_none() && self.window.len() < self.pool.threads.saturating_mul(BATCHES_PER_THREAD) {
-            let next = self.items.advance(cx);
+            let Items { pages, decode } = &mut self.items;
+            let next = pages.advance(cx, decode);
             let mut batch = lock(&self.batch);
             let is_due = match next {
                 Poll::Ready(Ok(Some(()))) => batch.bytes.len() >= BATCH,
@@ -229,10 +189,7 @@ impl<O: Send + 'static> ParallelItems<O> {
 
     /// The next batch that is decoded; `None` when nobody owes one.
     fn next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Decoded<O>>> {
-        let candidates = match self.order {
-            Order::Listed => 1,
-            Order::Unordered => self.window.len(),
-        };
+        let candidates = if self.is_ordered { 1 } else { self.window.len() };
         for (at, owed) in self.window.iter_mut().enumerate().take(candidates) {
             let Poll::Ready(decoded) = Pin::new(owed).poll(cx) else { continue };
             self.window.remove(at);
@@ -288,14 +245,8 @@ impl<O: Send + 'static> Stream for ParallelItems<O> {
     }
 }
 
-/// Nothing in it is pinned by itself.
+/// No field is pinned.
 impl<O> Unpin for ParallelItems<O> {}
-
-impl<O> fmt::Debug for ParallelList<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ParallelList").field("resource", &self.plan.resource).finish_non_exhaustive()
-    }
-}
 
 impl<O> fmt::Debug for ParallelItems<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

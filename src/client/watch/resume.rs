@@ -1,10 +1,9 @@
-//! A watch that goes on where its connections end.
+//! A watch that resumes where its connections end.
 
 use std::cmp::Ordering;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::marker::PhantomData;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,97 +14,97 @@ use futures_core::Stream;
 use tokio::time::{Sleep, sleep};
 use tracing::field;
 
-use super::{Connection, Opening, OwnedEvent, Plan};
-use crate::adapt::FromRef;
+use super::{Connection, Locating, Opening, OwnedEvent, Plan};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
-use crate::client::options::ResourceVersion;
+use crate::client::params::{ListParams, ResourceVersion, WatchStart};
 use crate::client::retry::{Class, Retry};
 use crate::client::transport::TransportErrorKind;
 use crate::decode::{Changed, WatchEvent};
 use crate::error::ItemError;
-use crate::object::ItemRef;
-use crate::object::{Item, compare_resource_versions, is_older};
+use crate::object::{ItemRef, compare_resource_versions, is_older};
 
-/// The longest wait before a connection, but for what a server asks for.
+/// The longest wait before a connection, except for a server's `Retry-After`.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// A connection that lived so long was a good one, even if nothing happened.
+/// A connection that lived for this time resets the backoff, even if nothing happened.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// Of a list that a server did not have the time to write whole: client-go's page (`tools/pager`).
+/// The page size of a list that the server could not write within its request timeout, as client-go's (`tools/pager`).
 pub(crate) const PAGE: u32 = 500;
 
-/// Deletions that are remembered at least.
+/// The number of deletions that are remembered at least.
 const DELETIONS: usize = 1024;
 
 /// A watch over as many connections as it takes, as a stream.
 ///
-/// From [`ResourceVersion::Exact`] it begins with what happened after that version. Otherwise it begins with the collection:
-/// each object as [`OwnedEvent::Added`], then [`OwnedEvent::Synced`], then what happens. The collection comes as initial
-/// events of the watch; as a list where the server refuses those, breaks them off twice, or does not end them
-/// ([`initial_events_timeout`](Self::initial_events_timeout)), which the [`Client`](crate::client::Client) and its clones
-/// then remember for this resource for an hour, once the list has succeeded. When it is interrupted, or when its version
-/// expires, it starts over, with [`OwnedEvent::Reset`]; in pages of 500, if the server's request timeout interrupted a list.
+/// From [`WatchParams::from_version`] and [`WatchParams::from_now`] it delivers changes. From
+/// [`WatchParams::with_initial_state`] it delivers the collection first: each object as [`OwnedEvent::Added`], then
+/// [`OwnedEvent::Synced`], then changes.
 ///
-/// After that nothing is lost, and nothing comes twice or in another order, whatever happens to connections: it resumes from
-/// the version of the last event, or of a later bookmark, when the server ends the watch, when the connection breaks or
-/// [has gone quiet](super::Watch::idle_timeout), on 408, 429 and 5xx. It also retries 401, 403, 404, credentials that cannot be
-/// read and a proxy's page, with a warning in the log, because a role or a resource may come later;
+/// It requests the collection as initial events of the watch. It lists the collection if the server refuses initial events,
+/// interrupts them twice, or does not end them ([`initial_events_timeout`](Self::initial_events_timeout)); once that list has
+/// succeeded, the [`Client`](crate::client::Client) and its clones list this resource for an hour. If the initial state is
+/// interrupted, or its version expires, the stream starts over with [`OwnedEvent::Reset`]; after the server's request timeout
+/// it lists in pages of 500.
+///
+/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes from the
+/// version of the last event or of a later bookmark when the server ends it, when the connection breaks or [is
+/// dead](super::Watch::idle_timeout), and on 408, 429 and 5xx. It also retries 401, 403, 404, unreadable credentials and a
+/// proxy's page, with a warning in the log, because a role or a resource may be created later;
 /// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
-/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait for the server's `Retry-After`;
-/// a connection that lived for 10 s resets that. A list in place of initial events is requested at once. The number of retries is
-/// not limited.
+/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait for the server's `Retry-After`.
+/// A connection that lived for 10 s resets the backoff. A list in place of initial events is requested at once. The number of
+/// retries is not limited.
 ///
-/// It ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless it
-/// [starts over](Self::start_over). Other errors that end it are those that a retry does not mend: options that the server
-/// refuses (400, 422), a malformed or oversized frame, an object that cannot become what was asked for. What such an error is
-/// about was not delivered, and [`resource_version`](Self::resource_version) is not past it.
+/// The stream ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless it
+/// [starts over](Self::start_over). It also ends in errors that no retry fixes: parameters that the server refuses (400, 422), a malformed or
+/// oversized frame, an object that cannot be decoded. [`resource_version`](Self::resource_version) is then before the event that
+/// failed.
 ///
 /// Events whose versions do not [compare](compare_resource_versions) are all delivered. A deletion may have an older version
-/// than what came before it: those are remembered, 8 bytes and some each, to be told from repetitions, until the version
-/// moves on.
+/// than earlier events, so that the stream remembers deletions until the version advances, in 8 bytes and the overhead of two
+/// collections each.
 ///
 /// ```no_run
 /// use futures::TryStreamExt;
 /// use k8s_pb::api::core::v1::Pod;
-/// use listwatch::client::{Client, ListOptions, OwnedEvent, Resource};
+/// use listwatch::client::{Client, OwnedEvent, Resource, WatchParams};
 ///
 /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
-/// let mut pods = client.watch::<Pod>(&Resource::PODS, &ListOptions::default()).resume();
+/// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state()).resume();
 /// while let Some(event) = pods.try_next().await? {
 ///     match event {
-///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} is there", pod.metadata),
-///         OwnedEvent::Deleted(pod) => println!("{:?} is gone", pod.metadata),
-///         OwnedEvent::Synced { resource_version } => println!("that is all at {resource_version}"),
-///         OwnedEvent::Reset => println!("from the start"),
-///         OwnedEvent::Bookmark { .. } => {}
+///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
+///         OwnedEvent::Deleted(pod) => println!("{:?} was deleted", pod.metadata),
+///         OwnedEvent::Synced { resource_version } => println!("these are all at {resource_version}"),
+///         OwnedEvent::Reset => println!("starting over"),
+///         _ => {}
 ///     }
 /// }
 /// # Ok(())
 /// # }
 /// ```
 #[must_use = "nothing is sent until it is polled"]
-pub struct ResumedWatch<T: Item + ?Sized, F = FromRef<T>> {
+pub struct ResumedWatch<F> {
     connections: Connections,
-    own: F,
-    item: PhantomData<fn() -> T::Owned>,
+    decode: F,
 }
 
-/// Nothing in it is pinned by itself.
-impl<T: Item + ?Sized, F> Unpin for ResumedWatch<T, F> {}
+/// No field is pinned.
+impl<F> Unpin for ResumedWatch<F> {}
 
-/// A connection that ended, and what comes next.
+/// A connection that ended, and what follows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Disconnect {
-    /// Why; `None` when the server ended the watch in good order.
+    /// The error; `None` when the server ended the watch regularly.
     pub error: Option<Error>,
-    /// The version that the watch goes on from; `None` when it begins again with the collection.
+    /// The version from which the watch resumes; `None` when it starts over with the collection, or has no version yet.
     pub resource_version: Option<String>,
-    /// Whether the collection comes as a list, and not as initial events, from now on.
+    /// True if the collection is listed next, and not requested as initial events.
     pub lists: bool,
-    /// The time until then.
+    /// The time until the next request.
     pub wait: Duration,
 }
 
@@ -117,14 +116,22 @@ pub(crate) enum Change {
     Deleted,
 }
 
-/// The connections of a watch, whatever becomes of its objects.
+/// The connections of a watch, without a decoder of its objects.
 pub(crate) struct Connections {
     run: Run,
     state: State,
 }
 
+/// | state | next |
+/// |---|---|
+/// | `Start`, `Waiting` | `Locating`, `Opening` or `Listing`: what the run needs |
+/// | `Locating`, `Listing` | `Opening`; `Waiting` after an error |
+/// | `Opening` | `Watching`; `Waiting` after an error |
+/// | `Watching` | `Waiting` at its end and after an error |
+/// | any | `Ended` after an error that no retry fixes |
 enum State {
     Start,
+    Locating(Locating),
     Waiting(Pin<Box<Sleep>>),
     Opening(Opening),
     Watching(Box<Connection>),
@@ -132,53 +139,53 @@ enum State {
     Ended,
 }
 
-impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
-    /// The default of [`initial_events_timeout`](Self::initial_events_timeout): 30 s.
-    pub const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
+/// The default of [`ResumedWatch::initial_events_timeout`].
+const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-    pub(super) fn new(plan: Plan, own: F, item: PhantomData<fn() -> T::Owned>) -> Self {
-        Self { connections: Connections { run: Run::new(plan), state: State::Start }, own, item }
+impl<F> ResumedWatch<F> {
+    pub(super) fn new(plan: Plan, decode: F) -> Self {
+        Self { connections: Connections { run: Run::new(plan), state: State::Start }, decode }
     }
 
-    /// How long the next initial event, or the bookmark behind them, may take before the collection is listed instead:
-    /// [`DEFAULT_INITIAL_EVENTS_TIMEOUT`](Self::DEFAULT_INITIAL_EVENTS_TIMEOUT) unless set. Some servers and proxies never send
-    /// that bookmark. The time that the consumer takes does not count. Behind the bookmark it is
-    /// [`idle_timeout`](super::Watch::idle_timeout) that counts.
+    /// Sets how long the next initial event, or the bookmark after them, may take before the collection is listed instead:
+    /// 30 s unless set.
+    ///
+    /// Some servers and proxies never send that bookmark. The time that the consumer takes does not count. After the bookmark
+    /// [`idle_timeout`](super::Watch::idle_timeout) counts.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.connections.run.initial_events_timeout = timeout;
         self
     }
 
-    /// Ends in an error on 401, 403, 404, credentials that cannot be read and responses that are no watch, in place of retrying
-    /// them for ever.
+    /// Ends in an error on 401, 403, 404, unreadable credentials and responses that are no watch, instead of retrying them.
     pub fn fail_fast(mut self) -> Self {
         self.connections.run.fails_fast = true;
         self
     }
 
-    /// Starts over with the collection when the server has forgotten the version (410), in place of ending in an error.
+    /// Starts over with the collection when the server has forgotten the version (410), instead of ending in an error.
     ///
-    /// The stream then delivers [`OwnedEvent::Reset`], which voids all that came before, and the collection again. What
-    /// happened in between is lost: an object that was deleted meanwhile just does not come again.
+    /// The stream then delivers [`OwnedEvent::Reset`] and the collection. Changes in between are lost: an object that was
+    /// deleted is missing in the collection, without a [`OwnedEvent::Deleted`].
     pub fn start_over(mut self) -> Self {
         self.connections.run.starts_over = true;
         self
     }
 
-    /// Calls this when a connection ended, or could not be made, and another follows.
+    /// Calls this when a connection ended or failed, before the wait for the next.
     pub fn on_disconnect(mut self, on_disconnect: impl FnMut(&Disconnect) + Send + 'static) -> Self {
         self.connections.run.on_disconnect = Some(Box::new(on_disconnect));
         self
     }
 
-    /// The version up to which all events were delivered, from which another watch can go on; `None` before the first
+    /// Returns the version up to which all events were delivered, from which another watch can resume; `None` before the first
     /// [`OwnedEvent::Synced`].
     #[must_use]
     pub fn resource_version(&self) -> Option<&str> {
         self.connections.resource_version()
     }
 
-    /// The same without what becomes of the objects.
+    /// Returns the connections without a decoder.
     #[cfg(feature = "cache")]
     pub(crate) fn into_connections(self) -> Connections {
         self.connections
@@ -186,7 +193,7 @@ impl<T: Item + ?Sized, F> ResumedWatch<T, F> {
 }
 
 impl Connections {
-    /// Begins behind a version that a server gave, of whatever form.
+    /// Begins after a version that a server sent, in whatever form.
     #[cfg(feature = "cache")]
     pub(crate) fn behind(mut self, version: String) -> Self {
         self.run.is_synced = true;
@@ -194,7 +201,7 @@ impl Connections {
         self
     }
 
-    /// Whether a server has accepted to send what happens.
+    /// Returns true if a server has accepted the watch.
     #[cfg(feature = "cache")]
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Watching(_))
@@ -202,22 +209,22 @@ impl Connections {
 
     /// As [`ResumedWatch::resource_version`].
     pub(crate) fn resource_version(&self) -> Option<&str> {
-        Some(&*self.run.delivered.version).filter(|_| self.run.is_synced)
+        self.run.version()
     }
 
-    /// How many events came, those that are not delivered among them, and bookmarks that are not older.
+    /// Returns the number of events, including those that are not delivered, and of bookmarks that are not older.
     #[cfg(feature = "cache")]
     pub(crate) fn heard(&self) -> u64 {
         self.run.heard
     }
 
-    /// The next event, whose object is made by `own`. After an error there is none.
+    /// Returns the next event, whose object `decode` makes. No event follows an error.
     pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
-        own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
-        let next = ready!(self.try_advance(cx, own));
+        let next = ready!(self.try_advance(cx, decode));
         if next.is_err() {
             self.state = State::Ended;
         }
@@ -227,21 +234,29 @@ impl Connections {
     fn try_advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
-        own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
         let Self { run, state } = self;
         loop {
             let ended = match state {
                 State::Start => {
-                    run.plan.options.validate_watch(!run.is_synced)?;
-                    *state = run.ask()?;
+                    run.plan.params.validate()?;
+                    *state = run.request()?;
                     continue;
                 }
                 State::Waiting(sleep) => {
                     ready!(sleep.as_mut().poll(cx));
-                    *state = run.ask()?;
+                    *state = run.request()?;
                     continue;
                 }
+                State::Locating(locating) => match ready!(locating.as_mut().poll(cx)) {
+                    Ok(version) => {
+                        run.delivered.version = version;
+                        *state = run.request()?;
+                        continue;
+                    }
+                    Err(error) => Some(error),
+                },
                 State::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
                     Ok(connection) => {
                         *state = State::Watching(Box::new(run.opened(connection)));
@@ -250,7 +265,7 @@ impl Connections {
                     Err(error) => Some(error),
                 },
                 State::Watching(connection) => {
-                    let next = connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, own));
+                    let next = connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, decode));
                     match ready!(next) {
                         Ok(Some(event)) => {
                             if let OwnedEvent::Synced { .. } = event {
@@ -262,7 +277,7 @@ impl Connections {
                         Err(error) => Some(error),
                     }
                 }
-                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| own(Change::Added, item))) {
+                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| decode(Change::Added, item))) {
                     Ok(Some(item)) => {
                         run.delivered.events += 1;
                         run.has_begun = true;
@@ -273,7 +288,7 @@ impl Connections {
                         if mem::take(&mut run.lacks_initial_events) {
                             run.plan.client.set_without_initial_events(&run.plan.resource)?;
                         }
-                        *state = run.ask()?;
+                        *state = run.request()?;
                         return Poll::Ready(Ok(Some(OwnedEvent::Synced { resource_version })));
                     }
                     Err(error) => Some(error),
@@ -289,21 +304,20 @@ impl Connections {
     }
 }
 
-impl<T, F, O, E> Stream for ResumedWatch<T, F>
+impl<F, O, E> Stream for ResumedWatch<F>
 where
-    T: Item + ?Sized,
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
     type Item = Result<OwnedEvent<O>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Self { connections, own, item: _ } = &mut *self;
-        connections.advance(cx, &mut |_, item| own(item)).map(Result::transpose)
+        let Self { connections, decode } = &mut *self;
+        connections.advance(cx, &mut |_, item| decode(item)).map(Result::transpose)
     }
 }
 
-impl<T: Item + ?Sized, F> fmt::Debug for ResumedWatch<T, F> {
+impl<F> fmt::Debug for ResumedWatch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResumedWatch")
             .field("resource", &self.connections.run.plan.resource)
@@ -315,52 +329,53 @@ impl<T: Item + ?Sized, F> fmt::Debug for ResumedWatch<T, F> {
 
 type OnDisconnect = Box<dyn FnMut(&Disconnect) + Send>;
 
-/// Where a watch is, and what comes next.
+/// Where a watch is, and which request is next.
 #[expect(clippy::struct_excessive_bools, reason = "they are of different things, and any may be with any")]
 struct Run {
     plan: Plan,
     initial_events_timeout: Duration,
     on_disconnect: Option<OnDisconnect>,
     delivered: Delivered,
-    /// Events of any kind, but bookmarks of older versions.
+    /// Events of any kind, except bookmarks of older versions.
     heard: u64,
-    /// Whether the collection is out: from now on, order is kept.
+    /// The initial state was delivered, or the watch began without it: from now on events are in order.
     is_synced: bool,
-    /// Whether a part of it is out.
+    /// A part of the initial state was delivered.
     has_begun: bool,
-    /// Whether it comes as a list.
+    /// The initial state is listed.
     lists: bool,
-    /// Whether that is in pages.
+    /// The list is in pages.
     pages: bool,
-    /// How often in a row the initial events broke off.
-    broken_off: u32,
-    /// Whether the server refused the initial events or did not end them, and no list has succeeded since.
+    /// The number of interrupted initial events in a row.
+    interruptions: u32,
+    /// The server refused the initial events or did not end them, and no list has succeeded since.
     lacks_initial_events: bool,
-    /// Whether errors that may last end it.
+    /// Errors that may last end the stream.
     fails_fast: bool,
-    /// Whether an expired version does not end it.
+    /// An expired version does not end the stream.
     starts_over: bool,
-    /// Between two bookmarks of any connection, the longest.
+    /// The longest time between two bookmarks of any connection.
     gap: Option<Duration>,
     backoff: ExponentialBackoff,
 }
 
 impl Run {
     fn new(plan: Plan) -> Self {
-        let version = match &plan.options.resource_version {
-            ResourceVersion::Exact(version) => version.clone(),
-            _ => String::new(),
+        let (is_synced, version) = match &plan.params.start {
+            WatchStart::Now => (true, String::new()),
+            WatchStart::Version(version) => (true, version.clone()),
+            WatchStart::State(_) => (false, String::new()),
         };
         Self {
-            initial_events_timeout: ResumedWatch::<[u8]>::DEFAULT_INITIAL_EVENTS_TIMEOUT,
+            initial_events_timeout: DEFAULT_INITIAL_EVENTS_TIMEOUT,
             on_disconnect: None,
-            is_synced: !version.is_empty(),
+            is_synced,
             delivered: Delivered { version, ..Delivered::default() },
             heard: 0,
             has_begun: false,
             lists: false,
             pages: false,
-            broken_off: 0,
+            interruptions: 0,
             lacks_initial_events: false,
             fails_fast: false,
             starts_over: false,
@@ -370,26 +385,38 @@ impl Run {
         }
     }
 
-    fn ask(&mut self) -> Result<State, Error> {
-        let Plan { client, resource, options, namespace, limits, span, .. } = &self.plan;
+    fn request(&mut self) -> Result<State, Error> {
+        let Plan { client, resource, params, namespace, limits, span, .. } = &self.plan;
+        // What fails here is retried here.
+        let once = || client.clone().retry(Retry::never());
         if self.is_synced {
-            let options = options.clone().resource_version(ResourceVersion::Exact(self.delivered.version.clone()));
-            return Ok(State::Opening(self.plan.open(&options, false, self.gap)?));
+            return Ok(match self.version() {
+                None => State::Locating(self.plan.locate(&once())),
+                Some(version) => State::Opening(self.plan.open(&WatchStart::Version(version.to_owned()), self.gap)?),
+            });
         }
         self.lists |= !client.has_initial_events(resource)?;
         if !self.lists {
-            return Ok(State::Opening(self.plan.open(options, true, self.gap)?));
+            return Ok(State::Opening(self.plan.open(&params.start, self.gap)?));
         }
-        let options = options.clone().without_timeout();
-        // A page that is interrupted is retried; after a list in one response this decides.
-        let client = if self.pages { client.clone() } else { client.clone().retry(Retry::never()) };
-        let list = client.list::<[u8]>(resource, &options).limits(*limits);
-        let list = if self.pages { list.pages(PAGE) } else { list };
+        let mut list = ListParams::new(params.selection.clone());
+        if let WatchStart::State(version) = &params.start {
+            list = list.resource_version(version.clone());
+        }
+        // An interrupted page is retried by the list.
+        let (client, list) = if self.pages { (client.clone(), list.page_size(PAGE)) } else { (once(), list) };
+        let list = client.list::<[u8]>(resource, &list).limits(*limits);
         let list = match namespace {
             Some(namespace) => list.namespace(namespace),
             None => list,
         };
         Ok(State::Listing(Box::new(span.in_scope(|| list.into_pages()))))
+    }
+
+    /// The version from which the watch resumes.
+    fn version(&self) -> Option<&str> {
+        let version = &*self.delivered.version;
+        (self.is_synced && !version.is_empty()).then_some(version)
     }
 
     fn opened(&self, mut connection: Connection) -> Connection {
@@ -399,14 +426,14 @@ impl Run {
         connection
     }
 
-    /// What the consumer gets of an event: of bookmarks, of other shards and of what it had, nothing.
+    /// Returns what the consumer gets of an event: nothing of bookmarks, of other shards and of events that it had.
     fn event<O, E: Into<ItemError>>(
         &mut self,
         event: WatchEvent<'_>,
         is_in_shard: bool,
-        own: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
-        // A bookmark of an older version says that the server went back, not that this is in step with it.
+        // A bookmark of an older version means that the server went back, and not that the watch is up to date.
         let is_behind = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
             if is_older(resource_version, &self.delivered.version));
         self.heard += u64::from(!is_behind);
@@ -436,8 +463,8 @@ impl Run {
         if !is_initial && self.delivered.has(changed.resource_version, deletion) {
             return Ok(None);
         }
-        let object = own(change, changed.object).map_err(Into::into)?;
-        // Initial events come in no order, and a deletion may have any version.
+        let object = decode(change, changed.object).map_err(Into::into)?;
+        // Initial events have no order, and a deletion may have any version.
         if self.is_synced || change == Change::Modified {
             self.delivered.advance(changed.resource_version);
         }
@@ -445,11 +472,12 @@ impl Run {
             self.delivered.remember(deletion);
         }
         self.delivered.events += 1;
+        self.plan.client.totals.event();
         self.has_begun = !self.is_synced;
         Ok(Some(made(object)))
     }
 
-    /// The collection is out, at this version.
+    /// The initial state was delivered, at this version.
     fn synced(&mut self, version: &str) -> String {
         self.is_synced = true;
         self.has_begun = false;
@@ -457,7 +485,7 @@ impl Run {
         self.delivered.version.clone()
     }
 
-    /// After the end of a connection, for this reason if any: how long to wait for the next.
+    /// Returns how long to wait for the next request after the end of a connection.
     fn after(&mut self, ended: &State, error: Option<Error>) -> Result<Duration, Error> {
         let error = error.map(|error| error.with_items(self.delivered.events));
         let connection = match ended {
@@ -467,15 +495,16 @@ impl Run {
         let is_stalled = error.as_ref().is_some_and(is_stalled);
         let is_idle = connection.is_some() && is_stalled;
         if let Some(connection) = connection {
-            // A server may have stopped to send bookmarks.
+            // A server may have stopped sending bookmarks.
             self.gap = if is_idle { None } else { connection.idle.gap() };
-            // Events alone do not make it a good one: a server that ends each connection after one would be asked without pause.
+            // Events do not reset the backoff: otherwise a server that ends each connection after one event would get requests
+            // without a pause.
             if connection.answer.started.elapsed() >= HEALTHY {
                 self.backoff = self.plan.client.backoff(MAX_DELAY);
             }
         }
         let asks_initial_events = !self.is_synced && !self.lists;
-        let is_refused = error.as_ref().is_some_and(|error| matches!(error.code(), 400 | 422));
+        let is_refused = error.as_ref().is_some_and(|error| matches!(error.code(), Some(400 | 422)));
         let class = error.as_ref().map(|error| self.plan.client.classify(error));
         let falls_back = asks_initial_events && (is_refused || is_idle);
         if falls_back {
@@ -488,8 +517,8 @@ impl Run {
         } else if asks_initial_events
             && (class == Some(Class::Expired) || is_stalled || connection.is_some() && class != Some(Class::Lasting))
         {
-            self.broken_off += 1;
-            self.lists = self.broken_off >= 2;
+            self.interruptions += 1;
+            self.lists = self.interruptions >= 2;
         }
         let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default();
         let wait = if falls_back { Duration::ZERO } else { self.backoff.next().unwrap_or(MAX_DELAY).max(asked) };
@@ -497,20 +526,24 @@ impl Run {
             self.delivered = Delivered { events: self.delivered.events, ..Delivered::default() };
         }
         let disconnect = Disconnect {
-            resource_version: self.is_synced.then(|| self.delivered.version.clone()),
+            resource_version: self.version().map(str::to_owned),
             lists: self.lists && !self.is_synced,
             wait,
             error,
         };
         let Disconnect { error, resource_version, .. } = &disconnect;
         let error = error.as_ref().map(field::display);
+        if error.is_some() {
+            self.plan.client.totals.retry();
+        }
         self.plan.span.in_scope(|| {
+            let wait = wait.as_secs_f64();
             if falls_back {
-                tracing::warn!(error, "the server does not send the initial events: the collection is listed");
+                tracing::warn!(name: "listwatch.resume", error, "the server does not send the initial events: listing the collection");
             } else if class == Some(Class::Lasting) {
-                tracing::warn!(error, ?wait, "watching again");
+                tracing::warn!(name: "listwatch.resume", error, "retrying in {wait:.1} s");
             } else {
-                tracing::debug!(error, ?resource_version, ?wait, "watching again");
+                tracing::debug!(name: "listwatch.resume", error, resource_version, "resuming in {wait:.1} s");
             }
         });
         if let Some(on_disconnect) = &mut self.on_disconnect {
@@ -519,7 +552,7 @@ impl Run {
         Ok(wait)
     }
 
-    /// Whether a retry may help, after what this changes.
+    /// Returns true if a retry may help, with the changes that this makes for it.
     fn passes(&mut self, error: &Error) -> bool {
         match (self.plan.client.classify(error), error.kind()) {
             // Pages are smaller.
@@ -533,40 +566,41 @@ impl Run {
         true
     }
 
-    /// The collection comes again.
+    /// Starts over with the collection.
     fn begin_again(&mut self) {
         self.is_synced = false;
         self.has_begun = true;
         self.lists = false;
-        self.broken_off = 0;
-        if let ResourceVersion::Exact(_) = self.plan.options.resource_version {
-            self.plan.options.resource_version = ResourceVersion::MostRecent;
+        self.interruptions = 0;
+        if !matches!(self.plan.params.start, WatchStart::State(_)) {
+            self.plan.params.start = WatchStart::State(ResourceVersion::MostRecent);
         }
+        self.plan.client.totals.restart();
     }
 }
 
-/// What the consumer has.
+/// What was delivered.
 #[derive(Default)]
 struct Delivered {
     events: u64,
-    /// Everything up to it; empty before the first that counts.
+    /// All events up to this version; empty before the first version.
     version: String,
-    /// Hashes of the last deletions, in order and to be found.
+    /// Hashes of the last deletions, in order and for search.
     deletions: VecDeque<u64>,
     found: HashSet<u64>,
-    /// How many of them came since the version moved on.
+    /// The number of deletions since the version advanced.
     since: usize,
     hasher: RandomState,
 }
 
 impl Delivered {
-    /// Which object was deleted, and as which version.
+    /// Returns a hash of the deleted object and its version.
     fn deletion(&self, changed: &Changed<'_>) -> Result<u64, ItemError> {
         let meta = changed.object.meta()?;
         Ok(self.hasher.hash_one((meta.namespace(), meta.name(), meta.uid(), changed.resource_version)))
     }
 
-    /// Whether the consumer has an event of this version, or this deletion.
+    /// Returns true if an event of this version, or this deletion, was delivered.
     fn has(&self, version: &str, deletion: Option<u64>) -> bool {
         !self.is_behind(version) && deletion.is_none_or(|deletion| self.found.contains(&deletion))
     }
@@ -578,7 +612,7 @@ impl Delivered {
         }
     }
 
-    /// Whether this version is newer, or may be. The empty one is opaque.
+    /// Returns true if this version is newer, or may be. The empty version is opaque.
     fn is_behind(&self, version: &str) -> bool {
         !matches!(compare_resource_versions(version, &self.version), Some(Ordering::Less | Ordering::Equal))
     }

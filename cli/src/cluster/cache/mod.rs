@@ -135,7 +135,7 @@ const SAVE: Duration = Duration::from_secs(300);
 pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { selection, format, budget, file, drop, index, strategy, listen, connection } = args;
     let listener = TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))?;
-    let mut options = selection.options();
+    let mut selected = selection.selected();
     let metadata_only = selection.metadata_only;
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
@@ -148,13 +148,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     // What is not in the table of fields could be neither indexed nor shown of its protobuf.
     if Message::of(&type_meta.api_version, &type_meta.kind).is_none() {
-        options = options.json();
+        selected = selected.json();
     }
     let store = Store::new(format.into());
     if let Some(mib) = budget {
         store.set_budget(Some(mib.saturating_mul(1 << 20)));
     }
-    let mut reflector = Reflector::<[u8]>::new(&client, &resource).options(options).store(store).fail_fast();
+    let mut reflector = Reflector::<[u8]>::new(&client, &resource).selection(selected).store(store).fail_fast();
     if !drop.is_empty() {
         reflector = reflector.projection(projection(&drop, &type_meta)?);
     }

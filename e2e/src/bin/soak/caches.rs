@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use futures::StreamExt as _;
 use k8s_pb::api::core::v1::ConfigMap;
+use listwatch::ItemError;
 use listwatch::cache::{Change, Object, StorageFormat, Store, Subscriber};
-use listwatch::client::{Client, HttpTransport, ListOptions, Resource, Transport};
+use listwatch::client::{Client, HttpTransport, ListParams, Resource, Transport};
 use listwatch::reflector::{Cache, Reflector, Strategy};
-use listwatch::{ItemError, ItemRef};
 use listwatch_kube::KubeTransport;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinHandle;
@@ -145,12 +145,11 @@ impl Caches {
     }
 
     async fn listed(&self) -> Result<View> {
-        let list = self.direct.list::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).namespace(NAMESPACE);
-        let list = list.map_item(|item: ItemRef<'_>| {
+        let list = self.direct.list_with(&Resource::CONFIG_MAPS, &ListParams::default(), |item| {
             let meta = item.meta()?;
             Ok::<_, ItemError>((meta.name().to_owned(), (meta.resource_version().to_owned(), hash(item.bytes()))))
         });
-        Ok(list.into_vec().await?.0.into_iter().collect())
+        Ok(list.namespace(NAMESPACE).into_vec().await?.0.into_iter().collect())
     }
 }
 

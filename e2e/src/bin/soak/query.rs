@@ -6,13 +6,16 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::PartialObjectMetadata;
-use listwatch::client::{Client, Compression, List, ListOptions, Resource, ResourceVersion};
+use listwatch::client::{Client, Compression, List, ListParams, Resource, ResourceVersion, Selection};
+use listwatch::{ItemError, ItemRef};
 use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::support::reference;
 use listwatch_e2e::{Result, Server};
+
+type Decode = fn(ItemRef<'_>) -> std::result::Result<Object, ItemError>;
 
 pub struct Query {
     pub name: &'static str,
@@ -21,7 +24,7 @@ pub struct Query {
     accept: &'static str,
     /// With a checksum, so that no byte of it can be another unnoticed.
     pub gzip: bool,
-    pub list: fn(&Client) -> List<[u8]>,
+    pub list: fn(&Client) -> List<Decode>,
 }
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -35,49 +38,49 @@ pub const QUERIES: [Query; 13] = [
         paths: &["/api/v1/pods"],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| client.list(&Resource::PODS, &options()),
+        list: |client| list(client, &Resource::PODS, ListParams::default()),
     },
     Query {
         name: "pods, gzip",
         paths: &["/api/v1/pods"],
         accept: PROTOBUF,
         gzip: true,
-        list: |client| gzip(client).list(&Resource::PODS, &options()),
+        list: |client| list(&gzip(client), &Resource::PODS, ListParams::default()),
     },
     Query {
         name: "pods, in pages",
         paths: &["/api/v1/pods"],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| client.list(&Resource::PODS, &options()).pages(300),
+        list: |client| list(client, &Resource::PODS, ListParams::default().page_size(300)),
     },
     Query {
         name: "pods, as JSON",
         paths: &["/api/v1/pods"],
         accept: JSON,
         gzip: false,
-        list: |client| client.list(&Resource::PODS, &options().json()),
+        list: |client| list(client, &Resource::PODS, ListParams::new(Selection::all().json())),
     },
     Query {
         name: "pods, as JSON, in pages, gzip",
         paths: &["/api/v1/pods"],
         accept: JSON,
         gzip: true,
-        list: |client| gzip(client).list(&Resource::PODS, &options().json()).pages(500),
+        list: |client| list(&gzip(client), &Resource::PODS, ListParams::new(Selection::all().json()).page_size(500)),
     },
     Query {
         name: "pods, metadata",
         paths: &["/api/v1/pods"],
         accept: METADATA,
         gzip: false,
-        list: |client| client.list(&Resource::PODS, &options().metadata_only()),
+        list: |client| list(client, &Resource::PODS, ListParams::new(Selection::all().metadata_only())),
     },
     Query {
         name: "pods, from the cache",
         paths: &["/api/v1/pods"],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| client.list(&Resource::PODS, &options().resource_version(ResourceVersion::Any)),
+        list: |client| list(client, &Resource::PODS, ListParams::default().resource_version(ResourceVersion::Any)),
     },
     Query {
         name: "pods, by labels",
@@ -86,7 +89,7 @@ pub const QUERIES: [Query; 13] = [
         gzip: false,
         list: |client| {
             let labels = "app.kubernetes.io/name in (ledger, feed)".parse().expect("a selector");
-            client.list(&Resource::PODS, &options().labels(labels))
+            list(client, &Resource::PODS, ListParams::new(Selection::all().labels(labels)))
         },
     },
     Query {
@@ -96,7 +99,7 @@ pub const QUERIES: [Query; 13] = [
         gzip: false,
         list: |client| {
             let fields = "metadata.namespace!=team-01,status.phase=Running".parse().expect("a selector");
-            client.list(&Resource::PODS, &options().fields(fields))
+            list(client, &Resource::PODS, ListParams::new(Selection::all().fields(fields)))
         },
     },
     Query {
@@ -108,28 +111,30 @@ pub const QUERIES: [Query; 13] = [
         ],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| client.list(&Resource::PODS, &options()).namespaces(["team-02", "nobody", "team-03"]),
+        list: |client| {
+            list(client, &Resource::PODS, ListParams::default()).namespaces(["team-02", "nobody", "team-03"])
+        },
     },
     Query {
         name: "namespaces",
         paths: &["/api/v1/namespaces"],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| client.list(&Resource::NAMESPACES, &options()),
+        list: |client| list(client, &Resource::NAMESPACES, ListParams::default()),
     },
     Query {
         name: "widgets",
         paths: &["/apis/example.com/v1/widgets"],
         accept: JSON,
         gzip: false,
-        list: |client| client.list(&WIDGETS, &options()),
+        list: |client| list(client, &WIDGETS, ListParams::default()),
     },
     Query {
         name: "widgets, metadata, in pages",
         paths: &["/apis/example.com/v1/widgets"],
         accept: METADATA,
         gzip: false,
-        list: |client| client.list(&WIDGETS, &options().metadata_only()).pages(50),
+        list: |client| list(client, &WIDGETS, ListParams::new(Selection::all().metadata_only()).page_size(50)),
     },
 ];
 
@@ -139,8 +144,8 @@ impl Query {
     }
 }
 
-fn options() -> ListOptions {
-    ListOptions::default()
+fn list(client: &Client, resource: &Resource, params: ListParams) -> List<Decode> {
+    client.list_with(resource, &params, object)
 }
 
 fn gzip(client: &Client) -> Client {
@@ -233,6 +238,12 @@ pub struct Object {
     pub key: String,
     pub version: String,
     pub bytes: Box<[u8]>,
+}
+
+fn object(item: ItemRef<'_>) -> std::result::Result<Object, ItemError> {
+    let meta = item.meta()?;
+    let key = format!("{}/{}", meta.namespace(), meta.name());
+    Ok(Object { key, version: meta.resource_version().to_owned(), bytes: item.to_box() })
 }
 
 fn hash(bytes: &[u8]) -> u64 {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::{Stream, stream};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use listwatch::client::transport::{Chunks, Request, Response, ResponseFuture};
+use listwatch::client::{Chunks, Request, Response, ResponseFuture};
 use listwatch::client::{Transport, TransportError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::TryStreamExt as _;
-use listwatch::ItemError;
 use listwatch::client::{
     Client, Error, ErrorKind, HttpTransport, ListSummary, Transport, TransportError, TransportErrorKind,
 };
 use listwatch_kube::KubeTransport;
 
-use crate::query::{Known, Object, Query};
+use crate::query::{Known, Query};
 use crate::trouble::{Fault, Trouble, Troubled};
 use listwatch_e2e::Result;
 
@@ -154,11 +153,7 @@ impl Worker {
         let keep = self.rng.bool();
 
         let started = Instant::now();
-        let list = (query.list)(&route.client).deadline(deadline).map_item(|item| {
-            let meta = item.meta()?;
-            let key = format!("{}/{}", meta.namespace(), meta.name());
-            Ok::<_, ItemError>(Object { key, version: meta.resource_version().to_owned(), bytes: item.to_box() })
-        });
+        let list = (query.list)(&route.client).deadline(deadline);
         let mut items = list.stream();
         let progress = items.progress();
         let (mut kept, mut check) = (Vec::new(), known.check());

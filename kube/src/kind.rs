@@ -1,0 +1,73 @@
+//! Types of k8s-openapi, and types that derive `kube::CustomResource`, as items of a list.
+
+use std::marker::PhantomData;
+
+use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+use listwatch::client::{Kind, Resource};
+use listwatch::{Encoding, Item, ItemError, ItemRef, Json};
+use serde::de::DeserializeOwned;
+
+/// Makes the items of a list a `Box<K>`, for a type of k8s-openapi or one that derives `kube::CustomResource`.
+///
+/// It requests JSON, which these types are decoded from. For built-in kinds the types of k8s-pb are decoded from protobuf, which
+/// is smaller and faster.
+///
+/// ```no_run
+/// use k8s_openapi::api::core::v1::Pod;
+/// use listwatch::client::{Client, ListParams};
+/// use listwatch_kube::Kube;
+///
+/// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
+/// let (pods, _) = client.list_of::<Kube<Pod>>(&ListParams::default()).into_vec().await?;
+/// println!("{:?}", pods[0].metadata.name);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Kube<K>(PhantomData<fn() -> K>);
+
+impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
+    type Owned = Box<K>;
+
+    const ENCODING: Option<Encoding> = Some(Encoding::Json);
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<K>, ItemError> {
+        Json::<K>::from_ref(item)
+    }
+}
+
+impl<K: kube::Resource<DynamicType = (), Scope: Scope>> Kind for Kube<K> {
+    fn resource() -> Resource {
+        let text = |text: std::borrow::Cow<'_, str>| text.into_owned();
+        let resource =
+            Resource::new(text(K::group(&())), text(K::version(&())), text(K::plural(&())), text(K::kind(&())));
+        if K::Scope::IS_NAMESPACED { resource } else { resource.cluster_scoped() }
+    }
+}
+
+/// The scope of a collection. Subresources have none of these.
+pub trait Scope {
+    /// True if objects are in namespaces.
+    const IS_NAMESPACED: bool;
+}
+
+impl Scope for NamespaceResourceScope {
+    const IS_NAMESPACED: bool = true;
+}
+
+impl Scope for ClusterResourceScope {
+    const IS_NAMESPACED: bool = false;
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    use super::*;
+
+    #[test]
+    fn types_know_their_resources() {
+        assert_eq!(Resource::of::<Kube<Pod>>(), Resource::PODS);
+        assert_eq!(Resource::of::<Kube<Node>>(), Resource::NODES);
+        assert_eq!(Resource::of::<Kube<k8s_openapi::api::apps::v1::Deployment>>(), Resource::DEPLOYMENTS);
+    }
+}

@@ -1,0 +1,240 @@
+//! One response of a list: its items, and what earlier attempts delivered of it.
+
+use bytes::{Buf, Bytes};
+use crc32fast::Hasher;
+
+use super::run::Run;
+use crate::client::error::{Error, ErrorKind, Incomplete};
+use crate::client::params::DEFAULT_REQUEST_TIMEOUT;
+use crate::client::transport::{TransportError, TransportErrorKind};
+use crate::client::{Answer, body};
+use crate::decode::{Event, ListDecoder};
+use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
+use crate::limits::Limits;
+use crate::meta::TypeMeta;
+use crate::object::ItemRef;
+use crate::object::shard::Shard;
+
+/// A response that is being read.
+pub(super) struct Page {
+    pub(super) decoder: ListDecoder,
+    pub(super) answer: Answer,
+    /// The rest of the last chunk, which is not decoded yet.
+    pub(super) chunk: Bytes,
+    /// The shard that the client selects, until the server reports that it did.
+    pub(super) shard: Option<Shard>,
+    /// The number of items of other shards.
+    pub(super) other_shards: u64,
+    pub(super) repeat: Repeat,
+}
+
+/// What all attempts so far delivered of a page.
+#[derive(Clone, Default)]
+pub(super) struct Seen {
+    pub(super) items: u64,
+    /// Items that were left out, including those of other shards.
+    skipped: u64,
+    pub(super) other_shards: u64,
+    checksum: Option<Hasher>,
+}
+
+impl Seen {
+    pub(super) fn all(&self) -> u64 {
+        self.items + self.skipped
+    }
+}
+
+/// Compares the items of a page with those of earlier attempts.
+pub(super) struct Repeat {
+    seen: Seen,
+    /// The number of those items that have arrived again.
+    count: u64,
+    /// The checksum of all items so far, if the page may be requested again.
+    checksum: Option<Hasher>,
+}
+
+/// An item that an earlier attempt delivered.
+enum Repeated {
+    Delivered,
+    Skipped,
+    /// The items up to this one differ from those of the earlier attempt.
+    Changed,
+}
+
+impl Repeat {
+    pub(super) fn of(seen: Seen, checksum: Option<Hasher>) -> Self {
+        Self { seen, count: 0, checksum }
+    }
+
+    /// Returns `None` for a new item.
+    fn next(&mut self, item: &ItemRef<'_>) -> Option<Repeated> {
+        if let Some(checksum) = &mut self.checksum {
+            checksum.update(&item.bytes().len().to_le_bytes());
+            checksum.update(item.bytes());
+        }
+        if !self.is_under_way() {
+            return None;
+        }
+        let finalize = |checksum: &Option<Hasher>| checksum.clone().map(Hasher::finalize);
+        if self.count + 1 == self.seen.all() && finalize(&self.checksum) != finalize(&self.seen.checksum) {
+            return Some(Repeated::Changed);
+        }
+        self.count += 1;
+        // Which of them were skipped does not matter, only how many.
+        Some(if self.count <= self.seen.skipped { Repeated::Skipped } else { Repeated::Delivered })
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.count < self.seen.all()
+    }
+}
+
+/// What the decoder found in a chunk.
+enum Found<T> {
+    Item(T),
+    Skipped,
+    Changed,
+    OtherKind(TypeMeta),
+    OtherShard,
+    NoShard(ItemError),
+    ListMeta { remaining: Option<u64> },
+    Nothing,
+}
+
+impl Page {
+    /// Returns the next item in the chunk, or `None` at its end.
+    pub(super) fn next<O, E: Into<ItemError>>(
+        &mut self,
+        decode: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
+        run: &mut Run,
+    ) -> Result<Option<O>, Error> {
+        let (items, bytes) = (run.summary.items, run.summary.bytes);
+        let (shard, repeat) = (&mut self.shard, &mut self.repeat);
+        let mut on_event = |event: Event<'_>| match event {
+            Event::Item(item) => match repeat.next(&item) {
+                Some(Repeated::Delivered) => Found::Nothing,
+                Some(Repeated::Skipped) => Found::Skipped,
+                Some(Repeated::Changed) => Found::Changed,
+                None => match shard.map(|shard| item.meta().map(|meta| shard.contains(meta.uid()))) {
+                    None | Some(Ok(true)) => Found::Item(decode(item)),
+                    Some(Ok(false)) => Found::OtherShard,
+                    Some(Err(error)) => Found::NoShard(error),
+                },
+            },
+            Event::TypeMeta(found) if !found.is_expected(&run.expected) => Found::OtherKind(found.clone()),
+            Event::ListMeta(meta) => {
+                let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
+                *shard = shard.filter(|shard| !shard.complied(echoed));
+                Found::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
+            }
+            _ => Found::Nothing,
+        };
+        loop {
+            let mut rest = &self.chunk[..];
+            let event = self.decoder.decode_with(&mut rest, &mut on_event);
+            let taken = self.chunk.len() - rest.len();
+            self.chunk.advance(taken);
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => return Err(self.decode_error(error, run)),
+            };
+            match event {
+                None => {
+                    // A waiting list keeps no chunk alive.
+                    self.chunk = Bytes::new();
+                    return Ok(None);
+                }
+                Some(Found::Item(Ok(item))) => {
+                    run.plan.client.totals.item();
+                    run.plan.counters.at(bytes + self.decoder.position(), items + self.decoder.items());
+                    if run.summary.time_to_first_item.is_none() {
+                        run.summary.time_to_first_item = Some(run.started.elapsed());
+                    }
+                    return Ok(Some(item));
+                }
+                Some(Found::Skipped) => self.decoder.skip_item(),
+                Some(Found::Changed) => return Err(ErrorKind::PageChanged.into()),
+                Some(Found::Item(Err(error))) => {
+                    if let Err(error) = self.decoder.refuse_item(error.into(), run.plan.on_item_error) {
+                        return Err(self.decode_error(error, run));
+                    }
+                }
+                Some(Found::OtherKind(found)) => {
+                    return Err(ErrorKind::OtherKind { expected: run.expected.clone(), found }.into());
+                }
+                Some(Found::OtherShard) => {
+                    self.decoder.skip_item();
+                    self.other_shards += 1;
+                }
+                Some(Found::NoShard(error)) => {
+                    if let Err(error) = self.decoder.refuse_item(error, run.plan.on_item_error) {
+                        return Err(self.decode_error(error, run));
+                    }
+                }
+                Some(Found::ListMeta { remaining }) => {
+                    run.plan.counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
+                    let page = run.plan.params.page_size.map(u64::from);
+                    run.plan
+                        .counters
+                        .expect_items(remaining.zip(page).map(|(remaining, page)| items + page + remaining));
+                }
+                Some(Found::Nothing) => {}
+            }
+        }
+    }
+
+    /// Returns true if no attempt delivered an item, so that a retry delivers none twice.
+    pub(super) fn is_untouched(&self) -> bool {
+        let Seen { items, skipped, other_shards, .. } = self.seen();
+        items + skipped == other_shards
+    }
+
+    /// What this attempt delivered, or the attempts before it, whichever is more.
+    pub(super) fn seen(&self) -> Seen {
+        if self.repeat.is_under_way() {
+            return self.repeat.seen.clone();
+        }
+        let (items, skipped) = (self.decoder.items(), self.decoder.skipped());
+        Seen { items, skipped, other_shards: self.other_shards, checksum: self.repeat.checksum.clone() }
+    }
+
+    pub(super) fn broken(&self, error: TransportError, run: &Run) -> Error {
+        if !error.kind().is_break() {
+            return error.into();
+        }
+        self.incomplete(Some(error), run)
+    }
+
+    fn incomplete(&self, cause: Option<TransportError>, run: &Run) -> Error {
+        let elapsed = self.answer.started.elapsed();
+        let timeout = run.plan.params.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
+        // Not if the client ended the response. Bytes that arrive after the server's timeout were buffered for a slow consumer.
+        let own = cause
+            .as_ref()
+            .is_some_and(|cause| matches!(cause.kind(), TransportErrorKind::Deadline | TransportErrorKind::ReadIdle));
+        let request_timeout = (!own && elapsed >= timeout.mul_f32(0.9)).then_some(timeout);
+        let bytes = self.decoder.position();
+        ErrorKind::Incomplete(Box::new(Incomplete { cause, bytes, elapsed, request_timeout })).into()
+    }
+
+    pub(super) fn decode_error(&self, error: DecodeError, run: &Run) -> Error {
+        match error.kind() {
+            DecodeErrorKind::Incomplete => self.incomplete(None, run),
+            DecodeErrorKind::Api(status) => {
+                ErrorKind::from(body::of_status(Clone::clone(status), 500, &self.answer.headers)).into()
+            }
+            // The caller's cap counts for all pages.
+            &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {
+                let Limits { items, bytes, .. } = run.plan.limits;
+                let (before, max) = match limit {
+                    Limit::Items => (run.summary.seen(), items),
+                    _ => (run.summary.bytes, bytes),
+                };
+                let kind = DecodeErrorKind::Limit { limit, size: before.saturating_add(size), max };
+                let error = DecodeError::new(kind, error.offset(), error.index(), error.items());
+                ErrorKind::Decode(error).into()
+            }
+            _ => ErrorKind::Decode(error).into(),
+        }
+    }
+}

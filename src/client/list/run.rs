@@ -1,0 +1,453 @@
+//! Which request of a list is next.
+//!
+//! | state | next |
+//! |---|---|
+//! | `Start` | `Opening`; `Complete` without a namespace |
+//! | `Opening` | `Reading`; `Opening` again to retry or to start over |
+//! | `Reading` | `Opening` for the next page or namespace, or to retry; `Complete` after the last |
+//! | `Complete`, `Failed` | – |
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use crc32fast::Hasher;
+use tokio::time::{Instant, sleep};
+use tracing::{Instrument, Span, field};
+
+use super::page::{Page, Repeat, Seen};
+use super::{ListSummary, Restart};
+use crate::client::error::{Error, ErrorKind};
+use crate::client::params::{InvalidParams, ListParams};
+use crate::client::progress::{Counters, Progress};
+use crate::client::resource::Resource;
+use crate::client::retry::Tries;
+use crate::client::{Answer, Client, accept_header, body, within};
+use crate::decode::{ListDecoder, ListEnd};
+use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
+use crate::limits::{Limits, OnItemError};
+use crate::meta::TypeMeta;
+use crate::object::ItemRef;
+
+/// How often a list starts over when its pages expire.
+const MAX_RESTARTS: u32 = 3;
+
+/// How many different warnings of a server are kept.
+const MAX_WARNINGS: usize = 100;
+
+/// What all requests of a list have in common.
+pub(super) struct Plan {
+    pub(super) client: Client,
+    pub(super) resource: Resource,
+    pub(super) params: ListParams,
+    /// Of the first request.
+    pub(super) continue_token: Option<String>,
+    pub(super) follows_pages: bool,
+    /// `None` is all namespaces, or the cluster.
+    pub(super) namespaces: Vec<Option<String>>,
+    pub(super) allows_inconsistent: bool,
+    pub(super) limits: Limits,
+    pub(super) on_item_error: OnItemError,
+    pub(super) deadline: Option<Duration>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Plan {
+    pub(super) fn new(client: Client, resource: Resource, params: ListParams) -> Self {
+        Self {
+            counters: Arc::new(Counters::new(&client.totals)),
+            client,
+            resource,
+            params,
+            continue_token: None,
+            follows_pages: true,
+            namespaces: vec![None],
+            allows_inconsistent: false,
+            limits: Limits::default(),
+            on_item_error: OnItemError::default(),
+            deadline: None,
+        }
+    }
+}
+
+type OnRestart = Box<dyn FnMut(Restart) + Send>;
+
+/// The pages of a list, without a decoder of its items.
+pub(crate) struct Pages {
+    pub(super) run: Run,
+    pub(super) state: State,
+}
+
+pub(super) enum State {
+    Start,
+    Opening(Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>),
+    Reading(Box<Page>),
+    Complete,
+    Failed,
+}
+
+impl Pages {
+    pub(super) fn new(plan: Plan, on_restart: Option<OnRestart>) -> Self {
+        Self { run: Run::new(plan, on_restart), state: State::Start }
+    }
+
+    /// How the list ended, once it is complete.
+    pub(super) fn summary(&self) -> Option<&ListSummary> {
+        matches!(self.state, State::Complete).then_some(&self.run.summary)
+    }
+
+    /// The version of the complete list, for a watch to begin with.
+    pub(crate) fn version(&self) -> Result<String, Error> {
+        let version = self.summary().map_or("", |summary| &*summary.list_meta.resource_version);
+        if version.is_empty() {
+            let kind = DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing };
+            let (bytes, items) = self.summary().map_or((0, 0), |summary| (summary.bytes, summary.items));
+            return Err(ErrorKind::Decode(DecodeError::new(kind, bytes, None, items)).into());
+        }
+        Ok(version.to_owned())
+    }
+
+    /// The next item, made by `decode`.
+    pub(crate) fn advance<O, E: Into<ItemError>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        decode: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
+    ) -> Poll<Result<Option<O>, Error>> {
+        loop {
+            let next = match &mut self.state {
+                State::Start => self.run.start(),
+                State::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
+                    Ok(answer) => Ok(State::Reading(Box::new(self.run.page(answer)))),
+                    Err(error) => self.run.after(error, None),
+                },
+                State::Reading(page) => match page.next(decode, &mut self.run) {
+                    Ok(Some(item)) => return Poll::Ready(Ok(Some(item))),
+                    Ok(None) => match ready!(page.answer.chunks.as_mut().poll_next(cx)) {
+                        Some(Ok(chunk)) => {
+                            page.chunk = chunk;
+                            continue;
+                        }
+                        Some(Err(error)) => {
+                            let error = page.broken(error, &self.run);
+                            self.run.after(error, Some(page))
+                        }
+                        None => match page.decoder.finish() {
+                            Ok(_) if page.repeat.is_under_way() => {
+                                self.run.after(ErrorKind::PageChanged.into(), Some(page))
+                            }
+                            Ok(end) => self.run.end_page(end, page),
+                            Err(error) => {
+                                let error = page.decode_error(error, &self.run);
+                                self.run.after(error, Some(page))
+                            }
+                        },
+                    },
+                    Err(error) => self.run.after(error, Some(page)),
+                },
+                State::Complete | State::Failed => return Poll::Ready(Ok(None)),
+            };
+            match next {
+                Ok(state) => self.state = state,
+                Err(error) => {
+                    self.state = State::Failed;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// Where a list is in its namespaces, pages and attempts.
+pub(super) struct Run {
+    pub(super) plan: Plan,
+    on_restart: Option<OnRestart>,
+    /// What the type meta must be.
+    pub(super) expected: TypeMeta,
+    /// The index of the namespace.
+    namespace: usize,
+    /// The continue token of the next request.
+    token: Option<String>,
+    /// The first page of this namespace has been read.
+    later_page: bool,
+    /// What `summary` had when this namespace began: items, skipped, of other shards, pages, bytes.
+    before: [u64; 5],
+    /// Items of abandoned snapshots that the consumer does not know of yet.
+    pub(super) abandoned: u64,
+    tries: Tries,
+    /// What earlier attempts delivered of the requested page.
+    seen: Seen,
+    pub(super) started: Instant,
+    deadline: Option<Instant>,
+    /// Filled while the list runs. Items and skipped are those of finished pages.
+    pub(super) summary: ListSummary,
+    span: Span,
+}
+
+impl Run {
+    fn new(plan: Plan, on_restart: Option<OnRestart>) -> Self {
+        let text = str::to_owned;
+        let expected = if plan.params.selection.is_metadata_only() {
+            TypeMeta { api_version: text("meta.k8s.io/v1"), kind: text("PartialObjectMetadataList") }
+        } else {
+            TypeMeta { api_version: plan.resource.api_version(), kind: plan.resource.list_kind() }
+        };
+        let span = tracing::info_span!(
+            "listwatch.list",
+            resource = %plan.resource,
+            resource_version = ?plan.params.resource_version,
+            page_size = plan.params.page_size,
+            items = field::Empty,
+            bytes = field::Empty,
+            first_item_ms = field::Empty,
+        );
+        Self {
+            expected,
+            namespace: 0,
+            token: None,
+            later_page: false,
+            before: [0; 5],
+            abandoned: 0,
+            tries: Tries::new(&plan.client),
+            seen: Seen::default(),
+            started: Instant::now(),
+            deadline: None,
+            summary: ListSummary { consistent: true, ..Default::default() },
+            span,
+            plan,
+            on_restart,
+        }
+    }
+
+    fn start(&mut self) -> Result<State, Error> {
+        let Plan { params, continue_token, resource, namespaces, .. } = &self.plan;
+        params.validate()?;
+        if continue_token.as_deref() == Some("") {
+            return Err(InvalidParams::EmptyContinue.into());
+        }
+        for namespace in namespaces {
+            resource.list_path(namespace.as_deref())?;
+        }
+        if let Some(page_size) = params.page_size
+            && params.resource_version.is_any()
+        {
+            let _entered = self.span.enter();
+            tracing::warn!(page_size, "the server ignores page sizes with resource version 0");
+        }
+        self.started = Instant::now();
+        self.deadline = self.plan.deadline.map(|time| self.started + time);
+        self.next_namespace()
+    }
+
+    fn next_namespace(&mut self) -> Result<State, Error> {
+        if self.namespace >= self.plan.namespaces.len() {
+            return Ok(self.complete());
+        }
+        let ListSummary { items, skipped, other_shards, pages, bytes, .. } = self.summary;
+        self.before = [items, skipped, other_shards, pages, bytes];
+        self.token.clone_from(&self.plan.continue_token);
+        self.later_page = false;
+        self.request()
+    }
+
+    /// Requests the next page, with attempts of its own.
+    fn request(&mut self) -> Result<State, Error> {
+        self.tries = Tries::new(&self.plan.client);
+        self.seen = Seen::default();
+        self.open(Duration::ZERO)
+    }
+
+    fn open(&mut self, wait: Duration) -> Result<State, Error> {
+        let Plan { client, resource, params, namespaces, counters, .. } = &self.plan;
+        let mut path = resource.list_path(namespaces.get(self.namespace).and_then(|name| name.as_deref()))?;
+        let query = params.query(self.token.as_deref());
+        if !query.is_empty() {
+            path.push('?');
+            path.push_str(&query);
+        }
+        let accept = accept_header(params.selection.accept_list())?;
+        let (client, counters, deadline) = (client.clone(), Arc::clone(counters), self.deadline);
+        let attempt = counters.requests() + 1;
+        let opening = async move {
+            if !wait.is_zero() {
+                within(deadline, async {
+                    sleep(wait).await;
+                    Ok(())
+                })
+                .await?;
+            }
+            tracing::debug!(attempt, path, "requesting");
+            let answer = client.send(path, accept, deadline, &counters).await?;
+            // A body that is no list by its first byte is read further, to find out what it is.
+            match answer.first.first() {
+                None | Some(b'k' | b'{') => Ok(answer),
+                Some(_) => {
+                    let Answer { headers, first, mut chunks, audit_id, .. } = answer;
+                    let beginning = body::beginning(first, &mut chunks).await;
+                    Err(Error::new(client.unexpected(&beginning, &headers)).with_audit_id(audit_id))
+                }
+            }
+        };
+        Ok(State::Opening(Box::pin(opening.instrument(self.span.clone()))))
+    }
+
+    fn page(&mut self, mut answer: Answer) -> Page {
+        self.summary.audit_id = answer.audit_id.take();
+        for warning in mem::take(&mut answer.warnings) {
+            if self.summary.warnings.len() < MAX_WARNINGS && !self.summary.warnings.contains(&warning) {
+                self.summary.warnings.push(warning);
+            }
+        }
+        let mut limits = self.plan.limits;
+        limits.items = limits.items.saturating_sub(self.summary.seen());
+        limits.bytes = limits.bytes.saturating_sub(self.summary.bytes);
+        let repeat = Repeat::of(self.seen.clone(), self.is_repeatable().then(Hasher::new));
+        Page {
+            decoder: ListDecoder::with_limits(limits).accept_json(),
+            chunk: mem::take(&mut answer.first),
+            answer,
+            shard: self.plan.params.selection.shard_of(),
+            other_shards: self.seen.other_shards,
+            repeat,
+        }
+    }
+
+    /// Returns true if the same request returns the same page: a continue token names its version and its first item.
+    fn is_repeatable(&self) -> bool {
+        self.token.as_ref().is_some_and(|token| !is_inconsistent(token))
+    }
+
+    fn end_page(&mut self, end: ListEnd, page: &Page) -> Result<State, Error> {
+        let summary = &mut self.summary;
+        summary.pages += 1;
+        summary.items += end.items;
+        summary.skipped += end.skipped - page.other_shards;
+        summary.other_shards += page.other_shards;
+        summary.bytes += end.bytes;
+        summary.type_meta = end.type_meta;
+        summary.list_meta = end.list_meta;
+        self.plan.counters.at(summary.bytes, summary.items);
+        let token = &summary.list_meta.continue_token;
+        if self.plan.follows_pages && self.plan.params.page_size.is_some() && !token.is_empty() {
+            self.token = Some(token.clone());
+            self.later_page = true;
+            return self.request();
+        }
+        if let Some(Some(namespace)) = self.plan.namespaces.get(self.namespace) {
+            summary.namespaces.push((namespace.clone(), summary.list_meta.clone()));
+        }
+        self.namespace += 1;
+        self.next_namespace()
+    }
+
+    fn complete(&mut self) -> State {
+        let summary = &mut self.summary;
+        summary.wire_bytes = Progress(Arc::clone(&self.plan.counters)).wire_bytes();
+        summary.attempts = self.plan.counters.requests();
+        summary.elapsed = self.started.elapsed();
+        let _entered = self.span.enter();
+        self.span.record("items", summary.items);
+        self.span.record("bytes", summary.bytes);
+        if let Some(time) = summary.time_to_first_item {
+            self.span.record("first_item_ms", time.as_secs_f64() * 1000.0);
+        }
+        let ListSummary { items, other_shards, bytes, wire_bytes, pages, attempts, .. } = *summary;
+        if other_shards > 0 {
+            tracing::warn!(other_shards, "the server does not know shards and sent all objects");
+        }
+        let resource_version = &*summary.list_meta.resource_version;
+        tracing::debug!(resource_version, items, bytes, wire_bytes, pages, attempts, "complete");
+        State::Complete
+    }
+
+    /// Returns the state after an error in the head or in this page, or the error if it ends the list.
+    fn after(&mut self, error: Error, page: Option<&Page>) -> Result<State, Error> {
+        if let Some(page) = page {
+            self.seen = page.seen();
+        }
+        let delivered = self.summary.items + self.seen.items;
+        let mut error = error.redacted(&*self.plan.client.transport).with_items(delivered);
+        if let Some(id) = page.and(self.summary.audit_id.clone()) {
+            error = error.with_audit_id(Some(id));
+        }
+        let is_untouched = page.is_none_or(Page::is_untouched);
+        if is_untouched && error.is_expired() && self.starts_anew(&error) {
+            return self.request();
+        }
+        if is_untouched || self.is_repeatable() {
+            let class = self.plan.client.classify(&error);
+            if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, class)) {
+                if !self.is_repeatable() {
+                    self.seen = Seen::default();
+                }
+                return self.open(wait);
+            }
+        }
+        self.span.in_scope(|| tracing::debug!(%error, "failed"));
+        Err(error)
+    }
+
+    /// Continues at the latest version, or from the first page, if the caller allows it.
+    fn starts_anew(&mut self, error: &Error) -> bool {
+        // After a part of the page, the offered token would deliver its items again, and maybe others.
+        if self.plan.allows_inconsistent && self.seen.all() == 0 {
+            let offered = error.api().and_then(|error| Some(&error.status.metadata.as_ref()?.continue_token));
+            // An offered token that has expired in turn is of no use.
+            if let Some(token) = offered.filter(|token| !token.is_empty() && self.token.as_ref() != Some(*token)) {
+                let _entered = self.span.enter();
+                tracing::warn!(%error, "the next page has expired: continuing at the latest version");
+                self.token = Some(token.clone());
+                self.summary.consistent = false;
+                return true;
+            }
+        }
+        let Some(on_restart) = self.on_restart.as_mut().filter(|_| self.later_page) else { return false };
+        if self.summary.restarts >= MAX_RESTARTS {
+            return false;
+        }
+        let [items, skipped, other_shards, pages, bytes] = self.before;
+        let abandoned = self.summary.items + self.seen.items - items;
+        let namespace = self.plan.namespaces.get(self.namespace).cloned().flatten();
+        self.span.in_scope(|| tracing::warn!(%error, abandoned, "the next page has expired: starting over"));
+        self.plan.client.totals.restart();
+        on_restart(Restart { namespace, items: abandoned });
+        self.abandoned += abandoned;
+        let restarts = self.summary.restarts + 1;
+        let rest = mem::take(&mut self.summary);
+        self.summary = ListSummary { items, skipped, other_shards, pages, restarts, bytes, ..rest };
+        self.token.clone_from(&self.plan.continue_token);
+        self.later_page = false;
+        true
+    }
+}
+
+/// Returns true if a continue token continues at the latest version, as the token in a 410 does: its version is -1.
+///
+/// Tokens are base64 of `{"v":"meta.k8s.io/v1","rv":-1,…` (apiserver `storage/continue.go`). The 27 bytes before the
+/// version are 36 characters that never change. The minus sign makes the next character an `L`; digits make it `M`, `N` or
+/// `O`. A token of another form is taken for a consistent one.
+fn is_inconsistent(token: &str) -> bool {
+    token.starts_with("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6L")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_inconsistent;
+
+    /// With `rv` 12345 and -1; the second is from fixtures/error-410-continue.pb.
+    #[test]
+    fn recognizes_inconsistent_tokens() {
+        for (token, expected) in [
+            ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIzNDUsInN0YXJ0IjoiYVx1MDAwMCJ9", false),
+            (
+                "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoidGVhbS0wOC9jaGVja291dC01NzNjNjNmYy0wMDAwOFx1MDAwMCJ9",
+                true,
+            ),
+            ("of another server", false),
+        ] {
+            assert_eq!(is_inconsistent(token), expected, "{token}");
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! What to request of a list or a watch, checked before anything is sent.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::resource::encode;
+use crate::error::ItemError;
+use crate::object::ItemRef;
+use crate::object::selector::{FieldSelector, LabelSelector};
+use crate::object::shard::Shard;
+
+/// Which objects of a collection a list, a watch or a reflector has, and in which form.
+///
+/// The default is all objects, whole. Every selector that is set must select an object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Selection {
+    labels: LabelSelector,
+    fields: FieldSelector,
+    shard: Option<Shard>,
+    metadata_only: bool,
+    drop_managed_fields: bool,
+    json: bool,
+}
+
+impl Selection {
+    /// Selects all objects: the default.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Selects objects by their labels.
+    #[must_use]
+    pub fn labels(mut self, selector: LabelSelector) -> Self {
+        self.labels = selector;
+        self
+    }
+
+    /// Selects objects by their fields. The server returns 400 for a field that the resource cannot be selected by.
+    #[must_use]
+    pub fn fields(mut self, selector: FieldSelector) -> Self {
+        self.fields = selector;
+        self
+    }
+
+    /// Selects the objects of one shard (KEP-5866, alpha in 1.36).
+    ///
+    /// A server without shards sends all objects. Then the client leaves the others out: a list counts them in
+    /// [`ListSummary::other_shards`](super::ListSummary::other_shards). In a watch no server reports whether it knows shards, so
+    /// the client checks each object.
+    #[must_use]
+    pub fn shard(mut self, shard: Shard) -> Self {
+        self.shard = Some(shard);
+        self
+    }
+
+    /// Requests only the metadata of each object: the objects are `PartialObjectMetadata`, in protobuf for custom resources
+    /// too.
+    ///
+    /// A server that cannot send them returns 406: the client never requests whole objects instead.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.metadata_only = true;
+        self
+    }
+
+    /// Requests objects without `metadata.managedFields`, which are up to 60 % of an object (KEP-5958, alpha). Servers
+    /// without that feature send the managed fields.
+    #[must_use]
+    pub fn drop_managed_fields(mut self) -> Self {
+        self.drop_managed_fields = true;
+        self
+    }
+
+    /// Requests JSON also where the server has protobuf, which is smaller and faster. A list of [`Json`](crate::Json)
+    /// requests it without this call.
+    #[must_use]
+    pub fn json(mut self) -> Self {
+        self.json = true;
+        self
+    }
+
+    pub(crate) fn json_if(mut self, json: bool) -> Self {
+        self.json |= json;
+        self
+    }
+
+    pub(super) fn shard_of(&self) -> Option<Shard> {
+        self.shard
+    }
+
+    pub(crate) fn is_metadata_only(&self) -> bool {
+        self.metadata_only
+    }
+
+    #[cfg(feature = "cache")]
+    pub(crate) fn drops_managed_fields(&self) -> bool {
+        self.drop_managed_fields
+    }
+
+    /// Returns true if the server would send the object, which is whole here.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`] when the object is malformed, or a field selector is not supported.
+    #[cfg(feature = "cache")]
+    pub(crate) fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        let meta = item.meta()?;
+        Ok(self.labels.matches(&meta)?
+            && self.fields.matches(item)?
+            && self.shard.is_none_or(|shard| shard.contains(meta.uid())))
+    }
+
+    /// Refuses selectors that the server would read as other ones.
+    pub(crate) fn validate(&self) -> Result<(), InvalidParams> {
+        self.labels.validate().map_err(InvalidParams::LabelSelector)?;
+        self.fields.validate().map_err(InvalidParams::FieldSelector)
+    }
+
+    /// The selectors as a query string, without `?`.
+    pub(super) fn query(&self) -> Query {
+        let mut query = Query::default();
+        if !self.labels.is_empty() {
+            query.add("labelSelector", &self.labels.to_string());
+        }
+        if !self.fields.is_empty() {
+            query.add("fieldSelector", &self.fields.to_string());
+        }
+        if let Some(shard) = self.shard {
+            query.add("shardSelector", &shard.selector());
+        }
+        query
+    }
+
+    /// Identifies the selection in a file: a cache that was saved with another one is not loaded.
+    #[cfg(feature = "cache")]
+    pub(crate) fn fingerprint(&self) -> String {
+        format!("{} as {}", self.query().0, self.accept_list())
+    }
+
+    /// The `Accept` header of a list: protobuf if the server has it, which it has not for whole custom resources, else JSON.
+    pub(super) fn accept_list(&self) -> String {
+        self.accept("PartialObjectMetadataList")
+    }
+
+    /// The `Accept` header of a watch, which sends single objects.
+    pub(super) fn accept_watch(&self) -> String {
+        self.accept("PartialObjectMetadata")
+    }
+
+    fn accept(&self, metadata_kind: &str) -> String {
+        let form = if self.metadata_only { format!(";as={metadata_kind};g=meta.k8s.io;v=v1") } else { String::new() };
+        let drop = if self.drop_managed_fields { ";drop=metadata.managedFields" } else { "" };
+        let json = format!("application/json{form}{drop}");
+        if self.json { json } else { format!("application/vnd.kubernetes.protobuf{form}{drop},{json}") }
+    }
+}
+
+/// What to list: the objects, at which version, and in pages of which size.
+///
+/// The default is the whole collection in one response, at the most recent version.
+///
+/// ```
+/// use listwatch::client::{ListParams, ResourceVersion, Selection};
+///
+/// let web = Selection::default().labels("app=web".parse()?);
+/// let params = ListParams::new(web).resource_version(ResourceVersion::Any);
+/// let paged = ListParams::default().page_size(500);
+/// # Ok::<(), listwatch::object::SelectorError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListParams {
+    pub(super) selection: Selection,
+    pub(super) resource_version: ResourceVersion,
+    pub(super) page_size: Option<u32>,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl ListParams {
+    /// Lists these objects, in one response, at the most recent version.
+    #[must_use]
+    pub fn new(selection: Selection) -> Self {
+        Self { selection, ..Self::default() }
+    }
+
+    /// Sets how new the list must be: [`ResourceVersion::MostRecent`] unless set.
+    #[must_use]
+    pub fn resource_version(mut self, version: ResourceVersion) -> Self {
+        self.resource_version = version;
+        self
+    }
+
+    /// Requests the list in pages of this many items, one page after the other: in one response unless set.
+    ///
+    /// All pages are of one version. With [`ResourceVersion::Any`] servers ignore the page size and send the whole collection.
+    #[must_use]
+    pub fn page_size(mut self, items: u32) -> Self {
+        self.page_size = Some(items);
+        self
+    }
+
+    /// Sets the time after which the server ends a response, which includes the time that the client takes to read it. It
+    /// must be whole seconds.
+    ///
+    /// A server limits it to its own `--request-timeout`, 60 s by default. The client sends `timeout`, which lists obey
+    /// (apiserver `filters/request_deadline.go`), and `timeoutSeconds`, which is documented but counts for watches only.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Refuses what the server answers with 400 or 422, and values that would not mean what they say.
+    ///
+    /// The server's rules are in apimachinery `internalversion/validation.ValidateListOptions` and apiserver
+    /// `storage.ValidateListOptions`.
+    pub(super) fn validate(&self) -> Result<(), InvalidParams> {
+        self.selection.validate()?;
+        match &self.resource_version {
+            ResourceVersion::Exact(version) => check_exact(version)?,
+            ResourceVersion::AtLeast(version) => check_version(version)?,
+            ResourceVersion::MostRecent | ResourceVersion::Any => {}
+        }
+        if self.page_size == Some(0) {
+            return Err(InvalidParams::PageSize);
+        }
+        check_timeout(self.timeout)
+    }
+
+    /// The query string of the first page, or of the page that a continue token names. The token holds the version, and the
+    /// server refuses both together.
+    pub(super) fn query(&self, continue_token: Option<&str>) -> String {
+        let mut query = self.selection.query();
+        if let Some(items) = self.page_size {
+            query.add("limit", &items.to_string());
+        }
+        match (continue_token, &self.resource_version) {
+            (Some(token), _) => query.add("continue", token),
+            (None, ResourceVersion::MostRecent) => {}
+            (None, ResourceVersion::Any) => query.add("resourceVersion", "0"),
+            (None, ResourceVersion::AtLeast(version)) => {
+                query.add("resourceVersion", version);
+                query.add("resourceVersionMatch", "NotOlderThan");
+            }
+            (None, ResourceVersion::Exact(version)) => {
+                query.add("resourceVersion", version);
+                query.add("resourceVersionMatch", "Exact");
+            }
+        }
+        if let Some(timeout) = self.timeout {
+            query.add("timeout", &format!("{}s", timeout.as_secs()));
+            query.add("timeoutSeconds", &timeout.as_secs().to_string());
+        }
+        query.0
+    }
+}
+
+/// What to watch: the objects, and where the watch begins.
+///
+/// ```
+/// use listwatch::client::{Selection, WatchParams};
+///
+/// let changes = WatchParams::from_now();
+/// let since = WatchParams::from_version("71532");
+/// let web = Selection::default().labels("app=web".parse()?);
+/// let state_and_changes = WatchParams::with_initial_state().selection(web);
+/// # Ok::<(), listwatch::object::SelectorError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchParams {
+    pub(super) selection: Selection,
+    pub(super) start: WatchStart,
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Where a watch begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum WatchStart {
+    Now,
+    /// After this version.
+    Version(String),
+    /// With the objects of a collection that is this new, which is never [`ResourceVersion::Exact`].
+    State(ResourceVersion),
+}
+
+impl WatchParams {
+    /// Watches changes from now on.
+    ///
+    /// A request for one object of the collection comes first: its response has the version to begin with.
+    #[must_use]
+    pub fn from_now() -> Self {
+        Self::new(WatchStart::Now)
+    }
+
+    /// Watches changes after this version, which a list or an earlier watch had.
+    #[must_use]
+    pub fn from_version(version: impl Into<String>) -> Self {
+        Self::new(WatchStart::Version(version.into()))
+    }
+
+    /// Watches the collection: each object as [`OwnedEvent::Added`](super::OwnedEvent::Added), then
+    /// [`OwnedEvent::Synced`](super::OwnedEvent::Synced), then changes (KEP-3157, on by default from 1.34).
+    ///
+    /// The objects are as new as in a list of [`ResourceVersion::MostRecent`]. Servers without initial events refuse the
+    /// request or, worse, never send the end of the objects: [`Watch::resume`](super::Watch::resume) lists the collection then.
+    #[must_use]
+    pub fn with_initial_state() -> Self {
+        Self::new(WatchStart::State(ResourceVersion::MostRecent))
+    }
+
+    /// Watches the collection as [`with_initial_state`](Self::with_initial_state) does, but its objects need only be as new as
+    /// this version, and with version `0` of any age.
+    #[must_use]
+    pub fn with_initial_state_at_least(version: impl Into<String>) -> Self {
+        Self::new(WatchStart::State(match version.into() {
+            version if version == "0" => ResourceVersion::Any,
+            version => ResourceVersion::AtLeast(version),
+        }))
+    }
+
+    fn new(start: WatchStart) -> Self {
+        Self { selection: Selection::default(), start, timeout: None }
+    }
+
+    /// Sets which objects are watched: all unless set.
+    #[must_use]
+    pub fn selection(mut self, selection: Selection) -> Self {
+        self.selection = selection;
+        self
+    }
+
+    /// Sets the time after which the server ends a connection: 5 to 10 minutes at random unless set. It must be whole
+    /// seconds.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    pub(super) fn validate(&self) -> Result<(), InvalidParams> {
+        self.selection.validate()?;
+        match &self.start {
+            WatchStart::Version(version) => check_exact(version)?,
+            WatchStart::State(ResourceVersion::AtLeast(version)) => check_version(version)?,
+            WatchStart::State(_) | WatchStart::Now => {}
+        }
+        check_timeout(self.timeout)
+    }
+
+    /// The query string of a connection that begins here.
+    pub(super) fn query(&self, start: &WatchStart, bookmarks: bool, timeout: Duration) -> String {
+        let mut query = self.selection.query();
+        query.add("watch", "1");
+        if bookmarks {
+            query.add("allowWatchBookmarks", "true");
+        }
+        if let WatchStart::State(_) = start {
+            query.add("sendInitialEvents", "true");
+            query.add("resourceVersionMatch", "NotOlderThan");
+        }
+        let version = match start {
+            WatchStart::Version(version)
+            | WatchStart::State(ResourceVersion::AtLeast(version) | ResourceVersion::Exact(version)) => version,
+            WatchStart::State(ResourceVersion::Any) => "0",
+            WatchStart::State(ResourceVersion::MostRecent) | WatchStart::Now => "",
+        };
+        query.add("resourceVersion", version);
+        query.add("timeoutSeconds", &timeout.as_secs().to_string());
+        query.0
+    }
+}
+
+/// A query string that is being written.
+#[derive(Default)]
+pub(super) struct Query(pub(super) String);
+
+impl Query {
+    fn add(&mut self, key: &str, value: &str) {
+        let and = if self.0.is_empty() { "" } else { "&" };
+        // Writing to a String cannot fail.
+        let _ = write!(self.0, "{and}{key}={}", encode(value));
+    }
+}
+
+/// Go's `time.Duration`, as which the server reads a timeout, holds no more.
+const MAX_TIMEOUT_SECONDS: u64 = 9_223_372_036;
+
+/// kube-apiserver `--request-timeout`.
+pub(super) const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+fn check_version(version: &str) -> Result<(), InvalidParams> {
+    if version.is_empty() || !version.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(InvalidParams::Version(version.to_owned()));
+    }
+    Ok(())
+}
+
+/// The server takes 0 for "no version".
+fn check_exact(version: &str) -> Result<(), InvalidParams> {
+    check_version(version)?;
+    if version.bytes().all(|b| b == b'0') { Err(InvalidParams::ExactZero) } else { Ok(()) }
+}
+
+fn check_timeout(timeout: Option<Duration>) -> Result<(), InvalidParams> {
+    match timeout {
+        Some(timeout) if timeout.subsec_nanos() != 0 || !(1..=MAX_TIMEOUT_SECONDS).contains(&timeout.as_secs()) => {
+            Err(InvalidParams::Timeout(timeout))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How new a list must be. It also decides which part of the server has to work for the list.
+///
+/// | version | before 1.31 | 1.31 to 1.33 | since 1.34 |
+/// |---|---|---|---|
+/// | `MostRecent` | etcd | watch cache, caught up with etcd | watch cache, caught up with etcd |
+/// | `Any` | watch cache, of any age | watch cache, of any age | watch cache, of any age |
+/// | `AtLeast` | watch cache at that version; etcd with a page size | watch cache at that version | watch cache at that version |
+/// | `Exact`, and all pages but the first | etcd | etcd | snapshot in the watch cache, else etcd |
+///
+/// A list from etcd is read and decoded for this one request, which costs etcd and the server memory and time in proportion to
+/// the collection. A list from the watch cache costs the server the encoding alone.
+///
+/// "Caught up" takes up to 3 s; after that, and with etcd before 3.4.31 or 3.5.13, etcd serves the list. `AtLeast("0")` is
+/// `Any`. A resource without a watch cache (`--watch-cache-sizes` of 0, as events have by default, or `--watch-cache=false`)
+/// always comes from etcd. While a cache is being filled, lists with a page size and no selector come from etcd, and others
+/// get 429 (1.31 and later). The rules are those of apiserver `cacher/delegator` (`ShouldDelegateList`) with default feature
+/// gates: `ConsistentListFromCache` from 1.31 and `ListFromCacheSnapshot` from 1.34.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ResourceVersion {
+    /// Everything that was written before the request: `resourceVersion` is left out.
+    ///
+    /// The default, because any other list may lack what the caller has just written (KEP-2340).
+    #[default]
+    MostRecent,
+    /// What the watch cache holds, of any age: `resourceVersion=0`. It is the cheapest list, but it may be older than an
+    /// earlier list of another server, and page sizes are ignored.
+    Any,
+    /// This version or a newer one: `resourceVersionMatch=NotOlderThan`. If the server does not see that version within 3 s,
+    /// it returns 504 with the cause `ResourceVersionTooLarge`.
+    AtLeast(String),
+    /// Exactly this version: `resourceVersionMatch=Exact`. If etcd has compacted it, the server returns 410.
+    Exact(String),
+}
+
+impl ResourceVersion {
+    /// Returns true if the server ignores page sizes.
+    pub(super) fn is_any(&self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::AtLeast(version) => version == "0",
+            Self::MostRecent | Self::Exact(_) => false,
+        }
+    }
+}
+
+/// Parameters that the server would refuse, or that would not mean what they say. Nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidParams {
+    /// The server would return the first page again.
+    #[error("an empty continue token: there is no next page")]
+    EmptyContinue,
+    /// The server answers 422 for a list, and sends a watch from any version.
+    #[error("exact version 0: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")]
+    ExactZero,
+    /// The server answers 400 or 422.
+    #[error("invalid resource version {0:?}: it must be digits, as a server sent it")]
+    Version(String),
+    /// The server would take it for no limit.
+    #[error("page size 0")]
+    PageSize,
+    /// The server takes no time for its own timeout, answers 400 for too much, and has no parts of seconds.
+    #[error("timeout {0:?}: it must be whole seconds, from 1 to {MAX_TIMEOUT_SECONDS}")]
+    Timeout(Duration),
+    /// The server would read another label selector from it.
+    #[error("label selector: {0}")]
+    LabelSelector(&'static str),
+    /// The server would read another field selector from it.
+    #[error("field selector: {0}")]
+    FieldSelector(&'static str),
+}

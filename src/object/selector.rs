@@ -1,0 +1,296 @@
+//! Label and field selectors, and which objects they select.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::error::ItemError;
+use crate::object::path::{FieldPath, pod};
+use crate::object::{ItemRef, MetaView, Prefilter};
+use crate::schema::Message;
+use crate::wire::Encoding;
+#[cfg(feature = "json")]
+use crate::wire::json;
+
+/// Selects objects by their labels; an empty selector selects everything. All requirements must hold.
+///
+/// ```
+/// use listwatch::object::LabelSelector;
+///
+/// let built = LabelSelector::new().equal("app", "web").is_in("tier", ["front", "back"]).does_not_exist("canary");
+/// # #[cfg(feature = "client")]
+/// assert_eq!("app=web, tier in (front,back), !canary".parse(), Ok(built));
+/// ```
+///
+/// The feature `client` adds parsing and printing, in the grammar of apimachinery `labels.Parse`. Requirements are sorted by
+/// key. The server checks the syntax of keys and values.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct LabelSelector(pub(crate) Vec<(String, Label)>);
+
+/// What is required of one label.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Label {
+    Equal(String),
+    NotEqual(String),
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
+    Exists,
+    DoesNotExist,
+    /// The value is an i64 in digits.
+    GreaterThan(String),
+    /// The value is an i64 in digits.
+    LessThan(String),
+}
+
+impl LabelSelector {
+    /// Creates a selector that selects everything.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Requires that the label exists and has this value.
+    #[must_use]
+    pub fn equal(self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.require(key, Label::Equal(value.into()))
+    }
+
+    /// Requires that the label does not exist or has another value.
+    #[must_use]
+    pub fn not_equal(self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.require(key, Label::NotEqual(value.into()))
+    }
+
+    /// Requires that the label exists and has one of these values. A client refuses to send an empty set.
+    #[must_use]
+    pub fn is_in(self, key: impl Into<String>, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.require(key, Label::In(values.into_iter().map(Into::into).collect()))
+    }
+
+    /// Requires that the label does not exist or has none of these values. A client refuses to send an empty set.
+    #[must_use]
+    pub fn not_in(self, key: impl Into<String>, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.require(key, Label::NotIn(values.into_iter().map(Into::into).collect()))
+    }
+
+    /// Requires that the label exists.
+    #[must_use]
+    pub fn exists(self, key: impl Into<String>) -> Self {
+        self.require(key, Label::Exists)
+    }
+
+    /// Requires that the label does not exist.
+    #[must_use]
+    pub fn does_not_exist(self, key: impl Into<String>) -> Self {
+        self.require(key, Label::DoesNotExist)
+    }
+
+    /// Requires that the label exists and is an integer above the bound. The server refuses negative bounds.
+    #[must_use]
+    pub fn greater_than(self, key: impl Into<String>, bound: i64) -> Self {
+        self.require(key, Label::GreaterThan(bound.to_string()))
+    }
+
+    /// Requires that the label exists and is an integer below the bound. The server refuses negative bounds.
+    #[must_use]
+    pub fn less_than(self, key: impl Into<String>, bound: i64) -> Self {
+        self.require(key, Label::LessThan(bound.to_string()))
+    }
+
+    /// Returns true if the selector selects everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns true if the server would select the object with this metadata (apimachinery `labels.Requirement.Matches`).
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when a label is malformed.
+    pub fn matches(&self, meta: &MetaView<'_>) -> Result<bool, ItemError> {
+        for (key, label) in &self.0 {
+            if !label.matches(meta.label(key)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns a filter by texts that every item contains which [`matches`](Self::matches). It searches whole items, so it
+    /// only pays where reading the metadata is slower.
+    #[must_use]
+    pub fn prefilter(&self) -> Prefilter {
+        let mut prefilter = Prefilter::default();
+        for (key, label) in &self.0 {
+            prefilter = match label {
+                Label::Equal(value) => prefilter.any_of([key]).any_of([value]),
+                Label::In(values) => prefilter.any_of([key]).any_of(values),
+                Label::Exists | Label::GreaterThan(_) | Label::LessThan(_) => prefilter.any_of([key]),
+                Label::NotEqual(_) | Label::NotIn(_) | Label::DoesNotExist => prefilter,
+            };
+        }
+        prefilter
+    }
+
+    pub(crate) fn require(mut self, key: impl Into<String>, label: Label) -> Self {
+        let key = key.into();
+        let at = self.0.partition_point(|(known, _)| *known <= key);
+        self.0.insert(at, (key, label));
+        self
+    }
+}
+
+impl Label {
+    fn matches(&self, value: Option<&str>) -> bool {
+        match (self, value) {
+            (Self::NotEqual(_) | Self::NotIn(_), None) => true,
+            (Self::Exists, value) => value.is_some(),
+            (Self::DoesNotExist, value) => value.is_none(),
+            (_, None) => false,
+            (Self::Equal(wanted), Some(value)) => value == wanted,
+            (Self::NotEqual(unwanted), Some(value)) => value != unwanted,
+            (Self::In(wanted), Some(value)) => wanted.contains(value),
+            (Self::NotIn(unwanted), Some(value)) => !unwanted.contains(value),
+            (Self::GreaterThan(bound), Some(value)) => compares(value, bound, |value, bound| value > bound),
+            (Self::LessThan(bound), Some(value)) => compares(value, bound, |value, bound| value < bound),
+        }
+    }
+}
+
+/// Go's `strconv.ParseInt` reads what `i64` does: a sign and digits.
+fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> bool {
+    matches!((value.parse(), bound.parse()), (Ok(value), Ok(bound)) if compare(value, bound))
+}
+
+/// Selects objects by their fields; an empty selector selects everything. All requirements must hold.
+///
+/// ```
+/// use listwatch::object::FieldSelector;
+///
+/// let built = FieldSelector::new().equal("status.phase", "Running").not_equal("spec.nodeName", "node-1");
+/// # #[cfg(feature = "client")]
+/// assert_eq!("status.phase=Running,spec.nodeName!=node-1".parse(), Ok(built));
+/// ```
+///
+/// The feature `client` adds parsing and printing, in the grammar of apimachinery `fields.ParseSelector`. The resource decides
+/// which fields it can be selected by; the server returns 400 for others.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct FieldSelector(pub(crate) Vec<Field>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Field {
+    pub(crate) path: String,
+    pub(crate) is_equal: bool,
+    pub(crate) value: String,
+}
+
+impl FieldSelector {
+    /// Creates a selector that selects everything.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Requires that the field at `path`, like `metadata.name`, has this value.
+    #[must_use]
+    pub fn equal(self, path: impl Into<String>, value: impl Into<String>) -> Self {
+        self.require(path, true, value)
+    }
+
+    /// Requires that the field at `path` has another value.
+    #[must_use]
+    pub fn not_equal(self, path: impl Into<String>, value: impl Into<String>) -> Self {
+        self.require(path, false, value)
+    }
+
+    /// Returns true if the selector selects everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns true if the server would select the item.
+    ///
+    /// All kinds can be selected by `metadata.name` and `metadata.namespace`. Pods can be selected by `spec.nodeName`,
+    /// `spec.restartPolicy`, `spec.schedulerName`, `spec.serviceAccountName`, `spec.hostNetwork`, `status.phase`,
+    /// `status.podIP` and `status.nominatedNodeName` too (kubernetes `pkg/registry/core/pod.ToSelectableFields`). Custom
+    /// resources can be selected by every field that is a string, an integer or a boolean, because only the server knows
+    /// which fields their definition names (`selectableFields` in apiextensions-apiserver `pkg/registry/customresource`).
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::FieldSelector`] for any other field, whatever the rest of the selector requires;
+    /// [`ItemError::Metadata`] or [`ItemError::Field`] for a malformed item.
+    pub fn matches(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        let meta = item.meta()?;
+        let mut all = true;
+        for Field { path, is_equal, value } in &self.0 {
+            let has_value = match path.as_str() {
+                "metadata.name" => meta.name() == value,
+                "metadata.namespace" => meta.namespace() == value,
+                path => text_of(item, path)? == *value,
+            };
+            all &= has_value == *is_equal;
+        }
+        Ok(all)
+    }
+
+    /// Returns a filter by texts that every item contains which [`matches`](Self::matches).
+    #[must_use]
+    pub fn prefilter(&self) -> Prefilter {
+        // An item has a boolean as a number.
+        let texts = self.0.iter().filter(|field| field.is_equal && field.path != "spec.hostNetwork");
+        Prefilter::new(texts.map(|field| &field.value))
+    }
+
+    pub(crate) fn require(mut self, path: impl Into<String>, is_equal: bool, value: impl Into<String>) -> Self {
+        let (path, value) = (path.into(), value.into());
+        let at = self.0.partition_point(|known| known.path <= path);
+        self.0.insert(at, Field { path, is_equal, value });
+        self
+    }
+}
+
+/// A field as the server selects by it: an absent field is the empty text, or false.
+fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError> {
+    let (type_meta, kind) = (item.type_meta(), item.type_meta().item_kind());
+    let message = Message::of(&type_meta.api_version, kind);
+    let field = message.filter(|message| message.name() == "Pod").and_then(|_| pod_field(path));
+    let bytes = item.bytes();
+    let unsupported = || ItemError::FieldSelector { path: path.into(), kind: kind.into() };
+    match (item.encoding(), field) {
+        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(bytes)?.unwrap_or_default()),
+        (Encoding::Protobuf, Some(PodField::Bool(path))) => {
+            Ok((path.int(bytes)?.unwrap_or_default() != 0).to_string().into())
+        }
+        #[cfg(feature = "json")]
+        (Encoding::Json, field) if field.is_some() || message.is_none() => {
+            let parsed = FieldPath::parse(path, type_meta).map_err(|_| unsupported())?;
+            match (parsed.bytes(bytes)?, field) {
+                (Some(value), _) => json::scalar(value).map_err(|fault| ItemError::Field { path: path.into(), fault }),
+                (None, Some(PodField::Bool(_))) => Ok("false".into()),
+                (None, _) => Ok("".into()),
+            }
+        }
+        _ => Err(unsupported()),
+    }
+}
+
+enum PodField {
+    Text(FieldPath),
+    Bool(FieldPath),
+}
+
+fn pod_field(path: &str) -> Option<PodField> {
+    Some(PodField::Text(match path {
+        "spec.nodeName" => pod::NODE_NAME,
+        "spec.restartPolicy" => pod::RESTART_POLICY,
+        "spec.schedulerName" => pod::SCHEDULER_NAME,
+        "spec.serviceAccountName" => pod::SERVICE_ACCOUNT_NAME,
+        "spec.hostNetwork" => return Some(PodField::Bool(pod::HOST_NETWORK)),
+        "status.phase" => pod::PHASE,
+        "status.podIP" => pod::POD_IP,
+        "status.nominatedNodeName" => pod::NOMINATED_NODE_NAME,
+        _ => return None,
+    }))
+}
