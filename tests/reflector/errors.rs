@@ -102,7 +102,12 @@ async fn keeps_its_objects_across_errors() {
     cache.synced().await.unwrap();
     let mut errors = 0;
     while script.left() > 1 {
-        assert_eq!((objects(&cache).as_str(), cache.version().as_str()), ("a@1 b@2", "10"), "{}", requests(&script));
+        assert_eq!(
+            (objects(&cache).as_str(), cache.resource_version().as_str()),
+            ("a@1 b@2", "10"),
+            "{}",
+            requests(&script)
+        );
         errors = cache.status().errors;
         sleep(Duration::from_millis(50)).await;
     }
