@@ -113,7 +113,7 @@ impl<T: Stored + ?Sized> Drop for Writing<'_, T> {
 }
 
 impl<T: Stored + ?Sized> Inner<T> {
-    pub(super) fn new(format: StorageFormat, hot_bytes: u64) -> Self {
+    pub(super) fn new(format: StorageFormat) -> Self {
         let writer = Writer {
             format,
             spending: Spending::default(),
@@ -136,7 +136,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         };
         Self {
             hasher: RandomState::new(),
-            codec: Arc::new(Codec::new(hot_bytes)),
+            codec: Arc::new(Codec::new()),
             state: RwLock::new(State::new()),
             writer: Mutex::new(writer),
         }
@@ -237,7 +237,6 @@ impl<T: Stored + ?Sized> Inner<T> {
         let state = self.state();
         let codec = &self.codec;
         let Usage { encoded, compressed, decoded } = writer.usage;
-        let hot = usize::try_from(codec.hot_bytes()).unwrap_or(usize::MAX);
         let namespaces = writer.namespaces.capacity() * 8 / 7 * (size_of::<Arc<str>>() + 1)
             + writer.namespaces.iter().map(|namespace| 2 * size_of::<usize>() + namespace.len()).sum::<usize>();
         let table = state.bytes()
@@ -254,7 +253,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         Memory {
             encoded,
             compressed,
-            decoded: decoded + hot,
+            decoded,
             #[cfg(feature = "zstd")]
             table: table + compressor.map_or(0, Compressor::buffer_bytes),
             #[cfg(not(feature = "zstd"))]

@@ -1,7 +1,6 @@
 //! The memory of a store, by part.
 
 use super::entry::{Entry, Form};
-use super::object::DECODED_FACTOR;
 
 /// The memory of a [`Store`](super::Store) in bytes, by part, as requested from the allocators, without their rounding.
 ///
@@ -13,8 +12,8 @@ pub struct Memory {
     pub encoded: usize,
     /// Objects kept compressed, likewise.
     pub compressed: usize,
-    /// Objects kept decoded, and those kept decoded because they are hot. This is a guess, eight times the encoded length, because
-    /// the heap memory of a decoded object is unknown. Pods of k8s-pb were seen to take 6 to 10 times their encoded length.
+    /// Objects kept decoded. This is a guess, eight times the encoded length, because the heap memory of a decoded object is unknown.
+    /// Pods of k8s-pb were seen to take 6 to 10 times their encoded length.
     pub decoded: usize,
     /// What finds objects by key and by namespace.
     pub table: usize,
@@ -71,7 +70,7 @@ impl Usage {
 
     /// Guesses the bytes of a decoded object from its encoded length.
     pub(super) fn of_decoded(wire_len: u32) -> usize {
-        usize::try_from(u64::from(wire_len) * DECODED_FACTOR).unwrap_or(usize::MAX)
+        usize::try_from(8 * u64::from(wire_len)).unwrap_or(usize::MAX)
     }
 
     pub(super) fn total(&self) -> usize {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock, Weak};
 
 #[cfg(feature = "zstd")]
@@ -275,7 +274,6 @@ pub(super) struct Codec<T: Stored + ?Sized> {
     pub(super) decompressor: Decompressor,
     /// By the address of the entry, in parts with a lock each.
     decoded: [Mutex<Shared<T::Decoded>>; PARTS],
-    hot: Option<Hot<T::Decoded>>,
 }
 
 const PARTS: usize = 16;
@@ -318,19 +316,12 @@ impl<D> Shared<D> {
     }
 }
 
-type Hot<D> = quick_cache::sync::Cache<usize, (Arc<D>, u32), Weight<D>>;
-
 impl<T: Stored + ?Sized> Codec<T> {
-    pub(super) fn new(hot_bytes: u64) -> Self {
-        let hot = (hot_bytes > 0).then(|| {
-            let objects = usize::try_from(hot_bytes / (64 << 10)).unwrap_or(usize::MAX).clamp(16, 1 << 20);
-            Hot::with_weighter(objects, hot_bytes, Weight(PhantomData))
-        });
+    pub(super) fn new() -> Self {
         Self {
             #[cfg(feature = "zstd")]
             decompressor: Decompressor::default(),
             decoded: Default::default(),
-            hot,
         }
     }
 
@@ -356,33 +347,13 @@ impl<T: Stored + ?Sized> Codec<T> {
         if let Form::Decoded(_, value) = entry.form() {
             return Some(Arc::clone(value));
         }
-        let address = Arc::as_ptr(entry).addr();
-        let decoded = lock(self.part(entry)).get(address)?;
-        self.touch(address, entry, &decoded);
-        Some(decoded)
+        lock(self.part(entry)).get(Arc::as_ptr(entry).addr())
     }
 
     /// Shares a decoded object with other readers. Returns the one of a thread that was faster, if there is one.
     fn share(&self, entry: &Arc<Entry<T::Decoded>>, decoded: Arc<T::Decoded>) -> Arc<T::Decoded> {
-        let address = Arc::as_ptr(entry).addr();
-        let known = lock(self.part(entry)).get_or_insert(address, entry, &decoded);
-        let decoded = known.unwrap_or(decoded);
-        self.touch(address, entry, &decoded);
-        decoded
-    }
-
-    /// Notes that a hot object was read.
-    fn touch(&self, address: usize, entry: &Entry<T::Decoded>, decoded: &Arc<T::Decoded>) {
-        if let Some(hot) = &self.hot
-            && hot.get(&address).is_none_or(|(held, _)| !Arc::ptr_eq(&held, decoded))
-        {
-            hot.insert(address, (Arc::clone(decoded), entry.wire_len()));
-        }
-    }
-
-    /// Bytes of the decoded objects that are kept because they are hot, estimated.
-    pub(super) fn hot_bytes(&self) -> u64 {
-        self.hot.as_ref().map_or(0, Hot::weight)
+        let known = lock(self.part(entry)).get_or_insert(Arc::as_ptr(entry).addr(), entry, &decoded);
+        known.unwrap_or(decoded)
     }
 
     /// Readers of `new` share what readers of `old` have decoded. Both are the same state.
@@ -411,22 +382,5 @@ impl<T: Stored + ?Sized> Codec<T> {
     pub(super) fn shared_bytes(&self) -> usize {
         let entry = size_of::<(usize, (Weak<Entry<T::Decoded>>, Weak<T::Decoded>))>() + 1;
         self.decoded.iter().map(|part| lock(part).known.capacity() * 8 / 7 * entry).sum()
-    }
-}
-
-/// Bytes of a decoded object for each byte that it has encoded, as a guess. Pods of k8s-pb were seen to take 6 to 10.
-pub(super) const DECODED_FACTOR: u64 = 8;
-
-struct Weight<D>(PhantomData<fn() -> D>);
-
-impl<D> Clone for Weight<D> {
-    fn clone(&self) -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<D> quick_cache::Weighter<usize, (Arc<D>, u32)> for Weight<D> {
-    fn weight(&self, _: &usize, (_, wire_len): &(Arc<D>, u32)) -> u64 {
-        size_of::<D>() as u64 + DECODED_FACTOR * u64::from(*wire_len)
     }
 }

@@ -186,9 +186,12 @@ impl<D> Queue<D> {
         }
     }
 
+    /// Returns true if the walk may leave out a slot.
     pub(super) fn knows(&self, slot: u32) -> bool {
-        self.announced.contains(slot as usize)
-            || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some())
+        let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
+        let has_update = || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some());
+        // Without the initial state, the deletion of an object with a pending update is delivered too.
+        self.announced.contains(slot as usize) || delivers && has_update()
     }
 
     pub(super) fn next(&mut self) -> Option<Delivery<D>> {

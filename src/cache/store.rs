@@ -46,14 +46,7 @@ impl<T: Stored + ?Sized> Store<T> {
     /// Creates an empty store.
     #[must_use]
     pub fn new(format: StorageFormat) -> Self {
-        Self::with_hot_objects(format, 0)
-    }
-
-    /// Creates an empty store that keeps the most read objects decoded, in this many bytes, estimated as
-    /// [`Memory::decoded`](super::Memory::decoded).
-    #[must_use]
-    pub fn with_hot_objects(format: StorageFormat, bytes: u64) -> Self {
-        Self { reader: StoreReader { inner: Arc::new(Inner::new(format, bytes)) } }
+        Self { reader: StoreReader { inner: Arc::new(Inner::new(format)) } }
     }
 
     /// Returns a handle that cannot write.

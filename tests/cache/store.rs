@@ -412,19 +412,6 @@ fn an_object_is_decoded_once_while_anybody_holds_it() {
 }
 
 #[test]
-fn hot_objects_stay_decoded_within_their_budget() {
-    let len = sample(100).to_bytes(Encoding::Protobuf).len() as u64;
-    let store = Store::<Object>::with_hot_objects(StorageFormat::Encoded, 100 * 8 * len);
-    fill(&store, 600);
-    let decoded: Vec<_> = (0..600)
-        .map(|i| Arc::downgrade(&store.get(("default", &*format!("web-{i}"))).unwrap().decode().unwrap()))
-        .collect();
-    let alive = decoded.iter().filter(|object| object.strong_count() > 0).count();
-    assert!((30..150).contains(&alive), "{alive}");
-    assert!(store.memory().decoded as u64 <= 100 * 8 * len);
-}
-
-#[test]
 fn an_object_is_decompressed_or_encoded_once_for_each_handle() {
     for format in FORMATS {
         let store = Store::<Object>::new(format);

@@ -1,8 +1,7 @@
 //! What a store promises to threads, in each order in which they can take its locks. `RUSTFLAGS='--cfg shuttle' cargo
 //! test -p listwatch --no-default-features --features cache --test shuttle`
 //!
-//! Only the store's own locks are interleaved: what `quick_cache` does for hot objects, and `Arc` and `OnceLock` of
-//! std, are not.
+//! Only the store's own locks are interleaved: `Arc` and `OnceLock` of std are not.
 #![cfg(shuttle)]
 
 #[path = "../support/store.rs"]
