@@ -15,7 +15,7 @@
 //! | [`adapt`] | iterator, stream and codec around the decoder |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and exactly how a list ended |
 //! | `cache` | whole collections in memory, by key and by index |
-//! | `reflector` | keeps a cache in step with an API server |
+//! | `reflector` | keeps a cache synced with an API server |
 //! | [`limits`] | [`Limits`]: the caps on what a body may claim |
 //! | [`error`] | [`DecodeError`] and [`ItemError`] |
 //!

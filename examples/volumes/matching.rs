@@ -8,14 +8,14 @@ use std::sync::Arc;
 use k8s_pb::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use k8s_pb::apimachinery::pkg::api::resource::Quantity;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use listwatch::cache::{Index, Object, OrderedIndex, Store};
+use listwatch::cache::{Index, Object, StoreReader};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Finds volumes of a store. Among those that are alike the first by name.
 pub struct Volumes {
     /// What anybody may claim.
-    available: OrderedIndex<PersistentVolume, Size>,
+    available: Index<PersistentVolume, Size>,
     /// What is kept for a claim, by its namespace and name.
     kept: Index<PersistentVolume, (String, String)>,
 }
@@ -30,17 +30,17 @@ struct Size {
 }
 
 impl Volumes {
-    pub fn new(store: &Store<PersistentVolume>) -> Self {
-        let available = store.ordered_index("available", |volume| {
+    pub fn new(store: &StoreReader<PersistentVolume>) -> Self {
+        let available = store.index("available", |volume| {
             let volume = volume.decode()?;
             let is_available = volume.status.as_ref().is_some_and(|status| status.phase() == "Available");
-            (is_available && claim_ref(volume).is_none() && !is_deleted(volume))
-                .then(|| Size::of_volume(volume))
+            (is_available && claim_ref(&volume).is_none() && !is_deleted(&volume))
+                .then(|| Size::of_volume(&volume))
                 .transpose()
         });
         let kept = store.index("kept", |volume| {
             let volume = volume.decode()?;
-            let claim = claim_ref(volume).filter(|_| !is_deleted(volume));
+            let claim = claim_ref(&volume).filter(|_| !is_deleted(&volume));
             Ok::<_, Error>(claim.map(|claim| (claim.namespace().to_owned(), claim.name().to_owned())))
         });
         Self { available, kept }

@@ -5,8 +5,6 @@ use std::sync::{Arc, Weak};
 
 use zstd_safe::{CCtx, CDict, DCtx, DDict};
 
-use super::object::Stored;
-use super::state::Snapshot;
 use crate::sync::{Mutex, lock};
 
 /// zstd's default. Higher ones cost several times the time for a few percent of the length.
@@ -16,16 +14,16 @@ const DICTIONARY_LEN: usize = 112_640;
 /// Of a longer object the dictionary is trained on the beginning.
 const SAMPLE_LEN: usize = 128 << 10;
 /// It is trained when this many different objects were written, or this many bytes of them.
-const SAMPLES: usize = 512;
+pub(super) const SAMPLES: usize = 512;
 const SAMPLES_LEN: usize = 8 << 20;
 /// The least that it is trained with: after a list that has no more, or after `SAMPLES` writes of the same objects.
-const FEW_SAMPLES: usize = 64;
+pub(super) const FEW_SAMPLES: usize = 64;
 /// How many compressed objects the ratio is taken over.
 const WINDOW: u32 = 4096;
 /// The ratio has drifted when objects become this much longer than after the training: 5 / 4.
 const DRIFT: (u64, u64) = (5, 4);
 
-/// What objects are decompressed with. They keep it alive.
+/// Decompresses the objects that were compressed with it, which keep it alive.
 pub(super) struct Dictionary {
     /// What it was made of.
     bytes: Box<[u8]>,
@@ -91,19 +89,7 @@ impl Compressor {
         }
     }
 
-    /// One that is trained with objects from all over a collection. `None` where those are few.
-    pub(super) fn trained<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Self> {
-        if snapshot.len() < FEW_SAMPLES {
-            return None;
-        }
-        let samples: Vec<_> = snapshot.iter().step_by((snapshot.len() / SAMPLES).max(1)).take(SAMPLES).collect();
-        let samples: Vec<_> = samples.iter().filter_map(|object| object.encoded().ok()).collect();
-        let mut compressor = Self::new();
-        compressor.train(samples.iter().map(AsRef::as_ref));
-        Some(compressor)
-    }
-
-    /// Notes where an object of this length was written. Whether it is time to train.
+    /// Notes that an object of this length was written into a slot. Returns true when it is time to train.
     pub(super) fn is_due(&mut self, slot: u32, len: usize) -> bool {
         self.writes += 1;
         if !self.recent.contains(&slot) {
@@ -122,7 +108,7 @@ impl Compressor {
         has_enough && self.writes >= self.retry_after
     }
 
-    /// Whether it waits for more objects, but could do with those that came.
+    /// Whether it waits for more objects, though those that arrived are enough.
     pub(super) fn can_train(&self) -> bool {
         self.is_waiting && self.recent.len() >= FEW_SAMPLES
     }
@@ -132,8 +118,8 @@ impl Compressor {
         &self.recent
     }
 
-    /// Trains a dictionary for what is compressed from now on. Samples that are too few or have nothing in common leave
-    /// it as it was.
+    /// Trains the dictionary of the objects that are compressed from now on. It stays as it was if the samples are too few or have
+    /// nothing in common.
     pub(super) fn train<'a>(&mut self, samples: impl Iterator<Item = &'a [u8]>) {
         let (mut all, mut lens) = (Vec::new(), Vec::new());
         for sample in samples {
@@ -159,7 +145,7 @@ impl Compressor {
         self.baseline = None;
     }
 
-    /// Goes on with a dictionary that was trained before.
+    /// Uses a dictionary that was trained before.
     pub(super) fn adopt(&mut self, dictionary: Arc<Dictionary>) {
         let Some(compress) = CDict::try_create(&dictionary.bytes, LEVEL) else { return };
         self.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
@@ -168,13 +154,12 @@ impl Compressor {
         self.is_waiting = false;
     }
 
-    /// What is compressed with from now on.
+    /// The dictionary of the objects that are compressed from now on.
     pub(super) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         self.current.as_ref().map(|(_, dictionary)| dictionary)
     }
 
-    /// The compressed bytes, lent, and what decompresses them. `None` before the first training, and when they would not be
-    /// shorter.
+    /// Returns the compressed bytes and their dictionary; `None` before the first training, and when they would not be shorter.
     pub(super) fn compress(&mut self, bytes: &[u8]) -> Option<(&[u8], Option<Arc<Dictionary>>)> {
         if self.is_waiting {
             return None;
@@ -222,12 +207,12 @@ impl Compressor {
     }
 }
 
-/// Decompresses for any number of threads: each takes a context, or makes one where all are taken.
+/// Decompresses for any number of threads: each borrows a context, and creates one if all are in use.
 #[derive(Default)]
 pub(super) struct Decompressor(Mutex<Vec<DCtx<'static>>>);
 
 impl Decompressor {
-    /// The object's bytes; `None` when it is not what this crate compressed.
+    /// Returns the object's bytes; `None` when this crate did not compress them.
     pub(super) fn decompress(
         &self,
         compressed: &[u8],

@@ -1,61 +1,85 @@
-//! How one object is kept.
+//! One state of one object, in the form in which the store keeps it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 #[cfg(feature = "zstd")]
 use super::compress::Dictionary;
+use super::error::StoreError;
+use super::key::Identity;
+#[cfg(not(feature = "json"))]
+use crate::error::ItemError;
+use crate::object::MetaView;
 use crate::wire::Encoding;
 
-/// Which object it is, and which state of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Identity<'a> {
-    /// The namespace; empty for an object without one.
-    pub namespace: Cow<'a, str>,
-    /// The name.
-    pub name: Cow<'a, str>,
-    /// The uid.
-    pub uid: Cow<'a, str>,
-    /// The version.
-    pub resource_version: Cow<'a, str>,
+/// The longest namespace, name, uid or resource version, in bytes. API servers allow 253 in a name.
+pub(super) const MAX_TEXT: usize = u16::MAX as usize;
+
+impl<'a> Identity<'a> {
+    /// Reads it off the bytes of an object.
+    pub(super) fn of(encoding: Encoding, bytes: &'a [u8]) -> Result<Self, StoreError> {
+        let meta = match encoding {
+            Encoding::Protobuf => MetaView::new(bytes)?,
+            #[cfg(feature = "json")]
+            Encoding::Json => MetaView::from_json(bytes)?,
+            #[cfg(not(feature = "json"))]
+            Encoding::Json => {
+                return Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf }.into());
+            }
+        };
+        let [namespace, name, uid, resource_version] = meta.into_identity();
+        if name.is_empty() {
+            return Err(StoreError::NoName);
+        }
+        for (what, text) in
+            [("namespace", &namespace), ("name", &name), ("uid", &uid), ("resource version", &resource_version)]
+        {
+            if text.len() > MAX_TEXT {
+                return Err(StoreError::TooLong(what));
+            }
+        }
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(StoreError::TooLong("the whole"));
+        }
+        Ok(Self { namespace, name, uid, resource_version })
+    }
 }
 
 /// One state of an object. It is never changed.
 pub(super) struct Entry<D> {
-    /// The head, unless the form is `Encoded`; then the body.
+    /// A head with name, uid and resource version, unless the form is `Encoded`; then the body.
     bytes: Box<[u8]>,
     form: Form<D>,
     encoding: Encoding,
-    /// Length of the object's bytes as they came.
+    /// Length of the object's bytes as they arrived.
     wire_len: u32,
 }
 
-/// What the body is.
+/// What the body is. A head needs the namespace next to it.
 pub(super) enum Form<D> {
-    /// The bytes as they came, with the identity in them.
-    Encoded(Places),
-    /// The bytes as they came, with escapes in the identity, as JSON may have them.
-    EncodedBeside(Arc<str>),
+    /// The bytes as they arrived. They contain the identity.
+    Encoded(Spans),
+    /// The bytes as they arrived. They contain the identity with escapes, as JSON may have them.
+    EncodedWithHead(Arc<str>),
     #[cfg(feature = "zstd")]
     Compressed(Arc<str>, Option<Arc<Dictionary>>),
-    /// Nothing.
+    /// Empty.
     Decoded(Arc<str>, Arc<D>),
 }
 
-/// Where namespace, name, uid and version are in the bytes.
-pub(super) struct Places {
+/// Where namespace, name, uid and resource version are in the bytes.
+pub(super) struct Spans {
     starts: [u32; 4],
     lens: [u16; 4],
 }
 
-impl Places {
+impl Spans {
     /// `None` when a text is not in the bytes as it is.
     fn of(bytes: &[u8], identity: &Identity<'_>) -> Option<Self> {
         let Identity { namespace, name, uid, resource_version } = identity;
-        let mut places = Self { starts: [0; 4], lens: [0; 4] };
+        let mut spans = Self { starts: [0; 4], lens: [0; 4] };
         let texts = [namespace, name, uid, resource_version];
-        for ((start, len), text) in places.starts.iter_mut().zip(&mut places.lens).zip(texts) {
+        for ((start, len), text) in spans.starts.iter_mut().zip(&mut spans.lens).zip(texts) {
             match text {
                 text if text.is_empty() => {}
                 Cow::Borrowed(text) => {
@@ -68,7 +92,7 @@ impl Places {
                 Cow::Owned(_) => return None,
             }
         }
-        Some(places)
+        Some(spans)
     }
 
     fn texts<'a>(&self, bytes: &'a [u8]) -> [&'a [u8]; 4] {
@@ -79,37 +103,31 @@ impl Places {
         })
     }
 
-    /// It looks at neither uid nor version.
+    /// Compares namespace and name.
     fn is(&self, bytes: &[u8], namespace: &str, name: &str) -> bool {
         let [held_namespace, held_name, _, _] = self.texts(bytes);
         held_name == name.as_bytes() && held_namespace == namespace.as_bytes()
     }
-
-    fn identity<'a>(&self, bytes: &'a [u8]) -> Identity<'a> {
-        let [namespace, name, uid, resource_version] =
-            self.texts(bytes).map(|text| Cow::from(str::from_utf8(text).unwrap_or_default()));
-        Identity { namespace, name, uid, resource_version }
-    }
 }
 
 impl<D> Entry<D> {
-    /// Keeps these bytes as they are. The identity is borrowed from them, as far as it can be.
+    /// Keeps these bytes as they are. The identity should be borrowed from them.
     pub(super) fn encoded(
         encoding: Encoding,
         bytes: &[u8],
         identity: &Identity<'_>,
         namespace: impl FnOnce() -> Arc<str>,
     ) -> Self {
-        match Places::of(bytes, identity) {
-            Some(places) => {
-                Self { bytes: bytes.into(), form: Form::Encoded(places), encoding, wire_len: wire_len(bytes) }
+        match Spans::of(bytes, identity) {
+            Some(spans) => {
+                Self { bytes: bytes.into(), form: Form::Encoded(spans), encoding, wire_len: wire_len(bytes) }
             }
-            None => Self::beside(encoding, wire_len(bytes), identity, bytes, Form::EncodedBeside(namespace())),
+            None => Self::with_head(encoding, wire_len(bytes), identity, bytes, Form::EncodedWithHead(namespace())),
         }
     }
 
-    /// Keeps the identity before a body.
-    pub(super) fn beside(
+    /// Keeps the identity in a head before the body.
+    pub(super) fn with_head(
         encoding: Encoding,
         wire_len: u32,
         identity: &Identity<'_>,
@@ -123,41 +141,64 @@ impl<D> Entry<D> {
         Self { bytes, form, encoding, wire_len }
     }
 
-    pub(super) fn identity(&self) -> Identity<'_> {
+    /// Namespace, name, uid and resource version.
+    pub(super) fn texts(&self) -> [&str; 4] {
+        // Each was copied from a text.
+        let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
         match &self.form {
-            Form::Encoded(places) => places.identity(&self.bytes),
-            Form::EncodedBeside(namespace) | Form::Decoded(namespace, _) => self.head(namespace).0,
+            Form::Encoded(spans) => spans.texts(&self.bytes).map(text),
+            Form::EncodedWithHead(namespace) | Form::Decoded(namespace, _) => self.head(namespace),
             #[cfg(feature = "zstd")]
-            Form::Compressed(namespace, _) => self.head(namespace).0,
+            Form::Compressed(namespace, _) => self.head(namespace),
         }
+    }
+
+    pub(super) fn identity(&self) -> Identity<'_> {
+        let [namespace, name, uid, resource_version] = self.texts().map(Cow::from);
+        Identity { namespace, name, uid, resource_version }
+    }
+
+    pub(super) fn resource_version(&self) -> &str {
+        let [_, _, _, resource_version] = self.texts();
+        resource_version
     }
 
     pub(super) fn is(&self, namespace: &str, name: &str) -> bool {
-        if let Form::Encoded(places) = &self.form {
-            return places.is(&self.bytes, namespace, name);
+        if let Form::Encoded(spans) = &self.form {
+            return spans.is(&self.bytes, namespace, name);
         }
-        let identity = self.identity();
-        identity.name == name && identity.namespace == namespace
+        let [own_namespace, own_name, _, _] = self.texts();
+        own_name == name && own_namespace == namespace
     }
 
-    /// The bytes behind the head, if there is one.
-    pub(super) fn body(&self) -> &[u8] {
+    /// The bytes of the object as they arrived, if the entry has them.
+    pub(super) fn as_encoded(&self) -> Option<&[u8]> {
         match &self.form {
-            Form::Encoded(_) => &self.bytes,
-            _ => self.head("").1,
+            Form::Encoded(_) => Some(&self.bytes),
+            Form::EncodedWithHead(_) => Some(self.body()),
+            #[cfg(feature = "zstd")]
+            Form::Compressed(..) => None,
+            Form::Decoded(..) => None,
         }
     }
 
-    fn head<'a>(&'a self, namespace: &'a str) -> (Identity<'a>, &'a [u8]) {
-        // Written by `beside`.
+    /// The bytes after the head.
+    pub(super) fn body(&self) -> &[u8] {
+        self.split_head().1
+    }
+
+    fn head<'a>(&'a self, namespace: &'a str) -> [&'a str; 4] {
+        let [name, uid, version] = self.split_head().0.map(|text| str::from_utf8(text).unwrap_or_default());
+        [namespace, name, uid, version]
+    }
+
+    /// Undoes what `with_head` does.
+    fn split_head(&self) -> ([&[u8]; 3], &[u8]) {
         let ([name, uid, version], rest) = lengths(&self.bytes).unwrap_or_default();
         let (name, rest) = rest.split_at_checked(name).unwrap_or_default();
         let (uid, rest) = rest.split_at_checked(uid).unwrap_or_default();
         let (version, body) = rest.split_at_checked(version).unwrap_or_default();
-        let text = |bytes: &'a [u8]| Cow::from(str::from_utf8(bytes).unwrap_or_default());
-        let identity =
-            Identity { namespace: namespace.into(), name: text(name), uid: text(uid), resource_version: text(version) };
-        (identity, body)
+        ([name, uid, version], body)
     }
 
     pub(super) fn form(&self) -> &Form<D> {
@@ -172,27 +213,24 @@ impl<D> Entry<D> {
         self.wire_len
     }
 
-    /// Bytes of its two allocations: itself with the counts of its `Arc`, and its box.
+    /// Bytes of the two allocations: the entry with the counts of its `Arc`, and the box.
     pub(super) fn allocated(&self) -> usize {
         Self::allocated_with(self.bytes.len())
     }
 
-    /// The same of one whose box has this length.
+    /// The same for a box of this length.
     pub(super) fn allocated_with(boxed: usize) -> usize {
         2 * size_of::<usize>() + size_of::<Self>() + boxed
     }
 }
 
-/// The longest namespace, name, uid or version, in bytes. API servers allow 253 in a name.
-pub(super) const MAX_TEXT: usize = u16::MAX as usize;
-
-/// Longer ones are refused before.
+/// `Identity::of` refuses longer ones.
 #[expect(clippy::cast_possible_truncation)]
 fn text_len(text: &str) -> u16 {
     text.len() as u16
 }
 
-/// Objects of 4 GiB are refused before.
+/// `Identity::of` refuses objects of 4 GiB.
 pub(super) fn wire_len(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
@@ -221,11 +259,11 @@ mod tests {
         let entry = Entry::<()>::encoded(Encoding::Json, bytes, &here, || "a".into());
         assert!(matches!(entry.form(), Form::Encoded(_)));
         assert_eq!(entry.identity(), here);
-        // The same text elsewhere in memory, behind the bytes and before them, is not in them.
+        // The same text elsewhere in memory, after the bytes and before them, is not in them.
         let elsewhere = identity(str::from_utf8(other).unwrap());
         for (bytes, identity) in [(bytes, &elsewhere), (other, &here), (&bytes[..14], &here)] {
             let entry = Entry::<()>::encoded(Encoding::Json, bytes, identity, || "a".into());
-            assert!(matches!(entry.form(), Form::EncodedBeside(_)));
+            assert!(matches!(entry.form(), Form::EncodedWithHead(_)));
             assert_eq!(entry.identity(), *identity);
         }
     }

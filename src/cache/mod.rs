@@ -1,6 +1,6 @@
-//! Whole collections in memory: each object its own box, found by key and by index, never older than it was.
+//! Whole collections in memory: each object in a box of its own, found by key, namespace and index, never replaced by an older one.
 //!
-//! [`Store`] is synchronous and knows neither HTTP nor async: what lists and watches bring is written to it.
+//! A [`Store`] is synchronous and knows neither HTTP nor async: the caller writes the objects of lists and watches to it.
 //!
 //! ```
 //! use k8s_pb::api::core::v1::Pod;
@@ -32,29 +32,55 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+// Each file imports only files that stand before it:
+//
+//     slots, key ── error                     data: sets of slots, keys, errors
+//     compress ── entry ── object             one state of an object, its form, its decoded value
+//     change, state, memory, budget, open     what readers see and what writers count
+//     queue ── subscription                   the pending changes of subscribers
+//     inner ── write                          the two locks, and the rules of writes
+//     resync ── subscribe ── index            subscribers and indexes for users
+//     reader ── store                         the handles
+//     file ── save                            the file of a store
+
 mod budget;
+mod change;
 #[cfg(feature = "zstd")]
 mod compress;
 mod entry;
+mod error;
+mod file;
 mod index;
+mod inner;
+mod key;
 mod memory;
 mod object;
-mod replace;
+mod open;
+mod queue;
+mod reader;
 #[cfg(feature = "client")]
 mod resync;
 mod save;
+mod slots;
 mod state;
 mod store;
 mod subscribe;
+mod subscription;
+mod write;
 
-pub use self::entry::Identity;
-pub use self::index::{Index, IndexError, OrderedIndex};
+pub use self::change::{Change, Written};
+pub use self::error::{IndexError, StoreError};
+pub use self::file::{LoadError, SaveError};
+pub use self::index::Index;
+pub use self::inner::StorageFormat;
+#[cfg(feature = "client")]
+pub(crate) use self::key::Identity;
+pub use self::key::ObjectKey;
 pub use self::memory::Memory;
-pub use self::object::{Object, ObjectRef, Stored};
-pub use self::replace::{Committed, Replace, Superseded};
+pub use self::object::{Object, Stored};
+pub use self::reader::StoreReader;
 #[cfg(feature = "client")]
 pub(crate) use self::save::Saved;
-pub use self::save::{LoadError, SaveError};
 pub use self::state::Snapshot;
-pub use self::store::{Effect, ObjectKey, StorageFormat, Store, StoreError, Tombstone, Written};
-pub use self::subscribe::{Change, Subscribe, Subscriber};
+pub use self::store::{Replace, Store};
+pub use self::subscribe::{Subscribe, Subscriber};

@@ -1,44 +1,46 @@
-//! What a store hands out: the bytes of an object, decoded when somebody wants it.
+//! The objects that a store returns, and how they are decoded once for all readers.
 
-use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock, Weak};
 
 #[cfg(feature = "zstd")]
 use super::compress::Decompressor;
-use super::entry::{Entry, Form, Identity};
-use super::store::ObjectKey;
+use super::entry::{Entry, Form};
+use super::key::ObjectKey;
 use crate::error::ItemError;
 use crate::limits::Limits;
 #[cfg(feature = "json")]
 use crate::meta::TypeMeta;
 #[cfg(feature = "json")]
 use crate::object::Json;
+#[cfg(feature = "client")]
+use crate::object::LabelSelector;
 use crate::object::{self, MetaView};
 #[cfg(feature = "json")]
 use crate::schema;
 use crate::sync::{Mutex, lock};
 use crate::wire::Encoding;
 
-/// What a [`Store`](super::Store) can hold: any prost message, [`Json<T>`](crate::Json), and `[u8]` where nothing is to be
-/// decoded.
+/// The type that the objects of a [`Store`](super::Store) are decoded to: any prost message, [`Json<T>`](crate::Json), or `[u8]`
+/// for objects that are not decoded.
 ///
-/// prost drops fields that the message does not have: what such an object is encoded to is not all that it came with.
+/// It differs from [`Item`](crate::Item) in two ways. Readers share one decoded value, so it is not boxed. And it can be encoded
+/// again: [`StorageFormat::Decoded`](super::StorageFormat::Decoded) keeps no bytes.
+///
+/// prost drops fields that the message does not have, so an object that is encoded again may lack some of its fields.
 pub trait Stored: 'static {
-    /// What an object is decoded to: `M`, `T`, and for `[u8]` a copy of its bytes.
+    /// What an object is decoded to: `M` for a message `M`, `T` for `Json<T>`, and a copy of the bytes for `[u8]`.
     type Decoded: Send + Sync + 'static;
 
     /// Decodes an object.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the bytes cannot become one.
+    /// [`ItemError`] when the bytes cannot be decoded.
     fn decode(encoding: Encoding, bytes: &[u8]) -> Result<Self::Decoded, ItemError>;
 
-    /// Encodes an object, in the encoding that it came in.
+    /// Encodes an object, in the encoding that it was decoded from.
     ///
     /// # Errors
     ///
@@ -91,191 +93,105 @@ fn expect(expected: Encoding, found: Encoding) -> Result<(), ItemError> {
     if found == expected { Ok(()) } else { Err(ItemError::WrongEncoding { found, expected }) }
 }
 
-/// An object of a store, in the state that it had when it was read; or a changed copy of it.
+/// One state of an object of a store. It never changes: a write replaces the state that the store has.
 ///
-/// It and its clones share what the store has: nothing is copied, and nothing else of the store is kept alive by it, but
-/// for the dictionary of a compressed one. What is decoded is decoded once and shared for as long as anybody holds it.
+/// It shares the state with the store, and keeps nothing else of the store alive, except for the dictionary of a compressed object.
+/// Its clones share the state too.
 pub struct Object<T: Stored + ?Sized> {
     entry: Arc<Entry<T::Decoded>>,
     codec: Arc<Codec<T>>,
-    changed: Option<Arc<Changed<T::Decoded>>>,
-}
-
-struct Changed<D> {
-    value: Arc<D>,
-    encoded: OnceLock<Result<Vec<u8>, ItemError>>,
+    /// The bytes of the object, once they are needed, if the entry does not have them.
+    bytes: OnceLock<Box<[u8]>>,
+    /// Keeps the decoded object for the next function of an index or filter.
+    decoded: Option<OnceLock<Arc<T::Decoded>>>,
 }
 
 impl<T: Stored + ?Sized> Object<T> {
     pub(super) fn new(entry: &Arc<Entry<T::Decoded>>, codec: &Arc<Codec<T>>) -> Self {
-        Self { entry: Arc::clone(entry), codec: Arc::clone(codec), changed: None }
+        Self { entry: Arc::clone(entry), codec: Arc::clone(codec), bytes: OnceLock::new(), decoded: None }
     }
 
-    pub(super) fn entry(&self) -> Arc<Entry<T::Decoded>> {
-        Arc::clone(&self.entry)
+    /// For the functions of indexes and filters, which run one after the other: it is decompressed and decoded once for all of
+    /// them, and forgotten afterwards.
+    pub(super) fn for_functions(entry: &Arc<Entry<T::Decoded>>, codec: &Arc<Codec<T>>) -> Self {
+        Self { decoded: Some(OnceLock::new()), ..Self::new(entry, codec) }
     }
 
-    /// Which object it is, and which state of it; of a changed one that which was changed.
+    /// The same, with the bytes at hand.
+    pub(super) fn with_bytes(self, bytes: &[u8]) -> Self {
+        if self.entry.as_encoded().is_none() {
+            _ = self.bytes.set(bytes.into());
+        }
+        self
+    }
+
+    pub(super) fn entry(&self) -> &Arc<Entry<T::Decoded>> {
+        &self.entry
+    }
+
+    /// Returns the namespace; empty for an object without one.
     #[must_use]
-    pub fn identity(&self) -> Identity<'_> {
-        self.entry.identity()
+    pub fn namespace(&self) -> &str {
+        let [namespace, ..] = self.entry.texts();
+        namespace
     }
 
-    /// Its key, copied.
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let [_, name, ..] = self.entry.texts();
+        name
+    }
+
+    /// Returns the uid.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        let [_, _, uid, _] = self.entry.texts();
+        uid
+    }
+
+    /// Returns the resource version, which says which state of the object this is.
+    #[must_use]
+    pub fn resource_version(&self) -> &str {
+        self.entry.resource_version()
+    }
+
+    /// Returns a copy of namespace and name.
     #[must_use]
     pub fn key(&self) -> ObjectKey {
-        ObjectKey::of(&self.identity())
+        self.entry.identity().key()
     }
 
-    /// How it is encoded: as it came.
+    /// Returns the encoding of the bytes: the one in which the object arrived.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.entry.encoding()
     }
 
-    /// Its bytes: borrowed where they are held encoded, decompressed or encoded into a new allocation elsewhere. Those of
-    /// a changed one are encoded once for all that share it.
+    /// Returns the bytes of the object, for a [`FieldPath`](crate::FieldPath) for example.
+    ///
+    /// Where the store keeps objects compressed or decoded, the first call decompresses or encodes the object, and the bytes stay in
+    /// this handle until it is dropped.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when it cannot be encoded.
-    pub fn encoded(&self) -> Result<Cow<'_, [u8]>, ItemError> {
-        let Some(changed) = &self.changed else { return self.codec.encoded(&self.entry) };
-        match changed.encoded.get_or_init(|| T::encode(&changed.value)) {
-            Ok(encoded) => Ok(encoded.into()),
-            Err(error) => Err(error.clone()),
-        }
-    }
-
-    /// Appends it to `out` as JSON on one line, as [`ItemRef::to_json`](crate::ItemRef::to_json) does with an item; `of` is the
-    /// type meta of the object or of its list. Returns the number of fields that are left out, too.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`encoded`](Self::encoded) and of that. `out` is then as it was.
-    #[cfg(feature = "json")]
-    pub fn to_json(&self, of: &TypeMeta, out: &mut Vec<u8>) -> Result<u64, ItemError> {
-        let encoded = self.encoded()?;
-        match self.encoding() {
-            Encoding::Protobuf => schema::to_json(of, &encoded, out),
-            Encoding::Json => schema::to_line(of, &encoded, out).map(|()| 0),
-        }
-    }
-
-    /// What it decodes to. As long as anybody holds it, everybody gets the same.
-    ///
-    /// # Errors
-    ///
-    /// [`ItemError`] when its bytes cannot become one.
-    pub fn decode(&self) -> Result<Arc<T::Decoded>, ItemError> {
-        match &self.changed {
-            Some(changed) => Ok(Arc::clone(&changed.value)),
-            None => self.codec.decode(&self.entry),
-        }
-    }
-
-    /// To change it. What others hold, and what the store has, stays as it is: it is cloned first if it is shared.
-    ///
-    /// # Errors
-    ///
-    /// As [`decode`](Self::decode).
-    pub fn make_mut(&mut self) -> Result<&mut T::Decoded, ItemError>
-    where
-        T::Decoded: Clone,
-    {
-        let changed = match self.changed.take() {
-            Some(changed) => changed,
-            None => Arc::new(Changed { value: self.codec.decode(&self.entry)?, encoded: OnceLock::new() }),
-        };
-        let changed = Arc::make_mut(self.changed.insert(changed));
-        changed.encoded = OnceLock::new();
-        Ok(Arc::make_mut(&mut changed.value))
-    }
-}
-
-impl<T: Stored + ?Sized> Clone for Object<T> {
-    fn clone(&self) -> Self {
-        let Self { entry, codec, changed } = self;
-        Self { entry: Arc::clone(entry), codec: Arc::clone(codec), changed: changed.clone() }
-    }
-}
-
-/// Says which object it is, not what is in it.
-impl<T: Stored + ?Sized> fmt::Debug for Object<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Object").field(&self.identity()).finish()
-    }
-}
-
-/// To be changed once more, so it is not encoded yet.
-impl<D> Clone for Changed<D> {
-    fn clone(&self) -> Self {
-        Self { value: Arc::clone(&self.value), encoded: OnceLock::new() }
-    }
-}
-
-/// An object, lent to the function of an index.
-pub struct ObjectRef<'a, T: Stored + ?Sized> {
-    identity: &'a Identity<'a>,
-    encoding: Encoding,
-    encoded: OnceCell<Cow<'a, [u8]>>,
-    decoded: OnceCell<Arc<T::Decoded>>,
-    /// Has what is not there yet.
-    object: Option<&'a Object<T>>,
-}
-
-impl<'a, T: Stored + ?Sized> ObjectRef<'a, T> {
-    /// What is being written. Decoded already, if it is to be held so.
-    pub(super) fn lent(
-        identity: &'a Identity<'a>,
-        encoding: Encoding,
-        bytes: &'a [u8],
-        form: &Form<T::Decoded>,
-    ) -> Self {
-        let decoded = match form {
-            Form::Decoded(_, decoded) => OnceCell::from(Arc::clone(decoded)),
-            _ => OnceCell::new(),
-        };
-        Self { identity, encoding, encoded: OnceCell::from(Cow::from(bytes)), decoded, object: None }
-    }
-
-    pub(super) fn kept(identity: &'a Identity<'a>, object: &'a Object<T>) -> Self {
-        let (encoded, decoded) = (OnceCell::new(), OnceCell::new());
-        Self { identity, encoding: object.encoding(), encoded, decoded, object: Some(object) }
-    }
-
-    /// Which object it is, and which state of it.
-    #[must_use]
-    pub fn identity(&self) -> &Identity<'_> {
-        self.identity
-    }
-
-    /// How it is encoded.
-    #[must_use]
-    pub fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
-    /// Its bytes, for a [`FieldPath`](crate::FieldPath).
-    ///
-    /// # Errors
-    ///
-    /// [`ItemError`] when it is held decoded and cannot be encoded.
+    /// [`ItemError`] when the object cannot be encoded.
     pub fn encoded(&self) -> Result<&[u8], ItemError> {
-        if let (None, Some(object)) = (self.encoded.get(), self.object) {
-            _ = self.encoded.set(object.encoded()?);
+        if let Some(bytes) = self.entry.as_encoded().or(self.bytes.get().map(AsRef::as_ref)) {
+            return Ok(bytes);
         }
-        Ok(self.encoded.get().map_or(&[], |encoded| encoded))
+        let bytes = self.codec.encode(&self.entry)?;
+        Ok(self.bytes.get_or_init(|| bytes.into()))
     }
 
-    /// Its metadata.
+    /// Returns the metadata, read off the [bytes](Self::encoded) without decoding the rest.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when they cannot be read.
+    /// Those of [`encoded`](Self::encoded); [`ItemError::Metadata`] when the metadata cannot be read.
     pub fn meta(&self) -> Result<MetaView<'_>, ItemError> {
         let encoded = self.encoded()?;
-        match self.encoding {
+        match self.encoding() {
             Encoding::Protobuf => MetaView::new(encoded),
             #[cfg(feature = "json")]
             Encoding::Json => MetaView::from_json(encoded),
@@ -284,37 +200,89 @@ impl<'a, T: Stored + ?Sized> ObjectRef<'a, T> {
         }
     }
 
-    /// What it decodes to, decoded once for all indexes.
+    /// Returns true if the selector matches the labels, and false if they cannot be read.
+    #[cfg(feature = "client")]
+    pub(super) fn matches(&self, selector: &LabelSelector) -> bool {
+        self.meta().and_then(|meta| selector.matches(&meta)).unwrap_or(false)
+    }
+
+    /// Appends the object to `out` as JSON on one line, as [`ItemRef::to_json`](crate::ItemRef::to_json) does; `of` is the type meta of
+    /// the object or of its list. Returns how many fields are left out because the [table of fields](crate::schema) does not have
+    /// them.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when its bytes cannot become one.
-    pub fn decode(&self) -> Result<&Arc<T::Decoded>, ItemError> {
-        let decoded = match (self.decoded.get(), self.object) {
-            (Some(decoded), _) => return Ok(decoded),
-            (None, Some(object)) => object.decode()?,
-            (None, None) => Arc::new(T::decode(self.encoding, self.encoded()?)?),
-        };
-        Ok(self.decoded.get_or_init(|| decoded))
+    /// Those of [`encoded`](Self::encoded) and of [`ItemRef::to_json`](crate::ItemRef::to_json). `out` is then unchanged.
+    #[cfg(feature = "json")]
+    pub fn to_json(&self, of: &TypeMeta, out: &mut Vec<u8>) -> Result<u64, ItemError> {
+        let encoded = self.encoded()?;
+        match self.encoding() {
+            Encoding::Protobuf => schema::to_json(of, encoded, out),
+            Encoding::Json => schema::to_line(of, encoded, out).map(|()| 0),
+        }
+    }
+
+    /// Returns the decoded object. All readers share one decoded value for as long as any of them keeps it.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`] when the bytes cannot be decoded.
+    pub fn decode(&self) -> Result<Arc<T::Decoded>, ItemError> {
+        if let Some(decoded) = self.decoded.as_ref().and_then(OnceLock::get) {
+            return Ok(Arc::clone(decoded));
+        }
+        if let Some(decoded) = self.codec.decoded(&self.entry) {
+            return Ok(decoded);
+        }
+        // No lock is held: this may run the caller's code.
+        let decoded = Arc::new(match self.bytes.get() {
+            Some(bytes) => T::decode(self.encoding(), bytes)?,
+            None => match self.entry.as_encoded() {
+                Some(bytes) => T::decode(self.encoding(), bytes)?,
+                None => T::decode(self.encoding(), &self.codec.encode(&self.entry)?)?,
+            },
+        });
+        Ok(match &self.decoded {
+            Some(kept) => Arc::clone(kept.get_or_init(|| decoded)),
+            None => self.codec.share(&self.entry, decoded),
+        })
     }
 }
 
-/// What the objects of a store have in common to be decoded. They keep it alive, and not the store.
+impl<T: Stored + ?Sized> Clone for Object<T> {
+    fn clone(&self) -> Self {
+        Self::new(&self.entry, &self.codec)
+    }
+}
+
+/// Shows which object it is, not its contents.
+impl<T: Stored + ?Sized> fmt::Debug for Object<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [namespace, name, uid, resource_version] = self.entry.texts();
+        f.debug_struct("Object")
+            .field("namespace", &namespace)
+            .field("name", &name)
+            .field("uid", &uid)
+            .field("resource_version", &resource_version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Decodes the objects of a store. They keep it alive, and not the store.
 pub(super) struct Codec<T: Stored + ?Sized> {
     #[cfg(feature = "zstd")]
     pub(super) decompressor: Decompressor,
     /// By the address of the entry, in parts with a lock each.
     decoded: [Mutex<Shared<T::Decoded>>; PARTS],
-    hot: Option<Hot<T::Decoded>>,
 }
 
 const PARTS: usize = 16;
 
-/// What is decoded just now, and some of what was.
+/// The decoded objects that readers have, and some that they had.
 struct Shared<D> {
-    /// Memory that a weak reference has is not given to another entry, so that an address names one.
+    /// A weak reference keeps the memory of its entry, so no other entry gets its address.
     known: HashMap<usize, (Weak<Entry<D>>, Weak<D>)>,
-    /// When `known` is this long, it is time to look who was dropped: twice what was alive the last time.
+    /// The length of `known` at which dropped objects are removed: twice what was alive the last time.
     full: usize,
 }
 
@@ -348,68 +316,49 @@ impl<D> Shared<D> {
     }
 }
 
-type Hot<D> = quick_cache::sync::Cache<usize, (Arc<D>, u32), Weight<D>>;
-
 impl<T: Stored + ?Sized> Codec<T> {
-    pub(super) fn new(hot_bytes: u64) -> Self {
-        let hot = (hot_bytes > 0).then(|| {
-            let objects = usize::try_from(hot_bytes / (64 << 10)).unwrap_or(usize::MAX).clamp(16, 1 << 20);
-            Hot::with_weighter(objects, hot_bytes, Weight(PhantomData))
-        });
+    pub(super) fn new() -> Self {
         Self {
             #[cfg(feature = "zstd")]
             decompressor: Decompressor::default(),
             decoded: Default::default(),
-            hot,
         }
     }
 
+    /// Decompresses or encodes an object.
     #[cfg_attr(not(feature = "zstd"), expect(clippy::unused_self))]
-    fn encoded<'e>(&self, entry: &'e Entry<T::Decoded>) -> Result<Cow<'e, [u8]>, ItemError> {
+    fn encode(&self, entry: &Entry<T::Decoded>) -> Result<Vec<u8>, ItemError> {
         match entry.form() {
-            Form::Encoded(_) | Form::EncodedBeside(_) => Ok(entry.body().into()),
+            Form::Encoded(_) | Form::EncodedWithHead(_) => Ok(entry.as_encoded().unwrap_or_default().into()),
             #[cfg(feature = "zstd")]
             Form::Compressed(_, dictionary) => {
                 let bytes = self.decompressor.decompress(entry.body(), entry.wire_len(), dictionary.as_deref());
-                bytes.map(Cow::from).ok_or_else(|| {
+                bytes.ok_or_else(|| {
                     let error: Box<dyn std::error::Error + Send + Sync> = "zstd refuses what it compressed".into();
                     ItemError::Other(error.into())
                 })
             }
-            Form::Decoded(_, value) => T::encode(value).map(Cow::from),
+            Form::Decoded(_, value) => T::encode(value),
         }
     }
 
-    fn decode(&self, entry: &Arc<Entry<T::Decoded>>) -> Result<Arc<T::Decoded>, ItemError> {
+    /// Returns the decoded object that the entry or a reader has.
+    fn decoded(&self, entry: &Arc<Entry<T::Decoded>>) -> Option<Arc<T::Decoded>> {
         if let Form::Decoded(_, value) = entry.form() {
-            return Ok(Arc::clone(value));
+            return Some(Arc::clone(value));
         }
-        let address = Arc::as_ptr(entry).addr();
-        let known = lock(self.part(entry)).get(address);
-        let decoded = if let Some(decoded) = known {
-            decoded
-        } else {
-            // Without the lock, as it may run the user's code. What another thread has decoded meanwhile is shared.
-            let decoded = Arc::new(T::decode(entry.encoding(), &self.encoded(entry)?)?);
-            let known = lock(self.part(entry)).get_or_insert(address, entry, &decoded);
-            known.unwrap_or(decoded)
-        };
-        if let Some(hot) = &self.hot
-            && hot.get(&address).is_none_or(|(held, _)| !Arc::ptr_eq(&held, &decoded))
-        {
-            hot.insert(address, (Arc::clone(&decoded), entry.wire_len()));
-        }
-        Ok(decoded)
+        lock(self.part(entry)).get(Arc::as_ptr(entry).addr())
     }
 
-    /// Bytes of the decoded objects that are kept, estimated.
-    pub(super) fn hot_bytes(&self) -> u64 {
-        self.hot.as_ref().map_or(0, Hot::weight)
+    /// Shares a decoded object with other readers. Returns the one of a thread that was faster, if there is one.
+    fn share(&self, entry: &Arc<Entry<T::Decoded>>, decoded: Arc<T::Decoded>) -> Arc<T::Decoded> {
+        let known = lock(self.part(entry)).get_or_insert(Arc::as_ptr(entry).addr(), entry, &decoded);
+        known.unwrap_or(decoded)
     }
 
-    /// Has one entry take the place of another one of the same state.
+    /// Readers of `new` share what readers of `old` have decoded. Both are the same state.
     #[cfg(feature = "zstd")]
-    pub(super) fn share(&self, old: &Arc<Entry<T::Decoded>>, new: &Arc<Entry<T::Decoded>>) {
+    pub(super) fn moved(&self, old: &Arc<Entry<T::Decoded>>, new: &Arc<Entry<T::Decoded>>) {
         let known = match old.form() {
             Form::Decoded(_, value) => Some(Arc::downgrade(value)),
             _ => lock(self.part(old)).known.get(&Arc::as_ptr(old).addr()).map(|(_, decoded)| decoded.clone()),
@@ -424,32 +373,14 @@ impl<T: Stored + ?Sized> Codec<T> {
         &self.decoded[Arc::as_ptr(entry).addr() / 16 % PARTS]
     }
 
-    /// Frees what weak references keep of decoded objects that nobody holds.
+    /// Frees the memory that weak references keep of decoded objects that no reader has.
     pub(super) fn forget_dropped(&self) {
         self.decoded.iter().for_each(|part| lock(part).forget_dropped());
     }
 
-    /// Bytes of what knows the decoded ones.
+    /// Bytes of the tables of decoded objects.
     pub(super) fn shared_bytes(&self) -> usize {
         let entry = size_of::<(usize, (Weak<Entry<T::Decoded>>, Weak<T::Decoded>))>() + 1;
         self.decoded.iter().map(|part| lock(part).known.capacity() * 8 / 7 * entry).sum()
-    }
-}
-
-/// About how many bytes an object takes when it is decoded, for each that it has encoded. Pods of k8s-pb were seen to take
-/// 6 to 10.
-pub(super) const DECODED_FACTOR: u64 = 8;
-
-struct Weight<D>(PhantomData<fn() -> D>);
-
-impl<D> Clone for Weight<D> {
-    fn clone(&self) -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<D> quick_cache::Weighter<usize, (Arc<D>, u32)> for Weight<D> {
-    fn weight(&self, _: &usize, (_, wire_len): &(Arc<D>, u32)) -> u64 {
-        size_of::<D>() as u64 + DECODED_FACTOR * u64::from(*wire_len)
     }
 }

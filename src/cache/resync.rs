@@ -1,4 +1,4 @@
-//! When a subscriber is told of which objects once more.
+//! When a subscriber gets which objects again.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::subscribe::LOOK_AHEAD;
+use super::queue::LOOK_AHEAD;
 
 /// Timers are no finer.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -19,7 +19,7 @@ pub(super) struct Resync {
     began: Instant,
     /// The slot that is next in it.
     next: u32,
-    /// How many there were when it was last asked.
+    /// How many there were at the last call of `due`.
     slots: u32,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -31,7 +31,7 @@ impl Resync {
         Some(Self { period, began: Instant::now(), next: 0, slots: 0, timer: None })
     }
 
-    /// Of so many slots those that it is time for, no more than [`LOOK_AHEAD`].
+    /// Returns the slots that are due, out of this many, and no more than [`LOOK_AHEAD`].
     pub(super) fn due(&mut self, slots: u32) -> Option<Range<u32>> {
         self.slots = slots;
         let at = self.next_at();
@@ -42,7 +42,7 @@ impl Resync {
         let due = self.next..self.up_to();
         self.next = due.end;
         if self.next >= slots {
-            // Rounds that nobody asked for are left out.
+            // Rounds that the consumer missed are left out.
             self.began = if now < at + self.period { at } else { now };
             self.next = 0;
         }

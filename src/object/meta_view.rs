@@ -94,9 +94,9 @@ impl<'a> MetaView<'a> {
     }
 
     #[cfg(feature = "cache")]
-    pub(crate) fn into_identity(self) -> crate::cache::Identity<'a> {
-        let Self { namespace, name, uid, resource_version, .. } = self;
-        crate::cache::Identity { namespace, name, uid, resource_version }
+    /// Returns namespace, name, uid and resource version.
+    pub(crate) fn into_identity(self) -> [Cow<'a, str>; 4] {
+        [self.namespace, self.name, self.uid, self.resource_version]
     }
 
     fn merge(&mut self, metadata: &'a [u8]) -> Result<(), ItemError> {

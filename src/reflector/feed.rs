@@ -1,22 +1,21 @@
-//! What comes of a list and a watch, into a store.
+//! Writes the objects of a list and a watch into a store.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::mem;
 use std::task::{Context, Poll, ready};
 
+use super::status::SkippedObject;
 use super::sync::Attempt;
-use crate::cache::{IndexError, ObjectKey, Replace, Store, StoreError, Stored, Superseded};
+use crate::cache::{ObjectKey, Replace, Store, StoreError, Stored};
 use crate::client::{Change, Connections, Error, OwnedEvent, Pages};
 use crate::error::ItemError;
-use crate::object::ItemRef;
-use crate::object::{Projection, is_older};
+use crate::object::{ItemRef, Projection, is_older};
 use crate::wire::Encoding;
 
-/// So many objects are written before anybody else has a turn.
+/// The number of objects that are written before other tasks get a turn.
 const BATCH: u64 = 256;
 
-/// A list and a watch on their way into a store.
+/// A list, a watch, or both, and the store that they are written into.
 pub(super) struct Feed<'r, T: Stored + ?Sized> {
     store: &'r Store<T>,
     projection: Option<&'r Projection>,
@@ -24,57 +23,30 @@ pub(super) struct Feed<'r, T: Stored + ?Sized> {
     replace: Option<Replace<T>>,
     list: Option<Pages>,
     watch: Option<Connections>,
-    /// Where the watch beside a list began.
+    /// The resource version at which a watch began that runs in parallel to the list.
     began: Option<String>,
-    /// Where the watch goes on from what the store has, until it is open.
+    /// The resource version from which the watch resumes, until it is open.
     resumes: Option<String>,
-    /// Up to which all changes of the watch are written, if that is known.
+    /// The resource version up to which all changes of the watch are written, if that is known.
     version: Option<String>,
     /// Events of the watch, bookmarks among them.
     heard: u64,
-    /// What came since it was last asked.
+    /// The progress since the last call of `progress`.
     progress: Progress,
 }
 
-/// What came of a list and a watch.
+/// What a list and a watch have brought.
 #[derive(Default)]
 pub(super) struct Progress {
     /// Objects and deletions that were written.
     pub(super) written: u64,
-    /// Whether the watch brought anything, if only a bookmark.
+    /// The watch brought an event or a bookmark.
     pub(super) has_heard: bool,
     /// The last object that could not be stored.
     pub(super) skipped: Option<SkippedObject>,
-    /// How often the function of an index failed.
-    pub(super) index_errors: u64,
-    pub(super) last_index_error: Option<IndexError>,
-}
-
-/// An object of the collection that a [`Reflector`](super::Reflector) could not store.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SkippedObject {
-    /// Its key, if that can be read.
-    pub key: Option<ObjectKey>,
-    /// Why it could not be stored.
-    pub error: StoreError,
-}
-
-impl fmt::Display for SkippedObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.key {
-            Some(key) => write!(f, "{key}: {}", self.error),
-            None => self.error.fmt(f),
-        }
-    }
 }
 
 impl Progress {
-    fn wrote(&mut self, errors: Vec<IndexError>) {
-        self.index_errors += errors.len() as u64;
-        self.last_index_error = errors.into_iter().last().or(self.last_index_error.take());
-    }
-
     fn skipped(&mut self, item: &ItemRef<'_>, error: StoreError) {
         let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
         let key = key.map(|meta| ObjectKey { namespace: meta.namespace().to_owned(), name: meta.name().to_owned() });
@@ -87,21 +59,21 @@ pub(super) enum Step {
     Written,
     /// The collection is complete, at this version.
     Synced(String),
-    /// What the store had is the collection at this version, and the watch brings what happened since.
+    /// The store has the collection at this version, and the watch brings the changes since.
     Resumed(String),
-    /// Somebody else began to replace what the store has, so it is not known what of it is there.
+    /// Another replace of the store was begun, so it is not known what the store has.
     Superseded,
-    /// The collection is complete at an older version than it was before, and the store has what it had.
+    /// The list is complete at an older version than the cache. It was not committed.
     WentBack,
-    /// Nothing came for long, and the server is at this version.
+    /// The watch was silent for long, and the server is at this version.
     Silent(Result<String, Error>),
     ListFailed(Error),
     WatchFailed(Error),
 }
 
 impl<'r, T: Stored + ?Sized> Feed<'r, T> {
-    /// A list, a watch, or both; what the list brings, or else the watch until it is [synced](Step::Synced), takes the place of
-    /// what is there. A watch that resumes goes on from what is there.
+    /// The list, or else the watch until it is [synced](Step::Synced), replaces the objects of the store. A watch that resumes does
+    /// not.
     pub(super) fn new(
         store: &'r Store<T>,
         projection: Option<&'r Projection>,
@@ -134,12 +106,12 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         self.replace = Some(if self.attempt.afresh { replace.afresh() } else { replace });
     }
 
-    /// What came since it was last asked, and up to which version all of the watch is written.
+    /// Takes the progress, and returns the resource version up to which all changes of the watch are written.
     pub(super) fn progress(&mut self) -> (Progress, Option<&str>) {
         (mem::take(&mut self.progress), self.version.as_deref())
     }
 
-    /// Whether only a list was there, and is complete.
+    /// Returns true if there was only a list, and it is complete.
     pub(super) fn needs_watch(&self) -> bool {
         self.list.is_none() && self.watch.is_none()
     }
@@ -164,7 +136,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         }
     }
 
-    /// Writes what is there to be written, up to a step that is another.
+    /// Writes the objects that have arrived, up to the next step other than [`Written`](Step::Written).
     fn advance(&mut self, cx: &mut Context<'_>) -> Option<Step> {
         while self.progress.written < BATCH {
             let watch = self.poll_watch(cx);
@@ -182,10 +154,10 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         None
     }
 
-    /// `None`: something was written.
+    /// Returns `None` when something was written.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         let Some(watch) = &mut self.watch else { return Poll::Pending };
-        // Beside a list, what the watch brings is news.
+        // A watch in parallel to a list brings changes.
         let mut replace = self.replace.as_mut().filter(|_| self.list.is_none());
         let (store, projection, progress) = (self.store, self.projection, &mut self.progress);
         let event = watch.advance(cx, &mut |change, item| {
@@ -197,12 +169,11 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                     store.skip_unwritten(encoding, item.bytes());
                     Err(error)
                 }
-                (Change::Deleted, _, Ok(bytes)) => store.delete(encoding, &bytes).map(|_| Vec::new()),
-                (_, _, Ok(bytes)) => store.apply(encoding, &bytes).map(|written| written.index_errors),
+                (Change::Deleted, _, Ok(bytes)) => store.delete(encoding, &bytes).map(drop),
+                (_, _, Ok(bytes)) => store.apply(encoding, &bytes).map(drop),
             };
-            match written {
-                Ok(errors) => progress.wrote(errors),
-                Err(error) => progress.skipped(&item, error),
+            if let Err(error) = written {
+                progress.skipped(&item, error);
             }
             Ok::<_, ItemError>(())
         });
@@ -220,14 +191,13 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         })
     }
 
-    /// The same.
+    /// Likewise.
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         let (Some(list), Some(replace)) = (&mut self.list, &mut self.replace) else { return Poll::Pending };
         let (projection, progress) = (self.projection, &mut self.progress);
         let item = list.advance(cx, &mut |item| {
-            match listed(replace, item.encoding(), item.bytes(), projected(&item, projection)) {
-                Ok(errors) => progress.wrote(errors),
-                Err(error) => progress.skipped(&item, error),
+            if let Err(error) = listed(replace, item.encoding(), item.bytes(), projected(&item, projection)) {
+                progress.skipped(&item, error);
             }
             Ok::<_, ItemError>(())
         });
@@ -236,7 +206,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                 self.progress.written += 1;
                 return Poll::Ready(None);
             }
-            // What is behind it, the watch tells; how far the list is ahead of that, its version does not say of pages.
+            // The watch brings the changes since then. Pages may be of newer versions than the list's own.
             (Ok(None), Some(began)) => Ok(began.clone()),
             (Ok(None), None) => list.version(),
             (Err(error), _) => Err(error),
@@ -250,17 +220,13 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
             return Step::WentBack;
         }
         match self.replace.take().map(|replace| replace.commit(&version)) {
-            Some(Err(Superseded)) => return Step::Superseded,
-            Some(Ok(committed)) => {
-                committed.restored.into_iter().for_each(|written| self.progress.wrote(written.index_errors));
-            }
-            None => {}
+            Some(Err(_)) => Step::Superseded,
+            Some(Ok(_)) | None => Step::Synced(version),
         }
-        Step::Synced(version)
     }
 }
 
-/// What is to be stored of an object.
+/// Returns the part of an object that is stored.
 fn projected<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<Cow<'i, [u8]>, StoreError> {
     Ok(match projection {
         Some(projection) => item.project(projection)?.into_vec().into(),
@@ -268,15 +234,15 @@ fn projected<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<
     })
 }
 
-/// Writes an object of a list, of which `bytes` are to be stored.
+/// Writes an object of a list, or counts it as skipped. `bytes` is the part to be stored.
 fn listed<T: Stored + ?Sized>(
     replace: &mut Replace<T>,
     encoding: Encoding,
     whole: &[u8],
     bytes: Result<Cow<'_, [u8]>, StoreError>,
-) -> Result<Vec<IndexError>, StoreError> {
+) -> Result<(), StoreError> {
     match bytes {
-        Ok(bytes) => replace.apply(encoding, &bytes).map(|written| written.index_errors),
+        Ok(bytes) => replace.apply(encoding, &bytes).map(drop),
         Err(error) => {
             replace.skip_unwritten(encoding, whole);
             Err(error)

@@ -1,4 +1,4 @@
-//! A [`Store`] that is kept in step with a collection of an API server.
+//! Keeps a [`Store`] synced with a collection of an API server.
 //!
 //! ```no_run
 //! use k8s_pb::api::core::v1::Pod;
@@ -23,9 +23,10 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod cache;
 mod feed;
-mod own;
 mod silence;
+mod status;
 mod sync;
 mod warm;
 
@@ -33,44 +34,45 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::{self, Duration};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, field};
 
-pub use self::feed::SkippedObject;
+pub use self::cache::Cache;
+use self::cache::Scope;
 use self::feed::{Feed, Progress, Step};
-use self::own::Scope;
 use self::silence::Silence;
+pub use self::status::{ReflectorStatus, SkippedObject, SyncError};
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
 pub use self::warm::ColdStart;
 use crate::adapt::FromRef;
-use crate::cache::{IndexError, SaveError, StorageFormat, Store, Stored};
+use crate::cache::{StorageFormat, Store, Stored};
 use crate::client::{
     Client, Connections, Error, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
 };
-use crate::object::{Item, Projection, compare_resource_versions};
+use crate::meta::TypeMeta;
+use crate::object::{Item, Projection};
 
-/// The longest wait before a collection is asked for again; up to twice that comes at random.
+/// The longest wait between two attempts, which jitter may double.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// A cache that was in step for so long had a good watch, even if nothing happened.
+/// A watch that kept the cache synced for this long was good, even if nothing happened.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// Keeps a [`Store`] in step with a collection: lists, watches, and does so again whatever ends it.
+/// Keeps a [`Store`] synced with a collection: lists, watches, and starts over after each error.
 ///
-/// The store has what it had, and serves it, until a list is complete: one that fails half way deletes nothing. Objects that
-/// a list brings unchanged are neither decoded nor stored again.
+/// The store keeps serving its objects until a list is complete; a list that fails half way deletes nothing. Objects that are
+/// unchanged in a list are neither decoded nor stored again.
 ///
-/// A server that was restored from a backup has older versions, and sends a watch from a newer one nothing. So where no newer
-/// version came for 2 minutes, as it does with bookmarks where anything is written, the server's version is asked for by a list
-/// of one object. If it is older, the collection is listed anew, and nothing is taken for unchanged. A restored server that gets
-/// past the version of the cache before that is not noticed.
+/// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer one. So when a
+/// watch has brought nothing for 2 minutes, not even a bookmark, the reflector requests the server's version by a list of one object. If it is
+/// older, the reflector relists, and takes no object for unchanged. It does not notice a restored server that has passed the
+/// version of the cache by then.
 #[must_use = "nothing is sent until run is polled"]
 pub struct Reflector<T: Item + Stored + ?Sized> {
     client: Client,
@@ -82,18 +84,22 @@ pub struct Reflector<T: Item + Stored + ?Sized> {
     sync: SyncState,
     /// When the collection was complete, in this attempt.
     synced_at: Option<Instant>,
-    status: Arc<watch::Sender<Status>>,
+    status: Arc<watch::Sender<ReflectorStatus>>,
     /// Which objects it stores, once it runs.
     scope: Arc<OnceLock<Scope>>,
 }
 
 /// The store of a reflector, whose subscribers end with it.
-struct Attached<T: Stored + ?Sized>(Store<T>);
+struct Attached<T: Stored + ?Sized> {
+    store: Store<T>,
+    /// The error that ended the reflector.
+    cause: Option<Error>,
+}
 
 impl<T: Stored + ?Sized> Attached<T> {
     fn new(store: Store<T>) -> Self {
         store.attach();
-        Self(store)
+        Self { store, cause: None }
     }
 }
 
@@ -101,128 +107,18 @@ impl<T: Stored + ?Sized> Deref for Attached<T> {
     type Target = Store<T>;
 
     fn deref(&self) -> &Store<T> {
-        &self.0
+        &self.store
     }
 }
 
 impl<T: Stored + ?Sized> Drop for Attached<T> {
     fn drop(&mut self) {
-        self.0.detach();
-    }
-}
-
-/// A [`Store`] that a [`Reflector`] keeps in step. It is a handle: clones share it.
-pub struct Cache<T: Stored + ?Sized> {
-    store: Store<T>,
-    status: watch::Receiver<Status>,
-    scope: Arc<OnceLock<Scope>>,
-}
-
-/// How far a [`Reflector`] is.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Status {
-    /// The version up to which the store has all changes; `None` until it had the whole collection.
-    pub resource_version: Option<String>,
-    /// The way it syncs; `None` before, and while it goes on from what it [loaded](Reflector::load).
-    pub strategy: Option<Strategy>,
-    /// How often it had the whole collection sent and complete.
-    pub syncs: u64,
-    /// Objects and deletions that came, those of lists included.
-    pub events: u64,
-    /// When it was last known to be in step: the collection was complete, or since then an event or a bookmark of the watch
-    /// came. How long ago that is, is how old what the store has may be, as far as the server tells: where nothing happens,
-    /// API servers send a bookmark about once a minute. While the collection is asked for again it stays as it was.
-    pub last_synced_at: Option<time::Instant>,
-    /// Connections and lists that ended in an error.
-    pub errors: u64,
-    /// What the last one said.
-    pub last_error: Option<Error>,
-    /// Objects that the store does not have in their latest state, because it could not hold them: see
-    /// [`Store::skipped`]. The cache is incomplete unless this is 0.
-    pub skipped: usize,
-    /// The last object that could not be stored, and why.
-    pub last_skipped: Option<SkippedObject>,
-    /// How often the function of an index failed for an object that came. [`Index::errors`](crate::cache::Index::errors) lists
-    /// the objects that are missing in an index now.
-    pub index_errors: u64,
-    /// What the last one was.
-    pub last_index_error: Option<IndexError>,
-    /// The error that [`run`](Reflector::run) returned.
-    pub ended_by: Option<Error>,
-}
-
-/// The [`Reflector`] was dropped, or its [`run`](Reflector::run) returned an error: the cache gets no more changes.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Ended {
-    /// The error that `run` returned; `None` when the reflector was dropped.
-    pub cause: Option<Error>,
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
-            Some(cause) => write!(f, "the reflector of this cache has ended: {cause}"),
-            None => f.write_str("the reflector of this cache was dropped"),
-        }
-    }
-}
-
-impl std::error::Error for Ended {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause.as_ref().map(|cause| cause as _)
-    }
-}
-
-/// Why a cache does not have the whole collection: see [`Cache::synced`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum SyncError {
-    /// The cache has all changes, but lacks objects that its store could not hold. A caller that can do without them goes on
-    /// here; they come later if they are changed, or if there is room for them.
-    Incomplete {
-        /// The version up to which the cache has all other changes.
-        resource_version: String,
-        /// How many objects it lacks in their latest state.
-        skipped: usize,
-        /// The last one of them.
-        last: Option<SkippedObject>,
-    },
-    /// The cache gets no more changes.
-    Ended(Ended),
-}
-
-impl fmt::Display for SyncError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Incomplete { resource_version, skipped, last } => {
-                let were = if *skipped == 1 { "object was" } else { "objects were" };
-                write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")?;
-                last.iter().try_for_each(|last| write!(f, ": {last}"))
-            }
-            Self::Ended(ended) => ended.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SyncError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Incomplete { last, .. } => last.as_ref().map(|last| &last.error as _),
-            Self::Ended(ended) => std::error::Error::source(ended),
-        }
-    }
-}
-
-impl From<Ended> for SyncError {
-    fn from(ended: Ended) -> Self {
-        Self::Ended(ended)
+        self.store.detach(self.cause.take().map(|cause| Arc::new(cause) as _));
     }
 }
 
 impl<T: Item + Stored + ?Sized> Reflector<T> {
-    /// One into a store of its own that holds objects encoded.
+    /// Creates a reflector with its own store, which keeps objects encoded.
     pub fn new(client: &Client, resource: &Resource) -> Self {
         Self {
             client: client.clone(),
@@ -238,54 +134,54 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         }
     }
 
-    /// Sets which objects it stores, and in which form: all objects unless set.
+    /// Sets the selectors, the shard and the form of objects, for example metadata only: all objects, whole, unless set.
     ///
-    /// With a [shard](Selection::shard) the store has that part of the collection, whether the server knows shards or not: the
-    /// example `shards` shares a collection out over replicas.
+    /// With a [shard](Selection::shard) the store has that part of the collection, even if the server does not support shards. The
+    /// example `shards` distributes a collection over replicas.
     pub fn selection(mut self, selection: Selection) -> Self {
         self.sync.forget();
         self.selection = selection;
         self
     }
 
-    /// Only this namespace.
+    /// Restricts the reflector to a namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.sync.forget();
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Stores only a part of each object. Its name, namespace, uid and version must be in it.
+    /// Stores only a part of each object, which must include its name, namespace, uid and resource version.
     pub fn projection(mut self, projection: Projection) -> Self {
         self.sync.forget();
         self.projection = Some(projection);
         self
     }
 
-    /// Into this store, which may have objects: those that the collection does not have are deleted when it is complete. One
-    /// store is for one reflector.
+    /// Sets the store. It may have objects: those that the collection does not have are deleted when a list is complete. A store is for
+    /// one reflector at a time.
     pub fn store(mut self, store: Store<T>) -> Self {
         self.sync.forget();
         self.store = Attached::new(store);
         self
     }
 
-    /// How it syncs. Unless set, it takes the initial events of a watch; a list where the server is known to have none; and
-    /// watches first once a version was gone by the time its list was complete.
+    /// Sets how the reflector syncs. By default it uses the initial events of a watch; a list where the server is known to have none;
+    /// and a watch first, after a resource version had expired when its list was complete.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.sync.chosen = Some(strategy);
         self
     }
 
-    /// Ends [`run`](Self::run) before the collection was complete for the first time on errors that may last: 401, 403, 404,
-    /// credentials that cannot be read, a response that is no list. Unless set, it retries them for ever, because a role or the
-    /// resource may come later.
+    /// Ends [`run`](Self::run) on errors that may last until the caller intervenes, before the collection was complete for the first time:
+    /// 401, 403, 404, unreadable credentials, a response that is not a list. By default it retries them, because a role or the
+    /// resource may be created later.
     pub fn fail_fast(mut self) -> Self {
         self.sync.fails_fast = true;
         self
     }
 
-    /// The store, as those who use it see it.
+    /// Returns a handle for readers of the store.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
         Cache { store: self.store.clone(), status: self.status.subscribe(), scope: Arc::clone(&self.scope) }
@@ -294,37 +190,55 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     /// Runs until it is dropped.
     ///
     /// Attempts back off exponentially with jitter, from the [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at
-    /// most by jitter). A watch that lived for 10 s resets that. Each error is logged, and [`last_error`](Status::last_error) has
-    /// the last one.
+    /// most by jitter). A watch that lived for 10 s resets that. Each error is logged; [`last_error`](ReflectorStatus::last_error) is the last
+    /// one.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the options are refused; or, before the collection was complete for the first time (a file counts), when the
-    /// caller has to change something: the server refuses the options (400, 422), or it was never reached because of certificates
+    /// [`Error`] when the selection is refused; or, before the collection was complete for the first time (a loaded file counts), when
+    /// the caller has to change something: the server refuses the request (400, 422), or it was never reached because of certificates
     /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)); with [`fail_fast`](Self::fail_fast) also errors that
-    /// may last. After that it runs whatever happens. [`last_error`](Status::last_error) is the last of all of them.
+    /// may last. After that it retries all errors. Subscribers get the error as [`Change::Ended`](crate::cache::Change::Ended).
     ///
-    /// An object that cannot be stored is no error: it is [skipped](Status::skipped), and the cache is incomplete. The collection
-    /// is listed again once there is room for an object that exceeded the [budget](Store::set_budget).
+    /// An object that cannot be stored is no error: it is [skipped](ReflectorStatus::skipped), and the cache is incomplete. The reflector
+    /// relists once there is room for an object that exceeded the [budget](Store::set_budget).
     pub async fn run(mut self) -> Result<Infallible, Error> {
         let Err(error) = self.run_until_error().await;
         self.status.send_modify(|status| status.ended_by = Some(error.clone()));
+        self.store.cause = Some(error.clone());
         Err(error)
     }
 
     async fn run_until_error(&mut self) -> Result<Infallible, Error> {
         self.selection.validate()?;
         let holds = self.holds()?;
-        self.scope.get_or_init(|| Scope::of(self, holds));
+        self.scope.get_or_init(|| Scope {
+            holds,
+            type_meta: TypeMeta { api_version: self.resource.api_version(), kind: self.resource.kind().to_owned() },
+            namespace: self.namespace.clone(),
+            selection: self.selection.clone(),
+            projection: self.projection.clone(),
+        });
         let mut backoff = self.client.backoff(MAX_DELAY);
+        let mut attempts = 0_u64;
         loop {
             let has_initial_events = self.client.has_initial_events(&self.resource)?;
             let attempt = self.sync.attempt(has_initial_events);
             let Attempt { strategy, because, .. } = attempt;
+            attempts += 1;
             self.status.send_modify(|status| status.strategy = (!attempt.resumes).then_some(strategy));
-            let span = tracing::info_span!("reflector", resource = %self.resource, %strategy, because);
+            let span = tracing::info_span!(
+                "listwatch.reflector",
+                resource = %self.resource,
+                resource_version = attempt.known,
+                attempt = attempts,
+                error = field::Empty,
+                %strategy,
+                because,
+            );
             let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
             if let Some(error) = &error {
+                span.record("error", field::display(error));
                 failed(&self.status, error.clone());
             }
             if self.synced_at.take().is_some_and(|at| at.elapsed() >= HEALTHY) {
@@ -339,12 +253,12 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                 }
             };
             let error = error.as_ref().map(field::display);
-            span.in_scope(|| tracing::warn!(error, ?wait, "asking for the collection again"));
+            span.in_scope(|| tracing::warn!(error, ?wait, "the attempt ended, retrying"));
             sleep(wait).await;
         }
     }
 
-    /// Until an error ends it, or another replace of the store.
+    /// Syncs until an error ends it, or another replace of the store begins.
     async fn attempt(&mut self, attempt: &Attempt) -> (Option<Error>, Next) {
         let pages = attempt.pages;
         let (list, watch) = match attempt.strategy {
@@ -409,7 +323,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
                 }
             }
             if self.synced_at.is_some() && self.store.has_room_for_skipped() {
-                tracing::info!("the store has room for objects that were skipped");
+                tracing::info!("relisting: the store has room for skipped objects");
                 break (None, Next::Later);
             }
             tokio::task::consume_budget().await;
@@ -418,21 +332,22 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         ended
     }
 
-    /// What the store could not hold is in the status before the version that the store has otherwise.
+    /// Updates the objects that the store could not hold, before the resource version up to which it has all others.
     fn stored(&self, mut progress: Progress) -> Progress {
         if let Some(skipped) = &progress.skipped {
-            tracing::warn!(%skipped, "an object cannot be stored: the cache is incomplete");
+            tracing::warn!(%skipped, "skipped an object: the cache is incomplete");
         }
-        if let Some(error) = &progress.last_index_error {
-            tracing::warn!(%error, errors = progress.index_errors, "an object is missing in an index");
+        let (index_errors, mut last_index_error) = self.store.take_index_errors();
+        if let Some(error) = &last_index_error {
+            tracing::warn!(%error, errors = index_errors, "an index function failed: the index lacks an object");
         }
         let skipped = self.store.skipped();
         self.status.send_if_modified(|status| {
-            let is_news = status.skipped != skipped || progress.skipped.is_some() || progress.index_errors > 0;
+            let is_news = status.skipped != skipped || progress.skipped.is_some() || index_errors > 0;
             status.skipped = skipped;
             status.last_skipped = progress.skipped.take().or(status.last_skipped.take());
-            status.index_errors += progress.index_errors;
-            status.last_index_error = progress.last_index_error.take().or(status.last_index_error.take());
+            status.index_errors += index_errors;
+            status.last_index_error = last_index_error.take().or(status.last_index_error.take());
             is_news
         });
         progress
@@ -453,13 +368,14 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         });
     }
 
-    /// `sent` says how often it came for that.
+    /// The collection is complete; `sent` is 1 if the server has sent all of it.
     fn synced(&mut self, version: &str, sent: u64) {
         self.sync.synced(version);
         let now = Instant::now();
         self.synced_at = Some(now);
         let skipped = self.store.skipped();
-        tracing::info!(version, objects = self.store.len(), skipped, "the cache has the whole collection");
+        tracing::Span::current().record("resource_version", version);
+        tracing::info!(resource_version = version, objects = self.store.len(), skipped, "synced");
         self.status.send_modify(|status| {
             status.syncs += sent;
             status.last_synced_at = Some(now.into_std());
@@ -496,7 +412,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         }
     }
 
-    /// That of a list of one object.
+    /// Requests the resource version of a list of one object.
     fn recent_version(&self) -> impl Future<Output = Result<String, Error>> + Send + use<T> {
         self.once().current_version(&self.resource, &self.selection, self.namespace.as_deref())
     }
@@ -506,111 +422,11 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     }
 }
 
-fn failed(status: &watch::Sender<Status>, error: Error) {
+fn failed(status: &watch::Sender<ReflectorStatus>, error: Error) {
     status.send_modify(|status| {
         status.errors += 1;
         status.last_error = Some(error);
     });
-}
-
-impl<T: Stored + ?Sized> Cache<T> {
-    /// How far the reflector is.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        self.status.borrow().clone()
-    }
-
-    /// Whether the store has had the whole collection.
-    #[must_use]
-    pub fn is_synced(&self) -> bool {
-        self.status.borrow().resource_version.is_some()
-    }
-
-    /// Waits until the store has had the whole collection, and returns the version up to which it has all changes.
-    ///
-    /// # Errors
-    ///
-    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] when the reflector
-    /// ended before.
-    pub async fn synced(&self) -> Result<String, SyncError> {
-        self.until(|status| {
-            let resource_version = status.resource_version.clone()?;
-            Some(match status.skipped {
-                0 => Ok(resource_version),
-                skipped => Err(SyncError::Incomplete { resource_version, skipped, last: status.last_skipped.clone() }),
-            })
-        })
-        .await?
-    }
-
-    /// Waits until the store has all changes up to this version: that of an object which was just written, for example,
-    /// to read one's own writes.
-    ///
-    /// It waits for ever for a version that does not [compare](compare_resource_versions) with those that come. It does not look
-    /// at what was [skipped](Status::skipped).
-    ///
-    /// # Errors
-    ///
-    /// [`Ended`] when the reflector ended before.
-    pub async fn wait_for_resource_version(&self, version: &str) -> Result<(), Ended> {
-        self.until(|status| {
-            let so_far = status.resource_version.as_deref()?;
-            compare_resource_versions(so_far, version)?.is_ge().then_some(())
-        })
-        .await
-    }
-
-    /// Saves the collection with its version, so that the next start can [load](Reflector::load) it: see [`Store::save`], also for
-    /// how long it blocks. Do it every few minutes, and when the process is told to end, in
-    /// [`spawn_blocking`](tokio::task::spawn_blocking).
-    ///
-    /// The file says which collection it is: path and selectors, how objects are asked for, and the projection.
-    ///
-    /// # Errors
-    ///
-    /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection was complete, once a part of it has come again until
-    /// all has, and while objects are [skipped](Status::skipped).
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        let scope = self.scope.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
-        self.store.save(path, &scope.holds)
-    }
-
-    async fn until<R>(&self, ready: impl Fn(&Status) -> Option<R>) -> Result<R, Ended> {
-        let mut status = self.status.clone();
-        loop {
-            if let Some(ready) = ready(&status.borrow_and_update()) {
-                return Ok(ready);
-            }
-            if status.changed().await.is_err() {
-                return Err(Ended { cause: status.borrow().ended_by.clone() });
-            }
-        }
-    }
-}
-
-/// The store, to read. Write the answers to one's own writes with [`Cache::apply`]; anything else is the reflector's to write.
-impl<T: Stored + ?Sized> Deref for Cache<T> {
-    type Target = Store<T>;
-
-    fn deref(&self) -> &Store<T> {
-        &self.store
-    }
-}
-
-impl<T: Stored + ?Sized> Clone for Cache<T> {
-    fn clone(&self) -> Self {
-        let Self { store, status, scope } = self;
-        Self { store: store.clone(), status: status.clone(), scope: Arc::clone(scope) }
-    }
-}
-
-impl<T: Stored + ?Sized> fmt::Debug for Cache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache")
-            .field("store", &self.store)
-            .field("status", &*self.status.borrow())
-            .finish_non_exhaustive()
-    }
 }
 
 impl<T: Item + Stored + ?Sized> fmt::Debug for Reflector<T> {

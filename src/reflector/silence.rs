@@ -1,4 +1,4 @@
-//! Whether a watch is silent because nothing happens.
+//! Detects a watch that is silent because its server went back in time.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,8 +13,8 @@ const SILENCE: Duration = Duration::from_secs(120);
 
 type Version = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
 
-/// Asks a server for its version when its watch is silent. One that was restored from a backup, and is at an older version,
-/// sends nothing: what happens there is not newer than where the watch began.
+/// Requests the server's version when a watch is silent. A server that was restored from a backup, and is at an older version,
+/// sends nothing: its changes are older than the start of the watch.
 pub(super) struct Silence {
     over: Pin<Box<Sleep>>,
     asked: Option<Version>,
@@ -25,7 +25,7 @@ impl Silence {
         Self { over: Box::pin(sleep(SILENCE)), asked: None }
     }
 
-    /// The server's version, once it was silent for long.
+    /// Resolves to the server's version, once the watch was silent for long.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, ask: impl FnOnce() -> Version) -> Poll<Result<String, Error>> {
         if self.asked.is_none() {
             ready!(self.over.as_mut().poll(cx));
@@ -33,7 +33,7 @@ impl Silence {
         self.asked.get_or_insert_with(ask).as_mut().poll(cx)
     }
 
-    /// Something came.
+    /// The watch brought something.
     pub(super) fn ended(&mut self) {
         self.over.as_mut().reset(Instant::now() + SILENCE);
         self.asked = None;

@@ -1,4 +1,4 @@
-//! What a reflector does next: which way it syncs, from which version it lists, and what it makes of errors.
+//! What a reflector does next: how it syncs, from which version it lists, and how it reacts to errors.
 
 use std::fmt;
 use std::mem;
@@ -6,18 +6,18 @@ use std::mem;
 use crate::client::{Class, Error, ErrorKind, ResourceVersion};
 use crate::object::{compare_resource_versions, is_older};
 
-/// How a collection gets into a store, and is kept in step.
+/// How a reflector gets the whole collection into its store, and the changes after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// The server sends what is there as initial events of the watch (KEP-3157, on by default from 1.34). Where it refuses
-    /// them, does not end them, or breaks them off twice, a list takes their place.
+    /// The server sends the objects as initial events of the watch (KEP-3157, on by default from 1.34). Where it refuses
+    /// them, does not end them, or interrupts them twice, the reflector lists instead.
     WatchList,
-    /// A list, and a watch from its version. It never ends where the list takes longer than the server keeps history.
+    /// A list, and a watch from its version. It never syncs where the list takes longer than the server keeps history.
     ListThenWatch,
-    /// A watch from a version that a list of one object tells, and the whole list beside it, into the same store. It ends
-    /// however long the list takes, and the store has changes before it has everything. Where versions do not
-    /// [compare](compare_resource_versions) it is a list, and a watch from its version.
+    /// A watch from the version of a list of one object, and in parallel the whole list, into the same store. It syncs however long
+    /// the list takes, and the store has changes before it has all objects. Where versions do not
+    /// [compare](compare_resource_versions) the reflector lists, and watches from the version of the list.
     WatchFirst,
 }
 
@@ -31,33 +31,33 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// What is known of a collection and its server. It knows neither IO nor time.
+/// The facts about a collection and its server that decide the next attempt. It uses neither IO nor time.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are of different things, and any may be with any")]
 pub(super) struct SyncState {
-    /// What the user chose.
+    /// The caller's choice.
     pub(super) chosen: Option<Strategy>,
     /// The last version of the whole collection; empty before.
     version: String,
-    /// That was loaded: the next attempt goes on from it.
+    /// The version is that of a loaded file: the next attempt resumes from it.
     was_loaded: bool,
     /// The server did not have it, or has forgotten it.
     version_is_lost: bool,
-    /// The server is at an older one, and what is stored may be of another past.
+    /// The server is at an older one, and the store may have objects of another history.
     went_back: bool,
     /// A list took longer than the server keeps history.
     history_is_short: bool,
     /// A list took longer than the server allows a request to.
     pages: bool,
     /// Whether the collection was complete in this attempt.
-    is_in_step: bool,
-    /// Whether anything came of the watch since then.
+    is_synced: bool,
+    /// Whether the watch has brought anything since then.
     has_watched: bool,
     /// Whether errors that may last end it before the first sync.
     pub(super) fails_fast: bool,
 }
 
-/// One way to a collection in step, until an error ends it.
+/// One try to sync, until an error ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     pub(super) strategy: Strategy,
@@ -84,10 +84,10 @@ pub(super) enum Next {
 
 impl SyncState {
     pub(super) fn attempt(&mut self, has_initial_events: bool) -> Attempt {
-        self.is_in_step = false;
+        self.is_synced = false;
         self.has_watched = false;
         let (strategy, because) = match self.chosen {
-            // Beside a list of a past that is another one, a watch tells nothing of which state is older.
+            // A watch in parallel to a list of another history does not tell which state is older.
             _ if self.went_back => (Strategy::ListThenWatch, "the server has gone back to an older version"),
             Some(strategy) => (strategy, "it was chosen"),
             None if self.history_is_short => (Strategy::WatchFirst, "the server keeps less history than a list takes"),
@@ -103,7 +103,7 @@ impl SyncState {
             version => ResourceVersion::AtLeast(version.clone()),
         };
         let resumes = mem::take(&mut self.was_loaded);
-        let because = if resumes { "nothing yet: the watch goes on from what was loaded" } else { because };
+        let because = if resumes { "the watch resumes from the loaded file" } else { because };
         let (known, afresh) = (self.version.clone(), self.went_back);
         Attempt { strategy, because, resumes, version, pages: self.pages, known, afresh }
     }
@@ -130,12 +130,13 @@ impl SyncState {
         version.clone_into(&mut self.version);
         self.version_is_lost = false;
         self.went_back = false;
-        self.is_in_step = true;
+        self.is_synced = true;
     }
 
-    /// All changes up to this version came. Whether that is news: before the collection is complete it is at no version.
+    /// The watch has brought all changes up to this version. Returns true if the version is new; before the collection is complete it
+    /// has none.
     pub(super) fn watched(&mut self, version: &str) -> bool {
-        if !self.is_in_step || self.version == version {
+        if !self.is_synced || self.version == version {
             return false;
         }
         version.clone_into(&mut self.version);
@@ -191,7 +192,7 @@ impl SyncState {
     }
 }
 
-/// Whether it can be told from others which is newer.
+/// Returns true if the version compares with others.
 pub(super) fn is_comparable(version: &str) -> bool {
     compare_resource_versions(version, "1").is_some()
 }

@@ -1,4 +1,4 @@
-//! A reflector that begins with what was saved before a restart.
+//! A reflector that starts with a saved store.
 
 use std::cmp::Ordering;
 use std::io;
@@ -10,62 +10,62 @@ use super::Reflector;
 use crate::cache::{Identity, LoadError, ObjectKey, Saved, Stored};
 use crate::client::Error;
 use crate::error::ItemError;
-use crate::object::ItemRef;
-use crate::object::{Item, compare_resource_versions};
+use crate::object::{Item, ItemRef, compare_resource_versions};
 use crate::wire::Encoding;
 
-/// Why a [`Reflector`] begins without what was saved.
+/// A [`Reflector`] could not load a file, and starts without it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ColdStart {
-    /// The file is none, damaged, or of another collection.
+    /// The file does not exist, is damaged, or has another collection.
     #[error("{0}")]
     File(#[from] LoadError),
-    /// The server could not be asked for an object of the file; or it does not know the saved version, although it would be
-    /// an old one ([`Error::is_too_large_version`]).
-    #[error("whether the file is of this cluster: {0}")]
+    /// A request for an object of the file failed; or the server does not know the resource version of the file, although it would
+    /// be an old one ([`Error::is_too_large_version`]).
+    #[error("cannot check that the file is of this cluster: {0}")]
     Client(#[from] Error),
-    /// The object is at a version that the file should have, or at an older one: the file is of another cluster, or the
-    /// server's data is from a time before.
+    /// The server has an object at a version that the file should have, or at an older one: the file is of another cluster, or the
+    /// server was restored from a backup.
     #[error("{object} is at version {found} and in the file at {saved}, which has all changes up to {version}")]
     OtherHistory {
-        /// Which object.
+        /// The object.
         object: ObjectKey,
-        /// Its version in the file.
+        /// Its resource version in the file.
         saved: String,
-        /// Its version on the server.
+        /// Its resource version on the server.
         found: String,
-        /// That of the file.
+        /// The resource version of the file.
         version: String,
     },
-    /// The server has none of the objects that it was asked for: the file is of another cluster, or too old to tell. Also where
-    /// nothing was saved but an empty collection, or objects without a uid.
-    #[error("nothing of the file is on the server: it may be of another cluster")]
+    /// The server has none of the requested objects: the file is of another cluster, or too old to decide. Also for a file that has no
+    /// objects, or objects without a uid.
+    #[error("the server has no object of the file, which may be of another cluster")]
     Unknown,
 }
 
 impl<T: Item + Stored + ?Sized> Reflector<T> {
-    /// Loads what [`Cache::save`](super::Cache::save) saved, into a store that is empty: [`run`](Self::run) then watches
-    /// from the version of the file, and sends no list. An error leaves the reflector as it was, which is a cold start.
+    /// Loads a file that [`Cache::save`](super::Cache::save) wrote into the empty store: [`run`](Self::run) then watches from the resource
+    /// version of the file, and sends no list. An error leaves the reflector as it was, which is a cold start.
     ///
-    /// The cache is synced as soon as the server has accepted that watch. It is then the collection at the saved version,
-    /// and changes since then follow. Where the server has forgotten that version, the collection comes as without a file, and
-    /// objects that did not change are neither decoded nor stored again.
+    /// The cache is synced as soon as the server has accepted that watch. It then has the collection at the saved version, and the
+    /// changes since then follow. If that version has expired, the reflector lists, and objects that did not change are neither
+    /// decoded nor stored again.
     ///
-    /// Options, namespace, projection and store are to be set before: what is set afterwards makes it a cold start. They
-    /// must be those of the file, but for how the store holds objects.
+    /// Set selection, namespace, projection and store before, and as they were for the file; only the storage format may differ. Setting
+    /// one of them afterwards makes it a cold start.
     ///
-    /// # What it protects from
+    /// # Which files are refused
     ///
-    /// A file that is cut, damaged, of another collection or asked for in another way is an error, and so is one of another
-    /// cluster or of another history of the same: the server must know the version of the file, and is asked for one or two
-    /// of its objects, the one that was changed last and, where that has changed since or is gone, the one that was not for
-    /// longest. Their uids and versions tell. It takes the right to `get`; an empty collection tells nothing, and is listed.
+    /// A file that is truncated, damaged, of another collection or of another selection is an error. So is a file of another
+    /// cluster, or of another history of the same cluster: the server must know the resource version of the file, and the reflector
+    /// requests one or two of its objects to compare their uids and versions. These are the object that was changed last, and the
+    /// one that was not changed for longest if the first has changed since or is gone. That needs permission to `get`. A file without
+    /// objects is not loaded.
     ///
     /// It does not notice a server that was restored from a backup and has passed the saved version since, if the object that
-    /// was changed last has changed again, or if there were only deletions between backup and file. Have
-    /// backups restored as Kubernetes recommends (`etcdutl snapshot restore --bump-revision --mark-compacted`): then the
-    /// saved version is forgotten.
+    /// was changed last has changed again, or if there were only deletions between backup and file. Restore
+    /// backups as Kubernetes recommends (`etcdutl snapshot restore --bump-revision --mark-compacted`): then the saved version has
+    /// expired.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         let (store, version) = (self.store.clone(), saved.version().to_owned());
         let putting = spawn_blocking(move || store.put_saved(saved));
         putting.await.map_err(|error| LoadError::from(io::Error::other(error)))??;
-        tracing::info!(resource = %self.resource, version, objects = self.store.len(), "the cache was loaded");
+        tracing::info!(resource = %self.resource, resource_version = version, objects = self.store.len(), "loaded the cache");
         self.sync.loaded(&version);
         Ok(())
     }
@@ -87,7 +87,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         let mut is_known = false;
         for object in saved.witnesses().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
-            // Of a server that knows the version of the file: one that does not answers with an error.
+            // A server that does not know the version of the file returns an error.
             let (name, version) = (&object.name, saved.version());
             let found = match self.client.get_at_least::<Found>(&self.resource, namespace, name, version).await {
                 Ok(found) => found,
@@ -111,7 +111,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
         if is_known { Ok(()) } else { Err(ColdStart::Unknown) }
     }
 
-    /// Which collection it is, and in what form.
+    /// Names the collection and the form of its objects.
     pub(super) fn holds(&self) -> Result<String, Error> {
         let selection = self.selection.clone().json_if(T::ENCODING == Some(Encoding::Json));
         let path = self.resource.list_path(self.namespace.as_deref())?;
@@ -123,7 +123,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
     }
 }
 
-/// An object as the server has it.
+/// The state of an object on the server.
 struct Found {
     uid: String,
     version: String,
@@ -138,21 +138,21 @@ impl Item for Found {
     }
 }
 
-/// What the state of an object says of the history that it is in.
+/// What the state of an object on the server tells about its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It is that of the file.
+    /// The same state as in the file.
     Same,
-    /// It is not that of the file.
+    /// A state that the file would have.
     Other,
-    /// It was changed since. Another history has another object.
+    /// It was changed since. Another history would have another object.
     Changed,
-    /// It is another one of this name.
+    /// Another object of this name.
     Recreated,
 }
 
 impl Found {
-    /// Beside its state in a file that has all changes up to a version which the server knows.
+    /// Compares it with its state in a file that has all changes up to this version, which the server knows.
     fn judge(&self, saved: &Identity<'_>, version: &str) -> Verdict {
         let is_same = saved.uid == self.uid;
         if is_same && saved.resource_version == self.version {

@@ -6,7 +6,7 @@ use crate::support::store::object;
 use crate::support::{cases, each_item, fixture};
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{Effect, Object, StorageFormat, Store, StoreError, Stored};
+use listwatch::cache::{Object, StorageFormat, Store, StoreError, Stored, Written};
 use listwatch::object::path::pod;
 use listwatch::{Encoding, ItemError};
 use listwatch_testserver::Synthesizer;
@@ -16,14 +16,14 @@ const PODS: u32 = 2000;
 fn fill<T: Stored + ?Sized>(store: &Store<T>, body: &[u8]) {
     let mut replace = store.begin_replace();
     each_item(body, |item| replace.apply(item.encoding(), item.bytes()).map(drop).unwrap());
-    assert!(replace.commit("1").unwrap().deleted.is_empty());
+    assert!(replace.commit("1").unwrap().is_empty());
 }
 
 fn pods(items: u32) -> Vec<u8> {
     Synthesizer::new(&fixture("pods.pb"), items).unwrap().to_vec()
 }
 
-fn node<T: Stored + ?Sized>(object: &listwatch::cache::ObjectRef<'_, T>) -> Result<Option<Arc<str>>, ItemError> {
+fn node<T: Stored + ?Sized>(object: &listwatch::cache::Object<T>) -> Result<Option<Arc<str>>, ItemError> {
     Ok(pod::NODE_NAME.str(object.encoded()?)?.map(Arc::from))
 }
 
@@ -44,7 +44,7 @@ fn reported_memory_is_allocated_memory() {
                 let store = Store::<[u8]>::new(format);
                 let index = with_index.then(|| {
                     let by_node = store.index("node", node);
-                    let by_len = store.ordered_index("len", |object| Ok::<_, ItemError>([object.encoded()?.len()]));
+                    let by_len = store.index("len", |object| Ok::<_, ItemError>([object.encoded()?.len()]));
                     (by_node, by_len)
                 });
                 fill(&store, body);
@@ -101,7 +101,7 @@ fn a_relist_takes_no_second_copy() {
             let mut replace = store.begin_replace();
             for pod in &changed {
                 let written = replace.apply(Encoding::Protobuf, pod).unwrap();
-                assert!(matches!(written.effect, Effect::Modified { .. }));
+                assert!(matches!(written, Written::Modified { .. }));
             }
             replace.commit("999999999999").unwrap();
         });
@@ -133,7 +133,7 @@ fn a_held_object_keeps_no_other() {
                 }
             });
             let committed = replace.commit("2").unwrap();
-            assert_eq!(committed.deleted.len(), PODS as usize - 1);
+            assert_eq!(committed.len(), PODS as usize - 1);
             one = Some(store.snapshot().iter().next().unwrap());
         });
         assert_eq!(store.len(), full);
@@ -222,7 +222,7 @@ fn a_store_keeps_its_budget() {
         // Each object held is unchanged.
         for pod in &held {
             let meta = listwatch::MetaView::new(pod).unwrap();
-            let object = store.get(meta.namespace(), meta.name()).unwrap();
+            let object = store.get((meta.namespace(), meta.name())).unwrap();
             assert_eq!(*object.decode().unwrap(), <Pod as prost::Message>::decode(&**pod).unwrap());
         }
     }
@@ -245,7 +245,7 @@ fn writes_that_shrink_the_store_are_never_refused() {
         ("b", "3", 11, false, "2"),
     ] {
         assert_eq!(write(name, version, len).is_ok(), fits, "{name} {version}");
-        assert_eq!(store.get("ns", name).unwrap().identity().resource_version, then, "{name} {version}");
+        assert_eq!(store.get(("ns", name)).unwrap().resource_version(), then, "{name} {version}");
     }
     assert!(write("c", "1", 0).is_err());
     assert_eq!(store.len(), 2);
@@ -267,5 +267,5 @@ fn a_replace_that_sets_states_aside_keeps_the_budget() {
     let restored = (0..1000).filter(|name| replace.apply(Encoding::Protobuf, &bytes(*name, "8")).is_ok()).count();
     assert!((50..300).contains(&restored), "{restored}");
     drop(replace);
-    assert!(store.snapshot().iter().all(|object| object.identity().resource_version == "9"));
+    assert!(store.snapshot().iter().all(|object| object.resource_version() == "9"));
 }

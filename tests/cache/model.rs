@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use listwatch::cache::{Effect, Index, ObjectRef, OrderedIndex, Replace, StorageFormat, Store};
+use listwatch::cache::{Change, Index, Replace, StorageFormat, Store};
 use listwatch::{Encoding, compare_resource_versions};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,11 +14,11 @@ use crate::support::store::{Object, object};
 use crate::support::{cases, seeds};
 
 type Key = (String, String);
-type Indexes = Vec<(Index<[u8], String>, OrderedIndex<[u8], String>)>;
+type Indexes = Vec<Index<[u8], String>>;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Observe(Written),
+    Apply(Written),
     Delete(Written),
     Begin,
     List(Written),
@@ -27,7 +27,7 @@ enum Op {
     Advance(String),
     AddIndex,
     Snapshot,
-    SetResidency(StorageFormat),
+    SetFormat(StorageFormat),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -212,7 +212,7 @@ impl Model {
     }
 }
 
-fn teams(object: &ObjectRef<'_, [u8]>) -> Result<Vec<String>, String> {
+fn teams(object: &listwatch::cache::Object<[u8]>) -> Result<Vec<String>, String> {
     let meta = object.meta().map_err(|error| error.to_string())?;
     let labels: Vec<_> = meta.labels().map_err(|error| error.to_string())?.collect();
     if labels.iter().any(|(key, _)| *key == "bad") {
@@ -223,8 +223,7 @@ fn teams(object: &ObjectRef<'_, [u8]>) -> Result<Vec<String>, String> {
 }
 
 fn key_of(object: &listwatch::cache::Object<[u8]>) -> Key {
-    let identity = object.identity();
-    (identity.namespace.into_owned(), identity.name.into_owned())
+    (object.namespace().to_owned(), object.name().to_owned())
 }
 
 /// How often each effect was met.
@@ -232,7 +231,7 @@ type Met = BTreeMap<&'static str, usize>;
 
 fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
     let store = Store::<[u8]>::new(format);
-    let is_compressed = |op: &Op| matches!(op, Op::SetResidency(StorageFormat::Compressed));
+    let is_compressed = |op: &Op| matches!(op, Op::SetFormat(StorageFormat::Compressed));
     if format == StorageFormat::Compressed || ops.iter().any(is_compressed) {
         train(&store);
     } else {
@@ -245,24 +244,21 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
     let mut snapshots = Vec::new();
     for op in ops {
         match op {
-            Op::Observe(new) => {
+            Op::Apply(new) => {
                 let written = store.apply(new.encoding, &new.bytes()).unwrap();
-                count(check(&written, &model.write(new, false), new, indexes.len()), 1);
-                count("index error", written.index_errors.len());
+                count(check(&written, &model.write(new, false), new), 1);
             }
             Op::List(new) => {
                 let Some(replace) = &mut replace else { continue };
                 let written = replace.apply(new.encoding, &new.bytes()).unwrap();
-                count(check(&written, &model.write(new, true), new, indexes.len()), 1);
-                count("index error", written.index_errors.len());
+                count(check(&written, &model.write(new, true), new), 1);
             }
             Op::Delete(last) => {
-                let tombstone = store.delete(last.encoding, &last.bytes()).unwrap();
-                assert_eq!(tombstone.is_some(), model.delete(last));
-                count("deleted", usize::from(tombstone.is_some()));
-                if let Some(tombstone) = tombstone {
-                    assert!(!tombstone.final_state_unknown);
-                    assert_eq!(*tombstone.object.encoded().unwrap(), last.bytes());
+                let deleted = store.delete(last.encoding, &last.bytes()).unwrap();
+                assert_eq!(deleted.is_some(), model.delete(last));
+                count("deleted", usize::from(deleted.is_some()));
+                if let Some(deleted) = deleted {
+                    assert_eq!(*deleted.encoded().unwrap(), last.bytes());
                 }
             }
             Op::Begin => {
@@ -274,23 +270,25 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
             Op::Commit(version) => {
                 let Some(replace) = replace.take() else { continue };
                 let before = model.held.clone();
-                let committed = replace.commit(version).unwrap();
+                let changes = replace.commit(version).unwrap();
                 let (deleted, restored) = model.commit(version);
                 count("missing", deleted.len());
                 count("restored", restored.len());
-                assert_eq!(committed.deleted.iter().map(|it| key_of(&it.object)).collect::<BTreeSet<_>>(), deleted);
-                for tombstone in &committed.deleted {
-                    assert!(tombstone.final_state_unknown);
-                    assert_eq!(*tombstone.object.encoded().unwrap(), before[&key_of(&tombstone.object)].bytes());
-                }
-                let came_back = committed.restored.iter().map(|written| match &written.effect {
-                    Effect::Modified { old, new } => {
-                        assert_eq!(*old.encoded().unwrap(), before[&key_of(old)].bytes());
-                        key_of(new)
+                let (mut are_deleted, mut are_restored) = (BTreeSet::new(), BTreeSet::new());
+                for change in &changes {
+                    match change {
+                        Change::Deleted { last, final_state_unknown: true } => {
+                            assert_eq!(*last.encoded().unwrap(), before[&key_of(last)].bytes());
+                            are_deleted.insert(key_of(last));
+                        }
+                        Change::Applied { old: Some(old), new } => {
+                            assert_eq!(*old.encoded().unwrap(), before[&key_of(old)].bytes());
+                            are_restored.insert(key_of(new));
+                        }
+                        change => panic!("{change:?}"),
                     }
-                    effect => panic!("{effect:?}"),
-                });
-                assert_eq!(came_back.collect::<BTreeSet<_>>(), restored);
+                }
+                assert_eq!((are_deleted, are_restored), (deleted, restored));
             }
             Op::Drop => {
                 replace = None;
@@ -302,14 +300,14 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                 store.advance(version);
                 model.advance(version);
             }
-            Op::AddIndex => indexes.push((store.index("team", teams), store.ordered_index("team", teams))),
+            Op::AddIndex => indexes.push(store.index("team", teams)),
             Op::Snapshot => snapshots.push((store.snapshot(), model.held.clone())),
-            Op::SetResidency(format) => store.set_storage_format(*format),
+            Op::SetFormat(format) => store.set_storage_format(*format),
         }
-        compare(&store, &model, &indexes);
+        count("index error", compare(&store, &model, &indexes));
     }
     for (snapshot, held) in &snapshots {
-        let objects = snapshot.iter().map(|object| (key_of(&object), object.encoded().unwrap().into_owned()));
+        let objects = snapshot.iter().map(|object| (key_of(&object), object.encoded().unwrap().to_vec()));
         let held: BTreeMap<_, _> = held.iter().map(|(key, held)| (key.clone(), held.bytes())).collect();
         assert_eq!(objects.collect::<BTreeMap<_, _>>(), held);
     }
@@ -320,74 +318,61 @@ fn train(store: &Store<[u8]>) {
     for i in 0..520 {
         let object = object("train", &i.to_string(), "1").data("ab".repeat(i)).label("team1", "r");
         let written = store.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap();
-        assert!(matches!(written.effect, Effect::Added(_)));
+        assert!(matches!(written, listwatch::cache::Written::Added(_)));
     }
-    assert_eq!(store.begin_replace().commit("1").unwrap().deleted.len(), 520);
+    assert_eq!(store.begin_replace().commit("1").unwrap().len(), 520);
 }
 
-/// Returns what the effect was.
-fn check(
-    written: &listwatch::cache::Written<[u8]>,
-    expected: &Expected,
-    new: &Written,
-    indexes: usize,
-) -> &'static str {
-    let bytes = |object: &listwatch::cache::Object<[u8]>| object.encoded().unwrap().into_owned();
-    let effect = match &written.effect {
-        Effect::Added(object) => {
+/// Returns what was written.
+fn check(written: &listwatch::cache::Written<[u8]>, expected: &Expected, new: &Written) -> &'static str {
+    use listwatch::cache::Written::{Added, Modified, Stale, Unchanged};
+    let bytes = |object: &listwatch::cache::Object<[u8]>| object.encoded().unwrap().to_vec();
+    let (effect, name) = match written {
+        Added(object) => {
             assert_eq!(bytes(object), new.bytes());
-            Expected::Added
+            (Expected::Added, "added")
         }
-        Effect::Modified { old, new: object } => {
+        Modified { old, new: object } => {
             assert_eq!(bytes(object), new.bytes());
-            Expected::Modified(bytes(old))
+            (Expected::Modified(bytes(old)), "modified")
         }
-        Effect::Unchanged => Expected::Unchanged,
-        Effect::Stale => Expected::Stale,
+        Unchanged => (Expected::Unchanged, "unchanged"),
+        Stale => (Expected::Stale, "stale"),
     };
     assert_eq!(effect, *expected);
-    let is_stored = matches!(effect, Expected::Added | Expected::Modified(_));
-    let failed = if is_stored && new.values().is_err() { 2 * indexes } else { 0 };
-    assert_eq!(written.index_errors.len(), failed);
-    match effect {
-        Expected::Added => "added",
-        Expected::Modified(_) => "modified",
-        Expected::Unchanged => "unchanged",
-        Expected::Stale => "stale",
-    }
+    name
 }
 
-fn compare(store: &Store<[u8]>, model: &Model, indexes: &Indexes) {
+/// Returns how many errors the indexes have.
+fn compare(store: &Store<[u8]>, model: &Model, indexes: &Indexes) -> usize {
     assert_eq!(store.len(), model.held.len());
-    assert_eq!(store.version(), model.version);
+    assert_eq!(store.resource_version(), model.version);
     for namespace in NAMESPACES {
+        let listed: BTreeSet<_> = store.list_namespace(namespace).iter().map(key_of).collect();
+        assert_eq!(listed, model.held.keys().filter(|(of, _)| of == namespace).cloned().collect());
         for name in NAMES {
             let held = model.held.get(&(namespace.to_owned(), name.to_owned()));
-            let object = store.get(namespace, name);
-            assert_eq!(object.as_ref().map(|object| object.encoded().unwrap().into_owned()), held.map(Written::bytes));
+            let object = store.get((namespace, name));
+            assert_eq!(object.as_ref().map(|object| object.encoded().unwrap().to_vec()), held.map(Written::bytes));
             assert_eq!(object.as_ref().map(listwatch::cache::Object::encoding), held.map(|held| held.encoding));
         }
     }
     let groups = model.groups();
     let failed: BTreeSet<_> =
         model.held.iter().filter(|(_, held)| held.values().is_err()).map(|(key, _)| key).collect();
-    for (index, ordered) in indexes {
-        assert_eq!(ordered.values(), groups.keys().cloned().collect::<Vec<_>>());
-        let mut values = index.values();
-        values.sort();
-        assert_eq!(values, ordered.values());
+    for index in indexes {
+        assert_eq!(index.values(), groups.keys().cloned().collect::<Vec<_>>());
         let all: Vec<_> =
-            ordered.range(..).map(|(value, objects)| (value, objects.iter().map(key_of).collect())).collect();
+            index.range(..).map(|(value, objects)| (value, objects.iter().map(key_of).collect())).collect();
         assert_eq!(all, groups.clone().into_iter().collect::<Vec<(String, BTreeSet<Key>)>>());
         for (value, keys) in &groups {
             assert_eq!(index.get(value.as_str()).iter().map(key_of).collect::<BTreeSet<_>>(), *keys);
-            assert_eq!((index.count(value.as_str()), ordered.count(value.as_str())), (keys.len(), keys.len()));
+            assert_eq!(index.count(value.as_str()), keys.len());
         }
-        for errors in [index.errors(), ordered.errors()] {
-            let keys: BTreeSet<Key> = errors.into_iter().map(|it| (it.key.namespace, it.key.name)).collect();
-            assert_eq!(keys.iter().collect::<BTreeSet<_>>(), failed);
-        }
+        let keys: BTreeSet<Key> = index.errors().into_iter().map(|it| (it.key.namespace, it.key.name)).collect();
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>(), failed);
     }
+    failed.len() * indexes.len()
 }
 
 const NAMESPACES: [&str; 3] = ["", "a", "b"];
@@ -412,7 +397,7 @@ fn written() -> impl Strategy<Value = Written> {
     )
 }
 
-fn residencies() -> impl Strategy<Value = StorageFormat> {
+fn formats() -> impl Strategy<Value = StorageFormat> {
     prop::sample::select(vec![
         StorageFormat::Encoded,
         StorageFormat::Decoded,
@@ -423,7 +408,7 @@ fn residencies() -> impl Strategy<Value = StorageFormat> {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
-        30 => written().prop_map(Op::Observe),
+        30 => written().prop_map(Op::Apply),
         8 => written().prop_map(Op::Delete),
         3 => Just(Op::Begin),
         25 => written().prop_map(Op::List),
@@ -432,7 +417,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => versions().prop_map(Op::Advance),
         1 => Just(Op::AddIndex),
         1 => Just(Op::Snapshot),
-        2 => residencies().prop_map(Op::SetResidency),
+        2 => formats().prop_map(Op::SetFormat),
     ];
     vec(op, 0..120)
 }
@@ -449,7 +434,7 @@ fn a_store_and_its_indexes_do_what_a_naive_model_does() {
         ..ProptestConfig::default()
     };
     let met = RefCell::new(BTreeMap::new());
-    let tested = TestRunner::new(config).run(&(residencies(), ops()), |(format, ops)| {
+    let tested = TestRunner::new(config).run(&(formats(), ops()), |(format, ops)| {
         run(format, &ops, &mut met.borrow_mut());
         Ok(())
     });

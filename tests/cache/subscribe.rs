@@ -15,8 +15,7 @@ use listwatch::cache::{Change, StorageFormat, Store, Subscriber};
 type Objects = BTreeMap<String, u64>;
 
 fn name_and_version(object: &listwatch::cache::Object<[u8]>) -> (String, u64) {
-    let identity = object.identity();
-    (identity.name.to_string(), identity.resource_version.parse().unwrap())
+    (object.name().to_owned(), object.resource_version().parse().unwrap())
 }
 
 /// One with what it was told.
@@ -24,32 +23,34 @@ struct Consumer {
     subscriber: Subscriber<[u8]>,
     wants: fn(u64) -> bool,
     view: Objects,
-    resynced: u32,
+    synced: u32,
 }
 
 impl Consumer {
     fn new(store: &Store<[u8]>, rng: &mut Rng) -> Self {
         let wants: fn(u64) -> bool = if rng.bool() { |_| true } else { |version| version % 3 > 0 };
         let subscribe = store.subscribe().with_initial_state();
-        let subscribe = subscribe.filter(move |object| wants(object.identity().resource_version.parse().unwrap()));
-        Self { subscriber: subscribe.start(), wants, view: Objects::new(), resynced: 0 }
+        let subscribe = subscribe.filter(move |object| wants(object.resource_version().parse().unwrap()));
+        Self { subscriber: subscribe.start(), wants, view: Objects::new(), synced: 0 }
     }
 
     /// Whether there was something.
     fn take(&mut self, deleted_unseen: &mut u32) -> bool {
         match self.subscriber.try_next() {
-            Some(Change::Applied(object)) => {
-                let (name, version) = name_and_version(&object);
+            Some(Change::Applied { old, new }) => {
+                let (name, version) = name_and_version(&new);
                 assert!((self.wants)(version), "{name} at {version} passed the filter");
                 let before = self.view.insert(name.clone(), version);
+                assert_eq!(old.map(|old| name_and_version(&old)), before.map(|before| (name.clone(), before)));
                 assert!(before.is_none_or(|before| before < version), "{name} at {version} after {before:?}");
             }
-            Some(Change::Deleted(tombstone)) => {
-                let (name, _) = name_and_version(&tombstone.object);
+            Some(Change::Deleted { last, final_state_unknown }) => {
+                let (name, _) = name_and_version(&last);
                 assert!(self.view.remove(&name).is_some(), "{name} is gone, and was never there");
-                *deleted_unseen += u32::from(tombstone.final_state_unknown);
+                *deleted_unseen += u32::from(final_state_unknown);
             }
-            Some(Change::Synced) => self.resynced += 1,
+            Some(Change::Synced) => self.synced += 1,
+            Some(change) => panic!("{change:?}"),
             None => return false,
         }
         true
@@ -58,7 +59,7 @@ impl Consumer {
 
 #[test]
 fn every_subscriber_converges_however_slow() {
-    let (mut lagged, mut unknown, mut resynced) = (0, 0, 0);
+    let (mut lagged, mut unknown, mut synced) = (0, 0, 0);
     let are_all = each_seed(cases(300, 3000), |seed| {
         let mut rng = Rng::with_seed(seed);
         let format = [StorageFormat::Encoded, StorageFormat::Decoded][rng.usize(..2)];
@@ -117,11 +118,11 @@ fn every_subscriber_converges_however_slow() {
                 there.iter().filter(|(_, version)| (consumer.wants)(**version)).map(|(n, v)| (n.clone(), *v)).collect();
             assert_eq!(consumer.view, wanted);
             assert_eq!(consumer.subscriber.lag(), 0);
-            resynced += consumer.resynced;
+            synced += consumer.synced;
         }
     });
     // Or it would be no test of those.
-    assert!(!are_all || (lagged > 50 && unknown > 100 && resynced > 100), "{lagged} {unknown} {resynced}");
+    assert!(!are_all || (lagged > 50 && unknown > 100 && synced > 100), "{lagged} {unknown} {synced}");
 }
 
 #[test]
@@ -144,7 +145,8 @@ fn changes_of_one_object_become_one() {
         (&[Put(1), Resync, Resync], "+1 ="),
         (&[Put(1), Take, Resync, Resync], "+1 ="),
         (&[Put(1), Resync, Put(2)], "+2 ="),
-        (&[Put(1), Resync, Take, Take, Put(2), Resync], "+1 = +2 ="),
+        (&[Put(1), Resync, Take, Take, Put(2), Resync], "+1 = 1>2 ="),
+        (&[Put(1), Take, Put(2), Put(3), Take, Put(4)], "+1 1>3 3>4"),
     ] {
         let store = Store::<[u8]>::new(StorageFormat::Encoded);
         let mut subscriber = store.subscribe().start();
@@ -152,9 +154,13 @@ fn changes_of_one_object_become_one() {
         let mut take = |subscriber: &mut Subscriber<[u8]>| {
             let change = subscriber.try_next();
             let text = match &change {
-                Some(Change::Applied(object)) => format!("+{}", name_and_version(object).1),
-                Some(Change::Deleted(tombstone)) => format!("-{}", name_and_version(&tombstone.object).1),
+                Some(Change::Applied { old: None, new }) => format!("+{}", name_and_version(new).1),
+                Some(Change::Applied { old: Some(old), new }) => {
+                    format!("{}>{}", name_and_version(old).1, name_and_version(new).1)
+                }
+                Some(Change::Deleted { last, .. }) => format!("-{}", name_and_version(last).1),
                 Some(Change::Synced) => "=".to_owned(),
+                Some(change) => panic!("{change:?}"),
                 None => return false,
             };
             told.push(text);
@@ -169,7 +175,7 @@ fn changes_of_one_object_become_one() {
                 Resync => {
                     let mut replace = store.begin_replace();
                     for held in store.snapshot().iter() {
-                        drop(replace.apply(Protobuf, &held.encoded().unwrap()).unwrap());
+                        drop(replace.apply(Protobuf, held.encoded().unwrap()).unwrap());
                     }
                     drop(replace.commit("9").unwrap());
                 }
@@ -190,10 +196,7 @@ fn one_that_does_not_begin_with_what_is_there_knows_it() {
         write(name, "1");
     }
     let all = store.subscribe().start();
-    let of_a_and_c = store.subscribe().filter(|object| {
-        let identity = object.identity();
-        identity.name != "b" && identity.resource_version != "9"
-    });
+    let of_a_and_c = store.subscribe().filter(|object| object.name() != "b" && object.resource_version() != "9");
     let of_a_and_c = of_a_and_c.start();
     write("c", "9");
     for name in ["a", "b"] {
@@ -203,9 +206,9 @@ fn one_that_does_not_begin_with_what_is_there_knows_it() {
         let mut told = Vec::new();
         while let Some(change) = subscriber.try_next() {
             told.push(match change {
-                Change::Applied(object) => format!("+{}", object.identity().name),
-                Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
-                Change::Synced => "=".to_owned(),
+                Change::Applied { new: object, .. } => format!("+{}", object.name()),
+                Change::Deleted { last, .. } => format!("-{}", last.name()),
+                change => panic!("{change:?}"),
             });
         }
         assert_eq!(told.join(" "), expected);
@@ -242,17 +245,17 @@ fn a_panic_of_a_filter_is_its_subscribers_own() {
     let counted = Arc::clone(&calls);
     let broken = store.subscribe().filter(move |object| {
         assert!(counted.fetch_add(1, Relaxed) == 0, "of the filter");
-        object.identity().name == "a"
+        object.name() == "a"
     });
     let mut broken = broken.start();
     let mut other = store.subscribe().start();
     for version in ["1", "2", "3"] {
         drop(store.apply(Protobuf, &object("ns", "a", version).to_bytes(Protobuf)).unwrap());
         if version == "1" {
-            assert!(matches!(broken.try_next(), Some(Change::Applied(_))));
+            assert!(matches!(broken.try_next(), Some(Change::Applied { .. })));
         }
     }
-    assert!(matches!(other.try_next(), Some(Change::Applied(object)) if name_and_version(&object).1 == 3));
+    assert!(matches!(other.try_next(), Some(Change::Applied { new: object, .. }) if name_and_version(&object).1 == 3));
     let panic = catch_unwind(AssertUnwindSafe(|| broken.try_next())).unwrap_err();
     assert_eq!(panic.downcast_ref(), Some(&"of the filter"));
     assert!(broken.try_next().is_none(), "it is told nothing more");
@@ -274,7 +277,7 @@ fn a_stream_wakes_and_ends_with_the_store() {
     let mut last = 0;
     block_on(async {
         while let Some(change) = subscriber.next().await {
-            let Change::Applied(object) = change else { panic!("{change:?}") };
+            let Change::Applied { new: object, .. } = change else { panic!("{change:?}") };
             let (_, version) = name_and_version(&object);
             assert!(version > last, "{version} after {last}");
             last = version;
@@ -313,11 +316,12 @@ fn try_next_leaves_the_stream_its_waker() {
 #[cfg(feature = "client")]
 #[test]
 fn what_filters_pass() {
-    use listwatch::cache::{ObjectRef, Subscribe};
+    use listwatch::cache::Subscribe;
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
-    let app =
-        |object: &ObjectRef<'_, [u8]>| Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(str::to_owned));
-    let (by_app, in_order) = (store.index("app", app), store.ordered_index("app in order", app));
+    let app = |object: &listwatch::cache::Object<[u8]>| {
+        Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(str::to_owned))
+    };
+    let (by_app, in_order) = (store.index("app", app), store.index("app in order", app));
     let write = |namespace: &str, name: &str, version: &str, app: &str| {
         let bytes = object(namespace, name, version).label("app", app).to_bytes(Protobuf);
         drop(store.apply(Protobuf, &bytes).unwrap());
@@ -337,9 +341,10 @@ fn what_filters_pass() {
         for (_, subscriber, told, _) in &mut subscribers {
             while let Some(change) = subscriber.try_next() {
                 told.push(match &change {
-                    Change::Applied(object) => format!("+{}", object.identity().name),
-                    Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
+                    Change::Applied { new: object, .. } => format!("+{}", object.name()),
+                    Change::Deleted { last, .. } => format!("-{}", last.name()),
                     Change::Synced => "=".to_owned(),
+                    change => panic!("{change:?}"),
                 });
             }
         }
@@ -368,7 +373,7 @@ async fn told_until(subscriber: &mut Subscriber<[u8]>, end: tokio::time::Instant
     let began = tokio::time::Instant::now();
     let mut told = Vec::new();
     while let Ok(Some(change)) = tokio::time::timeout_at(end, subscriber.next()).await {
-        let Change::Applied(object) = change else { panic!("{change:?}") };
+        let Change::Applied { new: object, .. } = change else { panic!("{change:?}") };
         let (name, version) = name_and_version(&object);
         told.push((began.elapsed().as_secs(), name, version));
     }
@@ -426,7 +431,7 @@ async fn a_resync_period_tells_of_each_object_once_more_and_not_at_once() {
         // What is gone is not told of.
         if objects == 1 {
             drop(store.delete(Protobuf, &object("ns", "0", "3").to_bytes(Protobuf)).unwrap());
-            assert!(matches!(subscriber.try_next(), Some(Change::Deleted(_))));
+            assert!(matches!(subscriber.try_next(), Some(Change::Deleted { .. })));
             assert!(told_until(&mut subscriber, Instant::now() + 3 * PERIOD).await.is_empty());
         }
     }
@@ -445,16 +450,16 @@ async fn a_resync_period_of_zero_is_none() {
     };
     write("1");
     let mut subscriber = store.subscribe().with_initial_state().resync(Duration::ZERO).start();
-    assert!(matches!(subscriber.next().await, Some(Change::Applied(_))));
+    assert!(matches!(subscriber.next().await, Some(Change::Applied { .. })));
     let again = timeout(Duration::from_secs(3600), subscriber.next()).await;
     assert!(again.is_err(), "{again:?}");
     write("2");
-    assert!(matches!(subscriber.next().await, Some(Change::Applied(_))));
+    assert!(matches!(subscriber.next().await, Some(Change::Applied { .. })));
     // One that is far too short does not keep the thread either.
     let mut short = store.subscribe().resync(Duration::from_nanos(1)).start();
     let started = Instant::now();
     for _ in 0..100 {
-        assert!(matches!(short.next().await, Some(Change::Applied(_))));
+        assert!(matches!(short.next().await, Some(Change::Applied { .. })));
     }
     assert!(started.elapsed() >= Duration::from_millis(90), "{:?}", started.elapsed());
 }

@@ -1,7 +1,6 @@
 //! Code of the user's that a store calls: it may panic, and it may call the store.
 
 use std::cell::Cell;
-use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -10,7 +9,7 @@ use std::task::{Context, Wake, Waker};
 use futures::Stream as _;
 use listwatch::Encoding::Protobuf;
 use listwatch::ItemError;
-use listwatch::cache::{Change, Effect, ObjectKey, ObjectRef, StorageFormat, Store};
+use listwatch::cache::{Change, StorageFormat, Store, Written};
 
 use crate::support::store::{Object, object};
 
@@ -31,13 +30,6 @@ fn call() {
 /// The value of an index, whose code panics when the test wants it.
 #[derive(Debug)]
 struct Value(String);
-
-impl Hash for Value {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        call();
-        self.0.hash(state);
-    }
-}
 
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
@@ -72,7 +64,7 @@ fn bytes(name: &str, version: u32, data: &str) -> Vec<u8> {
     object("ns", name, &version.to_string()).data(data).to_bytes(Protobuf)
 }
 
-fn data(object: &ObjectRef<'_, Object>) -> Result<Vec<Value>, ItemError> {
+fn data(object: &listwatch::cache::Object<Object>) -> Result<Vec<Value>, ItemError> {
     Ok(object.decode()?.data.split(' ').map(|value| Value(value.to_owned())).collect())
 }
 
@@ -81,7 +73,7 @@ fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_we
     let mut panics = 0;
     for calls in 0.. {
         let store = Store::new(StorageFormat::Encoded);
-        let (hashed, ordered) = (store.index("hashed", data), store.ordered_index("ordered", data));
+        let index = store.index("data", data);
         for (i, data) in ["a b", "b c", "c", "d e f"].into_iter().enumerate() {
             drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 1, data)).unwrap());
         }
@@ -95,17 +87,12 @@ fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_we
                 }
             }
             objects.sort();
-            let by = |value: &Value, keys: Vec<ObjectKey>| {
-                keys.into_iter().map(|key| format!("{}={}", value.0, key.name)).collect::<Vec<_>>()
-            };
-            for (values, keys) in [
-                (hashed.values(), &(|value: &Value| hashed.keys(value)) as &dyn Fn(&Value) -> _),
-                (ordered.values(), &|value: &Value| ordered.keys(value)),
-            ] {
-                let mut indexed: Vec<_> = values.iter().flat_map(|value| by(value, keys(value))).collect();
-                indexed.sort();
-                assert_eq!(indexed, objects, "after {calls} calls");
+            let mut indexed: Vec<String> = Vec::new();
+            for value in index.values() {
+                indexed.extend(index.get(&value).iter().map(|object| format!("{}={}", value.0, object.name())));
             }
+            indexed.sort();
+            assert_eq!(indexed, objects, "after {calls} calls");
             objects
         };
         CALLS.set(Some(calls));
@@ -163,8 +150,8 @@ fn a_waker_may_write_to_the_store() {
     drop(store.apply(Protobuf, &bytes("one", 1, "")).unwrap());
     assert_eq!(writes.woken.load(Relaxed), 1);
     let names = Mutex::new(Vec::new());
-    while let Some(Change::Applied(object)) = subscriber.try_next() {
-        names.lock().unwrap().push(object.identity().name.into_owned());
+    while let Some(Change::Applied { new: object, .. }) = subscriber.try_next() {
+        names.lock().unwrap().push(object.name().to_owned());
     }
     assert_eq!(names.into_inner().unwrap(), ["one", "other"]);
 }
@@ -177,17 +164,16 @@ fn what_is_there_is_filtered_while_others_may_write() {
     }
     let writes = store.clone();
     // Each object is changed while it is looked at; those that are told first are told in their new state.
-    let filter = move |object: &ObjectRef<'_, [u8]>| {
-        if object.identity().resource_version == "1" {
-            drop(writes.apply(Protobuf, &bytes(&object.identity().name, 2, "")).unwrap());
+    let filter = move |object: &listwatch::cache::Object<[u8]>| {
+        if object.resource_version() == "1" {
+            drop(writes.apply(Protobuf, &bytes(object.name(), 2, "")).unwrap());
         }
         true
     };
     let mut subscriber = store.subscribe().with_initial_state().filter(filter).start();
     let mut told = Vec::new();
-    while let Some(Change::Applied(object)) = subscriber.try_next() {
-        let identity = object.identity();
-        told.push(format!("{}@{}", identity.name, identity.resource_version));
+    while let Some(Change::Applied { new: object, .. }) = subscriber.try_next() {
+        told.push(format!("{}@{}", object.name(), object.resource_version()));
     }
     told.sort();
     let mut all: Vec<_> = (0..200).map(|i| format!("o-{i}@2")).collect();
@@ -196,12 +182,41 @@ fn what_is_there_is_filtered_while_others_may_write() {
 }
 
 #[test]
+fn a_subscriber_is_registered_while_others_may_write() {
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    for i in 0..200 {
+        drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 1, "")).unwrap());
+    }
+    let writes = store.clone();
+    let filter = move |object: &listwatch::cache::Object<[u8]>| {
+        if object.resource_version() == "1" {
+            drop(writes.apply(Protobuf, &bytes(object.name(), 2, "")).unwrap());
+        }
+        object.name() != "o-7"
+    };
+    let mut subscriber = store.subscribe().filter(filter).start();
+    // It knows what is there, and gets no initial state but what changed since.
+    while let Some(change) = subscriber.try_next() {
+        assert!(matches!(&change, Change::Applied { new, .. } if new.resource_version() == "2"), "{change:?}");
+    }
+    for i in 0..200 {
+        drop(store.delete(Protobuf, &bytes(&format!("o-{i}"), 3, "")).unwrap());
+    }
+    let mut deleted = 0;
+    while let Some(change) = subscriber.try_next() {
+        assert!(matches!(&change, Change::Deleted { last, .. } if last.name() != "o-7"), "{change:?}");
+        deleted += 1;
+    }
+    assert_eq!(deleted, 199);
+}
+
+#[test]
 fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
     let looks = Arc::new(AtomicUsize::new(0));
     let store = Store::<Object>::new(StorageFormat::Encoded);
     let counted = {
         let looks = Arc::clone(&looks);
-        move |object: &ObjectRef<'_, Object>| {
+        move |object: &listwatch::cache::Object<Object>| {
             looks.fetch_add(1, Relaxed);
             Ok::<_, ItemError>([object.decode()?.data.clone()])
         }
@@ -211,7 +226,7 @@ fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
     for (version, node, told) in [(1, 7, vec![7]), (2, 7, vec![7]), (3, 8, vec![7, 8]), (4, 9000, vec![8])] {
         looks.store(0, Relaxed);
         let written = store.apply(Protobuf, &bytes("pod", version, &format!("node-{node}"))).unwrap();
-        assert!(matches!(written.effect, Effect::Added(_) | Effect::Modified { .. }));
+        assert!(matches!(written, Written::Added(_) | Written::Modified { .. }));
         assert_eq!(looks.load(Relaxed), 1, "version {version}");
         let who: Vec<_> = (0..5000).filter(|&node| subscribers[node].try_next().is_some()).collect();
         assert_eq!(who, told, "version {version}");
@@ -220,7 +235,7 @@ fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
     drop(by_node);
     subscribers.truncate(8);
     drop(store.apply(Protobuf, &bytes("pod", 5, "node-3")).unwrap());
-    assert!(matches!(subscribers[3].try_next(), Some(Change::Applied(_))));
+    assert!(matches!(subscribers[3].try_next(), Some(Change::Applied { .. })));
     assert!(store.delete(Protobuf, &bytes("pod", 6, "node-3")).unwrap().is_some());
-    assert!(matches!(subscribers[3].try_next(), Some(Change::Deleted(_))));
+    assert!(matches!(subscribers[3].try_next(), Some(Change::Deleted { .. })));
 }

@@ -78,8 +78,7 @@ fn an_index_finds_what_going_through_all_volumes_finds() {
 }
 
 fn write(store: &Store<PersistentVolume>, volume: &PersistentVolume) {
-    let written = store.apply(Encoding::Protobuf, &volume.encode_to_vec()).unwrap();
-    assert!(written.index_errors.is_empty(), "{:?}", written.index_errors);
+    drop(store.apply(Encoding::Protobuf, &volume.encode_to_vec()).unwrap());
 }
 
 /// `findByClaim`: kubernetes has no order among as many access modes, nor among volumes of one size.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use listwatch::cache::{StorageFormat, Store};
 use tokio::time::{Instant, sleep};
 
 use crate::script::{
@@ -200,7 +201,7 @@ async fn keeps_the_old_objects_until_the_new_list_is_complete() {
         sleep(takes.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!(requests(&script), "list 0, watch 10, list 10");
         assert!(objects(&cache).starts_with("a@1 b@2"), "{}", objects(&cache));
-        assert_eq!((cache.version(), cache.status().syncs), ("10".to_owned(), 1));
+        assert_eq!((cache.resource_version(), cache.status().syncs), ("10".to_owned(), 1));
         sleep(Duration::from_secs(2)).await;
         assert_eq!((objects(&cache).as_str(), cache.status().syncs), ("b@2 c@12", 2));
         run.abort();
@@ -209,11 +210,13 @@ async fn keeps_the_old_objects_until_the_new_list_is_complete() {
 
 #[tokio::test(start_paused = true)]
 async fn relists_after_another_replace_of_its_store() {
-    let reflector = reflector(scripted([late(list("8", "b@2")), list("10", "a@1"), idle_watch()]), LIST);
+    let store = Store::new(StorageFormat::Encoded);
+    let script = scripted([late(list("8", "b@2")), list("10", "a@1"), idle_watch()]);
+    let reflector = reflector(script, LIST).store(store.clone());
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     sleep(Duration::from_secs(30)).await;
-    drop(cache.begin_replace());
+    drop(store.begin_replace());
     assert_eq!(cache.synced().await.unwrap(), "10");
     assert_eq!(objects(&cache), "a@1");
     run.abort();

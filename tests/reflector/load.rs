@@ -128,9 +128,9 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
         let mut reflector = reflector(script.clone(), *strategy);
         let cache = reflector.cache();
         reflector.load(&path).await.unwrap();
-        assert_eq!((objects(&cache), cache.version()), ("a@1 b@5".to_owned(), "10".to_owned()), "{name}");
+        assert_eq!((objects(&cache), cache.resource_version()), ("a@1 b@5".to_owned(), "10".to_owned()), "{name}");
         assert!(!cache.is_synced(), "{name}: the server may not have the version any more");
-        let before = cache.get("default", "b").unwrap().decode().unwrap();
+        let before = cache.get(("default", "b")).unwrap().decode().unwrap();
         let run = tokio::spawn(reflector.run());
         cache.synced().await.unwrap();
         sleep(Duration::from_secs(100)).await;
@@ -141,7 +141,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
         assert_eq!(status.strategy.is_some(), *syncs > 0, "{name}");
         if stored.contains("b@5") {
             // The weak reference would find no other entry: it is the one that was loaded.
-            let after = cache.get("default", "b").unwrap().decode().unwrap();
+            let after = cache.get(("default", "b")).unwrap().decode().unwrap();
             assert!(Arc::ptr_eq(&before, &after), "{name}: it is not stored again");
         }
         cache.save(&path).unwrap();
@@ -205,7 +205,7 @@ async fn rejects_a_file_of_another_collection_and_starts_cold() {
         assert!(error.contains(said), "{error}");
         assert_eq!(requests(&script), *asked, "{error}");
         let cache = reflector.cache();
-        assert!(cache.is_empty() && cache.version().is_empty(), "{error}");
+        assert!(cache.is_empty() && cache.resource_version().is_empty(), "{error}");
         if error.contains("json") || error.contains("Partial") {
             continue;
         }

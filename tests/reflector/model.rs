@@ -120,7 +120,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
         let view = Arc::new(Mutex::new(Objects::new()));
         let wants: fn(&str) -> bool = if rng.bool() { |_| true } else { |version| !version.ends_with('7') };
         let subscribe = cache.subscribe().with_initial_state();
-        let subscriber = subscribe.filter(move |object| wants(&object.identity().resource_version)).start();
+        let subscriber = subscribe.filter(move |object| wants(object.resource_version())).start();
         tokio::spawn(consume(world.clone(), subscriber, Arc::clone(&view), rng.fork(), Arc::clone(met)));
         views.push((view, wants));
     }
@@ -179,22 +179,24 @@ async fn consume(
         {
             let (mut view, mut met) = (view.lock().unwrap(), met.lock().unwrap());
             match change {
-                Change::Applied(object) => {
-                    let (name, new) = see(&object);
+                Change::Applied { old: known, new } => {
+                    let (name, new) = see(&new);
                     let old = view.insert(name.clone(), new.clone());
+                    assert_eq!(known.map(|known| see(&known).1), old, "{name}");
                     if let Some(old) = old {
                         let is_newer = at(&new.1) > at(&old.1) || world.restored() > 0;
                         assert!(is_newer, "{name}: {new:?} after {old:?}");
                     }
                     met.changes += 1;
                 }
-                Change::Deleted(tombstone) => {
-                    let (name, _) = see(&tombstone.object);
+                Change::Deleted { last, final_state_unknown } => {
+                    let (name, _) = see(&last);
                     assert!(view.remove(&name).is_some(), "{name} was never there");
                     met.deletions += 1;
-                    met.unknown_final_states += u64::from(tombstone.final_state_unknown);
+                    met.unknown_final_states += u64::from(final_state_unknown);
                 }
                 Change::Synced => met.resyncs += 1,
+                change => panic!("{change:?}"),
             }
         }
         if rng.u8(..10) == 0 {
@@ -204,8 +206,7 @@ async fn consume(
 }
 
 fn see(object: &Object<[u8]>) -> (String, (u64, String)) {
-    let identity = object.identity();
-    (identity.name.to_string(), (identity.uid.parse().unwrap(), identity.resource_version.to_string()))
+    (object.name().to_owned(), (object.uid().parse().unwrap(), object.resource_version().to_owned()))
 }
 
 fn at(version: &str) -> u64 {

@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use listwatch::cache::{Effect, Written};
-use listwatch::client::Selection;
+use listwatch::cache::{StoreError, Stored, Written};
+use listwatch::client::{Client, Resource, Retry, Selection};
 use listwatch::object::Shard;
-use listwatch::reflector::{Cache, Reflector};
-use listwatch::{Encoding, FieldPath, Projection};
+use listwatch::reflector::{Cache, Reflector, Strategy};
+use listwatch::{Encoding, FieldPath, Item, ItemError, Json, Projection};
 use tokio::time::sleep;
 
 use crate::script::{LIST, deleted, idle_watch, list, objects, reflector, requests, scripted, watch};
 use crate::support::config_maps::{config_map, error};
+use crate::support::store::{Object, object};
 use crate::support::transport::Answer;
-use crate::support::{body_of, len_field, store::object};
+use crate::support::{body_of, len_field};
 
-/// Writes `a@5` of namespace `default`. What became of it; `None` when the cache does not store it.
+/// Writes `a@5` of namespace `default`. Returns what that did; `None` when the cache does not store it.
 fn apply(cache: &Cache<[u8]>, name: &str, version: u32) -> Option<&'static str> {
-    let Written { effect, .. } = cache.apply(Encoding::Protobuf, &config_map(name, version)).unwrap()?;
-    Some(match effect {
-        Effect::Added(_) => "added",
-        Effect::Modified { .. } => "modified",
-        Effect::Unchanged => "unchanged",
-        Effect::Stale => "stale",
+    Some(match cache.apply(Encoding::Protobuf, &config_map(name, version)).unwrap()? {
+        Written::Added(_) => "added",
+        Written::Modified { .. } => "modified",
+        Written::Unchanged => "unchanged",
+        Written::Stale => "stale",
     })
 }
 
@@ -108,8 +108,44 @@ async fn stores_what_the_reflector_would_store_of_it() {
         [(&projected, &whole, &metadata), (&metadata_only, &whole, &metadata), (&unmanaged, &managed, &whole)]
     {
         drop(cache.apply(Encoding::Protobuf, bytes).unwrap().unwrap());
-        let stored_len = cache.get("ns", "a").unwrap().encoded().unwrap().len();
+        let stored_len = cache.get(("ns", "a")).unwrap().encoded().unwrap().len();
         // An emptied metadata stays as two bytes.
         assert!((stored.len()..=stored.len() + 2).contains(&stored_len), "{stored_len} {}", stored.len());
     }
+}
+
+/// Returns version and encoding of an object.
+fn held<T: Item + Stored + ?Sized>(cache: &Cache<T>) -> Option<String> {
+    cache.get(("ns", "a")).map(|object| format!("{} {}", object.resource_version(), object.encoding()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn takes_protobuf_json_and_decoded_objects() {
+    async fn run<T: Item + Stored + ?Sized + Send + Sync>(list: Answer) -> Cache<T> {
+        let client = Client::new(scripted([list, idle_watch()])).retry(Retry::never());
+        let reflector = Reflector::<T>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+        let cache = reflector.cache();
+        tokio::spawn(reflector.run());
+        cache.synced().await.unwrap();
+        cache
+    }
+    let state = |version: &str| object("ns", "a", version).data("data");
+    let json_list = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[]}"#;
+
+    let cache = run::<Object>(list("10", "")).await;
+    drop(cache.apply(Encoding::Protobuf, &state("11").to_bytes(Encoding::Protobuf)).unwrap().unwrap());
+    assert_eq!(held(&cache).unwrap(), "11 protobuf");
+    drop(cache.apply_decoded(&state("12")).unwrap().unwrap());
+    assert_eq!(*cache.get(("ns", "a")).unwrap().decode().unwrap(), state("12"));
+    let error = cache.apply(Encoding::Json, &state("13").to_bytes(Encoding::Json)).unwrap_err();
+    assert!(matches!(error, StoreError::Object(ItemError::WrongEncoding { .. })), "{error}");
+    assert_eq!((held(&cache).unwrap().as_str(), cache.skipped()), ("12 protobuf", 0));
+
+    let cache = run::<Json<serde_json::Value>>(Answer::ok(json_list).header("content-type", "application/json")).await;
+    drop(cache.apply(Encoding::Json, &state("11").to_bytes(Encoding::Json)).unwrap().unwrap());
+    assert_eq!(held(&cache).unwrap(), "11 JSON");
+    let decoded = serde_json::from_slice(&state("12").to_bytes(Encoding::Json)).unwrap();
+    drop(cache.apply_decoded(&decoded).unwrap().unwrap());
+    assert_eq!(held(&cache).unwrap(), "12 JSON");
+    assert!(cache.apply(Encoding::Protobuf, &state("13").to_bytes(Encoding::Protobuf)).is_err());
 }

@@ -111,10 +111,7 @@ pub fn reflector(transport: impl Transport, strategy: Option<Strategy>) -> Refle
 
 /// Returns what the cache holds, in order, as `a@1 b@5`.
 pub fn objects(cache: &Cache<[u8]>) -> String {
-    let name = |object: &listwatch::cache::Object<[u8]>| {
-        let identity = object.identity();
-        format!("{}@{}", identity.name, identity.resource_version)
-    };
+    let name = |object: &listwatch::cache::Object<[u8]>| format!("{}@{}", object.name(), object.resource_version());
     let mut names: Vec<_> = cache.snapshot().iter().map(|object| name(&object)).collect();
     names.sort();
     names.join(" ")
@@ -150,7 +147,7 @@ pub async fn check(scenarios: impl IntoIterator<Item = Scenario>) {
         assert_eq!(self::requests(&script), requests, "{name}");
         assert_eq!(self::objects(&cache), objects, "{name}");
         assert_eq!(cache.status().resource_version.as_deref(), Some(version), "{name}: the status");
-        assert_eq!(cache.version(), version, "{name}: the store");
+        assert_eq!(cache.resource_version(), version, "{name}: the store");
         run.abort();
     }
 }

@@ -83,8 +83,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, knows_shards: bool, met: &Mu
 
 fn objects(cache: &Cache<[u8]>) -> Objects {
     let see = |object: Object<[u8]>| {
-        let identity = object.identity();
-        (identity.name.to_string(), (identity.uid.parse().unwrap(), identity.resource_version.to_string()))
+        (object.name().to_owned(), (object.uid().parse().unwrap(), object.resource_version().to_owned()))
     };
     cache.snapshot().iter().map(see).collect()
 }

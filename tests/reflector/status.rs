@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use listwatch::cache::Change;
+use listwatch::cache::{Change, StorageFormat, Store};
+use listwatch::reflector::SyncError;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
@@ -28,7 +29,7 @@ async fn events_and_bookmarks_advance_the_version() {
 
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_ends_with_the_reflector() {
-    let passes = |_: &listwatch::cache::ObjectRef<'_, [u8]>| true;
+    let passes = |_: &listwatch::cache::Object<[u8]>| true;
     for is_dropped in [false, true] {
         let answers = if is_dropped { vec![list("10", "a@1"), idle_watch()] } else { vec![Answer::status(403)] };
         let reflector = reflector(scripted(answers), LIST).fail_fast();
@@ -41,30 +42,40 @@ async fn a_subscriber_ends_with_the_reflector() {
         }
         drop(run.await);
         let error = cache.synced().await.err();
-        let cause = cache.wait_for_resource_version("20").await.unwrap_err().cause.map(|cause| cause.code());
+        let ended = cache.wait_for_resource_version("20").await.unwrap_err();
+        let SyncError::Ended { cause } = ended else { panic!("{ended}") };
+        let cause = cause.and_then(|cause| cause.code());
         assert_eq!((cause, error.is_none()), if is_dropped { (None, true) } else { (Some(403), false) });
-        assert_eq!(cache.status().ended_by.map(|error| error.code()), cause);
+        assert_eq!(cache.status().ended_by.and_then(|error| error.code()), cause);
         // One that is registered now gets what is there.
         let after = cache.subscribe().with_initial_state().filter(passes).start();
-        for (subscriber, told) in [(before, 2 * usize::from(is_dropped)), (after, 2 * usize::from(is_dropped))] {
-            let changes = timeout(Duration::from_secs(60), subscriber.collect::<Vec<_>>()).await;
-            assert_eq!(changes.expect("it ends").len(), told, "{is_dropped}");
+        for subscriber in [before, after] {
+            let changes = timeout(Duration::from_secs(60), subscriber.collect::<Vec<_>>()).await.expect("it ends");
+            match &changes[..] {
+                [Change::Applied { .. }, Change::Synced] if is_dropped => {}
+                [Change::Ended(error)] if !is_dropped => {
+                    let error: &listwatch::client::Error = error.downcast_ref().expect("the error of the reflector");
+                    assert_eq!(error.code(), Some(403));
+                }
+                changes => panic!("{is_dropped}: {changes:?}"),
+            }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_reflector_of_the_store_has_subscribers_go_on() {
-    let first = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST);
+    let store = Store::new(StorageFormat::Encoded);
+    let first = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST).store(store.clone());
     let cache = first.cache();
     let run = tokio::spawn(first.run());
     cache.synced().await.unwrap();
-    let second = reflector(scripted([list("11", "a@1 b@11"), idle_watch()]), LIST).store((*cache).clone());
+    let second = reflector(scripted([list("11", "a@1 b@11"), idle_watch()]), LIST).store(store);
     run.abort();
     drop(run.await);
     let mut subscriber = cache.subscribe().start();
     let run = tokio::spawn(second.run());
-    assert!(matches!(subscriber.next().await, Some(Change::Applied(object)) if object.identity().name == "b"));
+    assert!(matches!(subscriber.next().await, Some(Change::Applied { new: object, .. }) if object.name() == "b"));
     run.abort();
 }
 
@@ -72,7 +83,7 @@ async fn another_reflector_of_the_store_has_subscribers_go_on() {
 async fn counts_the_errors_of_indexes() {
     let reflector = reflector(scripted([list("10", "a@1 b@2"), watch([modified("b@11")]).then_stalls()]), LIST);
     let cache = reflector.cache();
-    let _by_name = cache.index("name", |object| match &*object.identity().name {
+    let _by_name = cache.index("name", |object| match object.name() {
         "b" => Err("b has none"),
         name => Ok([name.to_owned()]),
     });
@@ -123,7 +134,7 @@ async fn a_watch_list_is_synced_by_its_bookmark_and_starts_over_when_interrupted
         sleep(pause * 3 / 4).await;
         assert_eq!(requests(&script), requested);
         assert!(!cache.is_synced(), "{requested}");
-        assert_eq!((cache.version(), cache.status().syncs), (String::new(), 0), "{requested}");
+        assert_eq!((cache.resource_version(), cache.status().syncs), (String::new(), 0), "{requested}");
     }
     assert_eq!(cache.synced().await.unwrap(), "10");
     assert_eq!((objects(&cache).as_str(), requests(&script).as_str()), ("b@2", "watch list, watch list"));
@@ -147,11 +158,11 @@ async fn subscribers_get_each_change_once_across_closed_watches() {
     let mut changes = Vec::new();
     while let Ok(Some(change)) = timeout(Duration::from_secs(100), subscriber.next()).await {
         let (sign, object) = match change {
-            Change::Applied(object) => ("+", object),
-            Change::Deleted(tombstone) => ("-", tombstone.object),
-            Change::Synced => continue,
+            Change::Applied { new: object, .. } => ("+", object),
+            Change::Deleted { last, .. } => ("-", last),
+            _ => continue,
         };
-        changes.push(format!("{sign}{}@{}", object.identity().name, object.identity().resource_version));
+        changes.push(format!("{sign}{}@{}", object.name(), object.resource_version()));
     }
     assert_eq!(changes.join(" "), "+a@11 +a@12 +b@13 -b@15 +c@16");
     assert_eq!(requests(&script), "list 0, watch 10, watch 11, watch 12, watch 14, watch 15");
@@ -168,12 +179,13 @@ async fn subscribers_learn_of_deletions_from_a_list() {
     let mut told = Vec::new();
     while told.iter().filter(|told| *told == "=").count() < 2 {
         told.push(match subscriber.next().await.unwrap() {
-            Change::Applied(object) => format!("+{}", object.identity().name),
-            Change::Deleted(tombstone) if tombstone.final_state_unknown => {
-                format!("?{}", tombstone.object.identity().name)
+            Change::Applied { new: object, .. } => format!("+{}", object.name()),
+            Change::Deleted { last, final_state_unknown: true } => {
+                format!("?{}", last.name())
             }
-            Change::Deleted(tombstone) => format!("-{}", tombstone.object.identity().name),
+            Change::Deleted { last, .. } => format!("-{}", last.name()),
             Change::Synced => "=".to_owned(),
+            change => panic!("{change:?}"),
         });
     }
     // When it is polled for the first time, `a` has come and gone.

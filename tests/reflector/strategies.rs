@@ -103,7 +103,7 @@ async fn has_no_new_version_before_a_list_is_complete() {
     assert!(timeout(Duration::from_secs(60), cache.wait_for_resource_version("12")).await.is_err());
     assert_eq!(requests(&script), "list one, watch 10, list 10, watch 11, list one, watch 500, list 500");
     assert_eq!(objects(&cache), "a@11 b@501");
-    assert_eq!((cache.status().resource_version.as_deref(), &*cache.version()), (Some("11"), "11"));
+    assert_eq!((cache.status().resource_version.as_deref(), &*cache.resource_version()), (Some("11"), "11"));
     run.abort();
 }
 
@@ -128,7 +128,7 @@ async fn each_request_has_the_options() {
         cache.wait_for_resource_version("13").await.unwrap();
         assert_eq!(objects(&cache), "a@1 b@13", "{strategy:?}");
         for object in cache.snapshot().iter() {
-            assert_eq!(object.identity().uid, "", "{strategy:?}");
+            assert_eq!(object.uid(), "", "{strategy:?}");
         }
         for asked in script.asked() {
             assert_eq!(asked.path(), "/api/v1/namespaces/default/configmaps");

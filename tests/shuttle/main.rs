@@ -1,8 +1,7 @@
 //! What a store promises to threads, in each order in which they can take its locks. `RUSTFLAGS='--cfg shuttle' cargo
 //! test -p listwatch --no-default-features --features cache --test shuttle`
 //!
-//! Only the store's own locks are interleaved: what `quick_cache` does for hot objects, and `Arc` and `OnceLock` of
-//! std, are not.
+//! Only the store's own locks are interleaved: `Arc` and `OnceLock` of std are not.
 #![cfg(shuttle)]
 
 #[path = "../support/store.rs"]
@@ -11,7 +10,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use listwatch::cache::{Change, Identity, Index, Replace, Snapshot, StorageFormat, Store};
+use listwatch::cache::{Change, Index, Replace, Snapshot, StorageFormat, Store};
 use listwatch::{Encoding, ItemError};
 use shuttle::thread;
 use support::{Object, object};
@@ -55,16 +54,15 @@ fn by_data(store: &Store<Object>) -> Index<Object, String> {
     store.index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]))
 }
 
-fn version(identity: &Identity<'_>) -> u32 {
-    identity.resource_version.parse().unwrap()
+fn version(object: &listwatch::cache::Object<Object>) -> u32 {
+    object.resource_version().parse().unwrap()
 }
 
 /// Name and version of each object.
 fn held(snapshot: &Snapshot<Object>) -> BTreeMap<String, u32> {
     let held = |object: listwatch::cache::Object<Object>| {
-        let identity = object.identity();
-        assert_eq!(object.decode().unwrap().data, identity.resource_version, "half of another state");
-        (identity.name.to_string(), version(&identity))
+        assert_eq!(object.decode().unwrap().data, object.resource_version(), "half of another state");
+        (object.name().to_owned(), version(&object))
     };
     let all: BTreeMap<_, _> = snapshot.iter().map(held).collect();
     assert_eq!(snapshot.iter().count(), all.len(), "there twice");
@@ -91,12 +89,12 @@ fn versions_do_not_go_back_and_an_index_has_what_is_there() {
             seen = version;
         };
         for _ in 0..2 {
-            see(version(&store.get("", "a").unwrap().identity()));
+            see(version(&store.get(("", "a")).unwrap()));
             let values = by_data.values();
             assert_eq!(values.len(), 1, "{values:?}");
             for object in by_data.get(&values[0]) {
-                assert_eq!(object.identity().resource_version, values[0]);
-                see(version(&object.identity()));
+                assert_eq!(object.resource_version(), values[0]);
+                see(version(&object));
             }
             see(held(&store.snapshot())["a"]);
         }
@@ -117,10 +115,10 @@ fn a_replace_undoes_nothing_that_others_write_meanwhile() {
         apply(&store, "newer", 11);
         assert!(delete(&store, "deleted", 12));
         apply(&store, "created", 13);
-        let committed = lister.join().unwrap();
+        let changes = lister.join().unwrap();
         assert_eq!(held(&store.snapshot()), owned(&[("newer", 11), ("known", 10), ("created", 13)]));
-        let names: Vec<_> = committed.deleted.iter().map(|deleted| deleted.object.key().name).collect();
-        assert_eq!((names, committed.restored.len()), (vec!["missing".to_owned()], 0));
+        let [Change::Deleted { last, final_state_unknown: true }] = &changes[..] else { panic!("{changes:?}") };
+        assert_eq!(last.name(), "missing");
     });
 }
 
@@ -129,7 +127,7 @@ fn an_object_is_decoded_once_while_it_is_replaced() {
     check(|| {
         let store = store(&[("a", 1)]);
         let decoders = [(); 2].map(|()| {
-            let object = store.get("", "a").unwrap();
+            let object = store.get(("", "a")).unwrap();
             thread::spawn(move || object.decode().unwrap())
         });
         let mut replace = store.begin_replace();
@@ -137,7 +135,7 @@ fn an_object_is_decoded_once_while_it_is_replaced() {
         replace.commit("2").unwrap();
         let [one, other] = decoders.map(|decoder| decoder.join().unwrap());
         assert!(Arc::ptr_eq(&one, &other));
-        assert_eq!((one.data.as_str(), store.get("", "a").unwrap().decode().unwrap().data.as_str()), ("1", "2"));
+        assert_eq!((one.data.as_str(), store.get(("", "a")).unwrap().decode().unwrap().data.as_str()), ("1", "2"));
     });
 }
 
@@ -158,7 +156,10 @@ fn an_index_that_is_added_misses_nothing() {
         let indexed: Vec<(String, u32)> = by_data
             .values()
             .iter()
-            .flat_map(|value| by_data.keys(value).into_iter().map(move |key| (key.name, value.parse().unwrap())))
+            .flat_map(|value| {
+                let objects = by_data.get(value).into_iter();
+                objects.map(move |object| (object.name().to_owned(), value.parse().unwrap()))
+            })
             .collect();
         assert_eq!(indexed.len(), 3);
         assert_eq!(BTreeMap::from_iter(indexed), held(&store.snapshot()));
@@ -191,7 +192,7 @@ fn a_snapshot_has_each_object_as_it_was_before_or_after() {
         }
         for (snapshot, had) in &snapshots {
             assert_eq!(held(snapshot), *had, "it changed");
-            if snapshot.version() == "6" {
+            if snapshot.resource_version() == "6" {
                 assert_eq!(*had, owned(&[("modified", 4), ("restored", 1), ("created", 5)]));
             }
         }
@@ -215,15 +216,14 @@ fn a_subscriber_converges_and_sees_no_older_state() {
         let mut view = BTreeMap::new();
         let mut take = || {
             match subscriber.try_next() {
-                Some(Change::Applied(object)) => {
-                    let identity = object.identity();
-                    let before = view.insert(identity.name.to_string(), version(&identity));
-                    assert!(before < Some(version(&identity)), "{identity:?} after {before:?}");
+                Some(Change::Applied { new: object, .. }) => {
+                    let before = view.insert(object.name().to_owned(), version(&object));
+                    assert!(before < Some(version(&object)), "{object:?} after {before:?}");
                 }
-                Some(Change::Deleted(tombstone)) => {
-                    assert!(view.remove(&*tombstone.object.identity().name).is_some(), "it was never there");
+                Some(Change::Deleted { last, .. }) => {
+                    assert!(view.remove(last.name()).is_some(), "it was never there");
                 }
-                Some(Change::Synced) => {}
+                Some(_) => {}
                 None => return false,
             }
             true
@@ -234,5 +234,35 @@ fn a_subscriber_converges_and_sees_no_older_state() {
         writer.join().unwrap();
         while take() {}
         assert_eq!(view, owned(&[("a", 5)]));
+    });
+}
+
+/// Registered while others write, without the initial state: it learns of each object that passed and does not any more.
+#[test]
+fn a_subscriber_without_initial_state_learns_of_deletions() {
+    check(|| {
+        let store = store(&[("a", 1), ("b", 1)]);
+        let writer = {
+            let store = store.clone();
+            thread::spawn(move || {
+                apply(&store, "a", 2);
+                apply(&store, "c", 3);
+            })
+        };
+        let mut subscriber = store.subscribe().filter(|object| object.name() != "b").start();
+        writer.join().unwrap();
+        delete(&store, "a", 4);
+        delete(&store, "b", 5);
+        delete(&store, "c", 6);
+        let mut deleted = Vec::new();
+        while let Some(change) = subscriber.try_next() {
+            match change {
+                Change::Applied { new, .. } => panic!("{new:?} was deleted before"),
+                Change::Deleted { last, .. } => deleted.push(last.name().to_owned()),
+                _ => {}
+            }
+        }
+        // An object that was added after the registration and deleted again is left out.
+        assert!(deleted == ["a"] || deleted == ["a", "c"], "{deleted:?}");
     });
 }

@@ -15,7 +15,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::cache::{Identity, Object, StorageFormat, Store};
+use listwatch::cache::{Object, StorageFormat, Store};
 use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
 use listwatch::object::path::pod;
 use listwatch::{ItemError, Json, MetaView};
@@ -231,12 +231,11 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
                 }
                 // Off the bytes.
                 StorageFormat::Encoded => {
-                    let Identity { namespace, name, resource_version, .. } = object.identity();
-                    touch([&namespace, &name, &resource_version])
+                    touch([object.namespace(), object.name(), object.resource_version()])
                 }
                 _ => {
                     let pod = object.encoded()?;
-                    let meta = MetaView::new(&pod)?;
+                    let meta = MetaView::new(pod)?;
                     touch([meta.namespace(), meta.name(), meta.resource_version()])
                 }
             })
@@ -256,9 +255,9 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
         });
         let add_index = Some(per(store.len(), start));
         let keys: Vec<_> = store.snapshot().iter().map(|pod| pod.key()).collect();
-        let look_up_key = look_up(KEYS, &keys, |key| read(&store.get(&key.namespace, &key.name)?).ok())?;
+        let look_up_key = look_up(KEYS, &keys, |key| read(&store.get(key)?).ok())?;
         let look_up_decoded = look_up(KEYS, &keys, |key| {
-            let pod = store.get(&key.namespace, &key.name)?.decode().ok()?;
+            let pod = store.get(key)?.decode().ok()?;
             let metadata = pod.metadata.as_ref()?;
             Some(touch([metadata.namespace(), metadata.name(), metadata.resource_version()]))
         })?;

@@ -97,13 +97,13 @@ async fn listwatch(
         let mut told_all = Some(told_all);
         while let Some(change) = changes.next().await {
             match change {
-                Change::Applied(pod) => {
+                Change::Applied { new: pod, .. } => {
                     let pod = pod.decode()?;
                     let annotations = pod.metadata.as_ref().map(|metadata| &metadata.annotations);
                     handler.told(annotations.and_then(|annotations| annotations.get(CHANGED_AT)));
                 }
-                Change::Deleted(_) => {}
                 Change::Synced => drop(told_all.take().map(|told_all| told_all.send(()))),
+                _ => {}
             }
         }
         anyhow::Ok(())
@@ -122,8 +122,7 @@ impl Followed for Cache<Pod> {
 
     fn each(&self, see: &mut dyn FnMut(&str, &str, &str)) {
         for pod in self.snapshot().iter() {
-            let identity = pod.identity();
-            see(&identity.namespace, &identity.name, &identity.resource_version);
+            see(pod.namespace(), pod.name(), pod.resource_version());
         }
     }
 }

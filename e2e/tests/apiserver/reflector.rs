@@ -115,8 +115,7 @@ async fn listed(client: &Client) -> Result<View> {
 }
 
 fn see(object: &Object<Pod>) -> (String, String) {
-    let identity = object.identity();
-    (key((&identity.namespace, &identity.name)), identity.resource_version.to_string())
+    (key((object.namespace(), object.name())), object.resource_version().to_owned())
 }
 
 fn seen(cache: &Cache<Pod>) -> View {
@@ -127,12 +126,12 @@ async fn follow(mut subscriber: Subscriber<Pod>, view: Arc<Mutex<View>>) {
     while let Some(change) = subscriber.next().await {
         let mut view = view.lock().unwrap();
         match change {
-            Change::Applied(object) => {
-                let (key, version) = see(&object);
+            Change::Applied { new, .. } => {
+                let (key, version) = see(&new);
                 view.insert(key, version);
             }
-            Change::Deleted(tombstone) => drop(view.remove(&see(&tombstone.object).0)),
-            Change::Synced => {}
+            Change::Deleted { last, .. } => drop(view.remove(&see(&last).0)),
+            _ => {}
         }
     }
 }

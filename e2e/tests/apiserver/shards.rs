@@ -239,10 +239,7 @@ fn cached(board: &Mutex<Board>) -> Vec<(String, String)> {
     let caches: Vec<_> = board.lock().unwrap().served.values().map(|(_, cache)| cache.clone()).collect();
     let mut pods = Vec::new();
     for cache in caches {
-        pods.extend(cache.snapshot().iter().map(|pod| {
-            let identity = pod.identity();
-            (format!("{}/{}", identity.namespace, identity.name), identity.resource_version.to_string())
-        }));
+        pods.extend(cache.snapshot().iter().map(|pod| (pod.key().to_string(), pod.resource_version().to_owned())));
     }
     pods.sort();
     pods

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use listwatch::cache::{ObjectRef, OrderedIndex};
+use listwatch::cache::{Index, Object};
 use listwatch::reflector::Cache;
 use listwatch::schema::{self, Message};
 use listwatch::{Encoding, FieldPath, ItemError, Projection, TypeMeta};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 
 /// Objects by the values of a field, as text.
-pub type ByText = OrderedIndex<[u8], Arc<str>>;
+pub type ByText = Index<[u8], Arc<str>>;
 
 /// What an index is called, and the path to the field that it is of.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl IndexBy {
     pub fn add_to(&self, cache: &Cache<[u8]>, of: &TypeMeta) -> Result<ByText, Failure> {
         let field = Field::parse(&self.path, of)
             .map_err(|reason| Failure::Usage(format!("--index {}: {reason}", self.name)))?;
-        Ok(cache.ordered_index(&self.name, move |object| field.values(object)))
+        Ok(cache.index(&self.name, move |object| field.values(object)))
     }
 }
 
@@ -69,7 +69,7 @@ impl Field {
         Ok(Self { in_json, of: of.clone(), only })
     }
 
-    fn values(&self, object: &ObjectRef<'_, [u8]>) -> Result<Vec<Arc<str>>, ItemError> {
+    fn values(&self, object: &Object<[u8]>) -> Result<Vec<Arc<str>>, ItemError> {
         let mut projected = Vec::new();
         let json = match (object.encoding(), &self.only) {
             (Encoding::Json, _) => object.encoded()?,

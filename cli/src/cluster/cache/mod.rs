@@ -60,8 +60,8 @@ pub struct Args {
     selection: Selection,
 
     /// How objects are held in memory
-    #[arg(long, value_enum, default_value_t = Held::Compressed, value_name = "FORMAT")]
-    format: Held,
+    #[arg(long, value_enum, default_value_t = Format::Compressed, value_name = "FORMAT")]
+    format: Format,
 
     /// Memory limit for objects and indexes, in MiB. Fails if the collection does not fit; objects that do not fit later are
     /// left out, with a warning
@@ -96,7 +96,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Held {
+enum Format {
     /// As it came: the fastest to read
     Encoded,
     /// Compressed with a dictionary trained on the collection: about a fifth of that
@@ -214,7 +214,7 @@ async fn load(reflector: &mut Reflector<[u8]>, file: &Path) -> Result<(), Failur
         Ok(()) => {
             let cache = reflector.cache();
             let objects = HumanCount(cache.len() as u64);
-            notices::tell("loaded:", &format!("{objects} objects at version {}", cache.version()));
+            notices::tell("loaded:", &format!("{objects} objects at version {}", cache.resource_version()));
         }
         Err(ColdStart::File(LoadError::Io(error))) if error.kind() == io::ErrorKind::NotFound => {}
         Err(ColdStart::File(error @ (LoadError::NotSaved | LoadError::Foreign { .. }))) => {
@@ -256,11 +256,11 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
     Failure::Error(format!("cannot listen on {address}: {error}; --listen takes another port"))
 }
 
-impl From<Held> for StorageFormat {
-    fn from(held: Held) -> Self {
-        match held {
-            Held::Encoded => Self::Encoded,
-            Held::Compressed => Self::Compressed,
+impl From<Format> for StorageFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Encoded => Self::Encoded,
+            Format::Compressed => Self::Compressed,
         }
     }
 }

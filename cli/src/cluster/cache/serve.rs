@@ -191,17 +191,19 @@ fn write_json(cached: &Cached, object: &Object<[u8]>, out: &mut Vec<u8>) -> Resu
 
 /// As they are now, however long it takes to send them.
 fn all(cached: &Arc<Cached>, namespace: Option<String>, shown: Shown) -> Response<Body> {
-    let (cached, snapshot) = (Arc::clone(cached), cached.cache.snapshot());
+    let cached = Arc::clone(cached);
     stream(async move |sender| {
-        let is_in = |object: &Object<[u8]>| namespace.as_ref().is_none_or(|name| object.identity().namespace == *name);
-        let objects = snapshot.iter().filter(is_in);
-        send(sender, "[]", objects, |object, out| shown.write(&cached, &object, out)).await;
+        let write = |object: Object<[u8]>, out: &mut Vec<u8>| shown.write(&cached, &object, out);
+        match namespace {
+            Some(namespace) => send(sender, "[]", cached.cache.list_namespace(&namespace).into_iter(), write).await,
+            None => send(sender, "[]", cached.cache.snapshot().iter(), write).await,
+        }
     })
 }
 
 fn object(cached: &Cached, namespace: &str, name: &str) -> Result<Response<Body>, Refused> {
     let slash = if namespace.is_empty() { "" } else { "/" };
-    let found = cached.cache.get(namespace, name);
+    let found = cached.cache.get((namespace, name));
     let object = found.ok_or_else(|| Refused::not_found(format!("there is no {namespace}{slash}{name}")))?;
     let mut out = Vec::new();
     match write_json(cached, &object, &mut out) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
 use listwatch::cache::Memory;
-use listwatch::reflector::Status;
+use listwatch::reflector::ReflectorStatus;
 use tokio::time::Instant;
 
 use super::Cached;
@@ -79,7 +79,7 @@ impl<'a> Live<'a> {
         more / (now - since).as_secs_f64().max(0.1)
     }
 
-    fn lines(&self, status: &Status, rate: f64) -> String {
+    fn lines(&self, status: &ReflectorStatus, rate: f64) -> String {
         let Cached { cache, resource, namespace, .. } = self.cached;
         let of = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
         let lag = lag(status).map(|lag| format!(", lag {lag:.1} s")).unwrap_or_default();
@@ -97,7 +97,7 @@ impl<'a> Live<'a> {
     }
 }
 
-fn at(status: &Status) -> String {
+fn at(status: &ReflectorStatus) -> String {
     match (&status.resource_version, status.strategy) {
         (Some(version), _) => format!("at version {version}"),
         (None, Some(strategy)) => format!("not synced yet ({strategy})"),
@@ -105,18 +105,18 @@ fn at(status: &Status) -> String {
     }
 }
 
-fn troubles(status: &Status) -> String {
+fn troubles(status: &ReflectorStatus) -> String {
     let [relists, errors] = [relists(status), status.errors].map(|count| (HumanCount(count), plural(count)));
     format!("{} relist{}, {} error{}", relists.0, relists.1, errors.0, errors.1)
 }
 
 /// How long ago it was last known to be in step, in seconds.
-pub fn lag(status: &Status) -> Option<f64> {
+pub fn lag(status: &ReflectorStatus) -> Option<f64> {
     Some(status.last_synced_at?.elapsed().as_secs_f64())
 }
 
 /// How often the whole collection came again.
-pub fn relists(status: &Status) -> u64 {
+pub fn relists(status: &ReflectorStatus) -> u64 {
     status.syncs.saturating_sub(1)
 }
 

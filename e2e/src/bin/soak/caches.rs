@@ -158,9 +158,8 @@ fn troubled(inner: impl Transport, trouble: &Arc<Trouble>) -> Client {
 }
 
 fn see(object: &Object<ConfigMap>) -> (String, (String, u64)) {
-    let identity = object.identity();
-    let bytes = object.encoded().expect("it is held as it came");
-    (identity.name.into(), (identity.resource_version.into(), hash(&bytes)))
+    let bytes = object.encoded().expect("the bytes as they arrived");
+    (object.name().into(), (object.resource_version().into(), hash(bytes)))
 }
 
 fn seen(cache: &Cache<ConfigMap>) -> View {
@@ -184,12 +183,12 @@ fn hash(bytes: &[u8]) -> u64 {
 async fn follow(mut subscriber: Subscriber<ConfigMap>, told: Arc<Mutex<View>>) {
     while let Some(change) = subscriber.next().await {
         match change {
-            Change::Applied(object) => {
-                let (name, state) = see(&object);
+            Change::Applied { new, .. } => {
+                let (name, state) = see(&new);
                 told.lock().unwrap().insert(name, state);
             }
-            Change::Deleted(tombstone) => drop(told.lock().unwrap().remove(&*tombstone.object.identity().name)),
-            Change::Synced => {}
+            Change::Deleted { last, .. } => drop(told.lock().unwrap().remove(last.name())),
+            _ => {}
         }
     }
 }

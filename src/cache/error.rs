@@ -1,0 +1,54 @@
+//! What can go wrong with one object.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use super::key::ObjectKey;
+use crate::error::ItemError;
+
+/// The store could not hold an object, or could not commit a list.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The metadata cannot be read; or the object cannot be decoded, and the store keeps objects decoded.
+    #[error("{0}")]
+    Object(#[from] ItemError),
+    /// The object has no name.
+    #[error("the object has no name")]
+    NoName,
+    /// The namespace, name, uid or resource version is longer than 65,535 bytes, or the object than 4 GiB.
+    #[error("{0} of the object is too long")]
+    TooLong(&'static str),
+    /// The object does not fit into the [budget](super::Store::set_budget) of this many bytes.
+    #[error("the store has no room for the object in its {0} bytes")]
+    OverBudget(usize),
+    /// Another [`Replace`](super::Replace) of the store was begun, so this one was not committed.
+    #[error("another replace of the store was begun")]
+    Superseded,
+}
+
+/// For a closure that writes the items of a list to a store.
+impl From<StoreError> for ItemError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Object(error) => error,
+            error => Self::Other(Arc::new(error)),
+        }
+    }
+}
+
+/// The function of an index failed for an object, so the index does not have the object.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("index {index} of {key}: {source}")]
+#[non_exhaustive]
+pub struct IndexError {
+    /// The name of the index.
+    pub index: Arc<str>,
+    /// The object.
+    pub key: ObjectKey,
+    /// The error that the function returned.
+    pub source: Arc<dyn Error + Send + Sync>,
+}
+
+/// The error by which a reflector ended.
+pub(super) type Cause = Arc<dyn Error + Send + Sync>;

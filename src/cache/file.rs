@@ -1,0 +1,389 @@
+//! The file of a saved store.
+//!
+//! Numbers are little-endian, lengths within a record are varints. Format 1:
+//!
+//! | part | bytes |
+//! |---|---|
+//! | magic | `lw-cache`, and the format in 4 bytes |
+//! | records | the length of each in 8 bytes, its kind in one, its contents |
+//! | 0, head | the first record: epoch, number of objects, resource version, what the file holds |
+//! | 1, dictionary | before the objects that are compressed with it |
+//! | 2, object | encoding, form, length when encoded, namespace, name, uid, resource version, body |
+//! | checksum | CRC-32 of all before it, in 4 bytes |
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::mem;
+use std::path::Path;
+#[cfg(feature = "zstd")]
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+use prost::encoding::{decode_varint, encode_varint};
+
+#[cfg(feature = "zstd")]
+use super::compress::{Compressor, Dictionary};
+#[cfg(feature = "zstd")]
+use super::entry::Form;
+use super::entry::{Entry, MAX_TEXT};
+use super::error::StoreError;
+use super::inner::StorageFormat;
+use super::key::{Identity, ObjectKey};
+use super::memory::Usage;
+use super::object::{Object, Stored};
+use super::state::Snapshot;
+use crate::error::ItemError;
+use crate::wire::Encoding;
+
+const MAGIC: [u8; 8] = *b"lw-cache";
+const FORMAT: u32 = 1;
+const CHECKSUM_LEN: usize = 4;
+pub(super) const BUFFER: usize = 256 << 10;
+
+const HEAD: u8 = 0;
+pub(super) const DICTIONARY: u8 = 1;
+pub(super) const OBJECT: u8 = 2;
+
+/// The form of the bytes of an object as they arrived. Any other form is compressed.
+pub(super) const ENCODED: u64 = 0;
+/// Compressed without a dictionary. The next form is with the first dictionary, and so on.
+#[cfg(feature = "zstd")]
+pub(super) const COMPRESSED: u64 = 1;
+/// A longer object is not compressed, which bounds what a file allocates.
+#[cfg(feature = "zstd")]
+pub(super) const MAX_COMPRESSED: u32 = 16 << 20;
+/// A dictionary takes far more memory than it has bytes.
+#[cfg(feature = "zstd")]
+pub(super) const MAX_DICTIONARIES: usize = 64;
+
+/// A store was not saved. The previous file is intact, except after [`Unflushed`](Self::Unflushed).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// The store has no resource version yet; or a [`Replace`](super::Replace) that was not committed has changed it; or it lacks
+    /// objects that it could not hold ([`skipped`](super::StoreReader::skipped)).
+    #[error("the store does not have the whole collection at one resource version")]
+    Incomplete,
+    /// The store keeps objects decoded, and the type lacks fields of this object: encoded again it would be incomplete.
+    #[error("{0} was decoded as a type that does not have all its fields")]
+    Lossy(ObjectKey),
+    /// The object cannot be encoded or decompressed.
+    #[error("{0}: {1}")]
+    Object(ObjectKey, ItemError),
+    /// The file cannot be written.
+    #[error("the file cannot be written: {0}")]
+    Io(#[from] io::Error),
+    /// The new file has replaced the previous one, but the folder could not be flushed to disk: a crash of the machine may
+    /// restore the previous file.
+    #[error("the file was written, but its folder cannot be flushed to disk: {0}")]
+    Unflushed(io::Error),
+}
+
+/// Nothing was loaded. The store is unchanged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file cannot be read: before the first save there is none.
+    #[error("the file cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// The file does not begin as a saved one does.
+    #[error("the file was not written by Store::save")]
+    NotSaved,
+    /// Another version of this crate wrote it.
+    #[error("the file is of format {0}, and this can read format {FORMAT}")]
+    Format(u32),
+    /// The file has changed since it was written, or another program wrote it.
+    #[error("the file is damaged: {what} at byte {offset}")]
+    Damaged {
+        /// What is wrong.
+        what: &'static str,
+        /// Where the damaged part begins.
+        offset: u64,
+    },
+    /// The file has another collection.
+    #[error("the file holds {found}, not {expected}")]
+    Foreign {
+        /// The collection that was saved.
+        found: String,
+        /// The collection that was to be loaded.
+        expected: String,
+    },
+    /// The file was saved with the feature `zstd`, which is disabled.
+    #[error("the file is compressed, which takes the feature zstd")]
+    Compressed,
+    /// The store cannot hold an object: it cannot be decoded, and the store keeps objects decoded; or the objects exceed the budget.
+    #[error("an object of the file: {0}")]
+    Object(#[from] StoreError),
+    /// The store has been written to.
+    #[error("the store is not empty")]
+    NotEmpty,
+}
+
+pub(super) struct Output<'f> {
+    file: &'f mut dyn Write,
+    sum: Hasher,
+    record: Vec<u8>,
+    #[cfg(feature = "zstd")]
+    dictionaries: Vec<Arc<Dictionary>>,
+}
+
+impl<'f> Output<'f> {
+    pub(super) fn new(file: &'f mut dyn Write) -> io::Result<Self> {
+        let mut output = Self {
+            file,
+            sum: Hasher::new(),
+            record: Vec::new(),
+            #[cfg(feature = "zstd")]
+            dictionaries: Vec::new(),
+        };
+        output.write(&MAGIC)?;
+        output.write(&FORMAT.to_le_bytes())?;
+        Ok(output)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sum.update(bytes);
+        self.file.write_all(bytes)
+    }
+
+    fn write_record(&mut self) -> io::Result<()> {
+        let record = mem::take(&mut self.record);
+        self.write(&(record.len() as u64).to_le_bytes())?;
+        self.write(&record)?;
+        self.record = record;
+        self.record.clear();
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) {
+        encode_varint(text.len() as u64, &mut self.record);
+        self.record.extend_from_slice(text.as_bytes());
+    }
+
+    pub(super) fn head<T: Stored + ?Sized>(
+        &mut self,
+        epoch: u64,
+        snapshot: &Snapshot<T>,
+        holds: &str,
+    ) -> io::Result<()> {
+        self.record.push(HEAD);
+        encode_varint(epoch, &mut self.record);
+        encode_varint(snapshot.len() as u64, &mut self.record);
+        self.text(snapshot.resource_version());
+        self.text(holds);
+        self.write_record()
+    }
+
+    pub(super) fn object<T: Stored + ?Sized>(
+        &mut self,
+        object: &Object<T>,
+        #[cfg(feature = "zstd")] compressor: Option<&mut Compressor>,
+    ) -> Result<(), SaveError> {
+        let entry = object.entry();
+        #[cfg(feature = "zstd")]
+        if let Form::Compressed(_, dictionary) = entry.form()
+            && entry.wire_len() <= MAX_COMPRESSED
+            && let Some(form) = self.form(dictionary.as_ref())?
+        {
+            return Ok(self.entry(entry, form, entry.body())?);
+        }
+        let bytes = object.encoded().map_err(|error| SaveError::Object(object.key(), error))?;
+        if bytes.len() != entry.wire_len() as usize {
+            return Err(SaveError::Lossy(object.key()));
+        }
+        #[cfg(feature = "zstd")]
+        if entry.wire_len() <= MAX_COMPRESSED
+            && let Some((body, dictionary)) = compressor.and_then(|compressor| compressor.compress(bytes))
+            && let Some(form) = self.form(dictionary.as_ref())?
+        {
+            return Ok(self.entry(entry, form, body)?);
+        }
+        Ok(self.entry(entry, ENCODED, bytes)?)
+    }
+
+    fn entry<D>(&mut self, entry: &Entry<D>, form: u64, body: &[u8]) -> io::Result<()> {
+        let Identity { namespace, name, uid, resource_version } = entry.identity();
+        self.record.extend([OBJECT, u8::from(entry.encoding() == Encoding::Json)]);
+        encode_varint(form, &mut self.record);
+        encode_varint(entry.wire_len().into(), &mut self.record);
+        for text in [namespace, name, uid, resource_version] {
+            self.text(&text);
+        }
+        self.record.extend_from_slice(body);
+        self.write_record()
+    }
+
+    /// Returns the form of objects that are compressed with a dictionary; `None` when there are too many.
+    #[cfg(feature = "zstd")]
+    fn form(&mut self, dictionary: Option<&Arc<Dictionary>>) -> io::Result<Option<u64>> {
+        let Some(dictionary) = dictionary else { return Ok(Some(COMPRESSED)) };
+        let mut known = self.dictionaries.iter();
+        let at = match known.position(|known| Arc::ptr_eq(known, dictionary)) {
+            Some(at) => at,
+            None if self.dictionaries.len() == MAX_DICTIONARIES => return Ok(None),
+            None => self.dictionary(dictionary)?,
+        };
+        Ok(Some(COMPRESSED + 1 + at as u64))
+    }
+
+    #[cfg(feature = "zstd")]
+    pub(super) fn dictionary(&mut self, dictionary: &Arc<Dictionary>) -> io::Result<usize> {
+        // A record may be unfinished.
+        let record = mem::replace(&mut self.record, [&[DICTIONARY], dictionary.bytes()].concat());
+        self.write_record()?;
+        self.record = record;
+        self.dictionaries.push(Arc::clone(dictionary));
+        Ok(self.dictionaries.len() - 1)
+    }
+
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.file.write_all(&self.sum.finalize().to_le_bytes())
+    }
+}
+
+/// The records of a file whose checksum is right.
+pub(super) struct Input {
+    file: BufReader<File>,
+    /// Where the next record begins.
+    at: u64,
+    /// Where the checksum begins.
+    end: u64,
+    record: Vec<u8>,
+}
+
+impl Input {
+    pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        let mut file = BufReader::with_capacity(BUFFER, file);
+        let (mut magic, mut format) = ([0; MAGIC.len()], [0; 4]);
+        let at = (magic.len() + format.len()) as u64;
+        let Some(end) = len.checked_sub(CHECKSUM_LEN as u64).filter(|end| *end >= at) else {
+            return Err(LoadError::NotSaved);
+        };
+        file.read_exact(&mut magic)?;
+        file.read_exact(&mut format)?;
+        if magic != MAGIC {
+            return Err(LoadError::NotSaved);
+        }
+        let format = u32::from_le_bytes(format);
+        if format != FORMAT {
+            return Err(LoadError::Format(format));
+        }
+        file.rewind()?;
+        if sum(&mut file, end)? {
+            file.seek(io::SeekFrom::Start(at))?;
+            Ok(Self { file, at, end, record: Vec::new() })
+        } else {
+            Err(LoadError::Damaged { what: "another checksum", offset: end })
+        }
+    }
+
+    /// Returns the next record, and where it begins.
+    pub(super) fn record(&mut self) -> Result<Option<(u64, &[u8])>, LoadError> {
+        let at = self.at;
+        if at == self.end {
+            return Ok(None);
+        }
+        let damaged = LoadError::Damaged { what: "the end of the file", offset: at };
+        let mut len = [0; 8];
+        let Some(left) = (self.end - at).checked_sub(len.len() as u64) else { return Err(damaged) };
+        self.file.read_exact(&mut len)?;
+        let len = u64::from_le_bytes(len);
+        let Some(size) = usize::try_from(len).ok().filter(|_| len <= left) else { return Err(damaged) };
+        self.record.resize(size, 0);
+        self.file.read_exact(&mut self.record)?;
+        self.at = self.end - (left - len);
+        Ok(Some((at, &self.record)))
+    }
+}
+
+/// Returns true if the checksum at `end` is right.
+fn sum(file: &mut BufReader<File>, end: u64) -> io::Result<bool> {
+    let mut sum = Hasher::new();
+    let mut covered = file.take(end);
+    loop {
+        let bytes = covered.fill_buf()?;
+        if bytes.is_empty() {
+            break;
+        }
+        sum.update(bytes);
+        let len = bytes.len();
+        covered.consume(len);
+    }
+    let mut expected = [0; CHECKSUM_LEN];
+    file.read_exact(&mut expected)?;
+    Ok(sum.finalize() == u32::from_le_bytes(expected))
+}
+
+pub(super) struct Head<'r> {
+    pub(super) epoch: u32,
+    pub(super) objects: u64,
+    pub(super) version: &'r str,
+    pub(super) holds: &'r str,
+}
+
+impl<'r> Head<'r> {
+    pub(super) fn parse(record: &'r [u8]) -> Option<Self> {
+        let mut rest = record.strip_prefix(&[HEAD])?;
+        let head = Self {
+            epoch: decode_varint(&mut rest).ok()?.try_into().ok()?,
+            objects: decode_varint(&mut rest).ok()?,
+            version: text(&mut rest)?,
+            holds: text(&mut rest)?,
+        };
+        (rest.is_empty() && !head.version.is_empty()).then_some(head)
+    }
+}
+
+pub(super) struct Record<'r> {
+    pub(super) encoding: Encoding,
+    pub(super) form: u64,
+    pub(super) wire_len: u32,
+    pub(super) identity: Identity<'r>,
+    pub(super) body: &'r [u8],
+}
+
+impl<'r> Record<'r> {
+    pub(super) fn parse(record: &'r [u8]) -> Option<Self> {
+        let (encoding, rest) = record.split_first()?;
+        let mut rest = rest;
+        let encoding = match encoding {
+            0 => Encoding::Protobuf,
+            1 => Encoding::Json,
+            _ => return None,
+        };
+        let form = decode_varint(&mut rest).ok()?;
+        let wire_len = decode_varint(&mut rest).ok()?.try_into().ok()?;
+        let mut texts = [""; 4];
+        for slot in &mut texts {
+            *slot = text(&mut rest).filter(|text| text.len() <= MAX_TEXT)?;
+        }
+        let [namespace, name, uid, version] = texts;
+        let identity = Identity {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: uid.into(),
+            resource_version: version.into(),
+        };
+        (!name.is_empty()).then_some(Self { encoding, form, wire_len, identity, body: rest })
+    }
+
+    /// Returns the least memory of the object in this format, so that no object is expanded that does not fit.
+    pub(super) fn size<D>(&self, format: StorageFormat) -> usize {
+        let wire_len = self.wire_len as usize;
+        match format {
+            StorageFormat::Encoded => Entry::<D>::allocated_with(wire_len),
+            #[cfg(feature = "zstd")]
+            StorageFormat::Compressed => Entry::<D>::allocated_with(self.body.len()),
+            StorageFormat::Decoded => Usage::of_decoded(self.wire_len).saturating_add(Entry::<D>::allocated_with(0)),
+        }
+    }
+}
+
+fn text<'r>(rest: &mut &'r [u8]) -> Option<&'r str> {
+    let len = usize::try_from(decode_varint(rest).ok()?).ok()?;
+    let (text, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    str::from_utf8(text).ok()
+}

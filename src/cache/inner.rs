@@ -1,0 +1,269 @@
+//! What the handles of a store share: the state that readers see, and the writer's lock.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+#[cfg(feature = "client")]
+use std::ops::Range;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
+
+use super::budget::{Skipped, Spending};
+#[cfg(feature = "zstd")]
+use super::compress::Compressor;
+use super::entry::Entry;
+use super::error::IndexError;
+use super::key::{Identity, ObjectKey};
+use super::memory::{Memory, Usage};
+use super::object::{Codec, Object, Stored};
+use super::open::Open;
+use super::queue::Walk;
+use super::slots::Slots;
+use super::state::{Snapshot, State};
+use super::subscription::{Subscribers, Subscription, Wakers};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read};
+
+/// The form in which a [`Store`](super::Store) keeps objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StorageFormat {
+    /// The bytes as they arrived. A reader decodes them.
+    #[default]
+    Encoded,
+    /// Compressed by zstd with a dictionary. The store trains it on the first few hundred objects, and again when objects compress
+    /// worse. Before that, and where compression does not help, an object is kept encoded.
+    #[cfg(feature = "zstd")]
+    Compressed,
+    /// Decoded. The bytes are not kept, so a reader of the bytes encodes the object again. [`Memory`] and the budget can only guess
+    /// how much memory it takes.
+    Decoded,
+}
+
+pub(super) struct Inner<T: Stored + ?Sized> {
+    pub(super) hasher: RandomState,
+    pub(super) codec: Arc<Codec<T>>,
+    /// Locked while one object is put in its slot.
+    pub(super) state: RwLock<State<T::Decoded>>,
+    /// Locked before `state`, by each writer.
+    writer: Mutex<Writer<T>>,
+}
+
+/// What only writers see.
+pub(super) struct Writer<T: Stored + ?Sized> {
+    pub(super) format: StorageFormat,
+    pub(super) spending: Spending,
+    pub(super) skipped: Skipped,
+    /// Slots below `slots` that are free.
+    pub(super) free: Vec<u32>,
+    pub(super) slots: u32,
+    pub(super) namespaces: HashSet<Arc<str>>,
+    pub(super) indexes: Vec<Weak<dyn Maintained<T>>>,
+    /// How often functions of indexes failed, and the last time, since the reflector took them.
+    pub(super) index_errors: (u64, Option<IndexError>),
+    pub(super) subscribers: Subscribers<T>,
+    /// How many reflectors write to it. Subscribers end with the last of them.
+    #[cfg(feature = "client")]
+    pub(super) reflectors: usize,
+    /// Resource versions of deletions that a list or a watch may not know of yet.
+    pub(super) tombstones: HashMap<ObjectKey, String>,
+    pub(super) open: Option<Open<T::Decoded>>,
+    pub(super) replaces: u64,
+    /// A list that was not committed has changed the store, which since then mixes two states of the collection.
+    pub(super) is_mixed: bool,
+    pub(super) usage: Usage,
+    #[cfg(feature = "zstd")]
+    pub(super) compressor: Option<Compressor>,
+}
+
+/// The steps of a write for an index: `prepare` runs the caller's code and changes nothing, `keep` runs none and has the state
+/// locked, and `finish` runs the caller's code again.
+pub(super) trait Maintained<T: Stored + ?Sized>: Send + Sync {
+    /// Computes the values of the object that the slot or a new slot gets; `None` when it is removed.
+    fn prepare(&self, slot: Option<u32>, object: Option<&Object<T>>);
+    fn keep(&self, slot: u32) -> Option<IndexError>;
+    /// Adds the subscribers to the values that the object had or has.
+    fn finish(&self, subscribers: &mut Vec<Arc<Subscription<T>>>);
+    fn bytes(&self) -> usize;
+}
+
+/// The writer's lock. Subscribers are woken when it is released.
+pub(super) struct Writing<'s, T: Stored + ?Sized> {
+    writer: MutexGuard<'s, Writer<T>>,
+    /// Dropped after the lock.
+    wakers: Wakers,
+}
+
+impl<T: Stored + ?Sized> Deref for Writing<'_, T> {
+    type Target = Writer<T>;
+
+    fn deref(&self) -> &Writer<T> {
+        &self.writer
+    }
+}
+
+impl<T: Stored + ?Sized> DerefMut for Writing<'_, T> {
+    fn deref_mut(&mut self) -> &mut Writer<T> {
+        &mut self.writer
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for Writing<'_, T> {
+    fn drop(&mut self) {
+        self.wakers = self.writer.subscribers.take_wakers();
+    }
+}
+
+impl<T: Stored + ?Sized> Inner<T> {
+    pub(super) fn new(format: StorageFormat) -> Self {
+        let writer = Writer {
+            format,
+            spending: Spending::default(),
+            skipped: Skipped::default(),
+            free: Vec::new(),
+            slots: 0,
+            namespaces: HashSet::new(),
+            indexes: Vec::new(),
+            index_errors: (0, None),
+            subscribers: Subscribers::new(),
+            #[cfg(feature = "client")]
+            reflectors: 0,
+            tombstones: HashMap::new(),
+            open: None,
+            replaces: 0,
+            is_mixed: false,
+            usage: Usage::default(),
+            #[cfg(feature = "zstd")]
+            compressor: None,
+        };
+        Self {
+            hasher: RandomState::new(),
+            codec: Arc::new(Codec::new()),
+            state: RwLock::new(State::new()),
+            writer: Mutex::new(writer),
+        }
+    }
+
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State<T::Decoded>> {
+        read(&self.state)
+    }
+
+    pub(super) fn writer(&self) -> Writing<'_, T> {
+        Writing { writer: lock(&self.writer), wakers: Wakers::default() }
+    }
+
+    pub(super) fn object(&self, entry: &Arc<Entry<T::Decoded>>) -> Object<T> {
+        Object::new(entry, &self.codec)
+    }
+
+    /// Returns the higher half of the hash of a key.
+    pub(super) fn hash(&self, namespace: &str, name: &str) -> u32 {
+        u32::try_from(self.hasher.hash_one((namespace, name)) >> 32).unwrap_or_default()
+    }
+
+    pub(super) fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Arc<Entry<T::Decoded>>)> {
+        let state = self.state();
+        let (slot, entry) = state.find(hash, &identity.namespace, &identity.name)?;
+        Some((slot, Arc::clone(entry)))
+    }
+
+    pub(super) fn entry_at(&self, slot: u32) -> Option<Arc<Entry<T::Decoded>>> {
+        self.state().get(slot).map(Arc::clone)
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot<T> {
+        self.state().snapshot(&self.codec)
+    }
+
+    /// Adds a subscriber and begins its walk over the objects that are there.
+    pub(super) fn register(&self, subscription: &Arc<Subscription<T>>, delivers: bool) {
+        let mut writer = self.writer();
+        let slots = match (&subscription.route, &subscription.namespace) {
+            (Some(route), _) => Some(route.slots()),
+            (None, Some(namespace)) => Some(self.state().of_namespace(namespace).map_or(Vec::new(), Slots::to_vec)),
+            (None, None) => None,
+        };
+        lock(&subscription.queue).walk = Some(Walk { slots, at: 0, delivers });
+        writer.subscribers.add(subscription);
+    }
+
+    /// Has a subscriber look at the next few objects of its walk. Returns false when the walk is over.
+    pub(super) fn look_ahead(&self, subscription: &Subscription<T>) -> bool {
+        let Some(slots) = subscription.next_slots() else { return false };
+        let there: Vec<_> = {
+            let state = self.state();
+            slots.iter().map(|slot| state.get(*slot).map(|entry| Object::for_functions(entry, &self.codec))).collect()
+        };
+        // The filters run while others write.
+        let wanted: Vec<_> = slots
+            .iter()
+            .zip(&there)
+            .map(|(slot, object)| object.as_ref().is_some_and(|object| subscription.wants(*slot, object)))
+            .collect();
+        let writer = self.writer();
+        for (slot, (before, wanted)) in slots.into_iter().zip(there.iter().zip(wanted)) {
+            let Some(entry) = self.entry_at(slot) else { continue };
+            let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before.entry(), &entry));
+            let object = Object::for_functions(&entry, &self.codec);
+            subscription.look_at(slot, &object, is_same.then_some(wanted));
+        }
+        let is_synced = !self.state().version.is_empty();
+        subscription.looked(writer.slots, is_synced);
+        true
+    }
+
+    /// Delivers objects to a subscriber once more.
+    #[cfg(feature = "client")]
+    pub(super) fn repeat(&self, subscription: &Subscription<T>, slots: Range<u32>) {
+        let _writer = self.writer();
+        for slot in slots {
+            if let Some(entry) = self.entry_at(slot) {
+                lock(&subscription.queue).repeat(slot, &entry);
+            }
+        }
+    }
+
+    /// Adds all objects to an index, and keeps it up to date from then on.
+    pub(super) fn maintain(&self, index: &Arc<dyn Maintained<T>>) {
+        let mut writer = self.writer();
+        for slot in 0..writer.slots {
+            let Some(entry) = self.entry_at(slot) else { continue };
+            index.prepare(Some(slot), Some(&Object::for_functions(&entry, &self.codec)));
+            _ = index.keep(slot);
+            index.finish(&mut Vec::new());
+        }
+        writer.indexes.push(Arc::downgrade(index));
+    }
+
+    pub(super) fn measure(&self, writer: &Writer<T>) -> Memory {
+        let state = self.state();
+        let codec = &self.codec;
+        let Usage { encoded, compressed, decoded } = writer.usage;
+        let namespaces = writer.namespaces.capacity() * 8 / 7 * (size_of::<Arc<str>>() + 1)
+            + writer.namespaces.iter().map(|namespace| 2 * size_of::<usize>() + namespace.len()).sum::<usize>();
+        let table = state.bytes()
+            + writer.free.capacity() * size_of::<u32>()
+            + namespaces
+            + writer.skipped.bytes()
+            + codec.shared_bytes();
+        let tombstones = writer.tombstones.iter().map(|(key, version)| {
+            size_of::<(ObjectKey, String)>() + key.namespace.len() + key.name.len() + version.len()
+        });
+        let indexes = writer.indexes.iter().filter_map(Weak::upgrade).map(|index| index.bytes());
+        #[cfg(feature = "zstd")]
+        let compressor = writer.compressor.as_ref();
+        Memory {
+            encoded,
+            compressed,
+            decoded,
+            #[cfg(feature = "zstd")]
+            table: table + compressor.map_or(0, Compressor::buffer_bytes),
+            #[cfg(not(feature = "zstd"))]
+            table,
+            indexes: indexes.sum(),
+            replace: writer.open.as_ref().map_or(0, Open::bytes) + tombstones.sum::<usize>(),
+            #[cfg(feature = "zstd")]
+            zstd: compressor.map_or(0, Compressor::zstd_bytes) + codec.decompressor.zstd_bytes(),
+            #[cfg(not(feature = "zstd"))]
+            zstd: 0,
+        }
+    }
+}

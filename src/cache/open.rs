@@ -1,0 +1,93 @@
+//! How far a list is that replaces the objects of a store: mark and sweep.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use super::entry::Entry;
+use crate::object::{compare_resource_versions, is_older};
+
+/// The progress of a replace, by slot.
+pub(super) struct Open<D> {
+    pub(super) id: u64,
+    /// An object of the list replaces one of the same resource version.
+    pub(super) afresh: bool,
+    /// The list has the object.
+    listed: FixedBitSet,
+    /// Others have written the object since the replace began.
+    written: FixedBitSet,
+    /// States of the list that are older than the store's.
+    staged: HashMap<u32, Arc<Entry<D>>>,
+}
+
+impl<D> Open<D> {
+    pub(super) fn new(id: u64) -> Self {
+        Self { id, afresh: false, listed: FixedBitSet::new(), written: FixedBitSet::new(), staged: HashMap::new() }
+    }
+
+    pub(super) fn mark(&mut self, slot: u32, listed: bool) {
+        let bits = if listed { &mut self.listed } else { &mut self.written };
+        bits.grow_and_insert(slot as usize);
+        self.staged.remove(&slot);
+    }
+
+    /// Whether a state that is older than the store's is set aside: one of the list, or one that others wrote after it.
+    pub(super) fn wants(&self, slot: u32, version: &str, listed: bool) -> bool {
+        if listed {
+            return !self.written.contains(slot as usize);
+        }
+        self.staged.get(&slot).is_some_and(|staged| !is_older(version, staged.resource_version()))
+    }
+
+    /// The list has an older state than the store, or others wrote one. It is set aside if it is wanted.
+    pub(super) fn set_aside(&mut self, slot: u32, wanted: Option<Arc<Entry<D>>>, listed: bool) {
+        if listed {
+            self.listed.grow_and_insert(slot as usize);
+        }
+        if let Some(entry) = wanted {
+            self.staged.insert(slot, entry);
+        }
+    }
+
+    /// A state was deleted that is older than the store's.
+    pub(super) fn deleted(&mut self, slot: u32, version: &str) {
+        if self.wants(slot, version, false) {
+            self.forget(slot);
+        }
+    }
+
+    /// The slot is empty.
+    pub(super) fn forget(&mut self, slot: u32) {
+        for bits in [&mut self.listed, &mut self.written] {
+            if (slot as usize) < bits.len() {
+                bits.remove(slot as usize);
+            }
+        }
+        self.staged.remove(&slot);
+    }
+
+    /// Returns the older state that the list has.
+    pub(super) fn restored(&mut self, slot: u32) -> Option<Arc<Entry<D>>> {
+        self.staged.remove(&slot)
+    }
+
+    /// Returns true if the list contains the stored state of the object, so that the commit leaves it.
+    pub(super) fn is_settled(&self, slot: u32) -> bool {
+        self.listed.contains(slot as usize) && (self.staged.is_empty() || !self.staged.contains_key(&slot))
+    }
+
+    /// Returns true if the commit of a list of version `list` leaves an object of this version.
+    pub(super) fn stays(&self, slot: u32, version: &str, list: &str) -> bool {
+        let slot = slot as usize;
+        let in_list = compare_resource_versions(version, list).is_some_and(Ordering::is_le);
+        self.listed.contains(slot) || self.written.contains(slot) && !in_list
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let bits = self.listed.len().max(self.written.len()) / 4;
+        let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Arc<Entry<D>>)>() + 1);
+        bits + staged + self.staged.values().map(|entry| entry.allocated()).sum::<usize>()
+    }
+}

@@ -1,0 +1,248 @@
+//! The pending changes of one subscriber, as one entry for each object.
+
+use std::any::Any;
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+use std::task::Waker;
+
+use fixedbitset::FixedBitSet;
+
+use super::entry::Entry;
+use super::error::Cause;
+
+/// The number of objects of the initial state that a subscriber looks at in one step.
+pub(super) const LOOK_AHEAD: u32 = 64;
+
+/// A longer queue is freed when it is empty.
+const KEPT_QUEUE: usize = 64;
+
+/// The pending changes of one subscriber.
+pub(super) struct Queue<D> {
+    /// The pending changes in the order of their tickets. Some of them are void since.
+    order: VecDeque<(Ticket, Queued)>,
+    /// By slot.
+    pending: HashMap<u32, Pending<D>>,
+    /// How many changes are in `pending`.
+    pub(super) lag: usize,
+    tickets: Ticket,
+    /// Slots of the objects that the subscriber has got, or that were there when it was registered.
+    announced: FixedBitSet,
+    /// The objects that were there when it was registered and that it has not looked at.
+    pub(super) walk: Option<Walk>,
+    pub(super) waker: Option<Waker>,
+    /// The waker is to be woken.
+    pub(super) has_news: bool,
+    pub(super) is_closed: bool,
+    /// The error that closed it, until the subscriber gets it.
+    pub(super) cause: Option<Cause>,
+    pub(super) has_panicked: bool,
+    /// The panic of a filter, until the subscriber resumes it.
+    pub(super) panic: Option<Box<dyn Any + Send>>,
+}
+
+/// A walk over the objects that are there, with the filter running while others write.
+pub(super) struct Walk {
+    /// The slots of the objects that may pass; `None` for all slots.
+    pub(super) slots: Option<Vec<u32>>,
+    pub(super) at: u32,
+    /// Objects that pass are delivered. Otherwise the subscriber only knows that they are there.
+    pub(super) delivers: bool,
+}
+
+/// The place of a change in the order. Each is given once.
+type Ticket = u64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    Slot(u32),
+    Synced,
+}
+
+/// The deletion of an object that was announced, and the state that is there now. An object that is created again may get
+/// another slot, so both have tickets of their own: the deletion is delivered first.
+struct Pending<D> {
+    deletion: Option<(Ticket, Deletion<D>)>,
+    update: Option<(Ticket, Update<D>)>,
+}
+
+struct Deletion<D> {
+    last: Arc<Entry<D>>,
+    final_state_unknown: bool,
+}
+
+struct Update<D> {
+    /// The state that the subscriber has got.
+    old: Option<Arc<Entry<D>>>,
+    new: Arc<Entry<D>>,
+}
+
+/// A change, with the entries of the objects.
+pub(super) enum Delivery<D> {
+    Applied { old: Option<Arc<Entry<D>>>, new: Arc<Entry<D>> },
+    Deleted { last: Arc<Entry<D>>, final_state_unknown: bool },
+    Synced,
+}
+
+impl<D> Queue<D> {
+    pub(super) fn new() -> Self {
+        Self {
+            order: VecDeque::new(),
+            pending: HashMap::new(),
+            lag: 0,
+            tickets: 0,
+            announced: FixedBitSet::new(),
+            walk: None,
+            waker: None,
+            has_news: false,
+            is_closed: false,
+            cause: None,
+            has_panicked: false,
+            panic: None,
+        }
+    }
+
+    /// The store replaced `old` by a state that passes the filters.
+    pub(super) fn put(&mut self, slot: u32, old: Option<&Arc<Entry<D>>>, new: &Arc<Entry<D>>) {
+        let pending = self.pending.entry(slot).or_insert(Pending { deletion: None, update: None });
+        match &mut pending.update {
+            Some((_, update)) => update.new = Arc::clone(new),
+            none => {
+                let old = old.filter(|_| self.announced.contains(slot as usize)).cloned();
+                *none = Some((self.tickets, Update { old, new: Arc::clone(new) }));
+                self.push(slot);
+            }
+        }
+    }
+
+    /// The store replaced `old` by a state that does not pass the filters.
+    pub(super) fn leave(&mut self, slot: u32, old: &Arc<Entry<D>>) {
+        let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
+        let last = Arc::clone(update.map_or(old, |(_, update)| &update.new));
+        self.remove(slot, &last, false);
+    }
+
+    pub(super) fn remove(&mut self, slot: u32, last: &Arc<Entry<D>>, final_state_unknown: bool) {
+        if let Slot::Occupied(mut found) = self.pending.entry(slot)
+            && found.get_mut().update.take().is_some()
+        {
+            self.lag -= 1;
+            if found.get().deletion.is_none() {
+                found.remove();
+            }
+        }
+        if self.announced.contains(slot as usize) {
+            self.announced.remove(slot as usize);
+            let deletion = Deletion { last: Arc::clone(last), final_state_unknown };
+            self.pending.insert(slot, Pending { deletion: Some((self.tickets, deletion)), update: None });
+            self.push(slot);
+        }
+    }
+
+    fn push(&mut self, slot: u32) {
+        self.order.push_back((self.tickets, Queued::Slot(slot)));
+        self.tickets += 1;
+        self.lag += 1;
+        if self.order.len() > 2 * self.lag + KEPT_QUEUE {
+            let pending = &self.pending;
+            let is_valid = |ticket, slot| pending.get(&slot).is_some_and(|pending: &Pending<D>| pending.has(ticket));
+            let mut last = None;
+            self.order.retain(|&(ticket, queued)| {
+                let stays = match queued {
+                    Queued::Slot(slot) => is_valid(ticket, slot),
+                    Queued::Synced => last != Some(Queued::Synced),
+                };
+                last = if stays { Some(queued) } else { last };
+                stays
+            });
+        }
+        self.has_news = true;
+    }
+
+    pub(super) fn synced(&mut self) {
+        // A subscriber that has not got all of the initial state is synced after that.
+        let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
+        if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != Queued::Synced) {
+            self.order.push_back((self.tickets, Queued::Synced));
+            self.has_news = true;
+        }
+    }
+
+    /// An object that passes the filters was there when the subscriber was registered.
+    pub(super) fn found(&mut self, slot: u32, entry: &Arc<Entry<D>>) {
+        if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
+            self.put(slot, None, entry);
+        } else {
+            self.announced.grow_and_insert(slot as usize);
+        }
+    }
+
+    /// Delivers once more an object that has no pending change.
+    #[cfg(feature = "client")]
+    pub(super) fn repeat(&mut self, slot: u32, entry: &Arc<Entry<D>>) {
+        if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
+            self.put(slot, Some(entry), entry);
+        }
+    }
+
+    /// Returns true if the walk may leave out a slot.
+    pub(super) fn knows(&self, slot: u32) -> bool {
+        let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
+        let has_update = || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some());
+        // Without the initial state, the deletion of an object with a pending update is delivered too.
+        self.announced.contains(slot as usize) || delivers && has_update()
+    }
+
+    pub(super) fn next(&mut self) -> Option<Delivery<D>> {
+        while let Some((ticket, queued)) = self.order.pop_front() {
+            let Queued::Slot(slot) = queued else { return Some(Delivery::Synced) };
+            let Slot::Occupied(mut found) = self.pending.entry(slot) else { continue };
+            if !found.get().has(ticket) {
+                continue;
+            }
+            self.lag -= 1;
+            let pending = found.get_mut();
+            let delivery = match (pending.deletion.take(), &mut pending.update) {
+                (Some((_, Deletion { last, final_state_unknown })), _) => {
+                    Delivery::Deleted { last, final_state_unknown }
+                }
+                (None, update) => match update.take() {
+                    Some((_, Update { old, new })) => {
+                        self.announced.grow_and_insert(slot as usize);
+                        Delivery::Applied { old, new }
+                    }
+                    None => continue,
+                },
+            };
+            if found.get().update.is_none() {
+                found.remove();
+            }
+            return Some(delivery);
+        }
+        if self.pending.capacity() > KEPT_QUEUE {
+            (self.order, self.pending) = Default::default();
+        }
+        None
+    }
+
+    /// Returns the waker, if there is news for it. It is to be woken when nothing is locked.
+    pub(super) fn due_waker(&mut self) -> Option<Waker> {
+        self.waker.take_if(|_| self.has_news)
+    }
+
+    pub(super) fn close(&mut self, cause: Option<Cause>) {
+        // The first cause stays.
+        if !mem::replace(&mut self.is_closed, true) {
+            self.cause = cause;
+        }
+        self.has_news = true;
+    }
+}
+
+impl<D> Pending<D> {
+    fn has(&self, ticket: Ticket) -> bool {
+        self.deletion.as_ref().is_some_and(|(own, _)| *own == ticket)
+            || self.update.as_ref().is_some_and(|(own, _)| *own == ticket)
+    }
+}

@@ -1,0 +1,178 @@
+//! The handle of a store for readers.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use super::index::{self, Index};
+use super::inner::Inner;
+use super::memory::Memory;
+use super::object::{Object, Stored};
+use super::slots::Slots;
+use super::state::Snapshot;
+use super::subscribe::Subscribe;
+#[cfg(feature = "client")]
+use crate::object::LabelSelector;
+
+/// Reads a [`Store`](super::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
+///
+/// It is a handle: clones read the same store. Readers wait for a writer only while it puts a single object in its place, not for a
+/// list and not for an index that is added.
+pub struct StoreReader<T: Stored + ?Sized> {
+    pub(super) inner: Arc<Inner<T>>,
+}
+
+impl<T: Stored + ?Sized> StoreReader<T> {
+    /// Returns the object of this key: an [`&ObjectKey`](super::ObjectKey), or a pair of namespace and name. The namespace is empty for
+    /// an object without one.
+    ///
+    /// ```
+    /// # use listwatch::cache::{ObjectKey, StorageFormat, Store};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// assert!(store.get(("kube-system", "dns")).is_none());
+    /// let key = ObjectKey { namespace: "kube-system".to_owned(), name: "dns".to_owned() };
+    /// assert!(store.get(&key).is_none());
+    /// ```
+    #[must_use]
+    pub fn get<'k>(&self, key: impl Into<(&'k str, &'k str)>) -> Option<Object<T>> {
+        let (namespace, name) = key.into();
+        let hash = self.inner.hash(namespace, name);
+        let state = self.inner.state();
+        let (_, entry) = state.find(hash, namespace, name)?;
+        Some(self.inner.object(entry))
+    }
+
+    /// Returns the number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.state().table.len()
+    }
+
+    /// Returns true if the store has no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the resource version up to which the store has all changes, as set by [`Replace::commit`](super::Replace::commit) and
+    /// [`Store::advance`](super::Store::advance); empty before.
+    #[must_use]
+    pub fn resource_version(&self) -> String {
+        self.inner.state().version.clone()
+    }
+
+    /// Returns all objects of this moment, to iterate over them while others write.
+    ///
+    /// It copies 8 bytes for each 64 objects. As long as it exists, a write copies up to 64 pointers.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<T> {
+        self.inner.snapshot()
+    }
+
+    /// Returns the objects of a namespace, unordered, without looking at others.
+    #[must_use]
+    pub fn list_namespace(&self, namespace: &str) -> Vec<Object<T>> {
+        let state = self.inner.state();
+        let Some(slots) = state.of_namespace(namespace) else { return Vec::new() };
+        let mut objects = Vec::with_capacity(slots.len());
+        Slots::each(slots, |slot| objects.extend(state.get(slot).map(|entry| self.inner.object(entry))));
+        objects
+    }
+
+    /// Returns the objects that a selector matches, of one namespace or of all, unordered. Objects whose labels cannot be read are left
+    /// out.
+    ///
+    /// It reads the labels of each object. An [`index`](Self::index) by the value of a label is faster.
+    #[cfg(feature = "client")]
+    #[must_use]
+    pub fn list_labels(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Object<T>> {
+        // A clone drops bytes that were decompressed for the labels.
+        let selected = |object: Object<T>| object.matches(selector).then(|| object.clone());
+        match namespace {
+            Some(namespace) => self.list_namespace(namespace).into_iter().filter_map(selected).collect(),
+            None => self.snapshot().iter().filter_map(selected).collect(),
+        }
+    }
+
+    /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the function must
+    /// return the same values, and it must not write to the store.
+    ///
+    /// It goes through all objects. Writers wait for it, readers do not.
+    ///
+    /// ```
+    /// # use listwatch::{ItemError, cache::{StorageFormat, Store}};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// let by_app = store.index("app", |object| {
+    ///     Ok::<_, ItemError>(object.meta()?.label("app")?.map(str::to_owned))
+    /// });
+    /// let by_owner = store.index("owner", |object| {
+    ///     let meta = object.meta()?;
+    ///     Ok::<Vec<_>, ItemError>(meta.owner_references()?.map(|owner| owner.uid.to_owned()).collect())
+    /// });
+    /// assert_eq!(by_app.count("web") + by_owner.values().len(), 0);
+    /// ```
+    #[must_use = "the index is removed with its last handle"]
+    pub fn index<I, E>(
+        &self,
+        name: &str,
+        values: impl Fn(&Object<T>) -> Result<I, E> + Send + Sync + 'static,
+    ) -> Index<T, I::Item>
+    where
+        I: IntoIterator<Item: Ord + Clone + Send + Sync + 'static>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        Index::new(Arc::clone(&self.inner), name, index::function(values))
+    }
+
+    /// Returns a subscriber to the changes of the store, to be registered.
+    ///
+    /// ```
+    /// # use listwatch::cache::{Change, StorageFormat, Store};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// let mut of_web = store.subscribe().with_initial_state().namespace("web").start();
+    /// while let Some(change) = of_web.try_next() {
+    ///     match change {
+    ///         Change::Applied { old: None, new } => println!("{} was added", new.name()),
+    ///         Change::Applied { old: Some(old), new } => println!("{new:?} replaced {}", old.resource_version()),
+    ///         Change::Deleted { last, .. } => println!("{} was deleted", last.name()),
+    ///         Change::Synced => println!("the initial state is complete"),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// ```
+    pub fn subscribe(&self) -> Subscribe<T> {
+        Subscribe::new(Arc::clone(&self.inner))
+    }
+
+    /// Measures the memory of the store, without pending changes of subscribers. It goes through the indexes, and writers wait for it.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.inner.measure(&self.inner.writer())
+    }
+
+    /// Returns how many objects of the collection the store does not have in their latest state, because it could not hold
+    /// them: a write of each returned a [`StoreError`](super::StoreError). The store is then incomplete.
+    ///
+    /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
+    /// [`Replace`](super::Replace) that began afterwards is committed.
+    #[must_use]
+    pub fn skipped(&self) -> usize {
+        self.inner.writer().skipped.len()
+    }
+}
+
+impl<T: Stored + ?Sized> Clone for StoreReader<T> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for StoreReader<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.inner.state();
+        f.debug_struct("StoreReader")
+            .field("len", &state.table.len())
+            .field("resource_version", &state.version)
+            .finish_non_exhaustive()
+    }
+}

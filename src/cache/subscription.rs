@@ -1,0 +1,264 @@
+//! The subscribers of a store, and which of them a write concerns.
+
+use std::collections::HashMap;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use super::entry::Entry;
+use super::error::Cause;
+use super::object::{Object, Stored};
+use super::queue::{LOOK_AHEAD, Queue, Walk};
+use crate::sync::{Mutex, lock};
+
+/// Finds the subscribers to a part of the objects, so that a write of other objects costs them nothing.
+pub(super) trait Route<T: Stored + ?Sized>: Send + Sync {
+    /// Adds a subscriber. All writers wait.
+    fn add(&self, subscription: &Arc<Subscription<T>>);
+    /// Returns true if the part has the object of the slot.
+    fn has(&self, slot: u32) -> bool;
+    /// Returns the slots of the objects of the part.
+    fn slots(&self) -> Vec<u32>;
+}
+
+pub(super) type Filter<T> = Box<dyn Fn(&Object<T>) -> bool + Send + Sync>;
+
+/// What a subscriber and a store share. The store changes it under its writer's lock.
+pub(super) struct Subscription<T: Stored + ?Sized> {
+    pub(super) route: Option<Box<dyn Route<T>>>,
+    pub(super) namespace: Option<String>,
+    pub(super) filters: Vec<Filter<T>>,
+    pub(super) queue: Mutex<Queue<T::Decoded>>,
+}
+
+impl<T: Stored + ?Sized> Subscription<T> {
+    /// Returns true if an object, which the slot has already, passes the filters. After a filter panicked, no object passes.
+    pub(super) fn wants(&self, slot: u32, object: &Object<T>) -> bool {
+        if self.namespace.as_ref().is_some_and(|namespace| object.namespace() != *namespace) {
+            return false;
+        }
+        if self.filters.is_empty() && self.route.is_none() {
+            return true;
+        }
+        if lock(&self.queue).has_panicked {
+            return false;
+        }
+        let passes = || {
+            self.route.as_ref().is_none_or(|route| route.has(slot)) && self.filters.iter().all(|filter| filter(object))
+        };
+        catch_unwind(AssertUnwindSafe(passes)).unwrap_or_else(|panic| {
+            let mut queue = lock(&self.queue);
+            queue.panic = Some(panic);
+            queue.has_panicked = true;
+            queue.close(None);
+            false
+        })
+    }
+
+    fn put(&self, slot: u32, old: Option<&Arc<Entry<T::Decoded>>>, object: &Object<T>) -> Option<Waker> {
+        let wants = self.wants(slot, object);
+        let mut queue = lock(&self.queue);
+        match old {
+            _ if queue.is_closed => {}
+            _ if wants => queue.put(slot, old, object.entry()),
+            Some(old) => queue.leave(slot, old),
+            None => {}
+        }
+        queue.due_waker()
+    }
+
+    fn remove(&self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) -> Option<Waker> {
+        let mut queue = lock(&self.queue);
+        if !queue.is_closed {
+            queue.remove(slot, last, final_state_unknown);
+        }
+        queue.due_waker()
+    }
+
+    fn close(&self, cause: Option<Cause>) -> Option<Waker> {
+        let mut queue = lock(&self.queue);
+        queue.close(cause);
+        queue.due_waker()
+    }
+
+    fn synced(&self) -> Option<Waker> {
+        let mut queue = lock(&self.queue);
+        queue.synced();
+        queue.due_waker()
+    }
+
+    /// Returns the next few slots of the walk; `None` when it is over.
+    pub(super) fn next_slots(&self) -> Option<Vec<u32>> {
+        let queue = lock(&self.queue);
+        let Walk { slots, at, .. } = queue.walk.as_ref()?;
+        Some(match slots {
+            Some(slots) => slots.iter().skip(*at as usize).take(LOOK_AHEAD as usize).copied().collect(),
+            None => (*at..at.saturating_add(LOOK_AHEAD)).collect(),
+        })
+    }
+
+    /// The walk has come to the object of a slot, which passes the filters if that is known.
+    pub(super) fn look_at(&self, slot: u32, object: &Object<T>, wanted: Option<bool>) {
+        if lock(&self.queue).knows(slot) || !wanted.unwrap_or_else(|| self.wants(slot, object)) {
+            return;
+        }
+        lock(&self.queue).found(slot, object.entry());
+    }
+
+    /// The walk has passed the [next](Self::next_slots) slots of a store that has this many. It ends after the last.
+    pub(super) fn looked(&self, slots: u32, is_synced: bool) {
+        let mut queue = lock(&self.queue);
+        let Some(walk) = &mut queue.walk else { return };
+        walk.at = walk.at.saturating_add(LOOK_AHEAD);
+        if walk.at as usize >= walk.slots.as_ref().map_or(slots as usize, Vec::len) {
+            let delivers = walk.delivers;
+            queue.walk = None;
+            if delivers && is_synced {
+                queue.synced();
+            }
+        }
+    }
+}
+
+/// All subscribers of a store.
+pub(super) struct Subscribers<T: Stored + ?Sized> {
+    all: Vec<Weak<Subscription<T>>>,
+    /// The number of subscriptions at which dropped ones are removed.
+    full: usize,
+    /// Subscriptions that every write notifies.
+    unrouted: Vec<Weak<Subscription<T>>>,
+    by_namespace: HashMap<String, Vec<Weak<Subscription<T>>>>,
+    /// No more writes follow.
+    are_closed: bool,
+    /// The error that closed them.
+    cause: Option<Cause>,
+    /// Woken once nothing is locked.
+    wakers: Vec<Waker>,
+}
+
+const FEW: usize = 64;
+
+impl<T: Stored + ?Sized> Subscribers<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            all: Vec::new(),
+            full: FEW,
+            unrouted: Vec::new(),
+            by_namespace: HashMap::new(),
+            are_closed: false,
+            cause: None,
+            wakers: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn add(&mut self, subscription: &Arc<Subscription<T>>) {
+        if self.are_closed {
+            self.wakers.extend(subscription.close(self.cause.clone()));
+            return;
+        }
+        if self.all.len() >= self.full {
+            self.all.retain(|known| known.strong_count() > 0);
+            self.full = (2 * self.all.len()).max(FEW);
+            self.unrouted.retain(|known| known.strong_count() > 0);
+            self.by_namespace.retain(|_, list| list.iter().any(|known| known.strong_count() > 0));
+        }
+        self.all.push(Arc::downgrade(subscription));
+        let list = match (&subscription.route, &subscription.namespace) {
+            (Some(route), _) => return route.add(subscription),
+            (None, Some(namespace)) => self.by_namespace.entry(namespace.clone()).or_default(),
+            (None, None) => &mut self.unrouted,
+        };
+        list.push(Arc::downgrade(subscription));
+    }
+
+    /// Ends all subscriptions, and those that are added later once they have delivered their initial state.
+    pub(super) fn close(&mut self, cause: Option<Cause>) {
+        each(&mut self.all, &mut self.wakers, &mut |subscription| subscription.close(cause.clone()));
+        (self.all, self.unrouted) = Default::default();
+        self.by_namespace.clear();
+        (self.are_closed, self.cause) = (true, cause);
+    }
+
+    /// Subscriptions that are added from now on are notified of writes again.
+    #[cfg(feature = "client")]
+    pub(super) fn reopen(&mut self) {
+        (self.are_closed, self.cause) = (false, None);
+    }
+
+    /// `routed` are the subscribers to a value that the object has or had in an index.
+    pub(super) fn put(
+        &mut self,
+        slot: u32,
+        old: Option<&Arc<Entry<T::Decoded>>>,
+        object: &Object<T>,
+        routed: &[Arc<Subscription<T>>],
+    ) {
+        self.notify(object.namespace(), routed, |subscription| subscription.put(slot, old, object));
+    }
+
+    pub(super) fn remove(
+        &mut self,
+        slot: u32,
+        last: &Arc<Entry<T::Decoded>>,
+        final_state_unknown: bool,
+        routed: &[Arc<Subscription<T>>],
+    ) {
+        let [namespace, ..] = last.texts();
+        self.notify(namespace, routed, |subscription| subscription.remove(slot, last, final_state_unknown));
+    }
+
+    pub(super) fn synced(&mut self) {
+        each(&mut self.all, &mut self.wakers, &mut Subscription::synced);
+    }
+
+    fn notify(
+        &mut self,
+        namespace: &str,
+        routed: &[Arc<Subscription<T>>],
+        mut notify: impl FnMut(&Subscription<T>) -> Option<Waker>,
+    ) {
+        each(&mut self.unrouted, &mut self.wakers, &mut notify);
+        if let Some(list) = self.by_namespace.get_mut(namespace) {
+            each(list, &mut self.wakers, &mut notify);
+        }
+        self.wakers.extend(routed.iter().filter_map(|subscription| notify(subscription)));
+    }
+
+    pub(super) fn take_wakers(&mut self) -> Wakers {
+        Wakers(mem::take(&mut self.wakers))
+    }
+}
+
+fn each<T: Stored + ?Sized>(
+    list: &mut Vec<Weak<Subscription<T>>>,
+    wakers: &mut Vec<Waker>,
+    notify: &mut impl FnMut(&Subscription<T>) -> Option<Waker>,
+) {
+    list.retain(|subscription| {
+        let subscription = subscription.upgrade();
+        wakers.extend(subscription.as_ref().and_then(|subscription| notify(subscription)));
+        subscription.is_some()
+    });
+}
+
+impl<T: Stored + ?Sized> Drop for Subscribers<T> {
+    fn drop(&mut self) {
+        self.close(None);
+        self.take_wakers();
+    }
+}
+
+/// Woken when they are dropped.
+#[derive(Default)]
+pub(super) struct Wakers(Vec<Waker>);
+
+impl Drop for Wakers {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
+    }
+}

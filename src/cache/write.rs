@@ -1,0 +1,503 @@
+//! The rules by which objects are written.
+
+use std::cmp::Ordering;
+#[cfg(feature = "zstd")]
+use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, Weak};
+
+use super::budget::MEASURE;
+use super::change::{Change, Written};
+#[cfg(feature = "zstd")]
+use super::compress::Compressor;
+use super::entry::{Entry, Form, wire_len};
+use super::error::StoreError;
+use super::inner::{Inner, StorageFormat, Writer};
+use super::key::Identity;
+use super::memory::Usage;
+use super::object::{Object, Stored};
+use super::state::resized;
+use crate::object::{compare_resource_versions, is_older};
+use crate::sync::write;
+use crate::wire::Encoding;
+
+impl<T: Stored + ?Sized> Inner<T> {
+    /// Writes an object by the rules, or counts it as skipped.
+    pub(super) fn write_or_skip(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+        listed: bool,
+    ) -> Result<Written<T>, StoreError> {
+        let identity = Identity::of(encoding, bytes).inspect_err(|_| self.skip(writer, None, bytes, listed))?;
+        let written = self.write(writer, encoding, bytes, &identity, listed);
+        match &written {
+            Ok(Written::Added(_) | Written::Modified { .. }) => {
+                self.unskip(writer, &identity, listed);
+                writer.is_mixed |= listed;
+            }
+            Ok(Written::Unchanged | Written::Stale) => {}
+            Err(_) => self.skip(writer, Some(&identity), bytes, listed),
+        }
+        written
+    }
+
+    /// Writes an object by the rules. It is `listed` if it is an object of the open replace.
+    fn write(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        listed: bool,
+    ) -> Result<Written<T>, StoreError> {
+        let hash = self.hash(&identity.namespace, &identity.name);
+        let found = self.find(hash, identity);
+        if let Some((slot, known)) = &found {
+            let known = known.identity();
+            let afresh = listed && writer.open.as_ref().is_some_and(|open| open.afresh);
+            if !known.resource_version.is_empty() && known == *identity && !afresh {
+                writer.mark(*slot, listed);
+                return Ok(Written::Unchanged);
+            }
+            if is_older(&identity.resource_version, &known.resource_version) {
+                self.set_aside(writer, *slot, encoding, bytes, identity, listed)?;
+                return Ok(Written::Stale);
+            }
+        } else {
+            // It was last changed at the version of the collection or before, and is not there: it was deleted.
+            let version = &*identity.resource_version;
+            let was_there = writer.open.is_none() && is_ordered(version) && is_within(version, &self.state().version);
+            if was_there || writer.is_deleted(identity) {
+                return Ok(Written::Stale);
+            }
+        }
+        let slot = found.as_ref().map(|(slot, _)| *slot);
+        let entry = self.entry_in_budget(writer, slot, encoding, bytes, identity)?;
+        let object = Object::for_functions(&entry, &self.codec);
+        let has_functions = !writer.indexes.is_empty() || !writer.subscribers.is_empty();
+        let object = if has_functions { object.with_bytes(bytes) } else { object };
+        let slot = self.put(writer, hash, slot, &object);
+        writer.mark(slot, listed);
+        #[cfg(feature = "zstd")]
+        self.train_if_due(writer, slot, bytes.len());
+        let new = self.object(&entry);
+        Ok(match found {
+            Some((_, old)) => Written::Modified { old: self.object(&old), new },
+            None => Written::Added(new),
+        })
+    }
+
+    /// Sets a state aside that is older than the store's, if the open replace wants it.
+    fn set_aside(
+        &self,
+        writer: &mut Writer<T>,
+        slot: u32,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        listed: bool,
+    ) -> Result<(), StoreError> {
+        let Some(open) = &writer.open else { return Ok(()) };
+        if listed && writer.is_deleted(identity) {
+            return Ok(());
+        }
+        let entry = if open.wants(slot, &identity.resource_version, listed) {
+            Some(self.entry_in_budget(writer, None, encoding, bytes, identity)?)
+        } else {
+            None
+        };
+        if let Some(open) = &mut writer.open {
+            open.set_aside(slot, entry, listed);
+        }
+        Ok(())
+    }
+
+    /// Puts an object into its slot, or into a new one.
+    pub(super) fn put(&self, writer: &mut Writer<T>, hash: u32, slot: Option<u32>, object: &Object<T>) -> u32 {
+        writer.indexes.retain(|index| index.strong_count() > 0);
+        let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
+        for index in &indexes {
+            index.prepare(slot, Some(object));
+        }
+        let entry = object.entry();
+        let is_new = slot.is_none();
+        let namespace = is_new.then(|| intern(&mut writer.namespaces, object.namespace()));
+        if is_new {
+            self.reserve();
+        }
+        let slot = slot.unwrap_or_else(|| writer.take_slot());
+        writer.usage.add(entry);
+
+        let mut state = write(&self.state);
+        let old = state.slot_mut(slot).and_then(|held| held.replace(Arc::clone(entry)));
+        if let Some(namespace) = namespace {
+            state.locate(hash, slot, namespace);
+        }
+        let (errors, last_error) = &mut writer.index_errors;
+        let failed = indexes.iter().filter_map(|index| index.keep(slot)).inspect(|_| *errors += 1).last();
+        drop(state);
+        *last_error = failed.or(last_error.take());
+
+        let mut routed = Vec::new();
+        for index in &indexes {
+            index.finish(&mut routed);
+        }
+        writer.subscribers.put(slot, old.as_ref(), object, &routed);
+        if let Some(old) = old {
+            writer.usage.subtract(&old);
+        }
+        slot
+    }
+
+    /// Makes room in the table, so that it need not grow while readers wait.
+    fn reserve(&self) {
+        let state = self.state();
+        if state.table.len() < state.table.capacity() {
+            return;
+        }
+        let larger = resized(&state.table, (2 * state.table.len()).max(4));
+        drop(state);
+        write(&self.state).table = larger;
+    }
+
+    /// Removes an object. `last` is its last state.
+    fn remove(
+        &self,
+        writer: &mut Writer<T>,
+        hash: u32,
+        slot: u32,
+        last: &Arc<Entry<T::Decoded>>,
+        final_state_unknown: bool,
+    ) {
+        let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
+        for index in &indexes {
+            index.prepare(Some(slot), None);
+        }
+        let mut state = write(&self.state);
+        let removed = state.remove(hash, slot);
+        for index in &indexes {
+            _ = index.keep(slot);
+        }
+        drop(state);
+        let mut routed = Vec::new();
+        for index in &indexes {
+            index.finish(&mut routed);
+        }
+        writer.free.push(slot);
+        if let Some(removed) = removed {
+            writer.usage.subtract(&removed);
+        }
+        if let Some(open) = &mut writer.open {
+            open.forget(slot);
+        }
+        writer.subscribers.remove(slot, last, final_state_unknown, &routed);
+    }
+
+    /// Deletes an object whose last state is in these bytes. Returns that state, unless the store has none or a newer one.
+    pub(super) fn delete(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+    ) -> Result<Option<Object<T>>, StoreError> {
+        let identity = Identity::of(encoding, bytes).inspect_err(|_| self.skip(writer, None, bytes, false))?;
+        let hash = self.hash(&identity.namespace, &identity.name);
+        let found = self.find(hash, &identity);
+        if writer.open.is_some() || is_older(&self.state().version, &identity.resource_version) {
+            writer.bury(&identity);
+        }
+        if let Some((slot, known)) = &found
+            && is_older(&identity.resource_version, known.resource_version())
+        {
+            if let Some(open) = &mut writer.open {
+                open.deleted(*slot, &identity.resource_version);
+            }
+            return Ok(None);
+        }
+        self.unskip(writer, &identity, false);
+        let Some((slot, _)) = found else { return Ok(None) };
+        let namespace = || intern(&mut writer.namespaces, &identity.namespace);
+        let last = Arc::new(Entry::encoded(encoding, bytes, &identity, namespace));
+        self.remove(writer, hash, slot, &last, false);
+        Ok(Some(self.object(&last)))
+    }
+
+    /// Ends a list: deletes the objects that it does not have, and restores those of which it has an older state.
+    pub(super) fn commit(&self, replace: u64, version: &str) -> Result<Vec<Change<T>>, StoreError> {
+        let mut writer = self.writer();
+        let writer = &mut *writer;
+        let mut open = writer.open.take_if(|open| open.id == replace).ok_or(StoreError::Superseded)?;
+        let mut changes = Vec::new();
+        // In descending order, so that the lowest free slots are taken first.
+        for slot in (0..writer.slots).rev() {
+            if open.is_settled(slot) {
+                continue;
+            }
+            let Some(known) = self.entry_at(slot) else { continue };
+            let [namespace, name, _, resource_version] = known.texts();
+            let hash = self.hash(namespace, name);
+            if let Some(staged) = open.restored(slot) {
+                self.put(writer, hash, Some(slot), &Object::for_functions(&staged, &self.codec));
+                changes.push(Change::Applied { old: Some(self.object(&known)), new: self.object(&staged) });
+            } else if !open.stays(slot, resource_version, version) {
+                self.remove(writer, hash, slot, &known, true);
+                changes.push(Change::Deleted { last: self.object(&known), final_state_unknown: true });
+            }
+        }
+        writer.is_mixed = false;
+        writer.skipped.forget_before(replace);
+        writer.forget_deleted(version);
+        self.shrink(writer, version);
+        self.measure_rest(writer);
+        #[cfg(feature = "zstd")]
+        self.train_if_waiting(writer);
+        writer.subscribers.synced();
+        Ok(changes)
+    }
+
+    /// Gives back the memory that a smaller collection does not need.
+    fn shrink(&self, writer: &mut Writer<T>, version: &str) {
+        self.codec.forget_dropped();
+        let state = self.state();
+        let smaller =
+            (state.table.len() < state.table.capacity() / 4).then(|| resized(&state.table, state.table.len()));
+        drop(state);
+        let mut state = write(&self.state);
+        version.clone_into(&mut state.version);
+        state.shrink(smaller);
+        let slots = state.slots();
+        drop(state);
+        writer.slots = writer.slots.min(slots);
+        writer.free.retain(|slot| *slot < writer.slots);
+        writer.free.shrink_to_fit();
+        writer.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
+        writer.namespaces.shrink_to(2 * writer.namespaces.len());
+    }
+
+    /// Notes that an object could not be held. The state that the store has of it stays, unless that is newer than the one of a
+    /// list: then the server was restored from a backup.
+    pub(super) fn skip(&self, writer: &mut Writer<T>, identity: Option<&Identity<'_>>, bytes: &[u8], listed: bool) {
+        let hash = match identity {
+            Some(Identity { namespace, name, .. }) => self.skipped_hash(namespace, name),
+            // The same bytes are the same object.
+            None => self.hasher.hash_one(bytes),
+        };
+        writer.skipped.add(hash, writer.replaces);
+        if let Some(identity) = identity.filter(|_| listed)
+            && let Some((slot, known)) = self.find(self.hash(&identity.namespace, &identity.name), identity)
+            && !is_older(&identity.resource_version, known.resource_version())
+        {
+            writer.mark(slot, true);
+        }
+    }
+
+    /// Notes that the store has the latest state of an object, or that it was deleted.
+    fn unskip(&self, writer: &mut Writer<T>, identity: &Identity<'_>, listed: bool) {
+        if writer.skipped.len() == 0 {
+            return;
+        }
+        let hash = self.skipped_hash(&identity.namespace, &identity.name);
+        if listed {
+            writer.skipped.remove_listed(hash, writer.replaces);
+        } else {
+            writer.skipped.remove(hash);
+        }
+    }
+
+    fn skipped_hash(&self, namespace: &str, name: &str) -> u64 {
+        self.hasher.hash_one((namespace, name))
+    }
+
+    /// Measures the memory that is not counted with each write, because it has changed much.
+    pub(super) fn measure_rest(&self, writer: &mut Writer<T>) {
+        if writer.spending.budget.is_some() {
+            writer.spending.until_measured = 0;
+            self.measure_if_due(writer);
+        }
+    }
+
+    fn measure_if_due(&self, writer: &mut Writer<T>) {
+        if writer.spending.until_measured == 0 {
+            writer.spending.rest = self.measure(writer).total().saturating_sub(writer.usage.total());
+            writer.spending.until_measured = (self.state().table.len() / 8).max(MEASURE);
+        }
+        writer.spending.until_measured -= 1;
+    }
+
+    /// Returns the entry for a slot, or for an object that is set aside, if there is room for it.
+    fn entry_in_budget(
+        &self,
+        writer: &mut Writer<T>,
+        slot: Option<u32>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+    ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
+        let entry = writer.entry(encoding, bytes, identity)?;
+        let Some(budget) = writer.spending.budget else { return Ok(entry) };
+        self.measure_if_due(writer);
+        let old = slot.and_then(|slot| self.state().get(slot).map(|entry| Usage::of(entry))).unwrap_or_default();
+        let has_room =
+            |writer: &Writer<T>, new| new <= old || writer.usage.total() + writer.spending.rest + new - old <= budget;
+        if has_room(writer, Usage::of(&entry)) {
+            return Ok(entry);
+        }
+        #[cfg(feature = "zstd")]
+        let entry = if self.train_if_waiting(writer) {
+            // The objects that waited for a dictionary are compressed now.
+            self.measure_rest(writer);
+            writer.entry(encoding, bytes, identity)?
+        } else {
+            entry
+        };
+        let new = Usage::of(&entry);
+        if has_room(writer, new) {
+            return Ok(entry);
+        }
+        let least = &mut writer.spending.least_refused;
+        *least = Some(least.map_or(new - old, |least| least.min(new - old)));
+        Err(StoreError::OverBudget(budget))
+    }
+
+    #[cfg(feature = "zstd")]
+    fn train_if_due(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
+        if writer.format == StorageFormat::Compressed
+            && writer.compressor.get_or_insert_with(Compressor::new).is_due(slot, len)
+        {
+            self.train(writer);
+        }
+    }
+
+    /// Trains with fewer objects than the compressor waited for, because there are no more, or no room for more.
+    #[cfg(feature = "zstd")]
+    fn train_if_waiting(&self, writer: &mut Writer<T>) -> bool {
+        let trains = writer.compressor.as_ref().is_some_and(Compressor::can_train);
+        if trains {
+            self.train(writer);
+        }
+        trains
+    }
+
+    /// Trains with the objects that were written last, and compresses them.
+    #[cfg(feature = "zstd")]
+    fn train(&self, writer: &mut Writer<T>) {
+        let Some(compressor) = &mut writer.compressor else { return };
+        let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
+        let objects: Vec<_> =
+            recent.iter().filter_map(|slot| self.entry_at(*slot)).map(|entry| self.object(&entry)).collect();
+        compressor.train(objects.iter().filter_map(|object| object.encoded().ok()));
+        for slot in recent {
+            self.compress(writer, slot);
+        }
+    }
+
+    /// Compresses the object of a slot.
+    #[cfg(feature = "zstd")]
+    fn compress(&self, writer: &mut Writer<T>, slot: u32) {
+        let Some(old) = self.entry_at(slot) else { return };
+        if matches!(old.form(), Form::Compressed(..)) {
+            return;
+        }
+        let object = self.object(&old);
+        if let Ok(bytes) = object.encoded()
+            && let Ok(new) = writer.entry(object.encoding(), bytes, &old.identity())
+        {
+            writer.usage.subtract(&old);
+            writer.usage.add(&new);
+            self.codec.moved(&old, &new);
+            if let Some(held) = write(&self.state).slot_mut(slot) {
+                *held = Some(new);
+            }
+        }
+    }
+}
+
+impl<T: Stored + ?Sized> Writer<T> {
+    fn take_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
+    }
+
+    /// Returns the entry of an object, in the form in which the store keeps objects.
+    fn entry(
+        &mut self,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+    ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
+        match self.format {
+            StorageFormat::Encoded => {}
+            #[cfg(feature = "zstd")]
+            StorageFormat::Compressed => {
+                let compressor = self.compressor.get_or_insert_with(Compressor::new);
+                if let Some((body, dictionary)) = compressor.compress(bytes) {
+                    let form = Form::Compressed(intern(&mut self.namespaces, &identity.namespace), dictionary);
+                    return Ok(Arc::new(Entry::with_head(encoding, wire_len(bytes), identity, body, form)));
+                }
+            }
+            StorageFormat::Decoded => {
+                let decoded = Arc::new(T::decode(encoding, bytes)?);
+                let form = Form::Decoded(intern(&mut self.namespaces, &identity.namespace), decoded);
+                return Ok(Arc::new(Entry::with_head(encoding, wire_len(bytes), identity, &[], form)));
+            }
+        }
+        let namespace = || intern(&mut self.namespaces, &identity.namespace);
+        // Allocates the entry before its bytes, so that a lookup finds both in one page.
+        Ok(Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, identity, namespace)))
+    }
+
+    /// Notes for the open replace that the object is there.
+    fn mark(&mut self, slot: u32, listed: bool) {
+        if let Some(open) = &mut self.open {
+            open.mark(slot, listed);
+        }
+    }
+
+    /// Remembers that an object was deleted at its resource version.
+    fn bury(&mut self, identity: &Identity<'_>) {
+        let version = self.tombstones.entry(identity.key()).or_default();
+        if !is_older(&identity.resource_version, version) {
+            *version = identity.resource_version.clone().into_owned();
+        }
+    }
+
+    fn is_deleted(&self, identity: &Identity<'_>) -> bool {
+        !self.tombstones.is_empty()
+            && self
+                .tombstones
+                .get(&identity.key())
+                .is_some_and(|deleted| is_within(&identity.resource_version, deleted))
+    }
+
+    /// Forgets deletions up to this version, because no late event of them follows, and those whose version does not compare.
+    pub(super) fn forget_deleted(&mut self, version: &str) {
+        if self.open.is_none() {
+            self.tombstones.retain(|_, deleted| is_older(version, deleted));
+            self.tombstones.shrink_to_fit();
+        }
+    }
+}
+
+pub(super) fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {
+    if let Some(known) = namespaces.get(namespace) {
+        return Arc::clone(known);
+    }
+    let namespace = Arc::<str>::from(namespace);
+    namespaces.insert(Arc::clone(&namespace));
+    namespace
+}
+
+/// Returns true if the version compares with other versions.
+pub(super) fn is_ordered(version: &str) -> bool {
+    compare_resource_versions(version, "1").is_some()
+}
+
+/// Returns true if the version is known to be that of the collection, or an older one.
+pub(super) fn is_within(version: &str, collection: &str) -> bool {
+    compare_resource_versions(version, collection).is_some_and(Ordering::is_le)
+}

@@ -1,0 +1,197 @@
+//! The store of a reflector, as its readers see it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::watch;
+
+use super::status::{ReflectorStatus, SyncError};
+use crate::cache::{SaveError, Store, StoreError, StoreReader, Stored, Written};
+use crate::client::Selection;
+use crate::error::ItemError;
+use crate::meta::TypeMeta;
+use crate::object::path::meta;
+use crate::object::{FieldPath, Item, ItemRef, Projection, compare_resource_versions};
+use crate::wire::Encoding;
+
+/// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the store.
+pub struct Cache<T: Stored + ?Sized> {
+    pub(super) store: Store<T>,
+    pub(super) status: watch::Receiver<ReflectorStatus>,
+    pub(super) scope: Arc<OnceLock<Scope>>,
+}
+
+/// Which objects a reflector stores, and in what form.
+pub(super) struct Scope {
+    /// The same as text, for files.
+    pub(super) holds: String,
+    pub(super) type_meta: TypeMeta,
+    pub(super) namespace: Option<String>,
+    pub(super) selection: Selection,
+    pub(super) projection: Option<Projection>,
+}
+
+impl Scope {
+    fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        let is_of_namespace = match &self.namespace {
+            Some(namespace) => item.meta()?.namespace() == namespace,
+            None => true,
+        };
+        Ok(is_of_namespace && self.selection.selects(item)?)
+    }
+
+    /// Returns the part of a whole object that the reflector stores.
+    fn stored(&self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
+        let mut bytes = item.bytes().to_vec();
+        if self.selection.is_metadata_only() {
+            bytes = Projection::new().keep(&FieldPath::new("metadata", &[1])).apply(&bytes)?.into();
+        }
+        if self.selection.drops_managed_fields() {
+            bytes = Projection::new().drop(&meta::MANAGED_FIELDS).apply(&bytes)?.into();
+        }
+        match &self.projection {
+            Some(projection) => Ok(projection.apply(&bytes)?.into()),
+            None => Ok(bytes),
+        }
+    }
+}
+
+impl<T: Stored + ?Sized> Cache<T> {
+    /// Returns the progress of the reflector.
+    #[must_use]
+    pub fn status(&self) -> ReflectorStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Returns true once the store has had the whole collection.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.status.borrow().resource_version.is_some()
+    }
+
+    /// Waits until the store has had the whole collection, and returns the resource version up to which it has all changes.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] when the reflector
+    /// ended before.
+    pub async fn synced(&self) -> Result<String, SyncError> {
+        self.wait_for(|status| {
+            let resource_version = status.resource_version.clone()?;
+            Some(match status.skipped {
+                0 => Ok(resource_version),
+                skipped => Err(SyncError::Incomplete { resource_version, skipped, last: status.last_skipped.clone() }),
+            })
+        })
+        .await?
+    }
+
+    /// Waits until the store has all changes up to this resource version, for example that of an object which the caller has just
+    /// written.
+    ///
+    /// A version that does not [compare](compare_resource_versions) with those of the server is never reached. Objects that were
+    /// [skipped](ReflectorStatus::skipped) are ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError::Ended`] when the reflector ended before.
+    pub async fn wait_for_resource_version(&self, resource_version: &str) -> Result<(), SyncError> {
+        self.wait_for(|status| {
+            let so_far = status.resource_version.as_deref()?;
+            compare_resource_versions(so_far, resource_version)?.is_ge().then_some(())
+        })
+        .await
+    }
+
+    /// Saves the collection with its resource version, so that the next start can [load](super::Reflector::load) it: see
+    /// [`Store::save`], also for how long it blocks. Call it every few minutes, and when the process ends, in
+    /// [`spawn_blocking`](tokio::task::spawn_blocking).
+    ///
+    /// The file names the collection: path and selectors, the requested form of objects, and the projection.
+    ///
+    /// # Errors
+    ///
+    /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection is complete, while a relist has changed a part of it,
+    /// and while objects are [skipped](ReflectorStatus::skipped).
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
+        let scope = self.scope.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
+        self.store.save(path, &scope.holds)
+    }
+
+    async fn wait_for<R>(&self, ready: impl Fn(&ReflectorStatus) -> Option<R>) -> Result<R, SyncError> {
+        let mut status = self.status.clone();
+        loop {
+            if let Some(ready) = ready(&status.borrow_and_update()) {
+                return Ok(ready);
+            }
+            if status.changed().await.is_err() {
+                return Err(SyncError::Ended { cause: status.borrow().ended_by.clone() });
+            }
+        }
+    }
+}
+
+impl<T: Item + Stored + ?Sized> Cache<T> {
+    /// Writes the server's answer to a write of the caller, so that the cache has it before the watch does. The bytes are protobuf or
+    /// JSON; [`apply_decoded`](Self::apply_decoded) takes a decoded object.
+    ///
+    /// It is stored as the reflector stores objects, for example without the fields that its projection drops. Returns `None` if the
+    /// cache does not store the object: it is of another namespace or shard, the selectors do not match, or the reflector does
+    /// not run yet.
+    ///
+    /// A late answer changes nothing: an object that was deleted meanwhile does not return, and a newer state stays. An answer is
+    /// dropped where the cache cannot decide that, and the watch brings the object.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the object cannot be stored, or the selectors cannot be checked; [`ItemError::WrongEncoding`] in it when the
+    /// objects of the cache are made from the other encoding. The cache is then unchanged.
+    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Written<T>>, StoreError> {
+        if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
+            return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
+        }
+        let Some(scope) = self.scope.get() else { return Ok(None) };
+        let item = ItemRef::single(bytes, encoding, &scope.type_meta);
+        if !scope.selects(&item)? {
+            return Ok(None);
+        }
+        self.store.apply_own(encoding, &scope.stored(&item)?).map(Some)
+    }
+
+    /// Encodes the server's answer to a write of the caller, and writes it as [`apply`](Self::apply) does. Fields that the type does not
+    /// have are missing in the cache until the watch brings the object at a newer resource version.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`apply`](Self::apply); [`ItemError`] in it when the object cannot be encoded.
+    pub fn apply_decoded(&self, object: &T::Decoded) -> Result<Option<Written<T>>, StoreError> {
+        self.apply(T::ENCODING.unwrap_or(Encoding::Protobuf), &<T as Stored>::encode(object)?)
+    }
+}
+
+/// Reads the store. Only the reflector, and [`Cache::apply`], write to it.
+impl<T: Stored + ?Sized> Deref for Cache<T> {
+    type Target = StoreReader<T>;
+
+    fn deref(&self) -> &StoreReader<T> {
+        &self.store
+    }
+}
+
+impl<T: Stored + ?Sized> Clone for Cache<T> {
+    fn clone(&self) -> Self {
+        let Self { store, status, scope } = self;
+        Self { store: store.clone(), status: status.clone(), scope: Arc::clone(scope) }
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for Cache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("store", &self.store)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}

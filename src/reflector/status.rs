@@ -1,0 +1,104 @@
+//! How far a reflector is, and why a cache is not synced.
+
+use std::fmt;
+use std::time::Instant;
+
+use super::sync::Strategy;
+use crate::cache::{IndexError, ObjectKey, StoreError};
+use crate::client::Error;
+
+/// The progress of a [`Reflector`](super::Reflector).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ReflectorStatus {
+    /// The resource version up to which the store has all changes; `None` until it had the whole collection.
+    pub resource_version: Option<String>,
+    /// How the reflector syncs; `None` before it does, and while it resumes from a [loaded](super::Reflector::load) file.
+    pub strategy: Option<Strategy>,
+    /// How often the server has sent the whole collection.
+    pub syncs: u64,
+    /// Objects and deletions that arrived, those of lists included.
+    pub events: u64,
+    /// When the cache was last known to be synced: a list was complete, or a watch brought an event or a bookmark since. The cache
+    /// may be out of date by the time since then. API servers send a bookmark about once a minute. During a relist the time stays.
+    pub last_synced_at: Option<Instant>,
+    /// Connections and lists that ended in an error.
+    pub errors: u64,
+    /// The last of these errors.
+    pub last_error: Option<Error>,
+    /// Objects that the store does not have in their latest state, because it could not hold them: see
+    /// [`skipped`](crate::cache::StoreReader::skipped). The cache is incomplete unless this is 0.
+    pub skipped: usize,
+    /// The last object that could not be stored.
+    pub last_skipped: Option<SkippedObject>,
+    /// How often the function of an index failed. [`Index::errors`](crate::cache::Index::errors) lists the objects that an index lacks
+    /// now.
+    pub index_errors: u64,
+    /// The last error of such a function.
+    pub last_index_error: Option<IndexError>,
+    /// The error that [`run`](super::Reflector::run) returned.
+    pub ended_by: Option<Error>,
+}
+
+/// An object of the collection that a [`Reflector`](super::Reflector) could not store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SkippedObject {
+    /// Its key, if that can be read.
+    pub key: Option<ObjectKey>,
+    /// Why it could not be stored.
+    pub error: StoreError,
+}
+
+impl fmt::Display for SkippedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) => write!(f, "{key}: {}", self.error),
+            None => self.error.fmt(f),
+        }
+    }
+}
+
+/// A wait for a [`Cache`](super::Cache) failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The cache has all changes, but lacks objects that its store could not hold. A caller that can do without them may continue.
+    /// They follow when they change, or when there is room for them.
+    Incomplete {
+        /// The resource version up to which the cache has all other changes.
+        resource_version: String,
+        /// How many objects it lacks in their latest state.
+        skipped: usize,
+        /// The last one of them.
+        last: Option<SkippedObject>,
+    },
+    /// The reflector has ended, so the cache gets no more changes.
+    Ended {
+        /// The error that [`run`](super::Reflector::run) returned; `None` when the reflector was dropped.
+        cause: Option<Error>,
+    },
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incomplete { resource_version, skipped, last } => {
+                let were = if *skipped == 1 { "object was" } else { "objects were" };
+                write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")?;
+                last.iter().try_for_each(|last| write!(f, ": {last}"))
+            }
+            Self::Ended { cause: Some(cause) } => write!(f, "the reflector of the cache has ended: {cause}"),
+            Self::Ended { cause: None } => f.write_str("the reflector of the cache was dropped"),
+        }
+    }
+}
+
+impl std::error::Error for SyncError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Incomplete { last, .. } => last.as_ref().map(|last| &last.error as _),
+            Self::Ended { cause } => cause.as_ref().map(|cause| cause as _),
+        }
+    }
+}
