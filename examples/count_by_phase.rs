@@ -7,7 +7,7 @@ use std::error::Error;
 
 use listwatch::ItemError;
 use listwatch::client::{Client, HttpTransport, ListOptions, Resource};
-use listwatch::object::path::pod;
+use listwatch::path::pod;
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]

@@ -8,7 +8,7 @@ use listwatch::{ItemError, ListReader};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = File::open(args().nth(1).unwrap_or_else(|| "fixtures/pods.pb".to_owned()))?;
-    let names = ListReader::<_, [u8]>::new(file).map_item(|item| {
+    let names = ListReader::with(file, |item| {
         let meta = item.meta()?;
         Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))
     });

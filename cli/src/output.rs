@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use clap::ValueEnum;
 use console::style;
-use listwatch::{FieldPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
+use listwatch::{Encoding, FieldPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -116,7 +116,7 @@ impl Rows<'_> {
         let mut line = Vec::new();
         self.unknown_fields += item.to_json(&mut line)?;
         if !self.shown.drop.is_empty() {
-            line = self.projection(item.type_meta())?.apply(&line)?.into();
+            line = ItemRef::new(Encoding::Json, &line).project(self.projection(item.type_meta())?)?.into();
         }
         line.push(b'\n');
         Ok(line)

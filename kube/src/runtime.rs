@@ -44,8 +44,7 @@ use listwatch::client::{
     ApiError, Client, Compression, Error, ErrorKind, Items, List, ListOptions, OwnedEvent, Resource, ResourceVersion,
     Retry, TransportErrorKind, WatchEvents,
 };
-use listwatch::error::Fault;
-use listwatch::{DecodeErrorKind, ItemError, ItemRef, Json, compare_resource_versions};
+use listwatch::{DecodeErrorKind, Fault, ItemError, ItemRef, Json, compare_resource_versions};
 use serde::de::DeserializeOwned;
 
 use crate::KubeTransport;
@@ -325,7 +324,7 @@ fn broken_off(error: Error) -> Option<WatcherError> {
             return None;
         }
         ErrorKind::Decode(error) => match error.kind() {
-            DecodeErrorKind::CutFrame => return None,
+            DecodeErrorKind::TruncatedFrame => return None,
             DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing } => {
                 return Some(WatcherError::NoResourceVersion);
             }

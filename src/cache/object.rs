@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::meta::TypeMeta;
 #[cfg(feature = "json")]
 use crate::object::Json;
-use crate::object::{self, MetaView};
+use crate::object::{self, ItemRef, MetaView};
 #[cfg(feature = "json")]
 use crate::schema;
 use crate::sync::{Mutex, lock};
@@ -256,7 +256,7 @@ impl<'a, T: Stored + ?Sized> ObjectRef<'a, T> {
         self.encoding
     }
 
-    /// Its bytes, for a [`FieldPath`](crate::FieldPath).
+    /// Its bytes.
     ///
     /// # Errors
     ///
@@ -268,20 +268,22 @@ impl<'a, T: Stored + ?Sized> ObjectRef<'a, T> {
         Ok(self.encoded.get().map_or(&[], |encoded| encoded))
     }
 
+    /// Returns the object as an item, for a [`FieldPath`](crate::FieldPath) or a [`Projection`](crate::Projection).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`encoded`](Self::encoded).
+    pub fn item(&self) -> Result<ItemRef<'_>, ItemError> {
+        Ok(ItemRef::new(self.encoding, self.encoded()?))
+    }
+
     /// Its metadata.
     ///
     /// # Errors
     ///
     /// [`ItemError::Metadata`] when they cannot be read.
     pub fn meta(&self) -> Result<MetaView<'_>, ItemError> {
-        let encoded = self.encoded()?;
-        match self.encoding {
-            Encoding::Protobuf => MetaView::new(encoded),
-            #[cfg(feature = "json")]
-            Encoding::Json => MetaView::from_json(encoded),
-            #[cfg(not(feature = "json"))]
-            Encoding::Json => Err(ItemError::WrongEncoding { found: Encoding::Json, expected: Encoding::Protobuf }),
-        }
+        self.item()?.meta()
     }
 
     /// What it decodes to, decoded once for all indexes.

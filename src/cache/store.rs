@@ -132,7 +132,7 @@ pub struct Tombstone<T: Stored + ?Sized> {
 #[non_exhaustive]
 pub enum StoreError {
     /// Its metadata cannot be read; or it cannot be decoded, where it is to be held so.
-    #[error("{0}")]
+    #[error(transparent)]
     Object(#[from] ItemError),
     /// It has no name.
     #[error("the object has no name")]
@@ -1048,16 +1048,7 @@ fn is_within(version: &str, collection: &str) -> bool {
 
 /// Which object it is.
 pub(super) fn identity(encoding: Encoding, bytes: &[u8]) -> Result<Identity<'_>, StoreError> {
-    let meta = match encoding {
-        Encoding::Protobuf => MetaView::new(bytes)?,
-        #[cfg(feature = "json")]
-        Encoding::Json => MetaView::from_json(bytes)?,
-        #[cfg(not(feature = "json"))]
-        Encoding::Json => {
-            return Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf }.into());
-        }
-    };
-    let identity = meta.into_identity();
+    let identity = MetaView::new(encoding, bytes)?.into_identity();
     if identity.name.is_empty() {
         return Err(StoreError::NoName);
     }

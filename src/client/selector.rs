@@ -125,7 +125,7 @@ impl LabelSelector {
     /// [`ItemError::Metadata`] when a label is malformed.
     pub fn matches(&self, meta: &MetaView<'_>) -> Result<bool, ItemError> {
         for (key, label) in &self.0 {
-            if !label.matches(meta.label(key)?) {
+            if !label.matches(meta.label(key)?.as_deref()) {
                 return Ok(false);
             }
         }
@@ -320,16 +320,15 @@ fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError
     let (type_meta, kind) = (item.type_meta(), item.type_meta().item_kind());
     let message = Message::of(&type_meta.api_version, kind);
     let field = message.filter(|message| message.name() == "Pod").and_then(|_| pod_field(path));
-    let bytes = item.bytes();
     let unsupported = || ItemError::FieldSelector { path: path.into(), kind: kind.into() };
     match (item.encoding(), field) {
-        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(bytes)?.unwrap_or_default()),
+        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(*item)?.unwrap_or_default()),
         (Encoding::Protobuf, Some(PodField::Bool(path))) => {
-            Ok((path.int(bytes)?.unwrap_or_default() != 0).to_string().into())
+            Ok((path.int(*item)?.unwrap_or_default() != 0).to_string().into())
         }
         (Encoding::Json, field) if field.is_some() || message.is_none() => {
             let parsed = FieldPath::parse(path, type_meta).map_err(|_| unsupported())?;
-            match (parsed.bytes(bytes)?, field) {
+            match (parsed.bytes(*item)?, field) {
                 (Some(value), _) => json::scalar(value).map_err(|fault| ItemError::Field { path: path.into(), fault }),
                 (None, Some(PodField::Bool(_))) => Ok("false".into()),
                 (None, _) => Ok("".into()),
@@ -864,7 +863,7 @@ mod tests {
         let labels =
             b"\x5a\x0a\x0a\x03app\x12\x03web\x5a\x09\x0a\x05empty\x12\x00\x5a\x06\x0a\x01n\x12\x015\x5a\x0a\x0a\x04plus\x12\x02+7";
         let object = [&[0x0a, u8::try_from(labels.len()).unwrap()], &labels[..]].concat();
-        let meta = MetaView::new(&object).unwrap();
+        let meta = ItemRef::new(Encoding::Protobuf, &object).meta().unwrap();
         for (selector, expected) in [
             ("", true),
             ("app=web", true),
@@ -900,8 +899,7 @@ mod tests {
         ] {
             let parsed: LabelSelector = selector.parse().unwrap();
             assert_eq!(parsed.matches(&meta).unwrap(), expected, "{selector}");
-            let type_meta = crate::TypeMeta::default();
-            let may_match = parsed.prefilter().matches(&ItemRef::single(&object, Encoding::Protobuf, &type_meta));
+            let may_match = parsed.prefilter().matches(&ItemRef::new(Encoding::Protobuf, &object));
             assert!(may_match || !expected, "{selector} has a false negative");
         }
     }
@@ -924,21 +922,21 @@ mod tests {
             ("spec.hostNetwork=true", &pod, Ok(true)),
             ("spec.hostNetwork=false", &pod, Ok(false)),
             ("spec.hostNetwork=1", &pod, Ok(false)),
-            ("spec.nodeName=n-1", &node, Err("field selector: spec.nodeName of Node is not supported")),
-            ("metadata.name=x,spec.x=", &pod, Err("field selector: spec.x of Pod is not supported")),
+            ("spec.nodeName=n-1", &node, Err(r#"unsupported field selector: "spec.nodeName" of "Node""#)),
+            ("metadata.name=x,spec.x=", &pod, Err(r#"unsupported field selector: "spec.x" of "Pod""#)),
         ] {
             let parsed: FieldSelector = selector.parse().unwrap();
-            let item = ItemRef::single(&object, Encoding::Protobuf, type_meta);
+            let item = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(type_meta);
             let matched = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(matched, expected.map_err(str::to_owned), "{selector}");
             assert!(parsed.prefilter().matches(&item) || matched != Ok(true), "{selector} has a false negative");
-            let item = ItemRef::single(json, Encoding::Json, type_meta);
+            let item = ItemRef::new(Encoding::Json, json).with_type_meta(type_meta);
             let of_json = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(of_json, matched, "{selector}, of JSON");
         }
         let empty = FieldSelector::default().eq("spec.hostNetwork", "false").unwrap();
-        assert_eq!(empty.matches(&ItemRef::single(b"", Encoding::Protobuf, &pod)).ok(), Some(true));
-        assert_eq!(empty.matches(&ItemRef::single(b"{}", Encoding::Json, &pod)).ok(), Some(true));
+        assert_eq!(empty.matches(&ItemRef::new(Encoding::Protobuf, b"").with_type_meta(&pod)).ok(), Some(true));
+        assert_eq!(empty.matches(&ItemRef::new(Encoding::Json, b"{}").with_type_meta(&pod)).ok(), Some(true));
     }
 
     #[test]
@@ -950,10 +948,10 @@ mod tests {
             ("spec.color!=red", Ok(false)),
             ("spec.none=,spec.more=,spec.on.more=,more.color=", Ok(true)),
             ("spec.size=7", Ok(false)),
-            ("spec.of=x", Err("a value of another type in field spec.of")),
+            ("spec.of=x", Err("a value of the wrong type in field spec.of")),
         ] {
             let selector: FieldSelector = selector.parse().unwrap();
-            let matched = selector.matches(&ItemRef::single(widget, Encoding::Json, &type_meta));
+            let matched = selector.matches(&ItemRef::new(Encoding::Json, widget).with_type_meta(&type_meta));
             assert_eq!(matched.map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{selector}");
         }
     }

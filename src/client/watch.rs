@@ -26,7 +26,7 @@ use super::options::{ListOptions, Shard};
 use super::resource::Resource;
 use super::{Answer, Client, accept_header};
 use crate::adapt::FromRef;
-use crate::decode::{Changed, WatchDecoder, WatchEvent};
+use crate::decode::{WatchDecoder, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
@@ -225,11 +225,11 @@ where
                         if !is_in_shard {
                             return Ok(None);
                         }
-                        let mut own = |changed: Changed<'_>| own(changed.object).map_err(Into::into);
+                        let mut own = |object: ItemRef<'_>| own(object).map_err(Into::into);
                         Ok(Some(match event {
-                            WatchEvent::Added(changed) => OwnedEvent::Added(own(changed)?),
-                            WatchEvent::Modified(changed) => OwnedEvent::Modified(own(changed)?),
-                            WatchEvent::Deleted(changed) => OwnedEvent::Deleted(own(changed)?),
+                            WatchEvent::Added { object, .. } => OwnedEvent::Added(own(object)?),
+                            WatchEvent::Modified { object, .. } => OwnedEvent::Modified(own(object)?),
+                            WatchEvent::Deleted { object, .. } => OwnedEvent::Deleted(own(object)?),
                             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                                 OwnedEvent::bookmark(resource_version.to_owned(), ends_initial_events)
                             }
@@ -418,9 +418,9 @@ fn judge<R>(
     on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
 ) -> Result<Option<R>, ErrorKind> {
     let (made, offset, index) = match event {
-        WatchEvent::Added(Changed { object, .. })
-        | WatchEvent::Modified(Changed { object, .. })
-        | WatchEvent::Deleted(Changed { object, .. }) => {
+        WatchEvent::Added { object, .. }
+        | WatchEvent::Modified { object, .. }
+        | WatchEvent::Deleted { object, .. } => {
             if !object.type_meta().is_expected(expected) {
                 return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
             }

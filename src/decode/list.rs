@@ -59,7 +59,7 @@ pub struct ListDecoder {
     body: Body,
     end: Option<Result<Box<ListEnd>, DecodeError>>,
     /// Set while a callback holds an event, so that a panic in it is not forgotten.
-    lent: bool,
+    borrowed: bool,
 }
 
 /// What happened next in the body of a list.
@@ -145,7 +145,7 @@ impl ListDecoder {
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         let list = Progress { limits, ..Progress::default() };
-        Self { body: Body::Start { list, matched: 0 }, end: None, lent: false }
+        Self { body: Body::Start { list, matched: 0 }, end: None, borrowed: false }
     }
 
     /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
@@ -293,29 +293,27 @@ impl ListDecoder {
         let Some(found) = self.advance(input)? else {
             return Ok(None);
         };
-        self.lent = true;
+        self.borrowed = true;
         let returned = on_event(self.event(found));
-        self.lent = false;
+        self.borrowed = false;
         Ok(Some(returned))
     }
 
-    /// The item lent last was refused: it counts as skipped, or ends the list, as the caller chose.
-    pub(crate) fn refuse_item(&mut self, error: ItemError, what: OnItemError) -> Result<(), DecodeError> {
+    /// Refuses the item that was borrowed last: it counts as skipped, and its error is returned, or the error ends the list.
+    pub(crate) fn refuse_item(&mut self, error: ItemError, what: OnItemError) -> Result<DecodeError, DecodeError> {
+        let list = self.body.list_mut();
+        list.items -= 1;
+        let error = list.item_error(DecodeErrorKind::Item(error));
         match what {
             OnItemError::Skip => {
-                self.skip_item();
-                Ok(())
+                list.skipped += 1;
+                Ok(error)
             }
-            OnItemError::Fail => {
-                let list = self.body.list_mut();
-                list.items -= 1;
-                let error = list.item_error(DecodeErrorKind::Item(error));
-                Err(self.fail(error))
-            }
+            OnItemError::Fail => Err(self.fail(error)),
         }
     }
 
-    /// The item lent last counts as skipped.
+    /// Counts the item that was borrowed last as skipped.
     pub(crate) fn skip_item(&mut self) {
         let list = self.body.list_mut();
         list.items -= 1;
@@ -343,8 +341,8 @@ impl ListDecoder {
     }
 
     fn check(&mut self) -> Result<(), DecodeError> {
-        if self.lent {
-            self.lent = false;
+        if self.borrowed {
+            self.borrowed = false;
             let list = self.body.list();
             let error = DecodeError::new(DecodeErrorKind::Poisoned, list.position, None, list.items);
             self.fail(error);

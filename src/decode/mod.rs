@@ -13,4 +13,4 @@ mod watch;
 mod watch_json;
 
 pub use list::{Event, ListDecoder, ListEnd};
-pub use watch::{Changed, WatchDecoder, WatchEvent};
+pub use watch::{WatchDecoder, WatchEvent};

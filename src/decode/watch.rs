@@ -62,13 +62,14 @@ pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// for mut chunk in body.chunks(1000) {
 ///     while let Some(event) = decoder.decode(&mut chunk)? {
 ///         match event {
-///             WatchEvent::Added(changed) | WatchEvent::Modified(changed) => {
-///                 println!("{} at {}", changed.object.meta()?.name(), changed.resource_version);
+///             WatchEvent::Added { object, resource_version, .. } | WatchEvent::Modified { object, resource_version, .. } => {
+///                 println!("{} at {resource_version}", object.meta()?.name());
 /// #               added += 1;
 ///             }
-///             WatchEvent::Deleted(changed) => println!("{} is gone", changed.object.meta()?.name()),
+///             WatchEvent::Deleted { object, .. } => println!("{} is gone", object.meta()?.name()),
 ///             WatchEvent::Bookmark { resource_version, .. } => println!("up to date at {resource_version}"),
 ///             WatchEvent::Error(status) => println!("the server ends the watch: {status}"),
+///             _ => {}
 ///         }
 ///     }
 /// }
@@ -91,34 +92,43 @@ pub struct WatchDecoder {
 
 /// What happened in a collection, or to the watch.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum WatchEvent<'a> {
-    /// An object was created; among the initial events of a watch, it is there.
-    Added(Changed<'a>),
+    /// An object was created, or existed already when the watch began (an initial event).
+    #[non_exhaustive]
+    Added {
+        /// The object, under its own type meta.
+        object: ItemRef<'a>,
+        /// The version of the object, never empty.
+        resource_version: &'a str,
+    },
     /// An object was changed.
-    Modified(Changed<'a>),
-    /// An object was deleted, or does not match the watch's selectors any more. It is as it was before, and its version may
-    /// be older than the deletion.
-    Deleted(Changed<'a>),
+    #[non_exhaustive]
+    Modified {
+        /// The object, under its own type meta.
+        object: ItemRef<'a>,
+        /// The version of the object, never empty.
+        resource_version: &'a str,
+    },
+    /// An object was deleted, or no longer matches the watch's selectors.
+    #[non_exhaustive]
+    Deleted {
+        /// The object as it was before, under its own type meta.
+        object: ItemRef<'a>,
+        /// The version of the object, never empty. It may be older than the deletion.
+        resource_version: &'a str,
+    },
     /// Nothing happened, up to this version.
+    #[non_exhaustive]
     Bookmark {
-        /// The version that a watch can go on from.
+        /// The version from which a watch can resume.
         resource_version: &'a str,
         /// Whether all initial events came before it: the annotation `k8s.io/initial-events-end`. A server also sets it on
         /// the first bookmark of a watch from version 0.
         ends_initial_events: bool,
     },
-    /// The server's error, after which it ends the watch.
+    /// The server's error, after which the server ends the watch.
     Error(&'a Status),
-}
-
-/// An object of a watch event.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Changed<'a> {
-    /// The object, under its own type meta.
-    pub object: ItemRef<'a>,
-    /// Its version, never empty.
-    pub resource_version: &'a str,
 }
 
 enum State {
@@ -250,7 +260,7 @@ impl WatchDecoder {
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::CutFrame`] when the body ended inside a frame or behind its length, or the error that
+    /// [`DecodeErrorKind::TruncatedFrame`] when the body ended inside a frame or behind its length, or the error that
     /// [`decode`](Self::decode) returned before.
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         let end = self.end.get_or_insert_with(|| {
@@ -264,7 +274,7 @@ impl WatchDecoder {
                 State::Between => true,
             };
             let Progress { position, items, .. } = self.watch;
-            let cut = || DecodeError::new(DecodeErrorKind::CutFrame, position, Some(items), items).of_watch();
+            let cut = || DecodeError::new(DecodeErrorKind::TruncatedFrame, position, Some(items), items).of_watch();
             if is_between { Ok(()) } else { Err(cut()) }
         });
         end.clone()
@@ -722,11 +732,10 @@ impl<'f> Frame<'f> {
             }
         }
         let object = ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size };
-        let changed = Changed { object, resource_version };
         Ok(match event {
-            EventType::Added => WatchEvent::Added(changed),
-            EventType::Modified => WatchEvent::Modified(changed),
-            EventType::Deleted => WatchEvent::Deleted(changed),
+            EventType::Added => WatchEvent::Added { object, resource_version },
+            EventType::Modified => WatchEvent::Modified { object, resource_version },
+            EventType::Deleted => WatchEvent::Deleted { object, resource_version },
             EventType::Bookmark => {
                 WatchEvent::Bookmark { resource_version, ends_initial_events: self.ends_initial_events }
             }

@@ -27,6 +27,7 @@ pub struct Limits {
 
 /// What happens on an item that cannot be handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnItemError {
     /// The list ends in an error that names the item.
     #[default]

@@ -11,6 +11,7 @@ use crate::wire::protobuf::{Fields, Value};
 
 /// `apiVersion` and `kind` of a list, as its envelope has them: `v1` and `PodList`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct TypeMeta {
     /// Group and version, or only the version in the core group.
     pub api_version: String,
@@ -19,7 +20,12 @@ pub struct TypeMeta {
 }
 
 impl TypeMeta {
-    /// The kind of the list's items: [`kind`](Self::kind) without `List`.
+    /// Creates a type meta: `TypeMeta::new("apps/v1", "DeploymentList")`.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { api_version: api_version.into(), kind: kind.into() }
+    }
+
+    /// Returns the kind of the list's items: [`kind`](Self::kind) without `List`.
     #[must_use]
     pub fn item_kind(&self) -> &str {
         self.kind.strip_suffix("List").unwrap_or(&self.kind)
@@ -38,6 +44,7 @@ impl TypeMeta {
 
 /// The metadata of a list.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct ListMeta {
     /// The version of the collection that the list shows; a watch goes on from here.
     #[prost(string, tag = "2")]
@@ -55,6 +62,7 @@ pub struct ListMeta {
 
 /// The shard that a list was restricted to (KEP-5866).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct ShardInfo {
     /// The `shardSelector` as the server understood it.
     #[prost(string, tag = "1")]
@@ -63,6 +71,7 @@ pub struct ShardInfo {
 
 /// An API server's answer where there is no object to give: its error.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct Status {
     /// For an expired page token, [`continue_token`](ListMeta::continue_token) may go on at the latest version.
     #[prost(message, optional, tag = "1")]
@@ -118,6 +127,7 @@ impl Status {
 
 /// What a [`Status`] is about.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct StatusDetails {
     /// The name of the object.
     #[prost(string, tag = "1")]
@@ -141,6 +151,7 @@ pub struct StatusDetails {
 
 /// One cause of a [`Status`].
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct StatusCause {
     /// For programs: `ResourceVersionTooLarge`, `FieldValueInvalid`, ….
     #[prost(string, tag = "1")]

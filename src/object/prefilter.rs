@@ -15,12 +15,11 @@ use crate::wire::Encoding;
 ///
 /// ```
 /// use k8s_pb::api::core::v1::Pod;
-/// use listwatch::object::Prefilter;
-/// use listwatch::{ItemError, ListReader};
+/// use listwatch::{ItemError, ListReader, Prefilter};
 ///
 /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
 /// let suspects = Prefilter::new(["ghcr.io/", "privileged"]);
-/// let pods = ListReader::<_, [u8]>::new(file).map_item(|item| match suspects.matches(&item) {
+/// let pods = ListReader::with(file, |item| match suspects.matches(&item) {
 ///     true => item.decode::<Pod>().map(Some),
 ///     false => Ok(None),
 /// });

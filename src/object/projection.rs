@@ -18,19 +18,16 @@ use crate::wire::protobuf::{Field, Fields};
 /// ones stay, a message of which every field is dropped stays as an empty one. Only the messages on the paths are walked
 /// inside; what is dropped or kept whole is not checked.
 ///
-/// It reads protobuf and JSON, as [`FieldPath`] does. An object in JSON keeps its `apiVersion` and `kind` unless they are
+/// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless they are
 /// dropped by name.
 ///
-/// The copy of an object in protobuf is one allocation of exactly its size, for which it is walked twice. The copy of JSON is
-/// allocated at the size of the object, and then shrunk.
-///
 /// ```
-/// use listwatch::object::path::{meta, pod};
+/// use listwatch::path::{meta, pod};
 /// use listwatch::{ItemError, ListReader, Projection};
 ///
 /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
 /// let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&meta::LAST_APPLIED).drop(&pod::STATUS);
-/// let pods = ListReader::<_, [u8]>::new(file).map_item(|item| item.project(&slim));
+/// let pods = ListReader::with(file, |item| item.project(&slim));
 /// # let mut sizes = 0;
 /// for pod in pods {
 ///     println!("{} bytes", pod?.len());
@@ -92,14 +89,8 @@ impl Projection {
         self
     }
 
-    /// Copies an object, in protobuf or JSON. Of an [`ItemRef`], take [`ItemRef::project`].
-    ///
-    /// # Errors
-    ///
-    /// [`ItemError::Projection`] when the object, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path
-    /// does not lead through objects in this encoding: one in numbers alone through JSON, one in names alone through protobuf.
-    pub fn apply(&self, object: &[u8]) -> Result<Box<[u8]>, ItemError> {
-        let encoding = Encoding::of(object);
+    /// Copies an object: see [`ItemRef::project`].
+    pub(super) fn apply(&self, encoding: Encoding, object: &[u8]) -> Result<Box<[u8]>, ItemError> {
         self.keep
             .iter()
             .chain([&self.drop])
@@ -130,17 +121,17 @@ impl Projection {
         copy.map(Box::from).map_err(ItemError::Projection)
     }
 
-    /// What [`Item::from_ref`] makes of the item without the dropped fields, for `map_item` of the adapters. The projected
-    /// bytes are a copy that lives no longer than the call.
+    /// What [`Item::from_ref`] makes of the item without the dropped fields, for closures of the
+    /// adapters. The projected bytes are a copy that is dropped before this returns.
     ///
     /// ```
     /// use k8s_pb::api::core::v1::Pod;
-    /// use listwatch::object::path::pod;
+    /// use listwatch::path::pod;
     /// use listwatch::{ListReader, Projection};
     ///
     /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
     /// let phases = Projection::new().keep(&pod::PHASE);
-    /// for pod in ListReader::<_, [u8]>::new(file).map_item(|item| phases.decode::<Pod>(item)) {
+    /// for pod in ListReader::with(file, |item| phases.decode::<Pod>(item)) {
     ///     let pod: Box<Pod> = pod?;
     ///     assert!(pod.metadata.is_none() && pod.status.is_some());
     /// }
@@ -149,7 +140,7 @@ impl Projection {
     ///
     /// # Errors
     ///
-    /// Those of [`apply`](Self::apply) and of [`Item::from_ref`].
+    /// Those of [`ItemRef::project`] and of [`Item::from_ref`].
     pub fn decode<T: Item + ?Sized>(&self, item: ItemRef<'_>) -> Result<T::Owned, ItemError> {
         T::from_ref(item.with_bytes(&item.project(self)?))
     }
@@ -486,7 +477,7 @@ mod tests {
             let projection = keep.iter().fold(Projection::new(), |projection, text| projection.keep(&path(text)));
             let projection = drop.iter().fold(projection, |projection, text| projection.drop(&path(text)));
             let expected = expected.map(Box::from).map_err(|fault| ItemError::Projection(fault).to_string());
-            let projected = projection.apply(object).map_err(|error| error.to_string());
+            let projected = projection.apply(Encoding::Protobuf, object).map_err(|error| error.to_string());
             assert_eq!(projected, expected, "{object:x?} keep {keep:?} drop {drop:?}");
         }
     }
@@ -520,19 +511,19 @@ mod tests {
                 ),
             ),
             (&["none"], &[], Ok(r#"{"apiVersion":"v1","kind":"W"}"#)),
-            (&[], &["3.4"], Err("it is in JSON, where protobuf is to be read")),
+            (&[], &["3.4"], Err("unexpected encoding: the item is in JSON, expected protobuf")),
         ] {
             let projection = keep.iter().fold(Projection::new(), |projection, text| projection.keep(&path(text)));
             let projection = drop.iter().fold(projection, |projection, text| projection.drop(&path(text)));
-            let projected = projection.apply(object.as_bytes()).map_err(|error| error.to_string());
+            let projected = projection.apply(Encoding::Json, object.as_bytes()).map_err(|error| error.to_string());
             let expected = expected.map(|json| json.as_bytes().into()).map_err(str::to_owned);
             assert_eq!(projected, expected, "keep {keep:?} drop {drop:?}");
         }
         let by_name = Projection::new().drop(&path("spec.size"));
-        assert_eq!(by_name.apply(b"\x12\x00").unwrap_err().to_string(), "it is in protobuf, where JSON is to be read");
+        assert_eq!(by_name.apply(Encoding::Protobuf, b"\x12\x00").unwrap_err().to_string(), "unexpected encoding: the item is in protobuf, expected JSON");
         assert_eq!(
-            by_name.apply(br#"{"spec":{"size":1}"#).unwrap_err().to_string(),
-            "a fault of JSON syntax in what is projected"
+            by_name.apply(Encoding::Json, br#"{"spec":{"size":1}"#).unwrap_err().to_string(),
+            "invalid JSON in the projected fields"
         );
     }
 
@@ -540,7 +531,7 @@ mod tests {
     fn a_path_that_leads_nowhere_changes_nothing() {
         let nowhere = FieldPath::new("", &[]);
         let projection = Projection::new().keep(&nowhere).drop(&nowhere);
-        assert_eq!(*projection.apply(b"\x0a\x00\x12\x00").unwrap(), *b"\x0a\x00\x12\x00");
+        assert_eq!(*projection.apply(Encoding::Protobuf, b"\x0a\x00\x12\x00").unwrap(), *b"\x0a\x00\x12\x00");
         assert_eq!(projection.to_string(), "");
     }
 
@@ -551,6 +542,6 @@ mod tests {
         let fields: [&[u8]; 3] =
             [b"\x0a\x08\x0a\x06\x0a\x01a\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x02\x18\x01"];
         let left: [&[u8]; 3] = [b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x00"];
-        assert_eq!(*projection.apply(&fields.concat().repeat(20)).unwrap(), left.concat().repeat(20));
+        assert_eq!(*projection.apply(Encoding::Protobuf, &fields.concat().repeat(20)).unwrap(), left.concat().repeat(20));
     }
 }

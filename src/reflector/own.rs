@@ -41,16 +41,17 @@ impl Scope {
     }
 
     /// What is stored of an object that the server sent whole.
-    fn stored(&self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
-        let mut bytes = item.bytes().to_vec();
+    fn stored(&self, item: &ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        let mut bytes = item.to_box();
         if self.options.is_metadata_only() {
-            bytes = Projection::new().keep(&FieldPath::new("metadata", &[1])).apply(&bytes)?.into();
+            let metadata = Projection::new().keep(&FieldPath::new("metadata", &[1]));
+            bytes = item.with_bytes(&bytes).project(&metadata)?;
         }
         if self.options.drops_managed_fields() {
-            bytes = Projection::new().drop(&meta::MANAGED_FIELDS).apply(&bytes)?.into();
+            bytes = item.with_bytes(&bytes).project(&Projection::new().drop(&meta::MANAGED_FIELDS))?;
         }
         match &self.projection {
-            Some(projection) => Ok(projection.apply(&bytes)?.into()),
+            Some(projection) => item.with_bytes(&bytes).project(projection),
             None => Ok(bytes),
         }
     }
@@ -71,7 +72,7 @@ impl<T: Stored + ?Sized> Cache<T> {
     /// [`StoreError`] when the object cannot be stored, or its selectors not be checked. The cache then has what it had.
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Written<T>>, StoreError> {
         let Some(scope) = self.scope.get() else { return Ok(None) };
-        let item = ItemRef::single(bytes, encoding, &scope.type_meta);
+        let item = ItemRef::new(encoding, bytes).with_type_meta(&scope.type_meta);
         if !scope.selects(&item)? {
             return Ok(None);
         }

@@ -25,41 +25,8 @@ use crate::wire::protobuf::{Fields, Value, Varint};
 /// Messages may be nested this deep in an object, as for prost: only schemas hold schemas, in a `CustomResourceDefinition`.
 const MAX_DEPTH: usize = 100;
 
-/// Appends the JSON form of an object, on one line, to `out`.
-///
-/// `type_meta` is that of the object or of its list; `object` is the protobuf message, without `k8s\0` and envelope. What is
-/// appended is what Go's `json.Marshal` gives of the object as client-go decodes it, with `kind` and `apiVersion` first: the
-/// same fields in the same order, with the same escapes. A quantity stays as it was sent.
-///
-/// Where releases of Go's types differ in the order of fields, or in those that they omit when empty, the JSON is that of the newest
-/// release in the table. A field that not all releases have is omitted when the object does not have it.
-///
-/// Returns the number of fields that the table does not have, which are left out, as Go's clients leave out what they do not know.
-///
-/// It takes memory for the tree of one object, some times its size.
-///
-/// ```
-/// use listwatch::{ItemError, ListReader, schema};
-///
-/// # let body = &include_bytes!("../../fixtures/configmaps.pb")[..];
-/// let lines = ListReader::<_, [u8]>::new(body).map_item(|item| {
-///     let mut line = Vec::new();
-///     schema::to_json(item.type_meta(), item.bytes(), &mut line)?;
-///     Ok::<_, ItemError>(line)
-/// });
-/// for line in lines {
-///     println!("{}", String::from_utf8(line?)?);
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// # Errors
-///
-/// `out` is unchanged after an error:
-/// [`ItemError::UnknownKind`] when the table does not have the kind;
-/// [`ItemError::DecodedSize`] when the tree may take more than 64 MiB;
-/// [`ItemError::Field`] when a field is malformed, has a value that JSON has no form for, or lies deeper than 100 messages.
-pub fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
+/// Appends the JSON form of an object in protobuf, on one line, to `out`: see [`ItemRef::to_json`](crate::ItemRef::to_json).
+pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
     let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
     let message = Message::of(api_version, kind)
         .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })?;

@@ -11,9 +11,7 @@ mod json;
 mod table;
 
 #[cfg(feature = "json")]
-pub use self::json::to_json;
-#[cfg(feature = "json")]
-pub(crate) use self::json::to_line;
+pub(crate) use self::json::{to_json, to_line};
 use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
 
 /// A message of protobuf: a kind of object, or a part of one.

@@ -4,7 +4,7 @@
 //! end of a value that arrives in pieces. Both look for the end of a nested value by its brackets and strings only: what is in
 //! a value that nobody reads is not checked.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 
 use serde::Deserialize;
 
@@ -18,10 +18,17 @@ pub(crate) struct Reader<'a> {
     depth: u32,
 }
 
-/// A string, borrowed where it has no escapes.
-#[derive(Deserialize)]
+/// A string, borrowed where it has no escapes: in maps and lists serde would copy a plain `Cow`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// So that maps are read by `str`.
+impl Borrow<str> for JsonText<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
 
 impl<'a> Reader<'a> {
     /// Reads JSON inside so many brackets, which count towards the allowed depth.
@@ -211,7 +218,7 @@ pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
         }
         _ => {
             let string = str::from_utf8(string).map_err(|_| Fault::Utf8)?;
-            serde_json::from_str(string).map(|Text(text)| text).map_err(|_| Fault::Syntax)
+            serde_json::from_str(string).map(|JsonText(text)| text).map_err(|_| Fault::Syntax)
         }
     }
 }

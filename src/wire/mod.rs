@@ -15,19 +15,12 @@ pub use self::format::BodyFormat;
 
 /// How the bytes of an item are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Encoding {
     /// The protobuf message of the item, without `k8s\0` and envelope.
     Protobuf,
     /// The item as JSON, without the whitespace around it.
     Json,
-}
-
-impl Encoding {
-    /// Returns the encoding of an object's bytes: JSON begins with a brace, or is `null`. In protobuf these bytes are the
-    /// tags of a group and of no wire type, and no message of Kubernetes has groups.
-    pub(crate) fn of(object: &[u8]) -> Self {
-        if let Some(b'{' | b'n') = object.first() { Self::Json } else { Self::Protobuf }
-    }
 }
 
 impl fmt::Display for Encoding {
@@ -47,7 +40,7 @@ pub enum Fault {
     #[error("a varint over 64 bits")]
     Varint,
     /// Field number 0 or over 2²⁹-1, or wire type 6 or 7.
-    #[error("an impossible tag")]
+    #[error("an invalid tag")]
     Tag,
     /// A known field of another wire type than its own.
     #[error("the wrong wire type")]
@@ -68,7 +61,7 @@ pub enum Fault {
     #[error("invalid UTF-8")]
     Utf8,
     /// `raw` before the `typeMeta` that names its kind: nothing else says what is in it.
-    #[error("raw before its kind")]
+    #[error("a value before its typeMeta")]
     Order,
     /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered; a second `typeMeta` after them.
     #[error("a second value")]
@@ -77,20 +70,20 @@ pub enum Fault {
     #[error("no bytes")]
     Empty,
     /// Bytes that say how `raw` is encoded, where it must be plain.
-    #[error("a value where none is supported")]
+    #[error("an unsupported value")]
     NotEmpty,
     /// A value that JSON has no form for: embedded text that is no JSON, a number that is not finite, a time outside the years 0
     /// to 9999, an empty quantity.
     #[error("a value without a JSON form")]
     Value,
     /// Not a Status, or not one that decodes, where only the API server's Status can be.
-    #[error("something else than a Status")]
+    #[error("no valid Status")]
     Status,
     /// A byte that JSON does not allow there.
-    #[error("a fault of JSON syntax")]
+    #[error("invalid JSON")]
     Syntax,
     /// A JSON value of another type than the field's.
-    #[error("a value of another type")]
+    #[error("a value of the wrong type")]
     Type,
     /// Messages nested deeper than 100, or JSON nested deeper than 10,000, which is where Go stops too.
     #[error("nested too deep")]

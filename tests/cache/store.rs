@@ -369,7 +369,7 @@ fn an_object_as_json_says_what_it_is() {
         store.apply(encoding, &object("web", &encoding.to_string(), "1").to_bytes(encoding)).map(drop).unwrap();
         let object = store.get("web", &encoding.to_string()).unwrap();
         for kind in ["Namespace", "NamespaceList"] {
-            let of = TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() };
+            let of = TypeMeta::new("v1", kind);
             let mut out = b"before ".to_vec();
             object.to_json(&of, &mut out).unwrap();
             let json = str::from_utf8(&out).unwrap().strip_prefix("before ").unwrap();
@@ -553,7 +553,7 @@ fn a_compressed_store_takes_a_fraction_of_the_bytes() {
         let held = |format| {
             let store = Store::<[u8]>::new(format);
             let mut replace = store.begin_replace();
-            let mut pods = ListReader::<_, [u8]>::new(&body[..]);
+            let mut pods = ListReader::new::<[u8]>(&body[..]);
             for pod in &mut pods {
                 drop(replace.apply(Encoding::Protobuf, &pod.unwrap()).unwrap());
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use listwatch::client::{Error, List, ListOptions, Resource, Retry, Shard};
-use listwatch::{ItemError, Limits, MetaView, OnItemError};
+use listwatch::{Encoding, ItemError, ItemRef, Limits, OnItemError};
 use listwatch_testserver::{Answer as ServerAnswer, Body, RecordedRequest};
 
 use crate::support::server::{anonymous, client_of, pods, recorded, serve_by};
@@ -108,7 +108,7 @@ async fn an_interrupted_page_is_requested_again_and_delivers_the_rest() {
         let list = server.client().retry(retry).list::<[u8]>(&Resource::PODS, &options).pages(50);
         let (items, summary) = list.into_vec().await.unwrap();
         assert_eq!((items.len() as u64, summary.items + summary.other_shards), (summary.items, 120), "{case}");
-        let uids = items.iter().map(|pod| MetaView::new(pod).unwrap().uid().to_owned());
+        let uids = items.iter().map(|pod| ItemRef::new(Encoding::Protobuf, pod).meta().unwrap().uid().into_owned());
         assert_eq!(uids.collect::<BTreeSet<_>>().len(), items.len(), "{case}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use crate::support::fixture;
 use crate::support::server::{client, recorded, serve_by, serve_in_turn};
 use listwatch::client::{Client, List, ListOptions, Resource, ResourceVersion, Shard};
-use listwatch::{ItemError, MetaView};
+use listwatch::{Encoding, ItemError, ItemRef};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 fn expired() -> Answer {
@@ -17,7 +17,7 @@ fn pods(client: &Client, options: &ListOptions) -> List<[u8]> {
 }
 
 fn name(pod: &[u8]) -> String {
-    MetaView::new(pod).unwrap().name().to_owned()
+    ItemRef::new(Encoding::Protobuf, pod).meta().unwrap().name().into_owned()
 }
 
 fn paths(server: &Server) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use listwatch::cache::SaveError;
 use listwatch::client::{ListOptions, Shard};
-use listwatch::object::path::meta;
+use listwatch::path::meta;
 use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
 use tokio::time::sleep;

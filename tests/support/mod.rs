@@ -24,6 +24,12 @@ use listwatch::{
 };
 use prost::Message as _;
 
+/// The error and its sources, as the CLI prints them.
+pub fn chain(error: &dyn Error) -> String {
+    let source = error.source().map(|source| format!(": {}", chain(source))).unwrap_or_default();
+    format!("{error}{source}")
+}
+
 /// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
 pub fn cases(quick: u64, thorough: u64) -> u64 {
     if std::env::var_os("LISTWATCH_THOROUGH").is_some() { thorough } else { quick }

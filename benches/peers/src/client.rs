@@ -17,8 +17,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Identity, Object, StorageFormat, Store};
 use listwatch::client::{HttpTransport, ListOptions, Order, Resource};
-use listwatch::object::path::pod;
-use listwatch::{ItemError, Json, MetaView};
+use listwatch::path::pod;
+use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch_kube::runtime;
 use prost::Message;
 
@@ -237,8 +237,8 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
                 }
                 _ => {
                     let pod = object.encoded()?;
-                    let meta = MetaView::new(&pod)?;
-                    touch([meta.namespace(), meta.name(), meta.resource_version()])
+                    let meta = ItemRef::new(Encoding::Protobuf, &pod).meta()?;
+                    touch([&meta.namespace(), &meta.name(), &meta.resource_version()])
                 }
             })
         };
@@ -251,7 +251,7 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
         let by_node = store.index("node", move |object| {
             let node = match format {
                 StorageFormat::Decoded => object.decode()?.spec.as_ref().map(|spec| Arc::from(spec.node_name())),
-                _ => pod::NODE_NAME.str(object.encoded()?)?.map(Arc::<str>::from),
+                _ => pod::NODE_NAME.str(object.item()?)?.map(Arc::<str>::from),
             };
             Ok::<_, ItemError>(node)
         });

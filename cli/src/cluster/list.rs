@@ -4,7 +4,7 @@ use listwatch::client::Client;
 
 use crate::cluster::connect::Connection;
 use crate::cluster::query::{self, Query};
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::notices;
 use crate::output::{Format, Output, Shown, Summary};
 use crate::rows;
@@ -58,7 +58,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let mut output = Output::new(shown.format);
     rows::print(&mut items, &mut output, |_| query::reached(&progress))
         .await?
-        .map_err(|error| Failure::Error(error.to_string()))?;
+        .map_err(|error| Failure::Error(chain(&error)))?;
     let summary = items.summary().expect("without an error the list is complete");
     output.end(&Summary::new(&summary.type_meta, &summary.list_meta, summary.items, summary.bytes))?;
     query::warn(summary);

@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 
 use crate::cluster::connect::{Connection, Server};
 use crate::cluster::query::{self, Query};
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::output::{Format, Output, Row, temporary_beside};
 use crate::rows;
 
@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         State::Failed(error) => return Err(cannot_write(error)),
         State::Off => unreachable!("it was on"),
     };
-    done.map_err(|error| Failure::Error(error.to_string()))?;
+    done.map_err(|error| Failure::Error(chain(&error)))?;
     let summary = items.summary().expect("without an error the list is complete");
     temporary.as_file().sync_all().map_err(cannot_write)?;
     temporary.persist(&file).map_err(|error| cannot_write(error.error))?;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::cluster::connect::Connection;
 use crate::cluster::query::Selection;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::notices;
 use crate::output::{self, Output, Row, Rows, Shown};
 use crate::rows::FLUSH_EVERY;
@@ -118,7 +118,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
             Some(error) => {
                 notices::unknown_fields(watcher.counts.unknown_fields);
-                return Err(Failure::Error(error.to_string()));
+                return Err(Failure::Error(chain(&error)));
             }
         }
     }
@@ -167,7 +167,7 @@ impl Watcher {
             list = list.namespace(namespace);
         }
         let listed = list.map_item(|_| Ok::<_, ItemError>(())).into_vec().await;
-        let (_, summary) = listed.map_err(|error| Failure::Error(error.to_string()))?;
+        let (_, summary) = listed.map_err(|error| Failure::Error(chain(&error)))?;
         Ok(summary.list_meta.resource_version)
     }
 

@@ -7,7 +7,7 @@ use super::failure;
 use super::report::Report;
 use crate::cluster::connect::Connection;
 use crate::cluster::query::{self, Query, Selection, Version};
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::output::{Format, Output, Row};
 use crate::rows;
 
@@ -50,7 +50,7 @@ pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
     let done = rows::print(&mut items, &mut Output::new(Format::Summary), |_| query::reached(&progress)).await?;
     let summary = items.summary().cloned();
     drop(items);
-    done.map_err(|error| failure(&stats, error.to_string()))?;
+    done.map_err(|error| failure(&stats, chain(&error)))?;
     let summary = summary.expect("without an error the list is complete");
     query::warn(&summary);
     Ok(stats.report(&summary.type_meta, &summary.list_meta, summary.bytes))

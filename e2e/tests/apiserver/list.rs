@@ -14,7 +14,7 @@ use listwatch::client::{
     Client, Compression, ErrorKind, FieldSelector, HttpTransport, Items, LabelSelector, List, ListOptions, ListSummary,
     Order, Resource, ResourceVersion, Restart, Retry, Shard, TransportErrorKind, resource,
 };
-use listwatch::{ItemError, Json};
+use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch_e2e::{Result, Server};
 use listwatch_kube::KubeTransport;
 
@@ -147,7 +147,7 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
 
     let (namespace, name) = all.first().and_then(|pod| pod.split_once('/')).ok_or("no pod")?;
     let pod = client.get::<[u8]>(&Resource::PODS, Some(namespace), name).await?;
-    assert_eq!(listwatch::MetaView::new(&pod)?.name(), name);
+    assert_eq!(ItemRef::new(Encoding::Protobuf, &pod).meta()?.name(), name);
     assert!(client.get::<[u8]>(&Resource::PODS, Some(namespace), "nobody").await.unwrap_err().is_not_found());
     Ok(())
 }
