@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::meta::Status;
+use crate::wire::BodyFormat;
 use crate::wire::Encoding;
 pub(crate) use crate::wire::Fault;
-use crate::wire::BodyFormat;
 
 /// Why a body is not a complete list, or why a watch ended.
 ///

@@ -7,7 +7,9 @@ use std::pin::Pin;
 use async_compression::tokio::bufread::GzipDecoder;
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
-use listwatch::{BodyFormat, DecodeError, DecodeErrorKind, ItemError, Limit, Limits, ListDecoder, ListError, ListStream, OnItemError};
+use listwatch::{
+    BodyFormat, DecodeError, DecodeErrorKind, ItemError, Limit, Limits, ListDecoder, ListError, ListStream, OnItemError,
+};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio_util::io::ReaderStream;

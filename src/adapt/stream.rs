@@ -1,10 +1,10 @@
 //! The adapter over a stream of chunks.
 
 use std::fmt;
-#[cfg(feature = "client")]
-use std::{future::poll_fn, ops::ControlFlow};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+#[cfg(feature = "client")]
+use std::{future::poll_fn, ops::ControlFlow};
 
 use bytes::{Buf, Bytes};
 use futures_core::Stream;

@@ -418,9 +418,7 @@ fn judge<R>(
     on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
 ) -> Result<Option<R>, ErrorKind> {
     let (made, offset, index) = match event {
-        WatchEvent::Added { object, .. }
-        | WatchEvent::Modified { object, .. }
-        | WatchEvent::Deleted { object, .. } => {
+        WatchEvent::Added { object, .. } | WatchEvent::Modified { object, .. } | WatchEvent::Deleted { object, .. } => {
             if !object.type_meta().is_expected(expected) {
                 return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
             }

@@ -15,8 +15,8 @@
 //!            └──────────────────────────────────────┴──> End
 //! ```
 
-use super::list::{Found, Progress};
 use super::list_fields::ListShape;
+use super::progress::{FoundEvent, Progress};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::OnItemError;
 use crate::meta;
@@ -32,7 +32,7 @@ const LONGEST_NAME: usize = 64;
 const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
 
 /// A JSON body.
-pub(super) struct Json {
+pub(super) struct JsonList {
     /// Its `field_start` is where the current member or item begins.
     pub(super) list: Progress,
     state: State,
@@ -87,7 +87,7 @@ enum Key {
     Other,
 }
 
-impl Json {
+impl JsonList {
     pub(super) fn new(list: Progress) -> Self {
         Self { list, state: State::Start, scan: Scan::new(b'{', 0), head: Some(Vec::new()), has_items: false }
     }
@@ -101,7 +101,7 @@ impl Json {
         matches!(self.state, State::Item { .. } | State::Oversized | State::Null(Key::Item))
     }
 
-    pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         while !input.is_empty() {
             let max = self.list.limits.bytes;
             if self.list.position >= max {
@@ -125,7 +125,7 @@ impl Json {
     }
 
     /// One state further. `input` is not empty.
-    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         match self.state {
             State::Name => return self.name(input),
             State::Collect(key) => return self.collect(key, input),
@@ -180,7 +180,7 @@ impl Json {
         Ok(None)
     }
 
-    fn name<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn name<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let end = self.scan.end(input).map_err(|fault| self.malformed(Key::Other, fault))?;
         let piece = self.list.take(end.unwrap_or(input.len()) as u64, input);
         let scratch = &mut self.list.scratch;
@@ -206,7 +206,7 @@ impl Json {
     }
 
     /// A member's value begins with this byte.
-    fn value<'i>(&mut self, key: Key, byte: u8, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn value<'i>(&mut self, key: Key, byte: u8, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if key == Key::Items && self.list.index() > 0 {
             return Err(self.malformed(key, Fault::Twice));
         }
@@ -235,7 +235,7 @@ impl Json {
         Ok(None)
     }
 
-    fn collect<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn collect<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let max = self.list.limits.metadata_size;
         let so_far = self.list.scratch.len() as u64;
         let window = first(input, (max - so_far).saturating_add(1));
@@ -253,7 +253,7 @@ impl Json {
         if key == Key::ListMeta {
             meta::json::merge_list_meta(&mut self.list.list_meta, &self.list.scratch)
                 .map_err(|(field, fault)| self.list.error(DecodeErrorKind::Malformed { field, fault }))?;
-            return Ok(Some(Found::ListMeta));
+            return Ok(Some(FoundEvent::ListMeta));
         }
         let text = text(&self.list.scratch).map_err(|fault| self.malformed(key, fault))?.into_owned();
         let TypeMeta { api_version, kind } = &mut self.list.type_meta;
@@ -266,7 +266,7 @@ impl Json {
         }
         self.head = None;
         self.check_kind()?;
-        Ok(Some(Found::TypeMeta))
+        Ok(Some(FoundEvent::TypeMeta))
     }
 
     /// True at the end of the value.
@@ -276,7 +276,7 @@ impl Json {
         Ok(end.is_some())
     }
 
-    fn null<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn null<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if !self.skip(key, input)? {
             return Ok(None);
         }
@@ -284,7 +284,7 @@ impl Json {
             self.list.scratch.extend_from_slice(b"null");
             self.list.items += 1;
             self.state = State::ElementEnd;
-            return Ok(Some(Found::SplitItem));
+            return Ok(Some(FoundEvent::SplitItem));
         }
         // A list without items is one.
         self.has_items |= key == Key::Items;
@@ -293,7 +293,7 @@ impl Json {
     }
 
     /// An item begins with this byte.
-    fn begin_item<'i>(&mut self, byte: u8, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn begin_item<'i>(&mut self, byte: u8, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         self.list.field_start = self.list.position;
         let max = self.list.limits.items;
         if self.list.index() >= max {
@@ -309,7 +309,7 @@ impl Json {
         self.item(0, input)
     }
 
-    fn item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let max = self.list.limits.item_size;
         let window = first(input, (max - len).saturating_add(1));
         let end = self.scan.end(window).map_err(|fault| self.malformed(Key::Item, fault))?;
@@ -347,7 +347,7 @@ impl Json {
         }
         self.list.items += 1;
         self.state = State::ElementEnd;
-        Ok(Some(if is_split { Found::SplitItem } else { Found::Item(piece) }))
+        Ok(Some(if is_split { FoundEvent::SplitItem } else { FoundEvent::Item(piece) }))
     }
 
     /// The body's closing brace: says what is missing.

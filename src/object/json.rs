@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 use super::meta_view::{ManagedFieldsEntry, OwnerReference, Time};
 use super::{Item, ItemRef};
 use crate::error::ItemError;
-use crate::meta::json::{Unread, members, set, set_text, skip, whole};
-use crate::wire::Encoding;
+use crate::meta::json::{members, set, set_text, skip, whole};
 use crate::wire::json::{JsonText, Reader};
+use crate::wire::{Encoding, FieldFault};
 
 /// Makes the items of a JSON list a `Box<T>`, for any `T` that serde deserializes.
 ///
@@ -153,7 +153,7 @@ pub(crate) fn meta(object: &[u8]) -> Result<JsonMeta<'_>, ItemError> {
 }
 
 impl<'a> JsonMeta<'a> {
-    fn merge(&mut self, json: &mut Reader<'a>) -> Result<(), Unread> {
+    fn merge(&mut self, json: &mut Reader<'a>) -> Result<(), FieldFault> {
         members("metadata", json, |name, json| match name {
             "name" => set_text(&mut self.name, "metadata.name", json),
             "generateName" => set_text(&mut self.generate_name, "metadata.generateName", json),
@@ -209,7 +209,10 @@ mod tests {
             (&br#"{"metadata":{"name":7}}"#[..], "a value of the wrong type in metadata.name"),
             (br#"{"metadata":{"labels":{"a":null}}}"#, "a value of the wrong type in metadata.labels"),
             (br#"{"metadata":{"finalizers":[1]}}"#, "a value of the wrong type in metadata.finalizers"),
-            (br#"{"metadata":{"creationTimestamp":"today"}}"#, "a value of the wrong type in metadata.creationTimestamp"),
+            (
+                br#"{"metadata":{"creationTimestamp":"today"}}"#,
+                "a value of the wrong type in metadata.creationTimestamp",
+            ),
             (br#"{"metadata":[]}"#, "a value of the wrong type in metadata"),
             (br#"{"metadata":{"name":"\ud800"}}"#, "invalid JSON in metadata.name"),
             (br#"{"metadata":{}"#, "invalid JSON in the object"),

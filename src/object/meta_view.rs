@@ -12,7 +12,7 @@ use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
 #[cfg(feature = "json")]
 use crate::wire::json::JsonText;
-use crate::wire::protobuf::{Field, Fields, Value};
+use crate::wire::protobuf::{Fields, Value, WireField};
 
 /// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see [`ItemRef::meta`](super::ItemRef::meta).
 ///
@@ -449,7 +449,7 @@ impl<'a> OwnerReference<'a> {
     fn read(value: Value<'a>) -> Result<Self, Fault> {
         let mut owner = Self::default();
         for field in Fields::new(value.bytes()?) {
-            let Field { number, value, .. } = field?;
+            let WireField { number, value, .. } = field?;
             match number {
                 1 => owner.kind = value.str()?.into(),
                 3 => owner.name = value.str()?.into(),
@@ -468,7 +468,7 @@ impl<'a> ManagedFieldsEntry<'a> {
     fn read(value: Value<'a>) -> Result<Self, Fault> {
         let mut entry = Self::default();
         for field in Fields::new(value.bytes()?) {
-            let Field { number, value, .. } = field?;
+            let WireField { number, value, .. } = field?;
             match number {
                 1 => entry.manager = value.str()?.into(),
                 2 => entry.operation = value.str()?.into(),
@@ -539,7 +539,8 @@ mod tests {
         ] {
             let object = metadata.iter().flat_map(|piece| len_field(METADATA, piece)).collect::<Vec<_>>();
             let view = MetaView::new(Encoding::Protobuf, &object).unwrap();
-            let expected = expected.iter().map(|(key, value)| (Cow::Borrowed(*key), Cow::Borrowed(*value))).collect::<Vec<_>>();
+            let expected =
+                expected.iter().map(|(key, value)| (Cow::Borrowed(*key), Cow::Borrowed(*value))).collect::<Vec<_>>();
             assert_eq!(view.labels().unwrap().collect::<Vec<_>>(), expected, "{metadata:x?}");
             for (key, value) in expected {
                 assert_eq!(view.label(&key).unwrap(), Some(value));

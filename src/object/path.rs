@@ -524,7 +524,12 @@ mod tests {
             let strs = path.strs(object).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string());
             assert_eq!(strs, to_cows(expected.clone()).map_err(error), "{path} in {:x?}", object.bytes());
             let last = path.str(object).map_err(|error| error.to_string());
-            assert_eq!(last, to_cows(expected).map(|mut all| all.pop()).map_err(error), "{path} in {:x?}", object.bytes());
+            assert_eq!(
+                last,
+                to_cows(expected).map(|mut all| all.pop()).map_err(error),
+                "{path} in {:x?}",
+                object.bytes()
+            );
         }
     }
 

@@ -10,7 +10,7 @@ use super::ItemRef;
 use super::path::{FieldPath, key_of};
 use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
-use crate::wire::protobuf::{Field, Fields};
+use crate::wire::protobuf::{Fields, WireField};
 
 /// Which fields of an object are kept, and which are dropped while it is copied.
 ///
@@ -225,45 +225,45 @@ impl<K> Clone for Rules<'_, K> {
 
 impl<K> Copy for Rules<'_, K> {}
 
-enum Fate<'p, K> {
-    Dropped,
-    Kept,
-    /// What is in the field is judged in turn.
-    Partly(Rules<'p, K>),
+enum Action<'p, K> {
+    Drop,
+    Keep,
+    /// The fields of the message are looked at in turn.
+    Project(Rules<'p, K>),
 }
 
 impl<'p, K: PartialEq> Rules<'p, K> {
     /// What becomes of a field, but for keys of maps.
-    fn fate<Q: PartialEq + ?Sized>(self, step: &Q) -> Fate<'p, K>
+    fn action<Q: PartialEq + ?Sized>(self, step: &Q) -> Action<'p, K>
     where
         K: Borrow<Q>,
     {
         let keep = match self.keep {
             None => None,
             Some(node) => match node.field(step) {
-                None => return Fate::Dropped,
+                None => return Action::Drop,
                 Some(node) => (!node.whole).then_some(node),
             },
         };
         let drop = self.drop.and_then(|node| node.field(step));
         match (keep, drop) {
-            (_, Some(Node { whole: true, .. })) => Fate::Dropped,
-            (None, None) => Fate::Kept,
-            _ => Fate::Partly(Self { keep, drop }),
+            (_, Some(Node { whole: true, .. })) => Action::Drop,
+            (None, None) => Action::Keep,
+            _ => Action::Project(Self { keep, drop }),
         }
     }
 
     /// What becomes of an entry of a map.
-    fn of_key(self, key: &[u8]) -> Fate<'p, K> {
+    fn of_key(self, key: &[u8]) -> Action<'p, K> {
         if self.drop.is_some_and(|node| node.has_key(key)) {
-            return Fate::Dropped;
+            return Action::Drop;
         }
         let keep = self.keep.filter(|node| !node.has_key(key));
         let drop = self.drop.filter(|node| !node.fields.is_empty());
         match (keep, drop) {
-            (Some(keep), _) if keep.fields.is_empty() => Fate::Dropped,
-            (None, None) => Fate::Kept,
-            _ => Fate::Partly(Self { keep, drop }),
+            (Some(keep), _) if keep.fields.is_empty() => Action::Drop,
+            (None, None) => Action::Keep,
+            _ => Action::Project(Self { keep, drop }),
         }
     }
 
@@ -273,12 +273,12 @@ impl<'p, K: PartialEq> Rules<'p, K> {
 }
 
 /// What becomes of a field of protobuf; the message in it, if that is judged in turn.
-fn fate<'a, 'p>(rules: Rules<'p, u32>, field: &Field<'a>) -> Result<(Fate<'p, u32>, &'a [u8]), Fault> {
-    let fate = rules.fate(&field.number);
-    let Fate::Partly(inner) = fate else { return Ok((fate, &[])) };
+fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Action<'p, u32>, &'a [u8]), Fault> {
+    let action = rules.action(&field.number);
+    let Action::Project(inner) = action else { return Ok((action, &[])) };
     let message = field.value.bytes()?;
-    let fate = if inner.has_keys() { inner.of_key(key_of(message)?) } else { fate };
-    Ok((fate, message))
+    let action = if inner.has_keys() { inner.of_key(key_of(message)?) } else { action };
+    Ok((action, message))
 }
 
 /// What was measured of the first messages that are taken apart, in their order; later ones are measured again. So it
@@ -301,11 +301,11 @@ fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<u
     let mut size = 0;
     for field in Fields::new(message) {
         let field = field?;
-        let (fate, inner) = fate(rules, &field)?;
-        size += match fate {
-            Fate::Dropped => 0,
-            Fate::Kept => field.bytes.len(),
-            Fate::Partly(rules) => {
+        let (action, inner) = action(rules, &field)?;
+        size += match action {
+            Action::Drop => 0,
+            Action::Keep => field.bytes.len(),
+            Action::Project(rules) => {
                 let index = sizes.take();
                 let left = measure(inner, rules, sizes)?;
                 if let Some(known) = sizes.known.get_mut(index) {
@@ -327,11 +327,11 @@ fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<u
 fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Vec<u8>) -> Result<(), Fault> {
     for field in Fields::new(message) {
         let field = field?;
-        let (fate, inner) = fate(rules, &field)?;
-        match fate {
-            Fate::Dropped => {}
-            Fate::Kept => copy.extend_from_slice(field.bytes),
-            Fate::Partly(rules) => {
+        let (action, inner) = action(rules, &field)?;
+        match action {
+            Action::Drop => {}
+            Action::Keep => copy.extend_from_slice(field.bytes),
+            Action::Project(rules) => {
                 let index = sizes.take();
                 let left = match sizes.known.get(index) {
                     Some(known) => *known,
@@ -354,7 +354,7 @@ fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Ve
 /// Projections of JSON.
 #[cfg(feature = "json")]
 mod json {
-    use super::{Fate, Fault, Rules};
+    use super::{Action, Fault, Rules};
     use crate::wire::json::Reader;
 
     type ByName<'p> = Rules<'p, Box<str>>;
@@ -400,16 +400,16 @@ mod json {
                 "apiVersion" | "kind" if is_whole => Rules { keep: None, ..rules },
                 _ => rules,
             };
-            let fate = rules.fate(&*name);
-            if let Fate::Dropped = fate {
+            let action = rules.action(&*name);
+            if let Action::Drop = action {
                 json.value()?;
                 continue;
             }
             separate(b'{', copy);
             serde_json::to_writer(&mut *copy, &name).map_err(|_| Fault::Syntax)?;
             copy.push(b':');
-            match fate {
-                Fate::Partly(rules) => write(json, rules, false, copy)?,
+            match action {
+                Action::Project(rules) => write(json, rules, false, copy)?,
                 _ => copy.extend_from_slice(json.value()?),
             }
         }
@@ -520,7 +520,10 @@ mod tests {
             assert_eq!(projected, expected, "keep {keep:?} drop {drop:?}");
         }
         let by_name = Projection::new().drop(&path("spec.size"));
-        assert_eq!(by_name.apply(Encoding::Protobuf, b"\x12\x00").unwrap_err().to_string(), "unexpected encoding: the item is in protobuf, expected JSON");
+        assert_eq!(
+            by_name.apply(Encoding::Protobuf, b"\x12\x00").unwrap_err().to_string(),
+            "unexpected encoding: the item is in protobuf, expected JSON"
+        );
         assert_eq!(
             by_name.apply(Encoding::Json, br#"{"spec":{"size":1}"#).unwrap_err().to_string(),
             "invalid JSON in the projected fields"
@@ -542,6 +545,9 @@ mod tests {
         let fields: [&[u8]; 3] =
             [b"\x0a\x08\x0a\x06\x0a\x01a\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x02\x18\x01"];
         let left: [&[u8]; 3] = [b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x00"];
-        assert_eq!(*projection.apply(Encoding::Protobuf, &fields.concat().repeat(20)).unwrap(), left.concat().repeat(20));
+        assert_eq!(
+            *projection.apply(Encoding::Protobuf, &fields.concat().repeat(20)).unwrap(),
+            left.concat().repeat(20)
+        );
     }
 }

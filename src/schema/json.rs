@@ -43,9 +43,9 @@ pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) ->
         out.push(b'}');
         Ok(reader.unknown_fields)
     });
-    result.map_err(|trouble| {
+    result.map_err(|error| {
         out.truncate(start);
-        trouble.in_kind(kind)
+        error.in_kind(kind)
     })
 }
 
@@ -82,18 +82,18 @@ impl<'a> Slot<'a> {
 }
 
 /// What is wrong, and the names of the fields that it is in, from the innermost.
-struct Trouble {
+struct FieldError {
     fault: Fault,
     path: Vec<&'static str>,
 }
 
-impl From<Fault> for Trouble {
+impl From<Fault> for FieldError {
     fn from(fault: Fault) -> Self {
         Self { fault, path: Vec::new() }
     }
 }
 
-impl Trouble {
+impl FieldError {
     fn in_field(mut self, field: &Field) -> Self {
         if !field.name().is_empty() {
             self.path.push(field.name());
@@ -123,7 +123,7 @@ impl Messages {
         bytes: &'a [u8],
         slots: &mut Vec<Slot<'a>>,
         depth: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FieldError> {
         if depth == MAX_DEPTH {
             return Err(Fault::Depth.into());
         }
@@ -137,12 +137,18 @@ impl Messages {
                 self.unknown_fields += 1;
                 continue;
             };
-            self.field(field, value, slot, depth).map_err(|trouble| trouble.in_field(field))?;
+            self.field(field, value, slot, depth).map_err(|error| error.in_field(field))?;
         }
         Ok(())
     }
 
-    fn field<'a>(&mut self, field: &Field, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
+    fn field<'a>(
+        &mut self,
+        field: &Field,
+        value: Value<'a>,
+        slot: &mut Slot<'a>,
+        depth: usize,
+    ) -> Result<(), FieldError> {
         match field.shape {
             Shape::Single | Shape::Optional => self.value(field.of, value, slot, depth),
             Shape::Repeated => {
@@ -169,7 +175,7 @@ impl Messages {
         }
     }
 
-    fn value<'a>(&mut self, of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
+    fn value<'a>(&mut self, of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), FieldError> {
         *slot = match (of, value) {
             (Type::String, value) => Slot::Str(value.str()?),
             (Type::Bytes, value) => Slot::Bytes(value.bytes()?),
@@ -187,7 +193,7 @@ impl Messages {
         Ok(())
     }
 
-    fn entry<'a>(&mut self, of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a str, Slot<'a>), Trouble> {
+    fn entry<'a>(&mut self, of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a str, Slot<'a>), FieldError> {
         let mut key = "";
         // As Go makes them: not nil.
         let mut slot = match of.message().map(|message| message.form) {
@@ -229,7 +235,7 @@ fn integer<'a>(of: Type, value: u64) -> Slot<'a> {
 }
 
 /// Each field behind a comma, but for the first behind a brace.
-fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
+fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), FieldError> {
     for (place, field) in message.fields().iter().enumerate() {
         let slot = slots.get(place).unwrap_or(&Slot::Empty);
         let result = if let ("", Some(inlined)) = (field.name(), field.message()) {
@@ -244,7 +250,7 @@ fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Res
             out.push(b':');
             write_field(field, slot, out)
         };
-        result.map_err(|trouble| trouble.in_field(field))?;
+        result.map_err(|error| error.in_field(field))?;
     }
     Ok(())
 }
@@ -266,7 +272,7 @@ fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
     }
 }
 
-fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     match slot {
         Slot::Empty if field.shape != Shape::Single => out.extend_from_slice(b"null"),
         Slot::List(list) => {
@@ -296,7 +302,7 @@ fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     match (of, slot) {
         (Type::String, slot) => write_str(slot.str(), out),
         (Type::Bytes, Slot::Bytes(bytes)) => write_base64(bytes, out),
@@ -314,7 +320,7 @@ fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Troub
     Ok(())
 }
 
-fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
+fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), FieldError> {
     let slot = |place| slots.get(place).unwrap_or(&Slot::Empty);
     let write_slot =
         |place, out| message.fields().get(place).map_or(Ok(()), |field| write_field(field, slot(place), out));

@@ -32,6 +32,14 @@ impl fmt::Display for Encoding {
     }
 }
 
+/// A field, and what is wrong with it.
+pub(crate) type FieldFault = (&'static str, Fault);
+
+/// Returns a function that makes a fault one of this field.
+pub(crate) fn at(field: &'static str) -> impl Fn(Fault) -> FieldFault {
+    move |fault| (field, fault)
+}
+
 /// What is wrong with the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -73,7 +73,7 @@ impl Tag {
 
 /// A field of a resident message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Field<'a> {
+pub(crate) struct WireField<'a> {
     pub(crate) number: u32,
     pub(crate) value: Value<'a>,
     /// Tag and value.
@@ -244,7 +244,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<Field<'a>, Fault>;
+    type Item = Result<WireField<'a>, Fault>;
 
     /// After an error the iterator ends.
     #[inline(always)]
@@ -267,7 +267,7 @@ impl<'a> Iterator for Fields<'a> {
             field
         };
         let taken = start.len() - self.rest.len();
-        Some(Ok(Field { number, value, bytes: start.get(..taken).unwrap_or_default() }))
+        Some(Ok(WireField { number, value, bytes: start.get(..taken).unwrap_or_default() }))
     }
 }
 
@@ -329,11 +329,11 @@ mod tests {
 
     #[test]
     fn fields() {
-        let len = |number, value, bytes| Ok(Field { number, value: Value::Len(value), bytes });
-        let varint = |number, value, bytes| Ok(Field { number, value: Value::Varint(value), bytes });
+        let len = |number, value, bytes| Ok(WireField { number, value: Value::Len(value), bytes });
+        let varint = |number, value, bytes| Ok(WireField { number, value: Value::Varint(value), bytes });
         let fixed64 =
-            |number, value, bytes| Ok(Field { number, value: Value::Fixed64(u64::from_le_bytes(value)), bytes });
-        let other = |number, bytes| Ok(Field { number, value: Value::Other, bytes });
+            |number, value, bytes| Ok(WireField { number, value: Value::Fixed64(u64::from_le_bytes(value)), bytes });
+        let other = |number, bytes| Ok(WireField { number, value: Value::Other, bytes });
         for (bytes, expected) in [
             (&b""[..], vec![]),
             (b"\x0a\x01a\x08\x85\x01", vec![len(1, b"a", b"\x0a\x01a"), varint(1, 0x85, b"\x08\x85\x01")]),

@@ -163,7 +163,10 @@ async fn lists_in_json_where_there_is_no_protobuf() {
         // Protobuf messages are never read off JSON.
         let error = client.list::<Pod>(&Resource::PODS, &ListOptions::default()).into_vec().await.unwrap_err();
         let error = crate::support::chain(&error);
-        assert!(error.starts_with("cannot read item 0, ") && error.contains("is in JSON, expected protobuf"), "{error}");
+        assert!(
+            error.starts_with("cannot read item 0, ") && error.contains("is in JSON, expected protobuf"),
+            "{error}"
+        );
     }
     let accepted = server.requests().into_iter().map(|request| request.headers["accept"].to_str().unwrap().to_owned());
     let (both, json) = ("application/vnd.kubernetes.protobuf,application/json", "application/json");
@@ -191,7 +194,11 @@ async fn a_body_that_is_not_the_list_is_an_error() {
             Answer::ok(Body::replay(fixture("configmaps.cbor"))).content_type("application/cbor"),
             "unexpected encoding: the body looks like CBOR, not like a list (content type application/cbor)",
         ),
-        ("a table", status(200, "pods-table.json"), "not a list: the body has the kind \"Table\" of \"meta.k8s.io/v1\""),
+        (
+            "a table",
+            status(200, "pods-table.json"),
+            "not a list: the body has the kind \"Table\" of \"meta.k8s.io/v1\"",
+        ),
         ("a JSON Status", Answer::ok(Body::replay(JSON_STATUS)), "API error: 403 Forbidden: no"),
         (
             "JSON of another kind",

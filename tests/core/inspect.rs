@@ -410,7 +410,8 @@ fn assert_same_meta(view: &MetaView<'_>, meta: &ObjectMeta, what: &str) {
     });
     assert_eq!(owners.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     let entries = view.managed_fields().unwrap().map(|entry| {
-        let [manager, operation, api_version] = [entry.manager, entry.operation, entry.api_version].map(Cow::into_owned);
+        let [manager, operation, api_version] =
+            [entry.manager, entry.operation, entry.api_version].map(Cow::into_owned);
         let [fields_type, subresource] = [entry.fields_type, entry.subresource].map(Cow::into_owned);
         (manager, operation, api_version, entry.time, fields_type, entry.fields_v1.to_vec(), subresource)
     });

@@ -65,10 +65,7 @@ fn objects_of_every_kind_equal_gos_json() {
 
 /// `apiVersion` and kind of a list.
 fn kind(body: &[u8]) -> String {
-    ListReader::with(body, |item| Ok::<_, ItemError>(format!("{:?}", item.type_meta())))
-        .next()
-        .unwrap()
-        .unwrap()
+    ListReader::with(body, |item| Ok::<_, ItemError>(format!("{:?}", item.type_meta()))).next().unwrap().unwrap()
 }
 
 /// Kubernetes' own test objects of each release since 1.31, which have a value in every field.

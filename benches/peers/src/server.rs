@@ -86,11 +86,11 @@ impl Collection {
         // Each once, so that its name, uid and version are of the right length.
         let once = Synthesizer::new(&recorded, count.try_into()?)?.to_vec();
         let items: Vec<_> = ListReader::with(once.as_slice(), |item| {
-                let mut json = Vec::new();
-                item.to_json(&mut json)?;
-                Ok::<_, ItemError>((item.to_box(), String::from_utf8_lossy(&json).into_owned()))
-            })
-            .collect::<Result<_, _>>()?;
+            let mut json = Vec::new();
+            item.to_json(&mut json)?;
+            Ok::<_, ItemError>((item.to_box(), String::from_utf8_lossy(&json).into_owned()))
+        })
+        .collect::<Result<_, _>>()?;
 
         let (mut templates, mut hashes) = (HashMap::<_, Vec<_>>::new(), [0; 2]);
         for (index, (protobuf, json)) in items.iter().enumerate() {

@@ -89,8 +89,10 @@ async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {
     let path = Some(file).filter(|file| *file != Path::new("-"));
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = decode::open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
-    let mut items = ListStream::with(ReaderStream::with_capacity(body, decode::CHUNK), |item| stats.add(&item).map(|()| Row::Nothing))
-        .accept_json();
+    let mut items = ListStream::with(ReaderStream::with_capacity(body, decode::CHUNK), |item| {
+        stats.add(&item).map(|()| Row::Nothing)
+    })
+    .accept_json();
     let reached = |items: &_| decode::reached(ListStream::decoder(items));
     let done = rows::print(&mut items, &mut Output::new(Format::Summary), reached).await?;
     let error = done.err().map(|error| match error {

@@ -81,36 +81,12 @@ fn checks_json_syntax_and_members() {
             format!("{LIST}\n{{"),
             Err("malformed: invalid JSON in the body, at byte 93, 2 items delivered"),
         ),
-        (
-            "a comma too many",
-            ending("],}"),
-            Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered"),
-        ),
-        (
-            "no comma",
-            ending("] \"a\":1}"),
-            Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered"),
-        ),
-        (
-            "no colon",
-            ending("],\"a\"1}"),
-            Err("malformed: invalid JSON in the body, at byte 95, 2 items delivered"),
-        ),
-        (
-            "no value",
-            ending("],\"a\":}"),
-            Err("malformed: invalid JSON in the body, at byte 96, 2 items delivered"),
-        ),
-        (
-            "no name",
-            ending("],a:1}"),
-            Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered"),
-        ),
-        (
-            "another bracket",
-            ending("}"),
-            Err("malformed: invalid JSON in the body, at byte 90, 2 items delivered"),
-        ),
+        ("a comma too many", ending("],}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
+        ("no comma", ending("] \"a\":1}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
+        ("no colon", ending("],\"a\"1}"), Err("malformed: invalid JSON in the body, at byte 95, 2 items delivered")),
+        ("no value", ending("],\"a\":}"), Err("malformed: invalid JSON in the body, at byte 96, 2 items delivered")),
+        ("no name", ending("],a:1}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
+        ("another bracket", ending("}"), Err("malformed: invalid JSON in the body, at byte 90, 2 items delivered")),
         (
             "a comma before the items' end",
             ending(",]}"),
@@ -303,7 +279,10 @@ fn names_the_body_that_is_no_list() {
     }
     for (kind, expected) in [
         ("Pod", "not a list: the body has the kind \"Pod\" of \"v1\", at byte 14, 0 items delivered"),
-        ("APIResourceList", "not a list: the body has the kind \"APIResourceList\" of \"v1\", at byte 26, 0 items delivered"),
+        (
+            "APIResourceList",
+            "not a list: the body has the kind \"APIResourceList\" of \"v1\", at byte 26, 0 items delivered",
+        ),
         ("APIGroupList", "not a list: the body has the kind \"APIGroupList\" of \"v1\", at byte 23, 0 items delivered"),
     ] {
         check(kind, Limits::default(), LIST.replace("PodList", kind).as_bytes(), Err(expected));
@@ -321,10 +300,8 @@ fn applies_limits() {
         (
             "an item over the size",
             limits.item_size(11),
-            Err(
-                "item 0 is 12 bytes, over the limit of 11 bytes, \
-                 at byte 80, 0 items delivered",
-            ),
+            Err("item 0 is 12 bytes, over the limit of 11 bytes, \
+                 at byte 80, 0 items delivered"),
         ),
         ("oversized items left out", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[y, "null"])),
         ("just as many items", limits.items(3), Ok(&[x, y, "null"])),

@@ -101,7 +101,8 @@ fn metadata_equals_that_of_protobuf() {
                 meta.finalizers()?.collect::<Vec<_>>(),
                 managers.collect::<Vec<_>>(),
             ))
-        }).accept_json();
+        })
+        .accept_json();
         items.collect::<Result<_, _>>().unwrap()
     }
     let (json, protobuf) = (read(&fixture("pods.json")), read(&fixture("pods.pb")));

@@ -267,7 +267,11 @@ fn refuses_kinds_that_are_no_lists() {
         ("v1", "List", Some("not a list: the body has the kind \"List\" of \"v1\"")),
         ("v1", "APIResourceList", Some("not a list: the body has the kind \"APIResourceList\" of \"v1\"")),
         ("v1", "APIGroupList", Some("not a list: the body has the kind \"APIGroupList\" of \"v1\"")),
-        ("meta.k8s.io/v1", "WatchEvent", Some("not a list: the body has the kind \"WatchEvent\" of \"meta.k8s.io/v1\"")),
+        (
+            "meta.k8s.io/v1",
+            "WatchEvent",
+            Some("not a list: the body has the kind \"WatchEvent\" of \"meta.k8s.io/v1\""),
+        ),
         ("", "", Some("malformed: a value before its typeMeta in raw")),
     ] {
         let body = body_of(api_version, kind, b"\x0a\x00");
@@ -312,10 +316,8 @@ fn applies_limits() {
         (
             "an item over the size",
             limits.item_size(19),
-            Err(
-                "item 1 is 20 bytes, over the limit of 19 bytes, \
-                 at byte 39, 1 item delivered",
-            ),
+            Err("item 1 is 20 bytes, over the limit of 19 bytes, \
+                 at byte 39, 1 item delivered"),
         ),
         ("oversized items left out", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[z])),
         ("just as many items", limits.items(3), Ok(&[x, y, z])),

@@ -8,7 +8,10 @@ use crate::support::{cut, decode, fixture};
 #[test]
 fn names_the_body_that_is_no_list() {
     for (name, expected) in [
-        ("single-configmap.pb", "not a list: the body has the kind \"ConfigMap\" of \"v1\", at byte 21, 0 items delivered"),
+        (
+            "single-configmap.pb",
+            "not a list: the body has the kind \"ConfigMap\" of \"v1\", at byte 21, 0 items delivered",
+        ),
         ("error-401.pb", "API error: 401 Unauthorized: Unauthorized, at byte 0, 0 items delivered"),
         (
             "error-504-version-too-large.pb",
@@ -76,12 +79,12 @@ fn pages_have_the_remaining_item_count() {
 fn metadata_views_equal_decoded_pods() {
     let mut views = Vec::new();
     let pods = ListReader::with(&fixture("pods.pb")[..], |item| {
-            let meta = item.meta()?;
-            views.push([meta.name(), meta.namespace(), meta.uid(), meta.resource_version()].map(str::to_owned));
-            item.decode::<Pod>()
-        })
-        .collect::<Result<Vec<_>, _>>()
-        .unwrap();
+        let meta = item.meta()?;
+        views.push([meta.name(), meta.namespace(), meta.uid(), meta.resource_version()].map(str::to_owned));
+        item.decode::<Pod>()
+    })
+    .collect::<Result<Vec<_>, _>>()
+    .unwrap();
     assert_eq!(pods.len(), 120);
     for (pod, view) in pods.into_iter().zip(views) {
         let meta = pod.metadata.unwrap();

@@ -20,14 +20,8 @@ fn checks_protobuf_frames() {
     let status = |status: &[u8]| protobuf("ERROR", "v1", "Status", status);
     for (frame, fault) in [
         (vec![0; 4], "malformed: no bytes in the frame"),
-        (
-            b"\x01\x00\x00\x01".to_vec(),
-            "event 1 is 16777217 bytes, over the limit of 16 MiB",
-        ),
-        (
-            b"\xff\xff\xff\xff".to_vec(),
-            "event 1 is 4294967295 bytes, over the limit of 16 MiB",
-        ),
+        (b"\x01\x00\x00\x01".to_vec(), "event 1 is 16777217 bytes, over the limit of 16 MiB"),
+        (b"\xff\xff\xff\xff".to_vec(), "event 1 is 4294967295 bytes, over the limit of 16 MiB"),
         (framed(b"\x08\x01"), "malformed: the wrong wire type in type"),
         (framed(b"\x10\x01"), "malformed: the wrong wire type in object"),
         (framed(b"\x0a\x05ADD"), "malformed: a length past the end of its parent in the frame"),
@@ -138,10 +132,7 @@ fn checks_json_frames() {
         ("null".into(), "malformed: invalid JSON in the frame"),
         ("x".into(), "malformed: invalid JSON in the frame"),
         (GOOD.replace("ADDED", "ERROR"), "malformed: no valid Status in object"),
-        (
-            r#"{"type":"ERROR","object":{"kind":"Status","code":"x"}}"#.into(),
-            "malformed: no valid Status in object",
-        ),
+        (r#"{"type":"ERROR","object":{"kind":"Status","code":"x"}}"#.into(), "malformed: no valid Status in object"),
         (
             GOOD.replace("ADDED", "BOOKMARK")
                 .replace("{\"res", "{\"annotations\":{\"k8s.io/initial-events-end\":7},\"res"),
@@ -256,12 +247,7 @@ fn applies_limits() {
     let good = protobuf("ADDED", "v1", "Pod", b"\x0a\x03\x32\x017");
     let item_size = |max| Limits::default().item_size(max);
     check(item_size(37).items(0).bytes(1), &good, 1, "whole");
-    check(
-        item_size(36),
-        &good,
-        0,
-        "event 0 is 37 bytes, over the limit of 36 bytes, at byte 0, 0 events delivered",
-    );
+    check(item_size(36), &good, 0, "event 0 is 37 bytes, over the limit of 36 bytes, at byte 0, 0 events delivered");
     let long = protobuf("ADDED", "v1", &"K".repeat(30), b"\x0a\x03\x32\x017");
     check(Limits::default().metadata_size(36), &long, 1, "whole");
     check(
@@ -285,7 +271,10 @@ fn names_the_body_that_is_no_watch() {
     for (name, expected) in [
         ("pods-page-1.pb", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
         ("pods-empty.pb", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
-        ("single-configmap.pb", "not a watch: the body has the kind \"ConfigMap\" of \"v1\", at byte 0, 0 events delivered"),
+        (
+            "single-configmap.pb",
+            "not a watch: the body has the kind \"ConfigMap\" of \"v1\", at byte 0, 0 events delivered",
+        ),
         ("error-401.pb", "API error: 401 Unauthorized: Unauthorized, at byte 0, 0 events delivered"),
         (
             "error-410-exact.pb",
@@ -302,9 +291,15 @@ fn names_the_body_that_is_no_watch() {
         #[cfg(feature = "json")]
         ("pods.json", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
         #[cfg(feature = "json")]
-        ("widgets-page-1.json", "not a watch: the body has the kind \"List\" of \"example.com/v1\", at byte 0, 0 events delivered"),
+        (
+            "widgets-page-1.json",
+            "not a watch: the body has the kind \"List\" of \"example.com/v1\", at byte 0, 0 events delivered",
+        ),
         #[cfg(feature = "json")]
-        ("pods-table.json", "not a watch: the body has the kind \"Table\" of \"meta.k8s.io/v1\", at byte 0, 0 events delivered"),
+        (
+            "pods-table.json",
+            "not a watch: the body has the kind \"Table\" of \"meta.k8s.io/v1\", at byte 0, 0 events delivered",
+        ),
     ] {
         check(Limits::default().items(0).bytes(0), &fixture(name), 0, expected);
     }

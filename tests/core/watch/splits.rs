@@ -74,7 +74,10 @@ fn a_prefix_ends_between_frames_or_in_an_error() {
                     continue;
                 }
                 let error = end.unwrap_err();
-                assert!(matches!(error.kind(), DecodeErrorKind::TruncatedFrame) && error.is_incomplete(), "{name}: {error}");
+                assert!(
+                    matches!(error.kind(), DecodeErrorKind::TruncatedFrame) && error.is_incomplete(),
+                    "{name}: {error}"
+                );
                 assert_eq!(
                     (error.offset(), error.items(), error.index()),
                     (len as u64, whole as u64, Some(whole as u64))

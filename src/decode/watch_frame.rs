@@ -1,0 +1,273 @@
+//! One frame of a watch: its fields, and the event that they make.
+
+use std::borrow::Cow;
+use std::mem;
+
+use super::event::WatchEvent;
+use super::list_protobuf::MAGIC;
+use crate::error::{DecodeErrorKind, Fault, Limit};
+use crate::limits::Limits;
+use crate::meta::{Status, TypeMeta};
+use crate::object::ItemRef;
+use crate::object::meta_view::entry;
+use crate::wire::protobuf::{Fields, Value, WireField};
+use crate::wire::{Encoding, FieldFault, at};
+
+/// The annotation of the bookmark that ends the initial events (KEP-3157).
+pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// What a frame says.
+#[derive(Default)]
+pub(super) struct Frame<'f> {
+    pub(super) event: Option<EventType>,
+    pub(super) object: Option<&'f [u8]>,
+    /// What of the type meta is not read yet, in protobuf.
+    pub(super) type_meta: &'f [u8],
+    pub(super) api_version: Cow<'f, str>,
+    pub(super) kind: Cow<'f, str>,
+    pub(super) resource_version: Cow<'f, str>,
+    pub(super) ends_initial_events: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+    Unknown,
+}
+
+pub(super) fn malformed((field, fault): FieldFault) -> DecodeErrorKind {
+    DecodeErrorKind::Malformed { field, fault }
+}
+
+/// The state of the watch that an event needs.
+pub(super) struct EventContext<'s> {
+    pub(super) encoding: Encoding,
+    /// The type meta of the last event, still encoded, in protobuf.
+    pub(super) known: &'s mut Vec<u8>,
+    pub(super) type_meta: &'s mut TypeMeta,
+    pub(super) index: u64,
+    pub(super) offset: u64,
+}
+
+impl<'f> Frame<'f> {
+    /// Reads a protobuf frame into this, which is empty: returned, it would be copied.
+    pub(super) fn merge(&mut self, frame: &'f [u8]) -> Result<(), FieldFault> {
+        if self.as_servers_write(frame).is_none() {
+            self.in_any_order(frame)?;
+        }
+        // The first field of a Status is another kind of metadata.
+        if self.event != Some(EventType::Error) {
+            let mut fields = Fields::new(self.object.unwrap_or_default());
+            // As servers write them: the loop would do the same, later.
+            if let Some(metadata) = fields.tagged(0x0a) {
+                self.merge_metadata(metadata)?;
+            }
+            _ = (fields.tagged(0x12), fields.tagged(0x1a));
+            for field in fields {
+                let WireField { number, value, .. } = field.map_err(at("the object"))?;
+                if number == 1 {
+                    self.merge_metadata(value.bytes().map_err(at("metadata"))?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What [`Self::in_any_order`] makes of a frame that has each field once, in order, and nothing else: the same, sooner.
+    fn as_servers_write(&mut self, frame: &'f [u8]) -> Option<()> {
+        let mut frame = Fields::new(frame);
+        let event = EventType::of(frame.tagged(0x0a)?);
+        let mut envelope = Fields::new(Fields::new(frame.sole(0x12)?).sole(0x0a)?.strip_prefix(&MAGIC)?);
+        let (type_meta, object) = (envelope.tagged(0x0a)?, envelope.tagged(0x12)?);
+        // contentEncoding and contentType, empty.
+        let is_all = envelope.rest == b"\x1a\0\x22\0";
+        is_all.then(|| (self.event, self.object, self.type_meta) = (Some(event), Some(object), type_meta))
+    }
+
+    fn in_any_order(&mut self, frame: &'f [u8]) -> Result<(), FieldFault> {
+        let mut raw = None;
+        for field in Fields::new(frame) {
+            let WireField { number, value, .. } = field.map_err(at("the frame"))?;
+            match number {
+                1 => self.event = Some(EventType::of(value.bytes().map_err(at("type"))?)),
+                2 => raw = last(value, 1).map_err(at("object"))?.or(raw),
+                _ => {}
+            }
+        }
+        let raw = raw.ok_or(("object", Fault::Missing))?;
+        let envelope = raw.strip_prefix(&MAGIC).ok_or(("object", Fault::Magic))?;
+        let mut object = &b""[..];
+        for field in Fields::new(envelope) {
+            let WireField { number, value, .. } = field.map_err(at("object"))?;
+            match number {
+                1 => {
+                    let encoded = value.bytes().map_err(at("typeMeta"))?;
+                    let before = mem::replace(&mut self.type_meta, encoded);
+                    self.merge_type_meta(before)?;
+                }
+                2 => object = value.bytes().map_err(at("raw"))?,
+                3 => expect_empty(value).map_err(at("contentEncoding"))?,
+                4 => expect_empty(value).map_err(at("contentType"))?,
+                _ => {}
+            }
+        }
+        self.object = Some(object);
+        Ok(())
+    }
+
+    fn merge_type_meta(&mut self, encoded: &'f [u8]) -> Result<(), FieldFault> {
+        for field in Fields::new(encoded) {
+            let WireField { number, value, .. } = field.map_err(at("typeMeta"))?;
+            match number {
+                1 => self.api_version = Cow::Borrowed(value.str().map_err(at("apiVersion"))?),
+                2 => self.kind = Cow::Borrowed(value.str().map_err(at("kind"))?),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_metadata(&mut self, metadata: &'f [u8]) -> Result<(), FieldFault> {
+        let mut fields = Fields::new(metadata);
+        // As servers write them: name to uid, the version, the generation of what has none, and creationTimestamp.
+        for tag in [0x0a, 0x12, 0x1a, 0x22, 0x2a] {
+            fields.tagged(tag);
+        }
+        if let Some(version) = fields.tagged(0x32) {
+            self.set_version(Value::Len(version))?;
+        }
+        fields.rest = fields.rest.strip_prefix(b"\x38\0").unwrap_or(fields.rest);
+        fields.tagged(0x42);
+        for field in fields {
+            let WireField { number, value, .. } = field.map_err(at("metadata"))?;
+            match number {
+                6 => self.set_version(value)?,
+                12 if self.event == Some(EventType::Bookmark) => {
+                    let (key, value) = entry(value).map_err(at("metadata.annotations"))?;
+                    if key == INITIAL_EVENTS_END {
+                        self.ends_initial_events = value == "true";
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn set_version(&mut self, version: Value<'f>) -> Result<(), FieldFault> {
+        self.resource_version = Cow::Borrowed(version.str().map_err(at("metadata.resourceVersion"))?);
+        Ok(())
+    }
+
+    /// Checks the fields, and borrows the event.
+    pub(super) fn event(
+        &mut self,
+        context: EventContext<'f>,
+        limits: &Limits,
+        status: &'f mut Status,
+        version: &'f mut String,
+    ) -> Result<WatchEvent<'f>, DecodeErrorKind> {
+        let missing = |field| malformed((field, Fault::Missing));
+        // They are kept for as long as the watch lasts.
+        let max = limits.metadata_size;
+        for len in [self.type_meta.len(), self.api_version.len(), self.kind.len(), self.resource_version.len()] {
+            let size = len as u64;
+            if size > max {
+                return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
+            }
+        }
+        let event = self.event.ok_or_else(|| missing("type"))?;
+        let bytes = self.object.ok_or_else(|| missing("object"))?;
+        // One that was merged with another is none that is known.
+        let is_plain = self.api_version.is_empty() && self.kind.is_empty() && !self.type_meta.is_empty();
+        let is_known = is_plain && self.type_meta == &**context.known;
+        if !is_known || event == EventType::Error {
+            self.merge_type_meta(self.type_meta).map_err(malformed)?;
+        }
+        if event == EventType::Error {
+            let is_status = self.kind == "Status";
+            let (size, max) = (bytes.len() as u64, limits.metadata_size);
+            if is_status && size > max {
+                return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
+            }
+            let read = match context.encoding {
+                Encoding::Protobuf => Status::read(bytes),
+                #[cfg(feature = "json")]
+                Encoding::Json => crate::meta::json::status(bytes),
+                #[cfg(not(feature = "json"))]
+                Encoding::Json => None,
+            };
+            *status = read.filter(|_| is_status).ok_or_else(|| malformed(("object", Fault::Status)))?;
+            return Ok(WatchEvent::Error(status));
+        }
+        let resource_version = match mem::take(&mut self.resource_version) {
+            Cow::Borrowed(version) => version,
+            Cow::Owned(escaped) => {
+                *version = escaped;
+                version
+            }
+        };
+        if resource_version.is_empty() {
+            return Err(missing("metadata.resourceVersion"));
+        }
+        let EventContext { encoding, known, type_meta, index, offset } = context;
+        if !is_known {
+            set(&mut type_meta.api_version, &self.api_version);
+            set(&mut type_meta.kind, &self.kind);
+            known.clear();
+            if is_plain {
+                known.extend_from_slice(self.type_meta);
+            }
+        }
+        let object = ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size };
+        Ok(match event {
+            EventType::Added => WatchEvent::Added { object, resource_version },
+            EventType::Modified => WatchEvent::Modified { object, resource_version },
+            EventType::Deleted => WatchEvent::Deleted { object, resource_version },
+            EventType::Bookmark => {
+                WatchEvent::Bookmark { resource_version, ends_initial_events: self.ends_initial_events }
+            }
+            EventType::Error | EventType::Unknown => return Err(malformed(("type", Fault::Unknown))),
+        })
+    }
+}
+
+impl EventType {
+    pub(super) fn of(name: &[u8]) -> Self {
+        match name {
+            b"ADDED" => Self::Added,
+            b"MODIFIED" => Self::Modified,
+            b"DELETED" => Self::Deleted,
+            b"BOOKMARK" => Self::Bookmark,
+            b"ERROR" => Self::Error,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The bytes of the last field of this number.
+fn last(message: Value<'_>, number: u32) -> Result<Option<&[u8]>, Fault> {
+    let mut last = None;
+    for field in Fields::new(message.bytes()?) {
+        let field = field?;
+        if field.number == number {
+            last = Some(field.value.bytes()?);
+        }
+    }
+    Ok(last)
+}
+
+fn expect_empty(value: Value<'_>) -> Result<(), Fault> {
+    if value.bytes()?.is_empty() { Ok(()) } else { Err(Fault::NotEmpty) }
+}
+
+/// The same as for the last event, most of the time.
+fn set(place: &mut String, text: &str) {
+    if place != text {
+        text.clone_into(place);
+    }
+}
