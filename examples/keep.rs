@@ -12,7 +12,7 @@ use prost::Message as _;
 fn main() -> Result<(), Box<dyn Error>> {
     let file = File::open(args().nth(1).unwrap_or_else(|| "fixtures/pods.pb".to_owned()))?;
     let pods: HashMap<String, Box<[u8]>> =
-        ListReader::with(file, |item| Ok::<_, ItemError>((item.meta()?.name().to_owned(), item.to_box())))
+        ListReader::with(file, |item| Ok::<_, ItemError>((item.meta()?.name().into_owned(), item.to_box())))
             .collect::<Result<_, _>>()?;
     let bytes: usize = pods.values().map(|pod| pod.len()).sum();
     println!("{} Pods in {bytes} bytes", pods.len());

@@ -353,7 +353,7 @@ fn kube_error(error: Error) -> kube::Error {
 }
 
 fn status(error: &ApiError) -> Status {
-    let listwatch::Status { metadata, status, message, reason, details, code: _ } = error.status.clone();
+    let listwatch::Status { metadata, status, message, reason, details, code: _, .. } = error.status.clone();
     let metadata = metadata.map(|meta| ListMeta {
         continue_: Some(meta.continue_token).filter(|token| !token.is_empty()),
         remaining_item_count: meta.remaining_item_count,

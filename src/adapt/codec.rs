@@ -6,7 +6,7 @@ use std::io;
 use bytes::{Buf, BytesMut};
 use tokio_util::codec::Decoder;
 
-use super::source::{FromRef, ListError, Source, adapter_methods};
+use super::source::{FromRef, ListError, Source, adapter_methods, source_of};
 use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
@@ -40,7 +40,7 @@ impl ListCodec<()> {
     #[must_use]
     #[expect(clippy::new_ret_no_self, reason = "the caller names the type of the items, not that of the closure")]
     pub fn new<T: Item + ?Sized>() -> ListCodec<FromRef<T>> {
-        ListCodec { source: Source::of() }
+        ListCodec { source: source_of::<T>() }
     }
 
     /// Creates a codec for one list that gives each item to a closure: for projections, filters and tuples.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::iter::FusedIterator;
 
-use super::source::{FromRef, ListError, Source, adapter_methods};
+use super::source::{FromRef, ListError, Source, adapter_methods, source_of};
 use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
@@ -45,7 +45,7 @@ impl<R> ListReader<R, ()> {
     /// Creates a reader whose items are decoded as `T`: see [`Item`]. It reads nothing yet.
     #[expect(clippy::new_ret_no_self, reason = "the caller names the type of the items, not that of the closure")]
     pub fn new<T: Item + ?Sized>(read: R) -> ListReader<R, FromRef<T>> {
-        ListReader::of(read, Source::of())
+        ListReader::of(read, source_of::<T>())
     }
 
     /// Creates a reader that gives each item to a closure: for projections, filters and tuples. It reads nothing yet.

@@ -90,17 +90,14 @@ impl<F> Source<F> {
     }
 }
 
-impl<T: Item + ?Sized> Source<FromRef<T>> {
-    /// Accepts JSON only where `T` is made from JSON.
-    pub(super) fn of() -> Self {
-        #[cfg_attr(not(feature = "json"), expect(unused_mut, reason = "for JSON"))]
-        let mut source = Self::with(T::from_ref as FromRef<T>);
-        #[cfg(feature = "json")]
-        if T::ENCODING == Some(Encoding::Json) {
-            source.decoder = source.decoder.accept_json();
-        }
-        source
+/// Returns a source that decodes `T`. It accepts JSON only where `T` is made from JSON.
+pub(super) fn source_of<T: Item + ?Sized>() -> Source<FromRef<T>> {
+    let source = Source::with(T::from_ref as FromRef<T>);
+    #[cfg(feature = "json")]
+    if T::ENCODING == Some(Encoding::Json) {
+        return Source { decoder: source.decoder.accept_json(), ..source };
     }
+    source
 }
 
 impl<F> fmt::Debug for Source<F> {

@@ -11,7 +11,7 @@ use futures_core::Stream;
 use futures_core::stream::FusedStream;
 use pin_project_lite::pin_project;
 
-use super::source::{FromRef, ListError, Source, adapter_methods};
+use super::source::{FromRef, ListError, Source, adapter_methods, source_of};
 use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
@@ -51,7 +51,7 @@ impl<S> ListStream<S, ()> {
     /// Creates a stream whose items are decoded as `T`: see [`Item`]. It polls nothing yet.
     #[expect(clippy::new_ret_no_self, reason = "the caller names the type of the items, not that of the closure")]
     pub fn new<T: Item + ?Sized>(chunks: S) -> ListStream<S, FromRef<T>> {
-        ListStream::of(chunks, Source::of())
+        ListStream::of(chunks, source_of::<T>())
     }
 
     /// Creates a stream that gives each item to a closure: for projections, filters and tuples. It polls nothing yet.

@@ -192,7 +192,7 @@ impl ListOptions {
         let meta = item.meta()?;
         Ok(self.label_selector.matches(&meta)?
             && self.field_selector.matches(item)?
-            && self.shard.is_none_or(|shard| shard.contains(meta.uid())))
+            && self.shard.is_none_or(|shard| shard.contains(&meta.uid())))
     }
 
     #[cfg(feature = "cache")]

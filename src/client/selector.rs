@@ -285,8 +285,8 @@ impl FieldSelector {
         let mut all = true;
         for Field { path, equal, value } in &self.0 {
             let is_there = match path.as_str() {
-                "metadata.name" => meta.name() == value,
-                "metadata.namespace" => meta.namespace() == value,
+                "metadata.name" => meta.name() == *value,
+                "metadata.namespace" => meta.namespace() == *value,
                 path => text_of(item, path)? == *value,
             };
             all &= is_there == *equal;

@@ -422,7 +422,7 @@ fn judge<R>(
             if !object.type_meta().is_expected(expected) {
                 return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
             }
-            let is_in_shard = shard.map_or(Ok(true), |shard| object.meta().map(|meta| shard.contains(meta.uid())));
+            let is_in_shard = shard.map_or(Ok(true), |shard| object.meta().map(|meta| shard.contains(&meta.uid())));
             let made = is_in_shard.and_then(|is_in_shard| on_event(event, is_in_shard));
             (made, object.offset(), object.index())
         }

@@ -46,16 +46,16 @@ impl TypeMeta {
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct ListMeta {
-    /// The version of the collection that the list shows; a watch goes on from here.
+    /// The version of the collection that the list shows; a watch resumes from it.
     #[prost(string, tag = "2")]
     pub resource_version: String,
-    /// The token that asks for the next page; empty on the last one.
+    /// The token of the next page; empty on the last page.
     #[prost(string, tag = "3")]
     pub continue_token: String,
-    /// How many items are left for the pages after this one, if the server counted them.
+    /// The number of items on the pages after this one, if the server counted them.
     #[prost(int64, optional, tag = "4")]
     pub remaining_item_count: Option<i64>,
-    /// What the list was restricted to, if the server was asked for a shard and complied (KEP-5866).
+    /// The shard that the list was restricted to, if the request named one and the server applied it (KEP-5866).
     #[prost(message, optional, tag = "5")]
     pub shard_info: Option<ShardInfo>,
 }
@@ -69,23 +69,23 @@ pub struct ShardInfo {
     pub selector: String,
 }
 
-/// An API server's answer where there is no object to give: its error.
+/// An API server's error (`metav1.Status`).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct Status {
-    /// For an expired page token, [`continue_token`](ListMeta::continue_token) may go on at the latest version.
+    /// For an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest version.
     #[prost(message, optional, tag = "1")]
     pub metadata: Option<ListMeta>,
     /// `Success` or `Failure`.
     #[prost(string, tag = "2")]
     pub status: String,
-    /// For people.
+    /// A description for people.
     #[prost(string, tag = "3")]
     pub message: String,
-    /// For programs: `Expired`, `Forbidden`, ….
+    /// The reason for programs: `Expired`, `Forbidden`, ….
     #[prost(string, tag = "4")]
     pub reason: String,
-    /// More about the reason.
+    /// Details of the reason.
     #[prost(message, optional, tag = "5")]
     pub details: Option<StatusDetails>,
     /// The HTTP status code.
@@ -97,7 +97,7 @@ pub struct Status {
 pub(crate) const MAX_CAUSES: usize = 1000;
 
 impl Status {
-    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` where it is none.
+    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` where the bytes are not a Status.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() <= 2 * MAX_CAUSES {
             return <Self as prost::Message>::decode(bytes).ok();
@@ -125,7 +125,7 @@ impl Status {
     }
 }
 
-/// What a [`Status`] is about.
+/// The object and the causes of a [`Status`].
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct StatusDetails {
@@ -138,10 +138,10 @@ pub struct StatusDetails {
     /// Its kind or resource.
     #[prost(string, tag = "3")]
     pub kind: String,
-    /// The single causes, if there are several: the first 1,000.
+    /// The causes, if there are several: the first 1,000.
     #[prost(message, repeated, tag = "4")]
     pub causes: Vec<StatusCause>,
-    /// After how many seconds to try again; 0 when the server does not say.
+    /// The number of seconds after which to retry; 0 when the server does not say.
     #[prost(int32, tag = "5")]
     pub retry_after_seconds: i32,
     /// The uid of the object.
@@ -153,10 +153,10 @@ pub struct StatusDetails {
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct StatusCause {
-    /// For programs: `ResourceVersionTooLarge`, `FieldValueInvalid`, ….
+    /// The reason for programs: `ResourceVersionTooLarge`, `FieldValueInvalid`, ….
     #[prost(string, tag = "1")]
     pub reason: String,
-    /// For people.
+    /// A description for people.
     #[prost(string, tag = "2")]
     pub message: String,
     /// The field at fault, as a path in JSON.

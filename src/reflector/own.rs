@@ -34,7 +34,7 @@ impl Scope {
 
     fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
         let is_of_namespace = match &self.namespace {
-            Some(namespace) => item.meta()?.namespace() == namespace,
+            Some(namespace) => item.meta()?.namespace() == *namespace,
             None => true,
         };
         Ok(is_of_namespace && self.options.selects(item)?)

@@ -13,7 +13,7 @@ use std::fmt;
 
 pub use self::format::BodyFormat;
 
-/// How the bytes of an item are encoded.
+/// The encoding of an item's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
@@ -40,7 +40,7 @@ pub(crate) fn at(field: &'static str) -> impl Fn(Fault) -> FieldFault {
     move |fault| (field, fault)
 }
 
-/// What is wrong with the bytes of a field.
+/// The fault in the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -77,14 +77,14 @@ pub enum Fault {
     /// No bytes, where even an empty list has its metadata and every frame of a watch an event.
     #[error("no bytes")]
     Empty,
-    /// Bytes that say how `raw` is encoded, where it must be plain.
+    /// A content encoding or a content type of `raw`, which must be plain.
     #[error("an unsupported value")]
     NotEmpty,
     /// A value that JSON has no form for: embedded text that is no JSON, a number that is not finite, a time outside the years 0
     /// to 9999, an empty quantity.
     #[error("a value without a JSON form")]
     Value,
-    /// Not a Status, or not one that decodes, where only the API server's Status can be.
+    /// No Status, or one that cannot be decoded, where only the API server's Status is allowed.
     #[error("no valid Status")]
     Status,
     /// A byte that JSON does not allow there.

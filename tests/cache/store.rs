@@ -462,8 +462,8 @@ fn json_objects_are_decoded_with_serde() {
 fn an_index_that_fails_names_itself_and_the_object() {
     let store = Store::<Object>::new(StorageFormat::Encoded);
     let by_label = store.index("team", |object| match object.meta()?.label("team")? {
-        Some("nobody") => Err("no such team".into()),
-        label => Ok::<_, Box<dyn std::error::Error + Send + Sync>>(label.map(str::to_owned)),
+        Some(label) if label == "nobody" => Err("no such team".into()),
+        label => Ok::<_, Box<dyn std::error::Error + Send + Sync>>(label.map(String::from)),
     });
     for (team, count, failed) in [("a", 1, 0), ("nobody", 0, 1), ("b", 0, 0)] {
         let version = store.len() + team.len();

@@ -316,7 +316,7 @@ fn what_filters_pass() {
     use listwatch::cache::{ObjectRef, Subscribe};
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let app =
-        |object: &ObjectRef<'_, [u8]>| Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(str::to_owned));
+        |object: &ObjectRef<'_, [u8]>| Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(String::from));
     let (by_app, in_order) = (store.index("app", app), store.ordered_index("app in order", app));
     let write = |namespace: &str, name: &str, version: &str, app: &str| {
         let bytes = object(namespace, name, version).label("app", app).to_bytes(Protobuf);

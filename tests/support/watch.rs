@@ -208,14 +208,11 @@ fn by_serde(line: &[u8]) -> Option<Seen> {
 fn status(json: &str) -> Option<Status> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-    Some(Status {
-        metadata: value.get("metadata").map(|_| listwatch::ListMeta::default()),
-        status: text("status"),
-        message: text("message"),
-        reason: text("reason"),
-        details: None,
-        code: i32::try_from(value["code"].as_i64().unwrap_or_default()).ok()?,
-    })
+    let mut status = Status::default();
+    status.metadata = value.get("metadata").map(|_| listwatch::ListMeta::default());
+    [status.status, status.message, status.reason] = ["status", "message", "reason"].map(text);
+    status.code = i32::try_from(value["code"].as_i64().unwrap_or_default()).ok()?;
+    Some(status)
 }
 
 fn set(place: &mut Option<String>, value: &RawValue) -> Option<()> {
