@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Client::new(HttpTransport::builder(url).build()?);
     let phases = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
-        Ok::<_, ItemError>(pod::PHASE.str(item.bytes())?.map_or_else(|| "none".to_owned(), String::from))
+        Ok::<_, ItemError>(pod::PHASE.str(item)?.map_or_else(|| "none".to_owned(), String::from))
     });
     let mut counts = BTreeMap::<String, u64>::new();
     phases

@@ -88,7 +88,8 @@ impl Rows<'_> {
             Format::Name | Format::Table => {}
         }
         let meta = item.meta()?;
-        let [namespace, name] = [meta.namespace(), meta.name()].map(printable);
+        let (namespace, name) = (meta.namespace(), meta.name());
+        let (namespace, name) = (printable(&namespace), printable(&name));
         if self.shown.format == Format::Name {
             let slash = if namespace.is_empty() { "" } else { "/" };
             return Ok(Row::Line([&*namespace, slash, &*name, "\n"].concat().into()));
@@ -104,7 +105,7 @@ impl Rows<'_> {
             String::new(),
             namespace.into_owned(),
             name.into_owned(),
-            printable(meta.resource_version()).into_owned(),
+            printable(&meta.resource_version()).into_owned(),
             meta.creation_timestamp().map_or_else(|| "<unknown>".to_owned(), |created| age(created.seconds)),
             item.bytes().len().to_string(),
             labels,

@@ -47,7 +47,7 @@ use crate::wire::{BodyFormat, Encoding};
 ///     while let Some(event) = decoder.decode(&mut chunk)? {
 ///         if let Event::Item(item) = event {
 ///             println!("{}", item.meta()?.name());
-/// #           names.push(item.meta()?.name().to_owned());
+/// #           names.push(item.meta()?.name().into_owned());
 ///         }
 ///     }
 /// }

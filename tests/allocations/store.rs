@@ -222,7 +222,7 @@ fn a_store_keeps_its_budget() {
         // Each object held is unchanged.
         for pod in &held {
             let meta = listwatch::ItemRef::new(Encoding::Protobuf, pod).meta().unwrap();
-            let object = store.get(meta.namespace(), meta.name()).unwrap();
+            let object = store.get(&meta.namespace(), &meta.name()).unwrap();
             assert_eq!(*object.decode().unwrap(), <Pod as prost::Message>::decode(&**pod).unwrap());
         }
     }

@@ -266,7 +266,7 @@ fn prefilters_match_texts_of_items() {
     let mut items = 0;
     each_item(&fixture("pods.pb"), |item| {
         let meta = item.meta().unwrap();
-        let (name, uid) = (meta.name(), meta.uid());
+        let (name, uid) = (&*meta.name(), &*meta.uid());
         for (prefilter, expected) in [
             (Prefilter::default(), true),
             (Prefilter::new([""]), true),

@@ -295,7 +295,7 @@ impl Seen {
         } else {
             None
         };
-        let [uid, version] = [meta.uid(), meta.resource_version()].map(str::to_owned);
+        let [uid, version] = [meta.uid(), meta.resource_version()].map(String::from);
         Ok(Self { row, uid, version, fields, unknown_fields })
     }
 }

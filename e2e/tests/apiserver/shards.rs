@@ -226,7 +226,7 @@ async fn settled(board: &Mutex<Board>, client: &Client, expected: &[(&str, usize
 async fn listed(client: &Client) -> Result<Vec<(String, String)>> {
     let pods = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|pod: ItemRef<'_>| {
         let meta = pod.meta()?;
-        Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
+        Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().into_owned()))
     });
     let mut pods = pods.into_vec().await?.0;
     pods.sort();

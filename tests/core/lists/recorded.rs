@@ -80,7 +80,7 @@ fn metadata_views_equal_decoded_pods() {
     let mut views = Vec::new();
     let pods = ListReader::with(&fixture("pods.pb")[..], |item| {
         let meta = item.meta()?;
-        views.push([meta.name(), meta.namespace(), meta.uid(), meta.resource_version()].map(str::to_owned));
+        views.push([meta.name(), meta.namespace(), meta.uid(), meta.resource_version()].map(String::from));
         item.decode::<Pod>()
     })
     .collect::<Result<Vec<_>, _>>()

@@ -148,7 +148,7 @@ impl Caches {
         let list = self.direct.list::<[u8]>(&Resource::CONFIG_MAPS, &ListOptions::default()).namespace(NAMESPACE);
         let list = list.map_item(|item: ItemRef<'_>| {
             let meta = item.meta()?;
-            Ok::<_, ItemError>((meta.name().to_owned(), (meta.resource_version().to_owned(), hash(item.bytes()))))
+            Ok::<_, ItemError>((meta.name().into_owned(), (meta.resource_version().into_owned(), hash(item.bytes()))))
         });
         Ok(list.into_vec().await?.0.into_iter().collect())
     }

@@ -157,7 +157,7 @@ impl Worker {
         let list = (query.list)(&route.client).deadline(deadline).map_item(|item| {
             let meta = item.meta()?;
             let key = format!("{}/{}", meta.namespace(), meta.name());
-            Ok::<_, ItemError>(Object { key, version: meta.resource_version().to_owned(), bytes: item.to_box() })
+            Ok::<_, ItemError>(Object { key, version: meta.resource_version().into_owned(), bytes: item.to_box() })
         });
         let mut items = list.stream();
         let progress = items.progress();
