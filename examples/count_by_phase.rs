@@ -17,9 +17,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
     let client = Client::new(HttpTransport::builder(url).build()?);
-    let phases = client.list::<[u8]>(&Resource::PODS, &ListOptions::default()).map_item(|item| {
-        Ok::<_, ItemError>(pod::PHASE.str(item)?.map_or_else(|| "none".to_owned(), String::from))
-    });
+    let phases = client
+        .list::<[u8]>(&Resource::PODS, &ListOptions::default())
+        .map_item(|item| Ok::<_, ItemError>(pod::PHASE.str(item)?.map_or_else(|| "none".to_owned(), String::from)));
     let mut counts = BTreeMap::<String, u64>::new();
     phases
         .try_for_each::<Box<dyn Error>>(|phase| {

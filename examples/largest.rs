@@ -18,7 +18,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Client::new(HttpTransport::builder(url).build()?);
     let list = client.list::<[u8]>(&Resource::PODS, &ListOptions::default());
-    let mut sizes = list.map_item(|item| item.meta().map(|meta| (item.bytes().len(), meta.name().into_owned()))).stream();
+    let mut sizes =
+        list.map_item(|item| item.meta().map(|meta| (item.bytes().len(), meta.name().into_owned()))).stream();
     let mut largest = BinaryHeap::new();
     while let Some(size) = sizes.try_next().await? {
         largest.push(Reverse(size));

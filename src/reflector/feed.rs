@@ -77,7 +77,8 @@ impl Progress {
 
     fn skipped(&mut self, item: &ItemRef<'_>, error: StoreError) {
         let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
-        let key = key.map(|meta| ObjectKey { namespace: meta.namespace().into_owned(), name: meta.name().into_owned() });
+        let key =
+            key.map(|meta| ObjectKey { namespace: meta.namespace().into_owned(), name: meta.name().into_owned() });
         self.skipped = Some(SkippedObject { key, error });
     }
 }
