@@ -38,7 +38,6 @@ pub struct ListCodec<F> {
 impl ListCodec<()> {
     /// Creates a codec for one list, whose items are decoded as `T`: see [`Item`].
     #[must_use]
-    #[expect(clippy::new_ret_no_self, reason = "the caller names the type of the items, not that of the closure")]
     pub fn new<T: Item + ?Sized>() -> ListCodec<FromRef<T>> {
         ListCodec { source: source_of::<T>() }
     }

@@ -43,7 +43,6 @@ pub struct ListReader<R, F> {
 
 impl<R> ListReader<R, ()> {
     /// Creates a reader whose items are decoded as `T`: see [`Item`]. It reads nothing yet.
-    #[expect(clippy::new_ret_no_self, reason = "the caller names the type of the items, not that of the closure")]
     pub fn new<T: Item + ?Sized>(read: R) -> ListReader<R, FromRef<T>> {
         ListReader::of(read, source_of::<T>())
     }

@@ -44,10 +44,12 @@ impl From<std::io::Error> for ListError<std::io::Error> {
 /// The type of [`Item::from_ref`] of `T`: the closure of an adapter that decodes `T`.
 pub type FromRef<T> = fn(ItemRef<'_>) -> Result<<T as Item>::Owned, ItemError>;
 
+type SkipHook = Box<dyn FnMut(&DecodeError) + Send>;
+
 pub(super) struct Source<F> {
     pub(super) decoder: ListDecoder,
     pub(super) on_item_error: OnItemError,
-    pub(super) on_skip: Option<Box<dyn FnMut(&DecodeError) + Send>>,
+    pub(super) on_skip: Option<SkipHook>,
     pub(super) end: Option<ListEnd>,
     convert: F,
 }
@@ -63,24 +65,24 @@ impl<F> Source<F> {
         F: FnMut(ItemRef<'_>) -> Result<T, E>,
         E: Into<ItemError>,
     {
-        let convert = &mut self.convert;
-        let mut on_event = |event: Event<'_>| match event {
-            Event::Item(item) => Some(convert(item)),
-            _ => None,
-        };
-        while let Some(event) = self.decoder.decode_with(chunk, &mut on_event)? {
-            match event {
-                None => {}
-                Some(Ok(value)) => return Ok(Some(value)),
-                Some(Err(error)) => {
-                    let skipped = self.decoder.refuse_item(error.into(), self.on_item_error)?;
-                    if let Some(on_skip) = &mut self.on_skip {
-                        on_skip(&skipped);
-                    }
+        let Self { decoder, on_item_error, on_skip, convert, .. } = self;
+        let mut report = |error: &DecodeError| on_skip.iter_mut().for_each(|on_skip| on_skip(error));
+        loop {
+            let on_event = |event: Event<'_>| match event {
+                Event::Item(item) => Some(convert(item)),
+                Event::Skipped(error) => {
+                    report(error);
+                    None
                 }
+                _ => None,
+            };
+            match decoder.decode_with(chunk, on_event)? {
+                None => return Ok(None),
+                Some(None) => {}
+                Some(Some(Ok(value))) => return Ok(Some(value)),
+                Some(Some(Err(error))) => report(&decoder.refuse_item(error.into(), *on_item_error)?),
             }
         }
-        Ok(None)
     }
 
     /// Ends the list where its body ends.
@@ -145,8 +147,8 @@ macro_rules! adapter_methods {
         /// Calls `hook` with the error of each item that [`OnItemError::Skip`](crate::OnItemError::Skip) leaves out.
         ///
         /// The error is the one that `OnItemError::Fail` would have ended the list with. Items over
-        /// [`Limits::item_size`](crate::Limits::item_size) are counted in [`ListEnd::skipped`](crate::ListEnd::skipped) and not
-        /// reported: their bytes never reach the adapter.
+        /// [`Limits::item_size`](crate::Limits::item_size) are among them where
+        /// [`Limits::on_oversized`](crate::Limits::on_oversized) skips them.
         #[must_use]
         pub fn on_skip(mut self, hook: impl FnMut(&crate::DecodeError) + Send + 'static) -> Self {
             self.source.on_skip = Some(Box::new(hook));

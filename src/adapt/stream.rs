@@ -49,7 +49,6 @@ pin_project! {
 
 impl<S> ListStream<S, ()> {
     /// Creates a stream whose items are decoded as `T`: see [`Item`]. It polls nothing yet.
-    #[expect(clippy::new_ret_no_self, reason = "the caller names the type of the items, not that of the closure")]
     pub fn new<T: Item + ?Sized>(chunks: S) -> ListStream<S, FromRef<T>> {
         ListStream::of(chunks, source_of::<T>())
     }
@@ -76,7 +75,7 @@ impl<S, F> ListStream<S, F> {
         &self.chunks
     }
 
-    /// Returns the stream of chunks, without the chunk that the items come from.
+    /// Returns the stream of chunks, without the chunk that is being decoded.
     pub fn into_inner(self) -> S {
         self.chunks
     }

@@ -1,7 +1,8 @@
 //! The events of a list and of a watch, and how a list ended.
 
+use crate::error::DecodeError;
 #[cfg(doc)]
-use crate::limits::OnItemError;
+use crate::limits::{Limits, OnItemError};
 use crate::meta::{ListMeta, Status, TypeMeta};
 use crate::object::ItemRef;
 
@@ -19,6 +20,9 @@ pub enum Event<'a> {
     ListMeta(&'a ListMeta),
     /// An item.
     Item(ItemRef<'a>),
+    /// An item over [`Limits::item_size`] was skipped, because the caller chose [`OnItemError::Skip`]: the error that
+    /// [`OnItemError::Fail`] would have ended the list with.
+    Skipped(&'a DecodeError),
 }
 
 /// The metadata and the counts of a complete list.
@@ -37,7 +41,7 @@ pub struct ListEnd {
     pub bytes: u64,
 }
 
-/// What happened in a collection, or to the watch.
+/// A change of the collection, or an event of the watch itself.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum WatchEvent<'a> {

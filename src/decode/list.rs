@@ -1,4 +1,4 @@
-//! The decoder of lists: what protobuf and JSON have in common, and the public API.
+//! The decoder of lists: the public API over the walks through protobuf and JSON.
 //!
 //! An event borrows from `self`, and the borrow checker does not let a loop return a borrow: `advance` returns a
 //! [`FoundEvent`], and `event` borrows the data.
@@ -277,6 +277,7 @@ impl ListDecoder {
             FoundEvent::ListMeta => Event::ListMeta(&list.list_meta),
             FoundEvent::Item(bytes) => item(bytes),
             FoundEvent::SplitItem => item(&list.scratch),
+            FoundEvent::Oversized => list.oversized.as_ref().map_or(Event::ListMeta(&list.list_meta), Event::Skipped),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The messages that the decoder walks, and what their fields mean to it.
+//! The messages that the decoder walks, and the fields that it reads.
 //!
 //! Sources: `runtime.Unknown` and `runtime.TypeMeta` in `k8s.io/apimachinery/pkg/runtime/generated.proto`, `ListMeta` and
 //! `ShardInfo` in `pkg/apis/meta/v1/generated.proto`, `PartialObjectMetadataList` in `pkg/apis/meta/v1beta1/generated.proto`.
@@ -99,7 +99,7 @@ impl ListField {
 }
 
 impl ListShape {
-    /// Refuses what is not a list of objects. Framed blindly, a single `ConfigMap` would yield its data as items.
+    /// Refuses a kind that is not a list of objects. Split blindly, a single `ConfigMap` would yield its data as items.
     pub(super) fn of(type_meta: &TypeMeta) -> Result<Self, DecodeErrorKind> {
         let TypeMeta { api_version, kind } = type_meta;
         match kind.as_str() {

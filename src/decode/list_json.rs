@@ -1,8 +1,7 @@
 //! The state machine that walks the JSON body of a list.
 //!
-//! Advice for those who change it. `step` takes bytes off the front of the input and is the only place that does; it must
-//! be correct when the input ends after any byte, and find the same fault at the same byte however the input is cut: so
-//! a limit cuts the input before it is scanned. Only the body's own members are walked; an item, and any other value with
+//! For maintainers: only `step` consumes bytes from the front of the input; it must be correct when the input ends after any byte, and find the same fault at the same byte however the input is cut: so
+//! a limit shortens the input before it is scanned. Only the body's own members are walked; an item, and any other value with
 //! an end to be found, is left to [`Scan`].
 //!
 //! ```text
@@ -25,10 +24,10 @@ use crate::wire::BodyFormat;
 use crate::wire::json::{begins_value, text};
 use crate::wire::scan::Scan;
 
-/// A name that is longer than `apiVersion` with quotes, written in escapes, is none of the known ones.
+/// The longest known name, `apiVersion`, with quotes and written in escapes. A longer name is unknown.
 const LONGEST_NAME: usize = 64;
 
-/// How an API server begins the Status that it writes behind an item when it cannot encode the next one.
+/// The first bytes of the Status that an API server writes after an item when it cannot encode the next one.
 const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
 
 /// A JSON body.
@@ -38,7 +37,7 @@ pub(super) struct JsonList {
     state: State,
     /// The value that the position is in, in the states that look for its end.
     scan: Scan,
-    /// All that came, as long as it may be a Status: until its kind is another or `items` comes.
+    /// The body so far, as long as it may be a Status: until it has another kind, or `items`.
     head: Option<Vec<u8>>,
     has_items: bool,
 }
@@ -138,11 +137,7 @@ impl JsonList {
             State::Null(key) => return self.null(key, input),
             State::Item { len } => return self.item(len, input),
             State::Oversized => {
-                if self.skip(Key::Item, input)? {
-                    self.list.skipped += 1;
-                    self.state = State::ElementEnd;
-                }
-                return Ok(None);
+                return Ok(if self.skip(Key::Item, input)? { Some(self.end_oversized()) } else { None });
             }
             _ => {}
         }
@@ -184,7 +179,7 @@ impl JsonList {
         let end = self.scan.end(input).map_err(|fault| self.malformed(Key::Other, fault))?;
         let piece = self.list.take(end.unwrap_or(input.len()) as u64, input);
         let scratch = &mut self.list.scratch;
-        // One byte more says that it is too long.
+        // One byte more shows that it is too long.
         scratch.extend_from_slice(first(piece, (LONGEST_NAME + 1).saturating_sub(scratch.len()) as u64));
         if end.is_some() {
             let key = if scratch.len() > LONGEST_NAME { Key::Other } else { self.key()? };
@@ -321,11 +316,7 @@ impl JsonList {
                 return Err(self.list.item_error(kind));
             }
             self.state = State::Oversized;
-            if end.is_some() {
-                self.list.skipped += 1;
-                self.state = State::ElementEnd;
-            }
-            return Ok(None);
+            return Ok(end.map(|_| self.end_oversized()));
         }
         if end.is_none() {
             self.list.keep(piece, max - len);
@@ -350,7 +341,12 @@ impl JsonList {
         Ok(Some(if is_split { FoundEvent::SplitItem } else { FoundEvent::Item(piece) }))
     }
 
-    /// The body's closing brace: says what is missing.
+    fn end_oversized(&mut self) -> FoundEvent<'static> {
+        self.state = State::ElementEnd;
+        self.list.skip_oversized(self.list.position - self.list.field_start)
+    }
+
+    /// Checks at the body's closing brace that all required members are there.
     fn close(&mut self) -> Result<(), DecodeError> {
         if self.is_status() {
             let mut head = self.head.take().unwrap_or_default();
@@ -374,13 +370,13 @@ impl JsonList {
         Ok(())
     }
 
-    /// Whether it is the API server's own error, of which more is to come. Some leave out the version.
+    /// Whether the body is the API server's own error so far. Some servers leave out the version.
     fn is_status(&self) -> bool {
         let TypeMeta { api_version, kind } = &self.list.type_meta;
         self.head.is_some() && kind == "Status" && matches!(api_version.as_str(), "" | "v1")
     }
 
-    /// What kubectl prints is a v1 `List`; its items are whole objects, which they are not in protobuf.
+    /// A v1 `List` is allowed, as kubectl prints it: in JSON its items are whole objects, in protobuf they are not.
     fn check_kind(&self) -> Result<(), DecodeError> {
         if self.list.type_meta.kind != "List" {
             ListShape::of(&self.list.type_meta).map_err(|kind| self.list.error(kind))?;

@@ -1,7 +1,6 @@
 //! The state machine that walks the protobuf body of a list.
 //!
-//! Advice for those who change it. `step` takes bytes off the front of the input and is the only place that does; it
-//! must be correct when the input ends after any byte, so whatever is half read lives in [`State`]. All lengths are
+//! For maintainers: only `step` consumes bytes from the front of the input; it must be correct when the input ends after any byte, so whatever is half read lives in [`State`]. All lengths are
 //! checked against the message they are in when they are declared, so the position never runs past `self.walked.end`;
 //! whatever finishes a field must go through `end_field`, which leaves the messages that end there.
 //!
@@ -23,12 +22,12 @@ use crate::limits::{Limits, OnItemError};
 use crate::meta::{Status, TypeMeta};
 use crate::wire::protobuf::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
 
-/// What every Kubernetes protobuf body begins with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
+/// The first bytes of every Kubernetes protobuf body (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
 pub(super) const MAGIC: [u8; 4] = *b"k8s\0";
 
 const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 
-/// A protobuf body behind its magic.
+/// A protobuf body after its magic.
 pub(super) struct ProtobufList {
     /// Invariant: `list.position <= walked.end`. Its `field_start` is where the tag of the current field begins.
     pub(super) list: Progress,
@@ -38,7 +37,7 @@ pub(super) struct ProtobufList {
     parents: Vec<Walked>,
     /// The unknown groups that the position is in. Invariant: no more than [`MAX_GROUP_DEPTH`].
     groups: Vec<u32>,
-    /// Where the items end, as soon as that is known.
+    /// Where the items end, once the envelope has been read.
     raw_end: Option<u64>,
     /// Where the API server appended a Status, if it did: from there on a new envelope is walked.
     appended_at: Option<u64>,
@@ -64,7 +63,7 @@ enum State {
     Item {
         left: u64,
     },
-    /// At a field boundary came a `k`: either `k8s\0` and a Status, or an unknown group with the number 13.
+    /// After a `k` at a field boundary: either `k8s\0` and a Status, or an unknown group with the number 13.
     Appended {
         matched: usize,
     },
@@ -222,7 +221,7 @@ impl ProtobufList {
             }
             return Ok(None);
         }
-        // A group after all: what was taken for the magic is walked again.
+        // It is a group: the bytes that matched the magic are walked again.
         let mut again = MAGIC.get(1..matched).unwrap_or_default();
         self.list.position -= again.len() as u64;
         self.start_group(u32::from(MAGIC[0] >> 3))?;
@@ -301,8 +300,9 @@ impl ProtobufList {
             if on_oversized == OnItemError::Fail {
                 return Err(self.over(field, Limit::ItemSize, len, item_size));
             }
-            self.list.skipped += 1;
-            return Ok(self.skip(len));
+            let found = self.list.skip_oversized(len);
+            self.skip(len);
+            return Ok(Some(found));
         }
         self.list.scratch.clear();
         Ok(self.item(len, input))
@@ -404,7 +404,7 @@ impl ProtobufList {
         found
     }
 
-    /// Goes on with a varint, which must end within its message. `None`: it goes on in the next chunk.
+    /// Reads a varint, which must end within its message. `None`: it continues in the next chunk.
     fn varint(
         &mut self,
         varint: &mut Varint,

@@ -1,6 +1,6 @@
 //! The part of a walk through a body that all encodings share: the position, the counts and the buffer of split items.
 
-use crate::error::{DecodeError, DecodeErrorKind};
+use crate::error::{DecodeError, DecodeErrorKind, Limit};
 use crate::limits::Limits;
 use crate::meta::{ListMeta, TypeMeta};
 
@@ -20,6 +20,8 @@ pub(super) struct Progress {
     pub(super) list_meta: ListMeta,
     pub(super) items: u64,
     pub(super) skipped: u64,
+    /// The error of the last item over the size limit that was skipped.
+    pub(super) oversized: Option<DecodeError>,
 }
 
 /// An [`Event`](super::event::Event) whose data are still in the decoder.
@@ -31,6 +33,8 @@ pub(super) enum FoundEvent<'i> {
     Item(&'i [u8]),
     /// An item in `scratch`.
     SplitItem,
+    /// An item that was skipped, whose error is in `oversized`.
+    Oversized,
 }
 
 impl Progress {
@@ -47,6 +51,14 @@ impl Progress {
     /// An error at the current field, which is the next item.
     pub(super) fn item_error(&self, kind: DecodeErrorKind) -> DecodeError {
         DecodeError::new(kind, self.field_start, Some(self.index()), self.items)
+    }
+
+    /// Skips the next item, which is over the size limit.
+    pub(super) fn skip_oversized(&mut self, size: u64) -> FoundEvent<'static> {
+        let kind = DecodeErrorKind::Limit { limit: Limit::ItemSize, size, max: self.limits.item_size };
+        self.oversized = Some(self.item_error(kind));
+        self.skipped += 1;
+        FoundEvent::Oversized
     }
 
     /// Takes up to `len` bytes.

@@ -1,7 +1,7 @@
 //! The decoder of watches: their frames, and the public API.
 //!
-//! Advice for those who change it. A frame is taken whole, from the input or, when it is split, from `scratch`, before
-//! anything in it is looked at: only `advance` and what it calls must be correct when the input ends after any byte.
+//! For maintainers: a frame is read only when it is whole, in the input or, when it is split, in `scratch`. So only `advance`
+//! and the functions that it calls must be correct when the input ends after any byte.
 //!
 //! ```text
 //! Start ──┬──> Length <──> Frame       protobuf: each frame begins with its length
@@ -76,9 +76,9 @@ pub struct WatchDecoder {
     /// Its items are the events; its `field_start` is where the current frame begins.
     watch: Progress,
     state: State,
-    /// What `type_meta` is of, still encoded, in protobuf: it is the same for nearly all events.
+    /// The encoded form of `type_meta`, in protobuf: it is the same for nearly all events.
     known: Vec<u8>,
-    /// What the last error event held.
+    /// The Status of the last error event.
     status: Status,
     /// The last version that had escapes in its JSON.
     version: String,
@@ -87,7 +87,7 @@ pub struct WatchDecoder {
 
 enum State {
     Start,
-    /// In the length of a frame, of which so many bytes came.
+    /// In the length of a frame, of which `bytes` bytes were received.
     Length {
         so_far: u32,
         bytes: u8,
@@ -241,7 +241,7 @@ impl WatchDecoder {
         error
     }
 
-    /// Goes on to the end of a frame, or of the input.
+    /// Consumes bytes to the end of a frame, or of the input.
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         while let Some(&byte) = input.first() {
             let found = match &mut self.state {
@@ -286,7 +286,7 @@ impl WatchDecoder {
     /// By the first byte, but for spaces before JSON.
     fn start(&mut self, byte: u8) {
         self.watch.field_start = self.watch.position;
-        // Whose items and bytes nobody counts.
+        // Its items and bytes are not limited.
         let list = || Box::new(ListDecoder::of_watch(&self.watch));
         match byte {
             // No other encoding begins so, nor does a frame of 150 MB or more. Spaces were skipped for JSON only.
@@ -297,7 +297,7 @@ impl WatchDecoder {
         }
     }
 
-    /// `so_far` is what so many bytes of the length say.
+    /// `so_far` is the value of the first `bytes` bytes of the length.
     fn length<'i>(
         &mut self,
         mut so_far: u32,
@@ -436,7 +436,7 @@ impl Default for WatchDecoder {
     }
 }
 
-/// Says where it is; what is in a half-received object is nobody's business.
+/// Shows the position, and no bytes of objects: they may be of a Secret.
 impl fmt::Debug for WatchDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchDecoder")
@@ -451,7 +451,7 @@ fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKin
     let type_meta = loop {
         match list.decode(input) {
             Ok(None) => return Ok(()),
-            Ok(Some(Event::ListMeta(_))) => {}
+            Ok(Some(Event::ListMeta(_) | Event::Skipped(_))) => {}
             Ok(Some(Event::TypeMeta(type_meta))) => break type_meta,
             Ok(Some(Event::Item(item))) => break item.type_meta(),
             Err(error) => {

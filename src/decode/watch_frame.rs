@@ -301,11 +301,14 @@ mod tests {
         frame.any_object(Fields::new(frame.metadata_holder()))
     }
 
-    /// All that is read of a frame, with its type meta.
+    /// Event, object, texts of the type meta and version, end of the initial events.
+    type Outcome<'f> = (Option<EventType>, Option<&'f [u8]>, [String; 3], bool);
+
+    /// Returns all that is read of a frame, with its type meta.
     fn read<'f>(
         bytes: &'f [u8],
         merge: impl FnOnce(&mut Frame<'f>, &'f [u8]) -> Result<(), FieldFault>,
-    ) -> Result<(Option<EventType>, Option<&'f [u8]>, [String; 3], bool), FieldFault> {
+    ) -> Result<Outcome<'f>, FieldFault> {
         let mut frame = Frame::default();
         merge(&mut frame, bytes)?;
         frame.merge_type_meta(frame.type_meta)?;

@@ -1,4 +1,4 @@
-//! What one event of a JSON watch says.
+//! Reads one event of a watch in JSON.
 
 use std::borrow::Cow;
 

@@ -63,7 +63,7 @@ fn of_protobuf(object: &[u8]) -> u64 {
                 estimate += MESSAGE;
                 messages.pop();
             }
-            // Text, or malformed. What was charged inside stays: prost may allocate it before it finds the fault.
+            // Text, or malformed. The charges for its inside stay: prost may allocate it before it finds the fault.
             Some(Err(_)) => {
                 estimate += *len;
                 messages.pop();

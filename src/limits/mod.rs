@@ -4,8 +4,7 @@ pub(crate) mod estimate;
 
 /// The limits of a [`ListDecoder`](crate::ListDecoder) or a [`WatchDecoder`](crate::WatchDecoder).
 ///
-/// A body over a limit is an error, of which [`DecodeError::limit`](crate::DecodeError::limit) returns the limit and the sizes. The
-/// decoder returns the error when the body declares the length, before the bytes are received; in JSON, which declares no
+/// A body over a limit is an error; [`DecodeError::limit`](crate::DecodeError::limit) returns the limit and the sizes. The decoder returns the error when the body declares the length, before the bytes are received; in JSON, which declares no
 /// lengths, at the first byte over the limit.
 ///
 /// A watch has no end: only [`item_size`](Self::item_size), [`metadata_size`](Self::metadata_size) and

@@ -1,4 +1,4 @@
-//! The JSON form of what stands around the items of a list.
+//! The JSON form of the list's metadata, the type meta and the Status.
 //!
 //! Members are read as Go's `encoding/json` reads them: the last one of a name counts, `null` sets nothing. Source of the
 //! names: `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
@@ -26,7 +26,7 @@ pub(crate) fn members<'a>(
     Ok(())
 }
 
-/// Takes a value that nobody reads.
+/// Skips a value.
 pub(crate) fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), FieldFault> {
     json.value().map(drop).map_err(at(field))
 }
@@ -42,7 +42,7 @@ pub(crate) fn whole<'a>(
     json.end().map_err(at(field))
 }
 
-/// Reads the `metadata` of a list into what came of it before.
+/// Merges the `metadata` of a list into the list meta read so far.
 pub(crate) fn merge_list_meta(list_meta: &mut ListMeta, metadata: &[u8]) -> Result<(), FieldFault> {
     read_list_meta(list_meta, &mut Reader::new(metadata, 1))
 }
@@ -82,7 +82,7 @@ pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, FieldFault> {
     Ok(type_meta)
 }
 
-/// Reads a Status; `None` where it is none that can be read.
+/// Reads a Status; `None` where the JSON is not one.
 pub(crate) fn status(json: &[u8]) -> Option<Status> {
     let mut status = Status::default();
     whole("the body", json, |name, json| match name {

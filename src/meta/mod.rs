@@ -141,7 +141,7 @@ pub struct StatusDetails {
     /// The causes, if there are several: the first 1,000.
     #[prost(message, repeated, tag = "4")]
     pub causes: Vec<StatusCause>,
-    /// The number of seconds after which to retry; 0 when the server does not say.
+    /// The number of seconds after which to retry; 0 when the server sets none.
     #[prost(int32, tag = "5")]
     pub retry_after_seconds: i32,
     /// The uid of the object.

@@ -198,7 +198,7 @@ impl<'a> ItemRef<'a> {
     }
 }
 
-/// Says which item it is, not what is in it: that may be a Secret.
+/// Shows the position of the item, and no bytes: they may be of a Secret.
 impl fmt::Debug for ItemRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ItemRef")

@@ -20,7 +20,7 @@ use crate::wire::{Encoding, FieldFault};
 
 /// Makes the items of a JSON list a `Box<T>`, for any `T` that serde deserializes.
 ///
-/// Lists of custom resources come in JSON only. An item nested deeper than the 128 levels that `serde_json` allows is an
+/// Servers send lists of custom resources in JSON only. An item nested deeper than the 128 levels that `serde_json` allows is an
 /// error, and so is one in protobuf.
 ///
 /// ```
@@ -58,7 +58,7 @@ impl<T: DeserializeOwned + Send + 'static> Item for Json<T> {
 
 /// The metadata of an object, borrowed from its JSON as far as no escapes are in it.
 ///
-/// What is absent is empty. It takes memory for the entries of the maps and lists.
+/// Absent fields are empty. It takes memory for the entries of the maps and lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JsonMeta<'a> {
     pub(crate) name: Cow<'a, str>,
@@ -77,7 +77,7 @@ pub(crate) struct JsonMeta<'a> {
     pub(crate) managed_fields: Vec<JsonManager<'a>>,
 }
 
-/// An owner of an object. A name that comes twice is an error.
+/// An owner of an object. A repeated name is an error.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct JsonOwner<'a> {
@@ -90,7 +90,7 @@ pub(crate) struct JsonOwner<'a> {
     pub(crate) block_owner_deletion: Option<bool>,
 }
 
-/// What one manager set. A name that comes twice is an error.
+/// The fields that one manager set. A repeated name is an error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct JsonManager<'a> {

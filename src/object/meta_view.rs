@@ -20,7 +20,7 @@ use crate::wire::protobuf::{Fields, Value, WireField};
 /// a string with escapes in JSON is a copy, made again by each call.
 ///
 /// For protobuf, making a view reads and checks the single fields and allocates nothing. Labels, annotations, owner references,
-/// finalizers and managed fields are read when they are asked for, and checked all together before the first is returned. JSON
+/// finalizers and managed fields are read on each call, and checked all together before the first is returned. JSON
 /// is parsed to its end, so all of it is read at once. Each of the iterators allocates for the borrowed keys and values.
 ///
 /// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is merged.
@@ -293,7 +293,7 @@ impl<'a> MetaView<'a> {
     }
 }
 
-/// Says which object it is, not what is in it: annotations may hold a Secret.
+/// Shows the identity of the object, and no annotations: they may hold a Secret.
 impl fmt::Debug for MetaView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetaView")

@@ -82,8 +82,8 @@ impl FieldPath {
     /// Parses a path of the objects of a list, or of an object, of this type.
     ///
     /// Names are those of JSON: `spec.containers.image`. Those of built-in kinds are known from the [table of
-    /// fields](crate::schema), and so are `metadata` and what is in it of every kind. Any other path of a custom resource is
-    /// taken as it is and reads JSON only. A path may be given in numbers, `2.10` for `spec.nodeName` of a Pod; where the table
+    /// fields](crate::schema), and so are the fields of `metadata` of every kind. Any other path of a custom resource is used as it
+    /// is and reads JSON only. A path may be given in numbers, `2.10` for `spec.nodeName` of a Pod; where the table
     /// does not have them, it reads protobuf only. A path to a map may end in a key: `metadata.annotations["example.com/note"]`.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl FieldPath {
         let (names, numbers) = if path.starts_with(|c: char| c.is_ascii_digit()) {
             let numbers =
                 numbers(path).ok_or(error("a path in numbers is 1 to 100 field numbers with dots between"))?;
-            // The names of some messages are those of what they are in: these lead elsewhere.
+            // JSON has some messages under the names of their parents, which lead elsewhere.
             let names = kind.and_then(|kind| kind.names(&numbers)).filter(|names| {
                 let fields = kind.and_then(|kind| kind.path(names)).unwrap_or_default();
                 let is_map = fields.last().is_some_and(|field| field.is_map());
@@ -170,7 +170,7 @@ impl FieldPath {
     ///
     /// # Errors
     ///
-    /// [`ItemError::Field`] when it is no string, or what is on the way is malformed. [`ItemError::WrongEncoding`] when the
+    /// [`ItemError::Field`] when the value is not a string, or a message on the path is malformed. [`ItemError::WrongEncoding`] when the
     /// object is in an encoding that the path does not lead through.
     pub fn str<'a>(&self, item: ItemRef<'a>) -> Result<Option<Cow<'a, str>>, ItemError> {
         self.strs(item).try_fold(None, |_, value| value.map(Some))
@@ -260,7 +260,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Not a path to a field, or not one that is known.
+/// The text is not a path to a field, or not to a known one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid field path {text:?}: {reason}")]
 pub struct InvalidPath {

@@ -14,9 +14,9 @@ use crate::wire::protobuf::{Fields, WireField};
 
 /// Which fields of an object are kept, and which are dropped while it is copied.
 ///
-/// The result is what decoding, clearing those fields and encoding again would give, but for the order of fields: unknown
-/// ones stay, a message of which every field is dropped stays as an empty one. Only the messages on the paths are walked
-/// inside; what is dropped or kept whole is not checked.
+/// Apart from the order of fields, the result is the same as decoding, clearing those fields and encoding again: unknown fields
+/// stay, and a message without any of its fields stays as an empty one. Only the messages on the paths are walked; fields that
+/// are dropped or kept whole are not checked.
 ///
 /// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless they are
 /// dropped by name.
@@ -63,7 +63,7 @@ impl Paths {
 }
 
 impl Projection {
-    /// One that keeps everything.
+    /// Creates a projection that keeps everything.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -79,8 +79,8 @@ impl Projection {
         self
     }
 
-    /// Keeps only what is at this path, or at one of several; what is dropped beneath is dropped all the same. A path that
-    /// leads nowhere changes nothing.
+    /// Keeps only the field at this path, or at one of several; a field beneath that is dropped is dropped all the same. A path
+    /// that leads nowhere changes nothing.
     #[must_use]
     pub fn keep(mut self, path: &FieldPath) -> Self {
         if !path.is_empty() {
@@ -121,8 +121,8 @@ impl Projection {
         copy.map(Box::from).map_err(ItemError::Projection)
     }
 
-    /// What [`Item::from_ref`] makes of the item without the dropped fields, for closures of the
-    /// adapters. The projected bytes are a copy that is dropped before this returns.
+    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. The projected bytes are a copy that is dropped before
+    /// this returns.
     ///
     /// ```
     /// use k8s_pb::api::core::v1::Pod;
@@ -163,7 +163,7 @@ impl fmt::Display for Projection {
     }
 }
 
-/// What paths say of a field and of those in it. Fields are known by their number or by their name.
+/// The rules of the paths for a field and the fields in it, by number or by name.
 #[derive(Clone, Debug)]
 struct Node<K> {
     /// A path ends here: the whole field is meant.
@@ -208,7 +208,7 @@ impl<K: PartialEq> Node<K> {
     }
 }
 
-/// What the paths say of the fields of one message.
+/// The rules of the paths for the fields of one message.
 #[derive(Debug)]
 struct Rules<'p, K> {
     /// `None`: keep all.
@@ -233,7 +233,7 @@ enum Action<'p, K> {
 }
 
 impl<'p, K: PartialEq> Rules<'p, K> {
-    /// What becomes of a field, but for keys of maps.
+    /// Returns the action for a field, apart from keys of maps.
     fn action<Q: PartialEq + ?Sized>(self, step: &Q) -> Action<'p, K>
     where
         K: Borrow<Q>,
@@ -253,7 +253,7 @@ impl<'p, K: PartialEq> Rules<'p, K> {
         }
     }
 
-    /// What becomes of an entry of a map.
+    /// Returns the action for an entry of a map.
     fn of_key(self, key: &[u8]) -> Action<'p, K> {
         if self.drop.is_some_and(|node| node.has_key(key)) {
             return Action::Drop;
@@ -272,7 +272,7 @@ impl<'p, K: PartialEq> Rules<'p, K> {
     }
 }
 
-/// What becomes of a field of protobuf; the message in it, if that is judged in turn.
+/// Returns the action for a field of protobuf, and the message in it if that is projected.
 fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Action<'p, u32>, &'a [u8]), Fault> {
     let action = rules.action(&field.number);
     let Action::Project(inner) = action else { return Ok((action, &[])) };
@@ -281,8 +281,8 @@ fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Actio
     Ok((action, message))
 }
 
-/// What was measured of the first messages that are taken apart, in their order; later ones are measured again. So it
-/// takes no memory that grows with an item.
+/// The measured sizes of the first projected messages, in their order. Later ones are measured again, so the memory does not
+/// grow with an item.
 #[derive(Default)]
 struct Sizes {
     known: [usize; 16],
@@ -296,7 +296,7 @@ impl Sizes {
     }
 }
 
-/// The size of what [`write`] writes. It recurs no deeper than the paths lead.
+/// Returns the size of the copy that [`write`] makes. The recursion is no deeper than the paths.
 fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<usize, Fault> {
     let mut size = 0;
     for field in Fields::new(message) {
@@ -312,7 +312,7 @@ fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<u
                     *known = left;
                 }
                 if left == inner.len() {
-                    // It will be copied whole: nobody asks for what is in it.
+                    // It will be copied whole, and the sizes in it are not used.
                     sizes.next = index + 1;
                     field.bytes.len()
                 } else {

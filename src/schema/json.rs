@@ -1,6 +1,6 @@
-//! The JSON form of protobuf objects: byte for byte what Go makes of them.
+//! The JSON form of protobuf objects: byte for byte the same as Go's.
 //!
-//! An object is first taken apart into a tree, because protobuf allows any order, pieces and repetition, and then printed
+//! An object is first read into a tree, because protobuf allows any order, pieces and repetition, and then printed
 //! in the order of Go's structs. Sources: the types of `k8s.io/apimachinery` with a `MarshalJSON` of their own, and
 //! Go's `encoding/json`.
 
@@ -49,7 +49,7 @@ pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) ->
     })
 }
 
-/// What is in a field.
+/// The value of a field.
 #[derive(Default)]
 enum Slot<'a> {
     #[default]
@@ -81,7 +81,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// What is wrong, and the names of the fields that it is in, from the innermost.
+/// A fault, and the names of the fields around it, from the innermost.
 struct FieldError {
     fault: Fault,
     path: Vec<&'static str>,
@@ -110,7 +110,7 @@ impl FieldError {
     }
 }
 
-/// Takes messages apart, and counts the fields that the table does not have.
+/// Reads messages into slots, and counts the fields that the table does not have.
 struct Messages {
     unknown_fields: u64,
 }
@@ -213,7 +213,7 @@ impl Messages {
     }
 }
 
-/// Numbers one behind the other, as newer dialects of protobuf write repeated ones.
+/// Reads packed numbers, as newer dialects of protobuf write repeated ones.
 fn read_packed(of: Type, packed: &[u8], list: &mut Vec<Slot<'_>>) -> Result<(), Fault> {
     let mut varint = Varint::default();
     for &byte in packed {
@@ -234,7 +234,7 @@ fn integer<'a>(of: Type, value: u64) -> Slot<'a> {
     })
 }
 
-/// Each field behind a comma, but for the first behind a brace.
+/// Writes a comma before each field that does not follow a brace.
 fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), FieldError> {
     for (place, field) in message.fields().iter().enumerate() {
         let slot = slots.get(place).unwrap_or(&Slot::Empty);
@@ -388,7 +388,7 @@ fn write_str(text: &str, out: &mut Vec<u8>) {
 
 /// Appends an object in JSON on one line, with `kind` and `apiVersion` once each: its own, or those of its list.
 ///
-/// They keep the place of the object's own members, and come first where it has none.
+/// They keep the place of the object's own members, and are first where it has none.
 pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
     let start = out.len();
     let written = write_line(list, object, out);
@@ -459,7 +459,7 @@ impl Named<'_> {
     }
 }
 
-/// The name of a member, with the comma before it and the colon behind.
+/// Writes the name of a member, with the comma before and the colon after it.
 fn write_name(name: &str, out: &mut Vec<u8>) {
     if out.last() != Some(&b'{') {
         out.push(b',');
@@ -510,7 +510,7 @@ fn write_int(value: i64, out: &mut Vec<u8>) {
     write(out, format_args!("{value}"));
 }
 
-/// Go writes an exponent for what is small or large, as JavaScript does.
+/// Writes a small or large number with an exponent, as Go and JavaScript do.
 fn write_double(value: f64, out: &mut Vec<u8>) -> Result<(), Fault> {
     if !value.is_finite() {
         return Err(Fault::Value);
@@ -571,7 +571,7 @@ fn write_duration(nanos: i64, out: &mut Vec<u8>) {
     }
     write(out, format_args!("{whole}"));
     if !nanos.is_multiple_of(unit) {
-        // Behind the unit's one, its digits are those of the fraction.
+        // The digits after the unit's one are those of the fraction.
         let fraction = (unit + nanos % unit).to_string();
         write(out, format_args!(".{}", fraction.get(1..).unwrap_or_default().trim_end_matches('0')));
     }

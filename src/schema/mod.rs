@@ -61,7 +61,7 @@ struct Name {
     len: u8,
 }
 
-/// What the JSON of a message is.
+/// The JSON form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// An object of its fields.
@@ -122,7 +122,7 @@ impl Message {
         KINDS.get(found).map(Kind::message)
     }
 
-    /// What Kubernetes calls it: `Pod`, `PodSpec`.
+    /// Returns its name in Kubernetes: `Pod`, `PodSpec`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name.get()
@@ -177,7 +177,8 @@ impl Message {
         None
     }
 
-    /// The path of names that these numbers lead along; `None` when one of them is not in the table, or lies behind a map.
+    /// Returns the path of names that these numbers lead along; `None` when one of them is not in the table, or in the values of a
+    /// map.
     #[must_use]
     pub fn names(&self, numbers: &[u32]) -> Option<String> {
         let mut names = Vec::new();
@@ -194,13 +195,13 @@ impl Message {
 }
 
 impl Field {
-    /// Its number in protobuf.
+    /// Returns its number in protobuf.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number.into()
     }
 
-    /// Its name in JSON; empty for a message whose fields JSON has among those of its parent. In a message that JSON
+    /// Returns its name in JSON; empty for a message whose fields JSON has among those of its parent. In a message that JSON
     /// has no object for, as a time, it is its name in protobuf.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -213,7 +214,7 @@ impl Field {
         self.shape == Shape::Map
     }
 
-    /// What is in it, if that is a message, and not in a map.
+    /// Returns the message that the field holds, if it is a message outside of a map.
     #[must_use]
     pub fn message(&self) -> Option<&'static Message> {
         if self.is_map() { None } else { self.of.message() }

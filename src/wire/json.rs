@@ -1,8 +1,8 @@
 //! The one reader of JSON: it walks the members of objects and finds where values end.
 //!
-//! [`Reader`] takes values off the front of JSON that is whole in memory, and borrows what it returns. [`scan::Scan`] finds the
-//! end of a value that arrives in pieces. Both look for the end of a nested value by its brackets and strings only: what is in
-//! a value that nobody reads is not checked.
+//! [`Reader`] consumes values from the front of JSON that is whole in memory, and returns borrowed ones. [`scan::Scan`] finds the
+//! end of a value that arrives in pieces. Both find the end of a nested value by its brackets and strings only: the contents of
+//! a value that is not read are not checked.
 
 use std::borrow::{Borrow, Cow};
 
@@ -31,7 +31,7 @@ impl Borrow<str> for JsonText<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads JSON inside so many brackets, which count towards the allowed depth.
+    /// Reads JSON inside `outer_depth` brackets, which count towards the allowed depth.
     pub(crate) fn new(json: &'a [u8], outer_depth: u32) -> Self {
         Self { rest: json, depth: outer_depth }
     }
@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         self.rest.first().copied()
     }
 
-    /// Returns what is left.
+    /// Returns the rest of the JSON.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }

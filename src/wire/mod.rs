@@ -32,7 +32,7 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// A field, and what is wrong with it.
+/// A field and its fault.
 pub(crate) type FieldFault = (&'static str, Fault);
 
 /// Returns a function that makes a fault one of this field.
@@ -53,7 +53,7 @@ pub enum Fault {
     /// A known field of another wire type than its own.
     #[error("the wrong wire type")]
     WireType,
-    /// A length past the end of what it is in, or past 64 bits.
+    /// A length past the end of its parent, or past 64 bits.
     #[error("a length past the end of its parent")]
     PastParent,
     /// An item of more than 2³¹-1 bytes, which protobuf does not allow.
@@ -68,7 +68,7 @@ pub enum Fault {
     /// A string that is not UTF-8.
     #[error("invalid UTF-8")]
     Utf8,
-    /// `raw` before the `typeMeta` that names its kind: nothing else says what is in it.
+    /// `raw` before the `typeMeta`, which alone names the kind of `raw`.
     #[error("a value before its typeMeta")]
     Order,
     /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered; a second `typeMeta` after them.
@@ -99,7 +99,7 @@ pub enum Fault {
     /// No value of a field that every list, every event or every object has.
     #[error("no value")]
     Missing,
-    /// An event of a watch that is none of `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.
+    /// An event type other than `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.
     #[error("an unknown value")]
     Unknown,
     /// An object in a protobuf watch that does not begin with `k8s\0`.

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use crate::support::{body_of, cut, fixture, len_field, list_decoder, reference};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::{DecodeErrorKind, Event, ItemError, Limits, ListDecoder, ListError, ListReader, OnItemError};
+use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader, OnItemError};
 
 /// Three of the recorded ConfigMaps are longer.
 const LONG: usize = 330;
@@ -148,6 +148,41 @@ fn adapters_apply_limits() {
     let error = ListReader::new::<[u8]>(&body[..]).limits(Limits::default().items(5)).find_map(Result::err);
     let Some(ListError::Decode(error)) = error else { panic!("{error:?}") };
     assert!(matches!(error.kind(), DecodeErrorKind::Limit { .. }) && error.items() == 5, "{error}");
+}
+
+#[test]
+fn reports_oversized_items_that_are_skipped() {
+    let mut bodies = vec![fixture("configmaps.pb")];
+    if cfg!(feature = "json") {
+        bodies.push(fixture("widgets-page-1.json"));
+    }
+    for body in bodies {
+        let mut sizes: Vec<u64> = Vec::new();
+        let mut whole = list_decoder(Limits::default());
+        let _ = whole.feed(&mut &body[..], |event| -> ControlFlow<()> {
+            if let Event::Item(item) = event {
+                sizes.push(item.bytes().len() as u64);
+            }
+            ControlFlow::Continue(())
+        });
+        let max = sizes.iter().max().unwrap() - 1;
+        let over = sizes.iter().position(|size| *size > max).unwrap() as u64;
+        let limits = Limits::default().item_size(max).on_oversized(OnItemError::Skip);
+        for lengths in [&[1][..], &[4096]] {
+            let (report, skipped) = mpsc::channel();
+            let reader = ListReader::new::<[u8]>(Script::new(&body, lengths)).limits(limits);
+            #[cfg(feature = "json")]
+            let reader = reader.accept_json();
+            let mut reader = reader.on_skip(move |error| report.send(error.clone()).unwrap());
+            let delivered = reader.by_ref().map(Result::unwrap).count() as u64;
+            let first_skipped = skipped.recv().unwrap();
+            let exceeded = first_skipped.limit().unwrap();
+            assert_eq!((exceeded.limit, exceeded.size, exceeded.max), (Limit::ItemSize, max + 1, max));
+            assert_eq!(first_skipped.index(), Some(over));
+            let end = reader.end().unwrap();
+            assert_eq!((end.items, end.skipped), (delivered, 1 + skipped.try_iter().count() as u64));
+        }
+    }
 }
 
 #[test]

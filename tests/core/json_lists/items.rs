@@ -85,7 +85,7 @@ fn metadata_equals_that_of_protobuf() {
     fn read(body: &[u8]) -> Vec<String> {
         let items = ListReader::with(body, |item| {
             let meta = item.meta()?;
-            let managers = meta.managed_fields()?.map(|entry| (entry.manager.to_owned(), entry.time));
+            let managers = meta.managed_fields()?.map(|entry| (entry.manager, entry.time));
             Ok::<_, ItemError>(format!(
                 "{meta:?} {} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
                 meta.generate_name(),
