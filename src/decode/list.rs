@@ -254,6 +254,7 @@ impl ListDecoder {
     }
 
     /// Counts the item that was borrowed last as skipped.
+    #[cfg(feature = "client")]
     pub(crate) fn skip_item(&mut self) {
         let list = self.body.list_mut();
         list.items -= 1;

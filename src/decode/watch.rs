@@ -10,6 +10,7 @@
 //! ```
 
 use std::fmt;
+#[cfg(feature = "json")]
 use std::mem;
 
 use super::event::{Event, WatchEvent};

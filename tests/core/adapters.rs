@@ -10,9 +10,6 @@ use crate::support::{body_of, cut, fixture, len_field, list_decoder, reference};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader, OnItemError};
 
-/// Three of the recorded ConfigMaps are longer.
-const LONG: usize = 330;
-
 /// Reads as scripted: an error where there is one.
 struct Script(VecDeque<Result<Vec<u8>, io::ErrorKind>>);
 
@@ -292,6 +289,9 @@ mod asynchronous {
     use tokio_util::io::StreamReader;
 
     use super::*;
+
+    /// Three of the recorded ConfigMaps are longer.
+    const LONG: usize = 330;
 
     /// Chunks with a `Pending` before each of them; counts the chunks taken.
     struct Chunks {

@@ -416,8 +416,7 @@ fn assert_same_meta(view: &MetaView<'_>, meta: &ObjectMeta, what: &str) {
         (manager, operation, api_version, entry.time, fields_type, entry.fields_v1.to_vec(), subresource)
     });
     let expected = meta.managed_fields.iter().map(|entry| {
-        let [manager, operation, api_version] =
-            [&entry.manager, &entry.operation, &entry.api_version].map(text);
+        let [manager, operation, api_version] = [&entry.manager, &entry.operation, &entry.api_version].map(text);
         let [fields_type, subresource] = [&entry.fields_type, &entry.subresource].map(text);
         let fields_v1 = entry.fields_v1.clone().and_then(|fields| fields.raw).unwrap_or_default();
         (manager, operation, api_version, time(entry.time), fields_type, fields_v1, subresource)
