@@ -144,7 +144,7 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// Calls `hook` with the error of each item that [`OnItemError::Skip`](crate::OnItemError::Skip) leaves out.
+        /// Calls `hook` with the error of each item that [`OnItemError::Skip`](crate::OnItemError::Skip) skips.
         ///
         /// The error is the one that `OnItemError::Fail` would have ended the list with. Items over
         /// [`Limits::item_size`](crate::Limits::item_size) are among them where

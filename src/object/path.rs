@@ -1,4 +1,4 @@
-//! Single fields of an object, found by their numbers.
+//! Single fields of an object, found by their names or numbers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::wire::Encoding;
 use crate::wire::json::Reader;
 use crate::wire::protobuf::{Fields, Value};
 
-/// The way to a field of an object, to read it off the object's bytes without decoding the rest.
+/// A path to a field of an object, to read the field without decoding the rest of the object.
 ///
 /// It leads by field numbers through protobuf and by names through JSON, and may know only one of them. An item is read in its
 /// own encoding. [`ItemRef::new`] makes an item of an object's bytes that are kept elsewhere.
@@ -55,14 +55,14 @@ pub struct FieldPath {
 }
 
 impl FieldPath {
-    /// A path of these names, as JSON has them, and of these field numbers: see the `generated.proto` of the kind's package
-    /// in `k8s.io/api`. Either may be empty: then the path reads nothing in that encoding.
+    /// Creates a path of these names, as JSON has them, and of these field numbers: see the `generated.proto` of the kind's
+    /// package in `k8s.io/api`. Either may be empty: then the path reads nothing in that encoding.
     #[must_use]
     pub const fn new(names: &'static str, numbers: &'static [u32]) -> Self {
         Self { names: Cow::Borrowed(names), numbers: Cow::Borrowed(numbers), key: None }
     }
 
-    /// The value of this key, of the map that the path leads to.
+    /// Returns the path to the value of this key, in the map that the path leads to.
     ///
     /// ```
     /// use listwatch::path::meta;
@@ -166,7 +166,7 @@ impl FieldPath {
         if is_known { Ok(()) } else { Err(ItemError::WrongEncoding { found: encoding, expected }) }
     }
 
-    /// Returns the string there; `None` when it is absent. It is borrowed but for escapes of JSON.
+    /// Returns the string at the end of the path; `None` when it is absent. It is borrowed unless it has escapes in JSON.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl FieldPath {
         self.strs(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the bytes there, or those of a string or a message; `None` when they are absent. Of a message in pieces, which
+    /// Returns the bytes at the end of the path, or those of a string or a message; `None` when they are absent. Of a message in pieces, which
     /// no API server writes, it is the last piece. In JSON it is the text of the value.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl FieldPath {
         self.all_bytes(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the integer there, or 0 or 1 for a boolean; `None` when it is absent.
+    /// Returns the integer at the end of the path, or 0 or 1 for a boolean; `None` when it is absent.
     ///
     /// # Errors
     ///
@@ -195,20 +195,20 @@ impl FieldPath {
         self.ints(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns all strings there, also those that a later one in the same message replaces, which no API server writes.
+    /// Returns all strings at the end of the path, also those that a later one in the same message replaces, which no API server writes.
     ///
     /// The iterator ends after an error: those of [`str`](Self::str).
     pub fn strs<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
         self.values(item, PathValue::str)
     }
 
-    /// Returns all bytes there, as [`strs`](Self::strs). A map without key is an entry at a time in protobuf, and one value in
+    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without key is an entry at a time in protobuf, and one value in
     /// JSON.
     pub fn all_bytes<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
         self.values(item, PathValue::bytes)
     }
 
-    /// Returns all integers there, as [`strs`](Self::strs).
+    /// Returns all integers at the end of the path, as [`strs`](Self::strs).
     pub fn ints(&self, item: ItemRef<'_>) -> impl Iterator<Item = Result<i64, ItemError>> {
         self.values(item, PathValue::int)
     }

@@ -134,7 +134,7 @@ impl Message {
         &FIELDS[usize::from(self.first)..][..usize::from(self.fields)]
     }
 
-    /// Whether JSON has an object of its fields. A time, a quantity and their like are a single value there.
+    /// Returns true if its JSON form is an object of its fields. A time, a quantity and their like are a single value there.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.form == Form::Object
@@ -146,7 +146,7 @@ impl Message {
         self.fields().iter().find(|field| field.number() == number)
     }
 
-    /// The fields on a path of names as they are in JSON, `spec.containers.image`. Repeated fields are passed through; a map
+    /// Returns the fields on a path of names as they are in JSON, `spec.containers.image`. Repeated fields are passed through; a map
     /// may only be its end.
     ///
     /// There may be more fields than names: JSON has the fields of some messages among those of their parent.
@@ -208,7 +208,7 @@ impl Field {
         self.name.get()
     }
 
-    /// Whether it is a map: repeated entries of a key, 1, and a value, 2.
+    /// Returns true if it is a map: repeated entries of a key, 1, and a value, 2.
     #[must_use]
     pub fn is_map(&self) -> bool {
         self.shape == Shape::Map

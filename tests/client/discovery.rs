@@ -122,11 +122,11 @@ async fn gets_one_object() {
             (
                 json(r#"{"kind":"ConfigMap","apiVersion":"v1"}"#),
                 Some(
-                    "cannot read item 0, at byte 0, 0 items delivered: unexpected encoding: the item is in JSON, expected protobuf",
+                    "cannot read the item, at byte 0, 0 items delivered: unexpected encoding: the item is in JSON, expected protobuf",
                 ),
             ),
             (json(r#"{"kind":"Status","message":"no","code":403}"#), Some("API error: 403: no")),
-            (json(r#"{"kind":"#), Some("cannot read item 0, at byte 0, 0 items delivered: invalid JSON in kind")),
+            (json(r#"{"kind":"#), Some("cannot read the item, at byte 0, 0 items delivered: invalid JSON in kind")),
             (Answer::ok(Body::replay("<html>")), Some("unexpected encoding: ")),
             (Answer::ok(Body::replay("")), Some("incomplete: ")),
             (Answer::ok(Body::replay(fixture("single-configmap.pb")).cut_at(40)), Some("malformed: ")),

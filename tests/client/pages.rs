@@ -228,7 +228,7 @@ async fn shards() {
             let all = self::client(&server, http2);
             let list = pods(&all, &ListOptions::default().shard(halves[0])).pages(50).limits(limits);
             let error = list.into_vec().await.unwrap_err();
-            assert!(error.to_string().starts_with("limit: a number of items of 120 "), "{bytes}: {error}");
+            assert!(error.to_string().starts_with("the list has at least 120 items, "), "{bytes}: {error}");
         }
     }
 }
