@@ -8,7 +8,7 @@ use std::error::Error;
 use futures::TryStreamExt as _;
 use listwatch::ItemError;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource};
-use listwatch::object::path::pod;
+use listwatch::path::pod;
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Client::new(HttpTransport::builder(url).build()?);
     let phases = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
-        Ok::<_, ItemError>(pod::PHASE.str(item.bytes())?.map_or_else(|| "none".to_owned(), String::from))
+        Ok::<_, ItemError>(pod::PHASE.str(item)?.map_or_else(|| "none".to_owned(), String::from))
     });
     let mut counts = BTreeMap::<String, u64>::new();
     let mut phases = phases.stream();

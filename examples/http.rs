@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let request = reqwest::Client::new().get(format!("{url}/api/v1/pods"));
     let response = request.header("accept", "application/vnd.kubernetes.protobuf").send().await?;
-    let mut pods = ListStream::<_, Pod>::new(response.bytes_stream());
+    let mut pods = ListStream::new::<Pod>(response.bytes_stream());
     while let Some(pod) = pods.try_next().await? {
         let name = pod.metadata.unwrap_or_default().name.unwrap_or_default();
         let node = pod.spec.unwrap_or_default().node_name.unwrap_or_default();

@@ -11,9 +11,9 @@ use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = File::open(args().nth(1).unwrap_or_else(|| "fixtures/pods.pb".to_owned()))?;
-    let pods: HashMap<String, Box<[u8]>> = ListReader::<_, [u8]>::new(file)
-        .map_item(|item| Ok::<_, ItemError>((item.meta()?.name().to_owned(), item.to_box())))
-        .collect::<Result<_, _>>()?;
+    let pods: HashMap<String, Box<[u8]>> =
+        ListReader::with(file, |item| Ok::<_, ItemError>((item.meta()?.name().into_owned(), item.to_box())))
+            .collect::<Result<_, _>>()?;
     let bytes: usize = pods.values().map(|pod| pod.len()).sum();
     println!("{} Pods in {bytes} bytes", pods.len());
     if let Some((name, pod)) = pods.iter().max_by_key(|(_, pod)| pod.len()) {

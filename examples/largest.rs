@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Client::new(HttpTransport::builder(url).build()?);
     let sizes = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
-        item.meta().map(|meta| (item.bytes().len(), meta.name().to_owned()))
+        item.meta().map(|meta| (item.bytes().len(), meta.name().into_owned()))
     });
     let mut sizes = sizes.stream();
     let mut largest = BinaryHeap::new();

@@ -8,14 +8,14 @@ use listwatch::{ItemError, ListReader};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = File::open(args().nth(1).unwrap_or_else(|| "fixtures/pods.pb".to_owned()))?;
-    let names = ListReader::<_, [u8]>::new(file).map_item(|item| {
+    let mut names = ListReader::with(file, |item| {
         let meta = item.meta()?;
         Ok::<_, ItemError>(format!("{}/{}", meta.namespace(), meta.name()))
     });
-    let end = names.try_for_each::<Box<dyn Error>>(|name| {
-        println!("{name}");
-        Ok(())
-    })?;
+    for name in &mut names {
+        println!("{}", name?);
+    }
+    let end = names.end().expect("without an error the list is complete");
     eprintln!("{} items at version {}", end.items, end.list_meta.resource_version);
     Ok(())
 }

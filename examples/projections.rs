@@ -7,7 +7,7 @@ use std::error::Error;
 
 use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource};
-use listwatch::object::path::{meta, pod};
+use listwatch::path::{meta, pod};
 use listwatch::{ItemError, Projection};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 

@@ -25,10 +25,9 @@ struct PodSpec {
 fn main() -> Result<(), Box<dyn Error>> {
     let file = File::open(args().nth(1).unwrap_or_else(|| "fixtures/pods.pb".to_owned()))?;
     let mut per_node = BTreeMap::<String, u32>::new();
-    ListReader::<_, Pod>::new(file).try_for_each::<Box<dyn Error>>(|pod| {
-        *per_node.entry(pod.spec.unwrap_or_default().node_name).or_default() += 1;
-        Ok(())
-    })?;
+    for pod in ListReader::new::<Pod>(file) {
+        *per_node.entry(pod?.spec.unwrap_or_default().node_name).or_default() += 1;
+    }
     for (node, pods) in per_node {
         println!("{pods:5} {node}");
     }

@@ -1,19 +1,23 @@
 //! Errors: what is wrong, where in the body, and how many items or events were delivered before.
+//!
+//! Each error displays its own part on one line and returns the rest as `source()`.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::meta::Status;
+use crate::wire::BodyFormat;
 use crate::wire::Encoding;
-pub use crate::wire::{BodyFormat, Fault};
+pub(crate) use crate::wire::Fault;
 
-/// Why a body is not a complete list, or why a watch cannot go on.
+/// Why a body is not a complete list, or why a watch ended.
 ///
-/// The items or events delivered before it are exact; nothing says that they were all. A decoder that returned an error
-/// returns it again from then on.
+/// The items or events delivered before are exact; there may be more that were not delivered. A decoder that returned an error
+/// returns the same error from then on.
 ///
-/// It is displayed on one line: kind, reason, offset and items or events delivered.
+/// It is displayed on one line: what happened, the offset and the number of items or events delivered. Why an item could not
+/// be read is its [`source`](Error::source), an [`ItemError`].
 #[derive(Clone, Debug)]
 pub struct DecodeError(Box<Inner>);
 
@@ -48,42 +52,67 @@ impl DecodeError {
         self.0.items = items;
     }
 
-    /// What is wrong.
+    /// Returns what is wrong.
     #[must_use]
     pub fn kind(&self) -> &DecodeErrorKind {
         &self.0.kind
     }
 
-    /// Where in the (decompressed) body: the offset of the first byte of the faulty field (of the faulty byte itself for
-    /// [`Fault::Syntax`] between the fields of JSON); the bytes received for
-    /// [`Incomplete`](DecodeErrorKind::Incomplete); for an [`Api`](DecodeErrorKind::Api) error, where the Status begins.
+    /// Returns the position in the (decompressed) body.
     ///
-    /// In a watch the offset of the first byte of the faulty frame: of its length, or of its object in JSON; the bytes
-    /// received for [`CutFrame`](DecodeErrorKind::CutFrame).
+    /// In a list it is the offset of the first byte of the faulty field. For [`Fault::Syntax`] between the fields of JSON it is
+    /// the offset of the faulty byte, for [`Incomplete`](DecodeErrorKind::Incomplete) the number of bytes received, and for
+    /// [`Api`](DecodeErrorKind::Api) the offset where the Status begins.
+    ///
+    /// In a watch it is the offset of the first byte of the faulty frame: of its length, or of its object in JSON. For
+    /// [`TruncatedFrame`](DecodeErrorKind::TruncatedFrame) it is the number of bytes received.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.0.offset
     }
 
-    /// The item at fault, counted from 0 and with the skipped ones, if it was one; in a watch, the event.
+    /// Returns the index of the faulty item, counted from 0 and with the skipped ones; in a watch, of the event. `None` where
+    /// the fault is not in an item.
     #[must_use]
     pub fn index(&self) -> Option<u64> {
         self.0.index
     }
 
-    /// How many items were delivered before; in a watch, events.
+    /// Returns the number of items delivered before; in a watch, of events.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items
     }
 
-    /// Whether the body ended before the list, or the frame of a watch, did: the transport broke it off.
+    /// Returns true if the body ended before the list, or before a frame of the watch, did: the transport interrupted it.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        matches!(self.0.kind, DecodeErrorKind::Incomplete | DecodeErrorKind::CutFrame)
+        matches!(self.0.kind, DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame)
     }
 
-    /// The API server's own error, if it sent one in place of the list or the watch, or behind the items.
+    /// Returns the limit that the body, or the decoded form of one of its items, is over.
+    ///
+    /// ```
+    /// use listwatch::{Limit, Limits, ListReader};
+    ///
+    /// # let body = &include_bytes!("../fixtures/configmaps.pb")[..];
+    /// let mut items = ListReader::new::<[u8]>(body).limits(Limits::default().items(5));
+    /// let Some(Err(listwatch::ListError::Decode(error))) = items.nth(5) else { panic!("the sixth item is an error") };
+    /// let exceeded = error.limit().expect("it is over a limit");
+    /// assert_eq!((exceeded.limit, exceeded.size, exceeded.max), (Limit::Items, 6, 5));
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> Option<LimitExceeded> {
+        match self.0.kind {
+            DecodeErrorKind::Limit { limit, size, max } => Some(LimitExceeded { limit, size, max }),
+            DecodeErrorKind::Item(ItemError::DecodedSize { estimate, max }) => {
+                Some(LimitExceeded { limit: Limit::DecodedSize, size: estimate, max })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the API server's own error, if the server sent one in place of the list or the watch, or after the items.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match &self.0.kind {
@@ -97,9 +126,17 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, offset, index, items, of_watch } = &*self.0;
         let unit = if *of_watch { "event" } else { "item" };
-        write!(f, "{kind}")?;
-        if let Some(index) = index {
-            write!(f, " in {unit} {index}")?;
+        match (kind, index) {
+            (DecodeErrorKind::Item(_), Some(index)) => write!(f, "cannot read {unit} {index}")?,
+            (DecodeErrorKind::Limit { limit: Limit::ItemSize, size, max }, Some(index)) => {
+                write!(f, "{unit} {index} is {}, over the limit of {}", Bytes(*size), Bytes(*max))?;
+            }
+            (DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max }, Some(index)) => {
+                let (size, max) = (Bytes(*size), Bytes(*max));
+                write!(f, "the metadata of {unit} {index} is {size}, over the limit of {max}")?;
+            }
+            (DecodeErrorKind::Limit { .. }, _) | (_, None) => write!(f, "{kind}")?,
+            (_, Some(index)) => write!(f, "{kind} in {unit} {index}")?,
         }
         write!(f, ", at byte {offset}, {items} {unit}{} delivered", if *items == 1 { "" } else { "s" })
     }
@@ -116,17 +153,19 @@ impl Error for DecodeError {
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// The body is neither Kubernetes protobuf, which begins with `k8s\0`, nor JSON that the decoder accepts.
-    #[error("unexpected encoding: the body looks like {found}, not like a list{hint}", found = .0, hint = hint(*.0))]
+    ///
+    /// API servers send the encoding that the `Accept` header of the request prefers.
+    #[error("unexpected encoding: the body looks like {}", format(*.0, "list"))]
     UnexpectedEncoding(BodyFormat),
 
     /// The body of a watch is neither frames of Kubernetes protobuf nor JSON objects that the decoder accepts.
-    #[error("unexpected encoding: the body looks like {found}, not like a watch{hint}", found = .0, hint = hint(*.0))]
+    #[error("unexpected encoding: the body looks like {}", format(*.0, "watch"))]
     UnexpectedWatchEncoding(BodyFormat),
 
-    /// The bytes are not what they should be.
+    /// A field has bytes or a value that it may not have.
     #[error("malformed: {fault} in {field}")]
     Malformed {
-        /// The field, as in the Kubernetes API: `raw`, `metadata.resourceVersion`, `items`; or what stands in its place.
+        /// The field, as in the Kubernetes API: `raw`, `metadata.resourceVersion`, `items`; or the part of the body.
         field: &'static str,
         /// What is wrong with it.
         fault: Fault,
@@ -138,14 +177,11 @@ pub enum DecodeErrorKind {
 
     /// The body of a watch ended inside a frame, or, in JSON, inside an object.
     #[error("incomplete: the body ended inside a frame")]
-    CutFrame,
+    TruncatedFrame,
 
-    /// The body is whole, but of something else: a single object, or a kind whose items are no objects.
-    #[error(
-        "not a list: the body is a {} of {api_version:?}{}",
-        kind.escape_debug(),
-        if kind == "Table" { TABLE } else { "" }
-    )]
+    /// The body is whole, but not a list of objects: a single object, a `Table` (which servers send for `as=Table`), or a kind
+    /// whose items are not objects.
+    #[error("not a list: the body has the kind {kind:?} of {api_version:?}")]
     NotAList {
         /// `apiVersion` of the envelope.
         api_version: String,
@@ -153,35 +189,35 @@ pub enum DecodeErrorKind {
         kind: String,
     },
 
-    /// What came in place of a watch is a list or a single object.
-    #[error("not a watch: the body is a {} of {api_version:?}", kind.escape_debug())]
+    /// The body is a list or a single object in place of a watch.
+    #[error("not a watch: the body has the kind {kind:?} of {api_version:?}")]
     NotAWatch {
-        /// `apiVersion` of what came.
+        /// `apiVersion` of the body.
         api_version: String,
-        /// `kind` of what came; `List` where a JSON list has it behind its items.
+        /// `kind` of the body; `List` where a JSON list has its kind after its items.
         kind: String,
     },
 
-    /// The API server's own error, in place of the list or the watch, or behind the items of a list.
+    /// The API server's own error, in place of the list or the watch, or after the items of a list.
     #[error("API error: {0}")]
     Api(Arc<Status>),
 
-    /// Something is larger than [`Limits`](crate::Limits) allow.
-    #[error("limit: {limit} {size} is over the limit of {max}, which Limits::{} raises", limit.setter())]
+    /// The body is over one of the [`Limits`](crate::Limits).
+    #[error("{}", exceeded(*limit, *size, *max))]
     Limit {
-        /// The cap.
+        /// The limit.
         limit: Limit,
         /// The size that was declared or reached.
         size: u64,
-        /// The largest that is allowed.
+        /// The largest size that is allowed.
         max: u64,
     },
 
-    /// The item could not be turned into what was asked for.
-    #[error("item: {0}")]
+    /// The type or the closure refused an item.
+    #[error("cannot read the item")]
     Item(#[source] ItemError),
 
-    /// A callback panicked while it held an item, so that nobody can say whether it was delivered.
+    /// A callback panicked while it held an item: whether the item was delivered is unknown.
     #[error("poisoned: a callback panicked")]
     Poisoned,
 
@@ -190,18 +226,39 @@ pub enum DecodeErrorKind {
     Finished,
 }
 
-const TABLE: &str = "; ask for the list, without as=Table";
-
-/// What to do about an encoding that an API server sends only to those who ask for it.
-fn hint(found: BodyFormat) -> &'static str {
+fn format(found: BodyFormat, expected: &str) -> String {
     match found {
-        BodyFormat::Cbor => "; ask for application/vnd.kubernetes.protobuf",
-        BodyFormat::Json => ", which this decoder does not accept",
-        _ => "",
+        BodyFormat::Json => "JSON, which the decoder does not accept".to_owned(),
+        _ => format!("{found}, not like a {expected}"),
     }
 }
 
-/// The caps of [`Limits`](crate::Limits), as errors name them.
+fn exceeded(limit: Limit, size: u64, max: u64) -> String {
+    let (bytes, max_bytes) = (Bytes(size), Bytes(max));
+    match limit {
+        Limit::ItemSize => format!("the item is {bytes}, over the limit of {max_bytes}"),
+        Limit::Items => format!("the list has at least {size} items, over the limit of {max}"),
+        Limit::Bytes => format!("the body is at least {bytes}, over the limit of {max_bytes}"),
+        Limit::MetadataSize => format!("the metadata is {bytes}, over the limit of {max_bytes}"),
+        Limit::DecodedSize => format!("decoding may allocate {bytes}, over the limit of {max_bytes}"),
+    }
+}
+
+/// A number of bytes, exactly: `16 MiB`, `16777217 bytes`.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0;
+        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        match units.into_iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift) {
+            Some((shift, unit)) => write!(f, "{} {unit}", bytes >> shift),
+            None => write!(f, "{bytes} byte{}", if bytes == 1 { "" } else { "s" }),
+        }
+    }
+}
+
+/// One of the [`Limits`](crate::Limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
@@ -213,40 +270,30 @@ pub enum Limit {
     Bytes,
     /// [`Limits::metadata_size`](crate::Limits::metadata_size)
     MetadataSize,
+    /// [`Limits::decoded_size`](crate::Limits::decoded_size)
+    DecodedSize,
 }
 
-impl Limit {
-    /// The setter of [`Limits`](crate::Limits) that raises it.
-    #[must_use]
-    pub fn setter(self) -> &'static str {
-        match self {
-            Self::ItemSize => "item_size",
-            Self::Items => "items",
-            Self::Bytes => "bytes",
-            Self::MetadataSize => "metadata_size",
-        }
-    }
+/// A limit that a body is over: see [`DecodeError::limit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitExceeded {
+    /// The limit.
+    pub limit: Limit,
+    /// The size that was declared, reached or estimated, in bytes or items.
+    pub size: u64,
+    /// The largest size that is allowed.
+    pub max: u64,
 }
 
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ItemSize => "an item's size in bytes of",
-            Self::Items => "a number of items of",
-            Self::Bytes => "a body's size in bytes of",
-            Self::MetadataSize => "a metadata size in bytes of",
-        })
-    }
-}
-
-/// Why an item could not be turned into what was asked for.
+/// Why a type or a closure refused an item.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ItemError {
-    /// prost refuses it: invalid UTF-8, nesting deeper than 100, a wrong wire type.
-    #[error("{0}")]
+    /// prost refuses the item: invalid UTF-8, nesting deeper than 100, a wrong wire type.
+    #[error("cannot decode the protobuf")]
     Protobuf(#[from] prost::DecodeError),
-    /// Its metadata cannot be read.
+    /// The metadata of the item cannot be read.
     #[error("{fault} in {field}")]
     Metadata {
         /// The field, as in the Kubernetes API.
@@ -254,8 +301,8 @@ pub enum ItemError {
         /// What is wrong with it.
         fault: Fault,
     },
-    /// What a [`FieldPath`](crate::FieldPath) leads to, or a message on the way, is malformed or of another type; or a
-    /// field has no JSON form.
+    /// The field at the end of a [`FieldPath`](crate::FieldPath), or a message on the path, is malformed or of the wrong type; or
+    /// a field has no JSON form.
     #[error("{fault} in field {path}")]
     Field {
         /// The path: in numbers; for a JSON form in names, with the kind before them.
@@ -263,19 +310,20 @@ pub enum ItemError {
         /// What is wrong.
         fault: Fault,
     },
-    /// The [table of fields](crate::schema) does not have the kind.
-    #[error("the fields of {} of {api_version:?} are not known: ask the server for JSON", kind.escape_debug())]
+    /// The [table of fields](crate::schema) does not have the kind. Such objects have fields by name only where the server sends
+    /// JSON.
+    #[error("unknown fields: no table for the kind {kind:?} of {api_version:?}")]
     UnknownKind {
         /// `apiVersion` of the object.
         api_version: Box<str>,
         /// `kind` of the object.
         kind: Box<str>,
     },
-    /// The object, or a message in it that a [`Projection`](crate::Projection) takes apart, is malformed.
-    #[error("{0} in what is projected")]
+    /// The object, or a message in it on a path of a [`Projection`](crate::Projection), is malformed.
+    #[error("{0} in the projected fields")]
     Projection(Fault),
-    /// A field selector asks for a field that cannot be selected by in objects of this kind.
-    #[error("field selector: {path} of {} is not supported", kind.escape_debug())]
+    /// A field selector names a field that objects of this kind cannot be selected by.
+    #[error("unsupported field selector: {path:?} of {kind:?}")]
     FieldSelector {
         /// The field, as the selector names it.
         path: Box<str>,
@@ -283,37 +331,71 @@ pub enum ItemError {
         kind: Box<str>,
     },
     /// The item may take too much memory when it is decoded.
-    #[error("decoding may take {estimate} bytes, over the limit of {max}, which Limits::decoded_size raises")]
+    #[error("{}", exceeded(Limit::DecodedSize, *estimate, *max))]
     DecodedSize {
-        /// What it may take, in bytes, as [`Limits::decoded_size`](crate::Limits::decoded_size) estimates it.
+        /// The memory that the item may take, in bytes, as [`Limits::decoded_size`](crate::Limits::decoded_size) estimates it.
         estimate: u64,
-        /// The most that is allowed.
+        /// The largest estimate that is allowed.
         max: u64,
     },
     /// prost implements `Message` for this type as a wrapper: it would decode any object into garbage.
-    #[error("{0} is a protobuf wrapper type, which no Kubernetes object is")]
+    #[error("{0} is a protobuf wrapper type, not a Kubernetes object")]
     WrapperType(&'static str),
-    /// `serde_json` refuses it. Its text may quote the value at fault.
+    /// `serde_json` refuses the item. The source's text may quote the value at fault.
     #[cfg(feature = "json")]
-    #[error("{0}")]
+    #[error("cannot decode the JSON")]
     Json(#[source] Arc<serde_json::Error>),
-    /// It is in another encoding than the one that is to be read: an API server has custom resources in JSON only, and
-    /// others in the one that the request prefers.
-    #[error("it is in {found}, where {expected} is to be read")]
+    /// The item is not in the encoding that the type or the path reads: API servers have custom resources in JSON only, and
+    /// send other resources in the encoding that the request prefers.
+    #[error("unexpected encoding: the item is in {found}, expected {expected}")]
     WrongEncoding {
-        /// How it is encoded.
+        /// The encoding of the item.
         found: Encoding,
-        /// What the type that was asked for is decoded from.
+        /// The encoding that the type or the path reads.
         expected: Encoding,
     },
-    /// What a closure of the caller's returned.
-    #[error("{0}")]
+    /// An error that a closure of the caller returned.
+    #[error(transparent)]
     Other(Arc<dyn Error + Send + Sync>),
 }
 
 impl ItemError {
-    /// An error of the caller's own, for closures that map items.
+    /// Wraps an error of the caller, for closures that read items.
     pub fn other(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Other(Arc::from(error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_exact() {
+        for (bytes, expected) in [
+            (0, "0 bytes"),
+            (1, "1 byte"),
+            (1023, "1023 bytes"),
+            (1024, "1 KiB"),
+            (16 << 20, "16 MiB"),
+            ((16 << 20) + 1, "16777217 bytes"),
+            (3 << 30, "3 GiB"),
+            (u64::MAX, "18446744073709551615 bytes"),
+        ] {
+            assert_eq!(Bytes(bytes).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn io_errors_stay_reachable() {
+        let io = || std::io::Error::other("disk on fire");
+        let mut error: &(dyn Error + 'static) =
+            &DecodeError::new(DecodeErrorKind::Item(ItemError::other(io())), 7, Some(2), 2);
+        let mut texts = vec![error.to_string()];
+        while let Some(source) = error.source() {
+            texts.push(source.to_string());
+            error = source;
+        }
+        assert_eq!(texts, ["cannot read item 2, at byte 7, 2 items delivered", "disk on fire"]);
     }
 }

@@ -5,33 +5,34 @@
     doc = "Streams huge Kubernetes collections over protobuf, in constant memory."
 )]
 //!
-//! # Where things are
+//! # Overview
 //!
-//! | module | holds |
+//! | types and modules | purpose |
 //! |---|---|
-//! | [`decode`] | [`ListDecoder`] and [`WatchDecoder`]: bytes in, items and events out; no IO, no async |
-//! | [`object`] | what the bytes of one item become: [`Item`], [`MetaView`], [`FieldPath`], [`Projection`], [`Prefilter`], `Json` |
-//! | [`schema`] | names and types of the fields of every built-in kind, and the JSON form of protobuf objects |
-//! | [`adapt`] | iterator, stream and codec around the decoder |
+//! | [`ListDecoder`], [`WatchDecoder`], [`Limits`] | bytes in, items and events out; no IO, no async |
+//! | [`ListReader`], `ListStream`, `ListCodec` | an iterator, a stream and a codec around the decoder |
+//! | [`ItemRef`], [`Item`], `Json` | one item, borrowed, and the types that it can be decoded to |
+//! | [`MetaView`], [`FieldPath`], [`path`], [`Projection`], [`Prefilter`] | read, copy and filter an item without decoding it |
+//! | [`LabelSelector`], [`FieldSelector`], [`Shard`] | which objects of a collection |
+//! | [`schema`] | names and types of the fields of every built-in kind |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and exactly how a list ended |
 //! | `cache` | whole collections in memory, by key and by index |
 //! | `reflector` | keeps a cache synced with an API server |
-//! | [`limits`] | [`Limits`]: the caps on what a body may claim |
-//! | [`error`] | [`DecodeError`] and [`ItemError`] |
+//! | [`DecodeError`], [`ItemError`] | what is wrong, where in the body, and how many items were delivered before |
 //!
-//! The default cargo feature `reqwest` brings the client over HTTP. Without features the crate is the sans-IO core and the adapter
-//! over [`std::io::Read`]. A feature only adds API: none changes what existing calls do.
+//! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and the adapter
+//! over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
 
-pub mod adapt;
+mod adapt;
 #[cfg(feature = "cache")]
 pub mod cache;
 #[cfg(feature = "client")]
 pub mod client;
-pub mod decode;
-pub mod error;
-pub mod limits;
+mod decode;
+mod error;
+mod limits;
 mod meta;
-pub mod object;
+mod object;
 #[cfg(all(feature = "cache", feature = "client"))]
 pub mod reflector;
 pub mod schema;
@@ -39,14 +40,17 @@ pub mod schema;
 mod sync;
 mod wire;
 
+pub use adapt::{FromRef, ListError, ListReader};
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};
-pub use adapt::{ListError, ListReader};
-pub use decode::{Changed, Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
-pub use error::{DecodeError, DecodeErrorKind, ItemError};
+pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
+pub use error::{DecodeError, DecodeErrorKind, ItemError, Limit, LimitExceeded};
 pub use limits::{Limits, OnItemError};
 pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 #[cfg(feature = "json")]
 pub use object::Json;
-pub use object::{FieldPath, Item, ItemRef, MetaView, Prefilter, Projection, compare_resource_versions};
-pub use wire::Encoding;
+pub use object::{
+    FieldPath, FieldSelector, InvalidPath, InvalidShard, Item, ItemRef, LabelSelector, ManagedFieldsEntry, MetaView,
+    OwnerReference, Prefilter, Projection, Shard, Time, compare_resource_versions, path,
+};
+pub use wire::{BodyFormat, Encoding, Fault};

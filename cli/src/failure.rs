@@ -1,5 +1,6 @@
 //! Why a command did not run to its end, and its exit code.
 
+use std::error::Error;
 use std::io;
 
 use console::style;
@@ -28,6 +29,12 @@ impl Failure {
         eprintln!("{} {}", style(word).for_stderr().red().bold(), printable(message));
         code
     }
+}
+
+/// The error and its sources, on one line.
+pub fn chain(error: &dyn Error) -> String {
+    let source = error.source().map(|source| format!(": {}", chain(source))).unwrap_or_default();
+    format!("{error}{source}")
 }
 
 impl From<anyhow::Error> for Failure {

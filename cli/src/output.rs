@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use clap::ValueEnum;
 use console::style;
-use listwatch::object::path::{meta, pod};
+use listwatch::path::{meta, pod};
 use listwatch::{FieldPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
 use serde::Serialize;
 use serde_json::Value;

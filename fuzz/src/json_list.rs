@@ -80,7 +80,7 @@ fn by_serde(body: &Members<'_>) -> Result<List, String> {
             "apiVersion" | "kind" | "metadata" if is_null => {}
             "apiVersion" | "kind" => {
                 let text = text(value)?;
-                let TypeMeta { api_version, kind } = &mut list.type_meta;
+                let TypeMeta { api_version, kind, .. } = &mut list.type_meta;
                 *(if name == "kind" { &mut *kind } else { &mut *api_version }) = text;
                 let is_status = may_be_status && kind == "Status" && matches!(api_version.as_str(), "" | "v1");
                 if !api_version.is_empty() && !kind.is_empty() && !is_status {

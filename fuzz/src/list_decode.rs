@@ -60,6 +60,7 @@ impl Caps {
 enum Seen {
     TypeMeta(TypeMeta),
     ListMeta(ListMeta),
+    Skipped(String),
     Item { bytes: Vec<u8>, encoding: Encoding, type_meta: TypeMeta, index: u64, offset: u64 },
 }
 
@@ -112,6 +113,7 @@ fn see(event: Event<'_>, caps: &Caps) -> Seen {
     match event {
         Event::TypeMeta(type_meta) => Seen::TypeMeta(type_meta.clone()),
         Event::ListMeta(list_meta) => Seen::ListMeta(list_meta.clone()),
+        Event::Skipped(error) => Seen::Skipped(error.to_string()),
         Event::Item(item) => {
             assert!(item.bytes().len() as u64 <= caps.item_size || item.bytes() == b"null");
             assert!(item.index() < caps.items);

@@ -4,8 +4,7 @@
 //! What prost allows beyond that, and we do not, is named in [`is_stricter`], one by one.
 
 use arbitrary::{Arbitrary, Unstructured};
-use listwatch::error::Fault;
-use listwatch::{DecodeError, DecodeErrorKind, Limits, TypeMeta};
+use listwatch::{DecodeError, DecodeErrorKind, Fault, Limits, TypeMeta};
 use prost::Message as _;
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 

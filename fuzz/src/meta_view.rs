@@ -1,8 +1,9 @@
 //! The metadata of an object, read off its bytes, against what `k8s-pb` and `serde_json` decode.
 
+use std::borrow::Cow;
+
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time as PbTime};
-use listwatch::object::{ManagedFieldsEntry, OwnerReference, Time};
-use listwatch::{ItemError, MetaView};
+use listwatch::{Encoding, ItemError, ItemRef, ManagedFieldsEntry, MetaView, OwnerReference, Time};
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key};
 use serde::de::IgnoredAny;
@@ -46,23 +47,23 @@ struct Manager {
 }
 
 fn read(view: &MetaView<'_>) -> Result<Meta, ItemError> {
-    let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    let own = |(key, value): (Cow<'_, str>, Cow<'_, str>)| (key.into_owned(), value.into_owned());
     let texts = [view.name(), view.generate_name(), view.namespace(), view.uid(), view.resource_version()];
     let meta = Meta {
-        texts: texts.map(str::to_owned),
+        texts: texts.map(Cow::into_owned),
         numbers: [Some(view.generation()).filter(|number| *number != 0), view.deletion_grace_period_seconds()],
         times: [view.creation_timestamp(), view.deletion_timestamp()],
         labels: view.labels()?.map(own).collect(),
         annotations: view.annotations()?.map(own).collect(),
         owners: view.owner_references()?.map(owner).collect(),
-        finalizers: view.finalizers()?.map(str::to_owned).collect(),
+        finalizers: view.finalizers()?.map(Cow::into_owned).collect(),
         managers: view.managed_fields()?.map(manager).collect(),
     };
     for (key, value) in &meta.labels {
-        assert_eq!(view.label(key)?, Some(value.as_str()));
+        assert_eq!(view.label(key)?, Some(value.as_str().into()));
     }
     for (key, value) in &meta.annotations {
-        assert_eq!(view.annotation(key)?, Some(value.as_str()));
+        assert_eq!(view.annotation(key)?, Some(value.as_str().into()));
     }
     let is_there = |all: &[(String, String)]| all.iter().any(|(key, _)| key == "absent");
     assert_eq!(view.label("absent")?.is_some(), is_there(&meta.labels));
@@ -72,12 +73,12 @@ fn read(view: &MetaView<'_>) -> Result<Meta, ItemError> {
 
 fn owner(owner: OwnerReference<'_>) -> Owner {
     let OwnerReference { api_version, kind, name, uid, controller, block_owner_deletion, .. } = owner;
-    Owner { texts: [api_version, kind, name, uid].map(str::to_owned), controller, block_owner_deletion }
+    Owner { texts: [api_version, kind, name, uid].map(Cow::into_owned), controller, block_owner_deletion }
 }
 
 fn manager(entry: ManagedFieldsEntry<'_>) -> Manager {
     let ManagedFieldsEntry { manager, operation, api_version, time, fields_type, fields_v1, subresource, .. } = entry;
-    let texts = [manager, operation, api_version, fields_type, subresource].map(str::to_owned);
+    let texts = [manager, operation, api_version, fields_type, subresource].map(Cow::into_owned);
     Manager { texts, time, fields_v1: fields_v1.to_vec() }
 }
 
@@ -88,7 +89,7 @@ struct Object {
 }
 
 fn compare_protobuf(object: &[u8]) {
-    let ours = MetaView::new(object).and_then(|view| read(&view));
+    let ours = ItemRef::new(Encoding::Protobuf, object).meta().and_then(|view| read(&view));
     match (ours, Object::decode(object)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, of_pb(theirs.metadata.unwrap_or_default())),
         (Err(_), Err(_)) => {}
@@ -150,7 +151,7 @@ fn of_pb(meta: ObjectMeta) -> Meta {
 }
 
 fn compare_json(object: &[u8]) {
-    let ours = MetaView::from_json(object).and_then(|view| read(&view));
+    let ours = ItemRef::new(Encoding::Json, object).meta().and_then(|view| read(&view));
     let theirs = of_json(object);
     match (ours, theirs) {
         (Ok(mut ours), Ok(theirs)) => {

@@ -1,7 +1,7 @@
 //! Projections against a walk that decides about each value by its whole path, over the object before and after.
 
 use allocation_counter::measure;
-use listwatch::{FieldPath, Projection, TypeMeta};
+use listwatch::{Encoding, FieldPath, ItemRef, Projection, TypeMeta};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use serde::de::IgnoredAny;
 
@@ -11,7 +11,7 @@ pub fn run(data: &[u8]) {
     let (Ok(text), object) = (str::from_utf8(&data[..at]), &data[at + 1..]) else { return };
     let (mut keep, mut drop) = (Vec::new(), Vec::new());
     let mut projection = Projection::new();
-    let pod = TypeMeta { api_version: "v1".to_owned(), kind: "Pod".to_owned() };
+    let pod = TypeMeta::new("v1", "Pod");
     for rule in text.split(' ').take(8) {
         let Some(path) = rule.get(1..).and_then(|path| FieldPath::parse(path, &pod).ok()) else { return };
         assert_eq!(FieldPath::parse(&path.to_string(), &pod).as_ref(), Ok(&path));
@@ -32,16 +32,18 @@ pub fn run(data: &[u8]) {
 
 /// What is left of JSON is JSON, and no more is dropped of it.
 fn check_json(projection: &Projection, object: &[u8]) {
-    let Ok(projected) = projection.apply(object) else { return };
+    let project = |object: &[u8]| ItemRef::new(Encoding::Json, object).project(projection);
+    let Ok(projected) = project(object) else { return };
     if serde_json::from_slice::<IgnoredAny>(object).is_ok() {
         assert!(serde_json::from_slice::<IgnoredAny>(&projected).is_ok(), "{}", String::from_utf8_lossy(&projected));
     }
-    assert_eq!(projection.apply(&projected).ok(), Some(projected), "twice is once");
+    assert_eq!(project(&projected).ok(), Some(projected), "twice is once");
 }
 
 fn check(projection: &Projection, rules: &Rules, object: &[u8]) {
+    let project = |object: &[u8]| ItemRef::new(Encoding::Protobuf, object).project(projection);
     let mut projected = None;
-    let counted = measure(|| projected = Some(projection.apply(object)));
+    let counted = measure(|| projected = Some(project(object)));
     let projected = projected.unwrap();
     let mut expected = Vec::new();
     match (projected, rules.walk(object, &mut Vec::new(), Some(Filter { all: rules.keep.is_empty() }), &mut expected)) {
@@ -54,7 +56,7 @@ fn check(projection: &Projection, rules: &Rules, object: &[u8]) {
             let others = counted.bytes_max - projected.len() as u64;
             assert!(others <= 1024, "{others} bytes beside the copy");
             if !rules.take_keys() {
-                assert_eq!(projection.apply(&projected).ok(), Some(projected), "twice is once");
+                assert_eq!(project(&projected).ok(), Some(projected), "twice is once");
             }
         }
         (Err(_), None) => {}

@@ -4,8 +4,8 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use listwatch::client::SelectorError;
-use listwatch::object::{FieldSelector, LabelSelector};
 use listwatch::{Event, ListDecoder};
+use listwatch::{FieldSelector, LabelSelector};
 
 use super::support::{body_of, len_field};
 

@@ -2,8 +2,7 @@
 //! decoder takes all of it, prost or `serde_json` finds the same in the full body.
 
 use allocation_counter::measure;
-use listwatch::error::Fault;
-use listwatch::{DecodeErrorKind, Limits, WatchDecoder};
+use listwatch::{DecodeErrorKind, Fault, Limits, WatchDecoder};
 
 use super::support::cut;
 use super::support::watch::{Seen, is_json, reference, watch};

@@ -40,11 +40,11 @@ use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary};
 /// kube's module: `Config`, `Event`, `Error` and the rest. The functions in it are kube's own.
 pub use kube::runtime::watcher::{self};
 use kube::runtime::watcher::{Config, Error as WatcherError, Event, InitialListStrategy, ListSemantic};
+use listwatch::Fault;
 use listwatch::client::{
     ApiError, Client, Compression, Error, ErrorKind, Items, List, ListParams, OwnedEvent, Resource, ResourceVersion,
     Retry, Selection, TransportErrorKind, WatchEvents, WatchParams,
 };
-use listwatch::error::Fault;
 use listwatch::{DecodeErrorKind, ItemError, ItemRef, compare_resource_versions};
 use serde::de::DeserializeOwned;
 

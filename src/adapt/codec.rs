@@ -1,21 +1,20 @@
 //! The adapter for tokio-util's `FramedRead`.
 
+use std::fmt;
 use std::io;
-use std::marker::PhantomData;
 
 use bytes::{Buf, BytesMut};
 use tokio_util::codec::Decoder;
 
-use super::source::{FromRef, ListError, Source, adapter_methods, source};
+use super::source::{FromRef, ListError, Source, adapter_methods, source_of};
 use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
 
-/// A [`Decoder`] that makes a [`FramedRead`](tokio_util::codec::FramedRead) over any `AsyncRead` give the items of a list.
+/// A [`Decoder`] with which a [`FramedRead`](tokio_util::codec::FramedRead) over any `AsyncRead` returns the items of a list.
 ///
-/// `T` says what each item becomes: see [`Item`]. It takes all bytes it is given, so the buffer of the `FramedRead` does
-/// not grow; `for_each` and `try_for_each` over the items are those of `futures::StreamExt`. An error, also that of a list
-/// that is not complete, ends the stream.
+/// It consumes all bytes that it is given, so the buffer of the `FramedRead` does not grow. Every error ends the stream, also
+/// that of a list that is not complete.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -24,7 +23,7 @@ use crate::object::ItemRef;
 ///
 /// # let body = &include_bytes!("../../fixtures/configmaps.pb")[..];
 /// # futures::executor::block_on(async {
-/// let mut items = FramedRead::new(body, ListCodec::<[u8]>::new());
+/// let mut items = FramedRead::new(body, ListCodec::new::<[u8]>());
 /// while let Some(item) = items.next().await {
 ///     println!("{} bytes", item?.len());
 /// }
@@ -32,41 +31,33 @@ use crate::object::ItemRef;
 /// # Ok::<(), listwatch::ListError<std::io::Error>>(())
 /// # }).unwrap();
 /// ```
-pub struct ListCodec<T: Item + ?Sized, F = FromRef<T>> {
+pub struct ListCodec<F> {
     source: Source<F>,
-    item: PhantomData<fn() -> T::Owned>,
 }
 
-impl<T: Item + ?Sized> ListCodec<T> {
-    /// A codec for one list.
+impl ListCodec<()> {
+    /// Creates a codec for one list, whose items are decoded as `T`: see [`Item`].
     #[must_use]
-    pub fn new() -> Self {
-        Self { source: source::<T>(), item: PhantomData }
+    pub fn new<T: Item + ?Sized>() -> ListCodec<FromRef<T>> {
+        ListCodec { source: source_of::<T>() }
     }
-}
 
-impl<T: Item + ?Sized> Default for ListCodec<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: Item + ?Sized, F> ListCodec<T, F> {
-    /// Gives each item to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
-    pub fn map_item<O, E, G>(self, own: G) -> ListCodec<T, G>
+    /// Creates a codec for one list that gives each item to a closure: for projections, filters and tuples.
+    pub fn with<F, O, E>(convert: F) -> ListCodec<F>
     where
-        G: FnMut(ItemRef<'_>) -> Result<O, E>,
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
         E: Into<ItemError>,
     {
-        ListCodec { source: self.source.map_item(own), item: self.item }
+        ListCodec { source: Source::with(convert) }
     }
+}
 
+impl<F> ListCodec<F> {
     adapter_methods!();
 }
 
-impl<T, F, O, E> Decoder for ListCodec<T, F>
+impl<F, O, E> Decoder for ListCodec<F>
 where
-    T: Item + ?Sized,
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
@@ -87,5 +78,11 @@ where
             self.source.finish()?;
         }
         Ok(item)
+    }
+}
+
+impl<F> fmt::Debug for ListCodec<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListCodec").field("source", &self.source).finish_non_exhaustive()
     }
 }

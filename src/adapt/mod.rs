@@ -1,6 +1,6 @@
-//! Adapters: they move bytes into a [`ListDecoder`](crate::ListDecoder) and give items back, one at a time.
+//! Adapters: they move bytes into a [`ListDecoder`](crate::ListDecoder) and return items, one at a time.
 //!
-//! All of them end in one of two ways: with [`ListEnd`](crate::ListEnd), which `end()` shows once the last item is out,
+//! All of them end in one of two ways: with [`ListEnd`](crate::ListEnd), which `end()` returns once the last item is out,
 //! or with an error. None ends silently on a list that is not complete.
 
 #[cfg(feature = "async")]

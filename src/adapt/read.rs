@@ -1,11 +1,10 @@
 //! The adapter over `io::Read`.
 
+use std::fmt;
 use std::io::{self, Read};
-use std::marker::PhantomData;
-use std::ops::ControlFlow;
+use std::iter::FusedIterator;
 
-use super::source::{FromRef, ListError, Source, adapter_methods, source};
-use crate::decode::ListEnd;
+use super::source::{FromRef, ListError, Source, adapter_methods, source_of};
 use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
@@ -14,15 +13,15 @@ const CHUNK: usize = 64 << 10;
 
 /// An iterator over the items of a list that is read from an [`io::Read`].
 ///
-/// `T` says what each item becomes: see [`Item`]. It reads in chunks of 64 KiB, the only memory it holds beside the
-/// decoder's, so the reader needs no buffer of its own.
+/// It reads in chunks of 64 KiB, the only memory it holds in addition to the decoder's, so the reader needs no buffer of its
+/// own. A `for` loop over `&mut reader` leaves the reader for [`end`](Self::end), which returns the list's metadata and counts.
 ///
 /// ```
 /// use k8s_pb::api::core::v1::ConfigMap;
 /// use listwatch::ListReader;
 ///
 /// # let path = "fixtures/configmaps.pb";
-/// let mut items = ListReader::<_, ConfigMap>::new(std::fs::File::open(path)?);
+/// let mut items = ListReader::new::<ConfigMap>(std::fs::File::open(path)?);
 /// let mut keys = 0;
 /// for config_map in &mut items {
 ///     keys += config_map?.data.len();
@@ -32,93 +31,64 @@ const CHUNK: usize = 64 << 10;
 /// # assert_eq!((keys, end.items), (25, 13));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ListReader<R, T: Item + ?Sized, F = FromRef<T>> {
+pub struct ListReader<R, F> {
     read: R,
     source: Source<F>,
     chunk: Box<[u8]>,
-    /// What of `chunk` is read and not yet taken. Invariant: `taken <= filled <= chunk.len()`.
+    /// The part of `chunk` that is read and not yet consumed. Invariant: `taken <= filled <= chunk.len()`.
     taken: usize,
     filled: usize,
     ended: bool,
-    item: PhantomData<fn() -> T::Owned>,
 }
 
-impl<R, T: Item + ?Sized> ListReader<R, T> {
-    /// Nothing is read yet.
-    pub fn new(read: R) -> Self {
-        Self {
-            read,
-            source: source::<T>(),
-            chunk: vec![0; CHUNK].into(),
-            taken: 0,
-            filled: 0,
-            ended: false,
-            item: PhantomData,
-        }
+impl<R> ListReader<R, ()> {
+    /// Creates a reader whose items are decoded as `T`: see [`Item`]. It reads nothing yet.
+    pub fn new<T: Item + ?Sized>(read: R) -> ListReader<R, FromRef<T>> {
+        ListReader::of(read, source_of::<T>())
+    }
+
+    /// Creates a reader that gives each item to a closure: for projections, filters and tuples. It reads nothing yet.
+    ///
+    /// ```
+    /// use listwatch::ListReader;
+    ///
+    /// # let file = &include_bytes!("../../fixtures/configmaps.pb")[..];
+    /// let names = ListReader::with(file, |item| item.meta().map(|meta| meta.name().into_owned()));
+    /// assert_eq!(names.count(), 13);
+    /// ```
+    pub fn with<F, O, E>(read: R, convert: F) -> ListReader<R, F>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        ListReader::of(read, Source::with(convert))
     }
 }
 
-impl<R, T: Item + ?Sized, F> ListReader<R, T, F> {
-    /// Gives each item to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
-    ///
-    /// ```
-    /// use listwatch::{ItemError, ListReader};
-    ///
-    /// # let file = &include_bytes!("../../fixtures/configmaps.pb")[..];
-    /// let names = ListReader::<_, [u8]>::new(file).map_item(|item| Ok::<_, ItemError>(item.meta()?.name().to_owned()));
-    /// assert_eq!(names.count(), 13);
-    /// ```
-    pub fn map_item<O, E, G>(self, own: G) -> ListReader<R, T, G>
-    where
-        G: FnMut(ItemRef<'_>) -> Result<O, E>,
-        E: Into<ItemError>,
-    {
-        let Self { read, source, chunk, taken, filled, ended, item } = self;
-        ListReader { read, source: source.map_item(own), chunk, taken, filled, ended, item }
+impl<R, F> ListReader<R, F> {
+    fn of(read: R, source: Source<F>) -> Self {
+        Self { read, source, chunk: vec![0; CHUNK].into(), taken: 0, filled: 0, ended: false }
     }
 
     adapter_methods!();
+
+    /// Returns a reference to the reader of the body.
+    pub fn get_ref(&self) -> &R {
+        &self.read
+    }
+
+    /// Returns the reader of the body, which may be up to 64 KiB ahead of the items.
+    pub fn into_inner(self) -> R {
+        self.read
+    }
 }
 
-impl<R, T, F, O, E> ListReader<R, T, F>
+impl<R, F, O, E> ListReader<R, F>
 where
     R: Read,
-    T: Item + ?Sized,
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    /// Calls `on_item` for each item. `Continue` with the end of the list, unless `on_item` broke it off.
-    ///
-    /// # Errors
-    ///
-    /// [`ListError`] when the list is not complete.
-    pub fn for_each<B>(
-        mut self,
-        mut on_item: impl FnMut(O) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B, ListEnd>, ListError<io::Error>> {
-        while let Some(item) = self.advance()? {
-            if let ControlFlow::Break(value) = on_item(item) {
-                return Ok(ControlFlow::Break(value));
-            }
-        }
-        Ok(ControlFlow::Continue(self.source.decoder.finish()?))
-    }
-
-    /// Calls `on_item` for each item until it fails.
-    ///
-    /// # Errors
-    ///
-    /// The first error of `on_item`, or [`ListError`] turned into it when the list is not complete.
-    pub fn try_for_each<X: From<ListError<io::Error>>>(
-        mut self,
-        mut on_item: impl FnMut(O) -> Result<(), X>,
-    ) -> Result<ListEnd, X> {
-        while let Some(item) = self.advance()? {
-            on_item(item)?;
-        }
-        Ok(self.source.decoder.finish().map_err(ListError::Decode)?)
-    }
-
     fn advance(&mut self) -> Result<Option<O>, ListError<io::Error>> {
         loop {
             let mut rest = self.chunk.get(self.taken..self.filled).unwrap_or_default();
@@ -141,10 +111,9 @@ where
 }
 
 /// Ends after the last item, or after an error.
-impl<R, T, F, O, E> Iterator for ListReader<R, T, F>
+impl<R, F, O, E> Iterator for ListReader<R, F>
 where
     R: Read,
-    T: Item + ?Sized,
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
@@ -157,5 +126,20 @@ where
         let next = self.advance();
         self.ended = !matches!(next, Ok(Some(_)));
         next.transpose()
+    }
+}
+
+impl<R, F, O, E> FusedIterator for ListReader<R, F>
+where
+    R: Read,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+}
+
+impl<R: fmt::Debug, F> fmt::Debug for ListReader<R, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { read, source, .. } = self;
+        f.debug_struct("ListReader").field("read", read).field("source", source).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,6 @@
-//! What all adapters share: a decoder, and what becomes of each item.
+//! The part that all adapters share: a decoder, and the function that makes a value of each item.
+
+use std::fmt;
 
 use crate::decode::{Event, ListDecoder, ListEnd};
 use crate::error::{DecodeError, ItemError};
@@ -13,9 +15,9 @@ use crate::wire::Encoding;
 /// ```
 /// use listwatch::{ListError, ListReader};
 ///
-/// let cut = &include_bytes!("../../fixtures/configmaps.pb")[..2000];
-/// let mut items = ListReader::<_, [u8]>::new(cut);
-/// let error = items.find_map(Result::err).expect("the list is cut");
+/// let truncated = &include_bytes!("../../fixtures/configmaps.pb")[..2000];
+/// let mut items = ListReader::new::<[u8]>(truncated);
+/// let error = items.find_map(Result::err).expect("the list is truncated");
 /// assert_eq!(
 ///     error.to_string(),
 ///     "incomplete: the body ended before the list did in item 5, at byte 2000, 5 items delivered"
@@ -23,9 +25,10 @@ use crate::wire::Encoding;
 /// assert!(items.end().is_none());
 /// ```
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListError<E> {
     /// The source of the bytes failed. Items delivered before are exact.
-    #[error("transport: {0}")]
+    #[error("cannot read the body")]
     Transport(#[source] E),
     /// The bytes are not a complete list.
     #[error(transparent)]
@@ -38,59 +41,79 @@ impl From<std::io::Error> for ListError<std::io::Error> {
     }
 }
 
-/// [`Item::from_ref`] of `T`, as a value.
+/// The type of [`Item::from_ref`] of `T`: the closure of an adapter that decodes `T`.
 pub type FromRef<T> = fn(ItemRef<'_>) -> Result<<T as Item>::Owned, ItemError>;
+
+type SkipHook = Box<dyn FnMut(&DecodeError) + Send>;
 
 pub(super) struct Source<F> {
     pub(super) decoder: ListDecoder,
     pub(super) on_item_error: OnItemError,
+    pub(super) on_skip: Option<SkipHook>,
     pub(super) end: Option<ListEnd>,
-    own: F,
-}
-
-/// Accepts the encoding that `T` is made from; protobuf where any will do.
-pub(super) fn source<T: Item + ?Sized>() -> Source<FromRef<T>> {
-    let decoder = ListDecoder::new();
-    #[cfg(feature = "json")]
-    let decoder = if T::ENCODING == Some(Encoding::Json) { decoder.accept_json() } else { decoder };
-    Source { decoder, on_item_error: OnItemError::default(), end: None, own: T::from_ref }
+    convert: F,
 }
 
 impl<F> Source<F> {
-    pub(super) fn map_item<G>(self, own: G) -> Source<G> {
-        let Self { decoder, on_item_error, end, own: _ } = self;
-        Source { decoder, on_item_error, end, own }
+    pub(super) fn with(convert: F) -> Self {
+        Self { decoder: ListDecoder::new(), on_item_error: OnItemError::default(), on_skip: None, end: None, convert }
     }
 
-    /// The next item in `chunk`; `None` when all of it is taken.
+    /// Returns the next item in `chunk`, or `None` when all of it is consumed.
     pub(super) fn next<T, E>(&mut self, chunk: &mut &[u8]) -> Result<Option<T>, DecodeError>
     where
         F: FnMut(ItemRef<'_>) -> Result<T, E>,
         E: Into<ItemError>,
     {
-        let own = &mut self.own;
-        let mut on_event = |event: Event<'_>| match event {
-            Event::Item(item) => Some(own(item)),
-            _ => None,
-        };
-        while let Some(event) = self.decoder.decode_with(chunk, &mut on_event)? {
-            match event {
-                None => {}
-                Some(Ok(owned)) => return Ok(Some(owned)),
-                Some(Err(error)) => self.decoder.refuse_item(error.into(), self.on_item_error)?,
+        let Self { decoder, on_item_error, on_skip, convert, .. } = self;
+        let mut report = |error: &DecodeError| on_skip.iter_mut().for_each(|on_skip| on_skip(error));
+        loop {
+            let on_event = |event: Event<'_>| match event {
+                Event::Item(item) => Some(convert(item)),
+                Event::Skipped(error) => {
+                    report(error);
+                    None
+                }
+                _ => None,
+            };
+            match decoder.decode_with(chunk, on_event)? {
+                None => return Ok(None),
+                Some(None) => {}
+                Some(Some(Ok(value))) => return Ok(Some(value)),
+                Some(Some(Err(error))) => report(&decoder.refuse_item(error.into(), *on_item_error)?),
             }
         }
-        Ok(None)
     }
 
-    /// The body has ended.
+    /// Ends the list where its body ends.
     pub(super) fn finish(&mut self) -> Result<(), DecodeError> {
         self.end = Some(self.decoder.finish()?);
         Ok(())
     }
 }
 
-/// The methods that every adapter has beside `new` and `map_item`.
+/// Returns a source that decodes `T`. It accepts JSON only where `T` is made from JSON.
+pub(super) fn source_of<T: Item + ?Sized>() -> Source<FromRef<T>> {
+    let source = Source::with(T::from_ref as FromRef<T>);
+    #[cfg(feature = "json")]
+    if T::ENCODING == Some(Encoding::Json) {
+        return Source { decoder: source.decoder.accept_json(), ..source };
+    }
+    source
+}
+
+impl<F> fmt::Debug for Source<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { decoder, on_item_error, end, on_skip: _, convert: _ } = self;
+        f.debug_struct("Source")
+            .field("decoder", decoder)
+            .field("on_item_error", on_item_error)
+            .field("end", end)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The methods that every adapter has in addition to `new` and `with`.
 macro_rules! adapter_methods {
     () => {
         /// Sets the limits on what the body may claim.
@@ -102,8 +125,9 @@ macro_rules! adapter_methods {
 
         /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
         ///
-        /// A `T` that is made from JSON, like [`Json`](crate::Json), accepts JSON without it. Otherwise a body in JSON is
-        /// [`DecodeErrorKind::UnexpectedEncoding`](crate::DecodeErrorKind::UnexpectedEncoding), whatever cargo features are on.
+        /// `new::<T>` accepts JSON without this call where `T` is made from JSON, like [`Json`](crate::Json). Otherwise a body in
+        /// JSON is [`DecodeErrorKind::UnexpectedEncoding`](crate::DecodeErrorKind::UnexpectedEncoding), whatever cargo features
+        /// are enabled.
         #[cfg(feature = "json")]
         #[must_use]
         pub fn accept_json(mut self) -> Self {
@@ -111,7 +135,7 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// Sets what happens on an item that cannot become what was asked for: [`OnItemError::Fail`] unless set.
+        /// Sets what happens on an item that the closure or the type refuses: [`OnItemError::Fail`] unless set.
         ///
         /// [`OnItemError::Fail`]: crate::OnItemError::Fail
         #[must_use]
@@ -120,13 +144,24 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// How the list ended; `None` until the last item is out, and for ever after an error.
+        /// Calls `hook` with the error of each item that [`OnItemError::Skip`](crate::OnItemError::Skip) skips.
+        ///
+        /// The error is the one that `OnItemError::Fail` would have ended the list with. Items over
+        /// [`Limits::item_size`](crate::Limits::item_size) are among them where
+        /// [`Limits::on_oversized`](crate::Limits::on_oversized) skips them.
+        #[must_use]
+        pub fn on_skip(mut self, hook: impl FnMut(&crate::DecodeError) + Send + 'static) -> Self {
+            self.source.on_skip = Some(Box::new(hook));
+            self
+        }
+
+        /// Returns how the list ended; `None` until the last item is out, and for ever after an error.
         #[must_use]
         pub fn end(&self) -> Option<&crate::ListEnd> {
             self.source.end.as_ref()
         }
 
-        /// The decoder inside, which knows how far it is.
+        /// Returns the decoder, which knows the position and the counts so far.
         #[must_use]
         pub fn decoder(&self) -> &crate::ListDecoder {
             &self.source.decoder

@@ -1,17 +1,15 @@
 //! The adapter over a stream of chunks.
 
-use std::future::poll_fn;
-use std::marker::PhantomData;
-use std::ops::ControlFlow;
-use std::pin::{Pin, pin};
+use std::fmt;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
+use futures_core::stream::FusedStream;
 use pin_project_lite::pin_project;
 
-use super::source::{FromRef, ListError, Source, adapter_methods, source};
-use crate::decode::ListEnd;
+use super::source::{FromRef, ListError, Source, adapter_methods, source_of};
 use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
@@ -19,9 +17,8 @@ use crate::object::ItemRef;
 pin_project! {
     /// A stream of the items of a list, over a stream of its body's chunks.
     ///
-    /// `T` says what each item becomes: see [`Item`]. Each poll gives one item; the rest of the chunk waits, and no other
-    /// chunk is asked for before it is used up. It may be dropped or left unpolled at any time; the chunks are `reqwest`'s,
-    /// `hyper`'s or anybody's.
+    /// Each poll returns one item. The rest of the chunk waits, and the next chunk is polled only when this one is used up. The
+    /// stream may be dropped or left unpolled at any time. The chunks may come from `reqwest`, `hyper` or any other library.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -31,7 +28,7 @@ pin_project! {
     /// # let body = Bytes::from_static(include_bytes!("../../fixtures/configmaps.pb"));
     /// # block_on(async {
     /// let chunks = stream::iter([Ok::<_, std::io::Error>(body)]);
-    /// let mut items = ListStream::<_, [u8]>::new(chunks);
+    /// let mut items = ListStream::new::<[u8]>(chunks);
     /// while let Some(item) = items.next().await {
     ///     println!("{} bytes", item?.len());
     /// }
@@ -39,74 +36,55 @@ pin_project! {
     /// # Ok::<(), listwatch::ListError<std::io::Error>>(())
     /// # }).unwrap();
     /// ```
-    pub struct ListStream<S, T, F = FromRef<T>> where T: Item, T: ?Sized {
+    pub struct ListStream<S, F> {
         #[pin]
         chunks: S,
         source: Source<F>,
         chunk: Bytes,
         ended: bool,
-        item: PhantomData<fn() -> T::Owned>,
     }
 }
 
-impl<S, T: Item + ?Sized> ListStream<S, T> {
-    /// Nothing is polled yet.
-    pub fn new(chunks: S) -> Self {
-        Self { chunks, source: source::<T>(), chunk: Bytes::new(), ended: false, item: PhantomData }
+impl<S> ListStream<S, ()> {
+    /// Creates a stream whose items are decoded as `T`: see [`Item`]. It polls nothing yet.
+    pub fn new<T: Item + ?Sized>(chunks: S) -> ListStream<S, FromRef<T>> {
+        ListStream::of(chunks, source_of::<T>())
     }
-}
 
-impl<S, T: Item + ?Sized, F> ListStream<S, T, F> {
-    /// Gives each item to a closure in place of [`Item::from_ref`]: for projections, filters and tuples.
-    pub fn map_item<O, E, G>(self, own: G) -> ListStream<S, T, G>
+    /// Creates a stream that gives each item to a closure: for projections, filters and tuples. It polls nothing yet.
+    pub fn with<F, O, E>(chunks: S, convert: F) -> ListStream<S, F>
     where
-        G: FnMut(ItemRef<'_>) -> Result<O, E>,
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
         E: Into<ItemError>,
     {
-        let Self { chunks, source, chunk, ended, item } = self;
-        ListStream { chunks, source: source.map_item(own), chunk, ended, item }
+        ListStream::of(chunks, Source::with(convert))
+    }
+}
+
+impl<S, F> ListStream<S, F> {
+    fn of(chunks: S, source: Source<F>) -> Self {
+        Self { chunks, source, chunk: Bytes::new(), ended: false }
     }
 
     adapter_methods!();
+
+    /// Returns a reference to the stream of chunks.
+    pub fn get_ref(&self) -> &S {
+        &self.chunks
+    }
+
+    /// Returns the stream of chunks, without the chunk that is being decoded.
+    pub fn into_inner(self) -> S {
+        self.chunks
+    }
 }
 
-impl<S, C, T, F, O, E> ListStream<S, T, F>
+impl<S, C, F, O, E> ListStream<S, F>
 where
     S: Stream<Item = Result<Bytes, C>>,
-    T: Item + ?Sized,
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    /// Calls `on_item` for each item. `Continue` with the end of the list, unless `on_item` broke it off.
-    ///
-    /// # Errors
-    ///
-    /// [`ListError`] when the list is not complete.
-    pub async fn for_each<B>(
-        self,
-        on_item: impl FnMut(O) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B, ListEnd>, ListError<C>> {
-        let mut items = pin!(self);
-        Ok(match for_each(|cx| items.as_mut().advance(cx), on_item).await? {
-            ControlFlow::Continue(()) => ControlFlow::Continue(items.project().source.decoder.finish()?),
-            ControlFlow::Break(value) => ControlFlow::Break(value),
-        })
-    }
-
-    /// Calls `on_item` for each item until it fails.
-    ///
-    /// # Errors
-    ///
-    /// The first error of `on_item`, or [`ListError`] turned into it when the list is not complete.
-    pub async fn try_for_each<X: From<ListError<C>>>(
-        self,
-        on_item: impl FnMut(O) -> Result<(), X>,
-    ) -> Result<ListEnd, X> {
-        let mut items = pin!(self);
-        try_for_each(|cx| items.as_mut().advance(cx), on_item).await?;
-        Ok(items.project().source.decoder.finish().map_err(ListError::Decode)?)
-    }
-
     fn advance(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<O>, ListError<C>>> {
         let mut this = self.project();
         loop {
@@ -131,10 +109,9 @@ where
 }
 
 /// Ends after the last item, or after an error.
-impl<S, C, T, F, O, E> Stream for ListStream<S, T, F>
+impl<S, C, F, O, E> Stream for ListStream<S, F>
 where
     S: Stream<Item = Result<Bytes, C>>,
-    T: Item + ?Sized,
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
@@ -150,27 +127,20 @@ where
     }
 }
 
-/// Drives what polls for the next item, until there is none or `on_item` breaks it off.
-pub(crate) async fn for_each<O, E, B>(
-    mut next: impl FnMut(&mut Context<'_>) -> Poll<Result<Option<O>, E>>,
-    mut on_item: impl FnMut(O) -> ControlFlow<B>,
-) -> Result<ControlFlow<B>, E> {
-    while let Some(item) = poll_fn(&mut next).await? {
-        if let ControlFlow::Break(value) = on_item(item) {
-            return Ok(ControlFlow::Break(value));
-        }
+impl<S, C, F, O, E> FusedStream for ListStream<S, F>
+where
+    S: Stream<Item = Result<Bytes, C>>,
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    fn is_terminated(&self) -> bool {
+        self.ended
     }
-    Ok(ControlFlow::Continue(()))
 }
 
-/// The same, until there is none or one of the two fails.
-pub(crate) async fn try_for_each<O, E, X: From<E>>(
-    next: impl FnMut(&mut Context<'_>) -> Poll<Result<Option<O>, E>>,
-    mut on_item: impl FnMut(O) -> Result<(), X>,
-) -> Result<(), X> {
-    let failed = for_each(next, |item| on_item(item).map_or_else(ControlFlow::Break, ControlFlow::Continue)).await?;
-    match failed {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
+impl<S: fmt::Debug, F> fmt::Debug for ListStream<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { chunks, source, .. } = self;
+        f.debug_struct("ListStream").field("chunks", chunks).field("source", source).finish_non_exhaustive()
     }
 }

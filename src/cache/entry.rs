@@ -7,8 +7,6 @@ use std::sync::Arc;
 use super::compress::Dictionary;
 use super::error::StoreError;
 use super::key::Identity;
-#[cfg(not(feature = "json"))]
-use crate::error::ItemError;
 use crate::object::MetaView;
 use crate::wire::Encoding;
 
@@ -18,16 +16,7 @@ pub(super) const MAX_TEXT: usize = u16::MAX as usize;
 impl<'a> Identity<'a> {
     /// Reads it off the bytes of an object.
     pub(super) fn of(encoding: Encoding, bytes: &'a [u8]) -> Result<Self, StoreError> {
-        let meta = match encoding {
-            Encoding::Protobuf => MetaView::new(bytes)?,
-            #[cfg(feature = "json")]
-            Encoding::Json => MetaView::from_json(bytes)?,
-            #[cfg(not(feature = "json"))]
-            Encoding::Json => {
-                return Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf }.into());
-            }
-        };
-        let [namespace, name, uid, resource_version] = meta.into_identity();
+        let [namespace, name, uid, resource_version] = MetaView::new(encoding, bytes)?.into_identity();
         if name.is_empty() {
             return Err(StoreError::NoName);
         }

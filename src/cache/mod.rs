@@ -5,13 +5,13 @@
 //! ```
 //! use k8s_pb::api::core::v1::Pod;
 //! use listwatch::cache::{StorageFormat, Store};
-//! use listwatch::object::path::pod;
+//! use listwatch::path::pod;
 //! use listwatch::{Event, ItemError, ListDecoder};
 //!
 //! # let mut body = &include_bytes!("../../fixtures/pods-page-1.pb")[..];
 //! let store = Store::<Pod>::new(StorageFormat::Encoded);
 //! let by_node = store.index("node", |pod| {
-//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(String::from))
+//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))
 //! });
 //! let mut relist = store.begin_replace();
 //! let mut decoder = ListDecoder::new();

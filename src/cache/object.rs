@@ -16,7 +16,7 @@ use crate::meta::TypeMeta;
 use crate::object::Json;
 #[cfg(feature = "client")]
 use crate::object::LabelSelector;
-use crate::object::{self, MetaView};
+use crate::object::{self, ItemRef, MetaView};
 #[cfg(feature = "json")]
 use crate::schema;
 use crate::sync::{Mutex, lock};
@@ -190,14 +190,16 @@ impl<T: Stored + ?Sized> Object<T> {
     ///
     /// Those of [`encoded`](Self::encoded); [`ItemError::Metadata`] when the metadata cannot be read.
     pub fn meta(&self) -> Result<MetaView<'_>, ItemError> {
-        let encoded = self.encoded()?;
-        match self.encoding() {
-            Encoding::Protobuf => MetaView::new(encoded),
-            #[cfg(feature = "json")]
-            Encoding::Json => MetaView::from_json(encoded),
-            #[cfg(not(feature = "json"))]
-            Encoding::Json => Err(ItemError::WrongEncoding { found: Encoding::Json, expected: Encoding::Protobuf }),
-        }
+        self.item()?.meta()
+    }
+
+    /// Returns the object as an item, for a [`FieldPath`](crate::FieldPath) or a [`Projection`](crate::Projection).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`encoded`](Self::encoded).
+    pub fn item(&self) -> Result<ItemRef<'_>, ItemError> {
+        Ok(ItemRef::new(self.encoding(), self.encoded()?))
     }
 
     /// Returns true if the selector matches the labels, and false if they cannot be read.

@@ -329,7 +329,8 @@ impl Client {
         if !found.is_expected(&expected) {
             return Err(ErrorKind::OtherKind { expected, found });
         }
-        T::from_ref(ItemRef::single(object, encoding, &found)).map_err(|error| decode(DecodeErrorKind::Item(error)))
+        T::from_ref(ItemRef::new(encoding, object).with_type_meta(&found))
+            .map_err(|error| decode(DecodeErrorKind::Item(error)))
     }
 
     /// Sends a request once, and waits for the first bytes of its body. A response other than 2xx is an error.

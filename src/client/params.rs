@@ -108,7 +108,7 @@ impl Selection {
         let meta = item.meta()?;
         Ok(self.labels.matches(&meta)?
             && self.fields.matches(item)?
-            && self.shard.is_none_or(|shard| shard.contains(meta.uid())))
+            && self.shard.is_none_or(|shard| shard.contains(&meta.uid())))
     }
 
     /// Refuses selectors that the server would read as other ones.
@@ -166,7 +166,7 @@ impl Selection {
 /// let web = Selection::default().labels("app=web".parse()?);
 /// let params = ListParams::new(web).resource_version(ResourceVersion::Any);
 /// let paged = ListParams::default().page_size(500);
-/// # Ok::<(), listwatch::object::SelectorError>(())
+/// # Ok::<(), listwatch::SelectorError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListParams {
@@ -264,7 +264,7 @@ impl ListParams {
 /// let since = WatchParams::from_version("71532");
 /// let web = Selection::default().labels("app=web".parse()?);
 /// let state_and_changes = WatchParams::with_initial_state().selection(web);
-/// # Ok::<(), listwatch::object::SelectorError>(())
+/// # Ok::<(), listwatch::SelectorError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchParams {

@@ -60,7 +60,7 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
             None => Class::Transient,
         },
         ErrorKind::Decode(error) => match error.kind() {
-            DecodeErrorKind::Incomplete | DecodeErrorKind::CutFrame => Class::Transient,
+            DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame => Class::Transient,
             DecodeErrorKind::Item(_) => Class::Final,
             _ => Class::Unreadable,
         },

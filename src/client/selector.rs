@@ -519,7 +519,7 @@ mod tests {
         let labels =
             b"\x5a\x0a\x0a\x03app\x12\x03web\x5a\x09\x0a\x05empty\x12\x00\x5a\x06\x0a\x01n\x12\x015\x5a\x0a\x0a\x04plus\x12\x02+7";
         let object = [&[0x0a, u8::try_from(labels.len()).unwrap()], &labels[..]].concat();
-        let meta = MetaView::new(&object).unwrap();
+        let meta = MetaView::new(Encoding::Protobuf, &object).unwrap();
         for (selector, expected) in [
             ("", true),
             ("app=web", true),
@@ -556,7 +556,8 @@ mod tests {
             let parsed: LabelSelector = selector.parse().unwrap();
             assert_eq!(parsed.matches(&meta).unwrap(), expected, "{selector}");
             let type_meta = crate::TypeMeta::default();
-            let may_match = parsed.prefilter().matches(&ItemRef::single(&object, Encoding::Protobuf, &type_meta));
+            let may_match =
+                parsed.prefilter().matches(&ItemRef::new(Encoding::Protobuf, &object).with_type_meta(&type_meta));
             assert!(may_match || !expected, "{selector} has a false negative");
         }
     }
@@ -583,17 +584,17 @@ mod tests {
             ("metadata.name=x,spec.x=", &pod, Err("field selector: spec.x of Pod is not supported")),
         ] {
             let parsed: FieldSelector = selector.parse().unwrap();
-            let item = ItemRef::single(&object, Encoding::Protobuf, type_meta);
+            let item = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(type_meta);
             let matched = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(matched, expected.map_err(str::to_owned), "{selector}");
             assert!(parsed.prefilter().matches(&item) || matched != Ok(true), "{selector} has a false negative");
-            let item = ItemRef::single(json, Encoding::Json, type_meta);
+            let item = ItemRef::new(Encoding::Json, json).with_type_meta(type_meta);
             let of_json = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(of_json, matched, "{selector}, of JSON");
         }
         let empty = FieldSelector::new().equal("spec.hostNetwork", "false");
-        assert_eq!(empty.matches(&ItemRef::single(b"", Encoding::Protobuf, &pod)).ok(), Some(true));
-        assert_eq!(empty.matches(&ItemRef::single(b"{}", Encoding::Json, &pod)).ok(), Some(true));
+        assert_eq!(empty.matches(&ItemRef::new(Encoding::Protobuf, b"").with_type_meta(&pod)).ok(), Some(true));
+        assert_eq!(empty.matches(&ItemRef::new(Encoding::Json, b"{}").with_type_meta(&pod)).ok(), Some(true));
     }
 
     #[test]
@@ -608,7 +609,7 @@ mod tests {
             ("spec.of=x", Err("a value of another type in field spec.of")),
         ] {
             let selector: FieldSelector = selector.parse().unwrap();
-            let matched = selector.matches(&ItemRef::single(widget, Encoding::Json, &type_meta));
+            let matched = selector.matches(&ItemRef::new(Encoding::Json, widget).with_type_meta(&type_meta));
             assert_eq!(matched.map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{selector}");
         }
     }

@@ -25,7 +25,7 @@ use super::params::{WatchParams, WatchStart};
 use super::progress::Counters;
 use super::resource::Resource;
 use super::{Answer, Client, accept_header};
-use crate::decode::{Changed, WatchDecoder, WatchEvent};
+use crate::decode::{WatchDecoder, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
@@ -217,11 +217,11 @@ where
                         if !is_in_shard {
                             return Ok(None);
                         }
-                        let mut decode = |changed: Changed<'_>| decode(changed.object).map_err(Into::into);
+                        let mut decode = |object: ItemRef<'_>| decode(object).map_err(Into::into);
                         Ok(Some(match event {
-                            WatchEvent::Added(changed) => OwnedEvent::Added(decode(changed)?),
-                            WatchEvent::Modified(changed) => OwnedEvent::Modified(decode(changed)?),
-                            WatchEvent::Deleted(changed) => OwnedEvent::Deleted(decode(changed)?),
+                            WatchEvent::Added { object, .. } => OwnedEvent::Added(decode(object)?),
+                            WatchEvent::Modified { object, .. } => OwnedEvent::Modified(decode(object)?),
+                            WatchEvent::Deleted { object, .. } => OwnedEvent::Deleted(decode(object)?),
                             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                                 OwnedEvent::bookmark(resource_version.to_owned(), ends_initial_events)
                             }
@@ -424,13 +424,11 @@ fn judge<R>(
     on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
 ) -> Result<Option<R>, ErrorKind> {
     let (made, offset, index) = match event {
-        WatchEvent::Added(Changed { object, .. })
-        | WatchEvent::Modified(Changed { object, .. })
-        | WatchEvent::Deleted(Changed { object, .. }) => {
+        WatchEvent::Added { object, .. } | WatchEvent::Modified { object, .. } | WatchEvent::Deleted { object, .. } => {
             if !object.type_meta().is_expected(expected) {
                 return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
             }
-            let is_in_shard = shard.map_or(Ok(true), |shard| object.meta().map(|meta| shard.contains(meta.uid())));
+            let is_in_shard = shard.map_or(Ok(true), |shard| object.meta().map(|meta| shard.contains(&meta.uid())));
             let made = is_in_shard.and_then(|is_in_shard| on_event(event, is_in_shard));
             (made, object.offset(), object.index())
         }

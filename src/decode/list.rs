@@ -1,7 +1,7 @@
-//! The decoder of lists: what protobuf and JSON have in common, and the public API.
+//! The decoder of lists: the public API over the walks through protobuf and JSON.
 //!
-//! Events are lent from `self`, and the borrow checker does not let a loop return one: `advance` returns what was found,
-//! `event` lends it.
+//! An event borrows from `self`, and the borrow checker does not let a loop return a borrow: `advance` returns a
+//! [`FoundEvent`], and `event` borrows the data.
 //!
 //! ```text
 //! Start ──┬──> Protobuf ──┬──> end: complete, or an error
@@ -11,9 +11,11 @@
 use std::ops::ControlFlow;
 use std::{fmt, mem};
 
+use super::event::{Event, ListEnd};
 #[cfg(feature = "json")]
-use super::list_json::Json;
-use super::list_protobuf::{MAGIC, Protobuf};
+use super::list_json::JsonList;
+use super::list_protobuf::{MAGIC, ProtobufList};
+use super::progress::{FoundEvent, Progress};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::{Limits, OnItemError};
 use crate::meta::{ListMeta, TypeMeta};
@@ -23,17 +25,17 @@ use crate::wire::{BodyFormat, Encoding};
 /// Decodes the body of a list while it arrives: protobuf, and JSON where `accept_json` (feature `json`) allows it. The
 /// first bytes decide which of the two a body is.
 ///
-/// Bytes go in by [`decode`](Self::decode) or [`feed`](Self::feed), cut anywhere; [`Event`]s come out. After the last
-/// byte [`finish`](Self::finish) says whether the list is complete: **without it, a list may be short.**
+/// [`decode`](Self::decode) and [`feed`](Self::feed) take bytes in chunks of any size and return [`Event`]s. After the last
+/// byte [`finish`](Self::finish) checks that the list is complete: **without it, a list may be short.**
 ///
-/// An item that lies whole in a chunk is lent from there; one that is split is put together in a buffer that is used
-/// again and grows to the longest one (at worst to twice of it in JSON, which does not say lengths). Nothing else grows with
-/// the list, and nothing is reserved for a length that is only claimed. A whole body in memory is decoded without copying
-/// an item.
+/// An item that lies whole in a chunk is borrowed from the chunk. An item that is split is assembled in one reusable buffer,
+/// which grows to the size of the longest one (in JSON, which declares no lengths, to at most twice that size). Nothing else
+/// grows with the list, and no memory is reserved for a length that is only declared. A whole body in memory is decoded without
+/// copying an item.
 ///
-/// In JSON it finds where an item ends by its brackets and strings; whether the item is right otherwise is found by what
-/// decodes it, `Json<T>` or the caller. Members may come in any order; where one comes twice the last
-/// counts, as for Go. An item `null` is handed over as it is.
+/// In JSON the decoder finds the end of an item by its brackets and strings. Other faults in the item are left to the code that
+/// decodes it, `Json<T>` or the caller. Members may be in any order; the last one of a name counts, as in Go. An item `null` is
+/// delivered as it is.
 ///
 /// ```
 /// use listwatch::{Event, ListDecoder};
@@ -45,7 +47,7 @@ use crate::wire::{BodyFormat, Encoding};
 ///     while let Some(event) = decoder.decode(&mut chunk)? {
 ///         if let Event::Item(item) = event {
 ///             println!("{}", item.meta()?.name());
-/// #           names.push(item.meta()?.name().to_owned());
+/// #           names.push(item.meta()?.name().into_owned());
 ///         }
 ///     }
 /// }
@@ -59,39 +61,7 @@ pub struct ListDecoder {
     body: Body,
     end: Option<Result<Box<ListEnd>, DecodeError>>,
     /// Set while a callback holds an event, so that a panic in it is not forgotten.
-    lent: bool,
-}
-
-/// What happened next in the body of a list.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Event<'a> {
-    /// The type meta of the list, once and before all others.
-    ///
-    /// Of a JSON list it comes when `apiVersion` and `kind` have come both, which may be behind the items: so it is for
-    /// custom resources, whose lists have their members in alphabetical order. It comes again if one of the two does.
-    TypeMeta(&'a TypeMeta),
-    /// The list meta, merged from what came so far: most servers send it whole and before the items, but they may send
-    /// it in pieces or behind them. [`ListEnd`] has it in its final form.
-    ListMeta(&'a ListMeta),
-    /// An item.
-    Item(ItemRef<'a>),
-}
-
-/// How a complete list ended.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ListEnd {
-    /// The type meta of the list: `v1` and `PodList`.
-    pub type_meta: TypeMeta,
-    /// The list meta in its final form.
-    pub list_meta: ListMeta,
-    /// Items delivered.
-    pub items: u64,
-    /// Items left out because the caller chose [`OnItemError::Skip`].
-    pub skipped: u64,
-    /// Length of the body in bytes, after decompression.
-    pub bytes: u64,
+    borrowed: bool,
 }
 
 enum Body {
@@ -100,52 +70,23 @@ enum Body {
         list: Progress,
         matched: usize,
     },
-    Protobuf(Protobuf),
+    Protobuf(ProtobufList),
     #[cfg(feature = "json")]
-    Json(Json),
-}
-
-/// How far the walk through a list is, whatever its encoding.
-#[derive(Default)]
-pub(super) struct Progress {
-    pub(super) limits: Limits,
-    /// Set only with the feature `json`.
-    pub(super) accepts_json: bool,
-    /// Bytes taken so far.
-    pub(super) position: u64,
-    /// Where the current field begins.
-    pub(super) field_start: u64,
-    /// The bytes of an item or a string that is split over chunks.
-    pub(super) scratch: Vec<u8>,
-    pub(super) type_meta: TypeMeta,
-    pub(super) list_meta: ListMeta,
-    pub(super) items: u64,
-    pub(super) skipped: u64,
-}
-
-/// An [`Event`] that is not lent yet.
-#[derive(Clone, Copy)]
-pub(super) enum Found<'i> {
-    TypeMeta,
-    ListMeta,
-    /// An item that lies whole in the input.
-    Item(&'i [u8]),
-    /// An item in `scratch`.
-    SplitItem,
+    Json(JsonList),
 }
 
 impl ListDecoder {
-    /// A decoder with the default [`Limits`].
+    /// Creates a decoder with the default [`Limits`].
     #[must_use]
     pub fn new() -> Self {
         Self::with_limits(Limits::default())
     }
 
-    /// A decoder with limits of the caller's choice.
+    /// Creates a decoder with these limits.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         let list = Progress { limits, ..Progress::default() };
-        Self { body: Body::Start { list, matched: 0 }, end: None, lent: false }
+        Self { body: Body::Start { list, matched: 0 }, end: None, borrowed: false }
     }
 
     /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
@@ -158,27 +99,26 @@ impl ListDecoder {
         self
     }
 
-    /// A decoder for what a server sends in place of a watch.
+    /// Creates a decoder for a body that a server sends in place of a watch.
     pub(super) fn of_watch(watch: &Progress) -> Self {
         let mut decoder = Self::with_limits(watch.limits.items(u64::MAX).bytes(u64::MAX));
         decoder.body.list_mut().accepts_json = watch.accepts_json;
         decoder
     }
 
-    /// Takes bytes off the front of `input` up to the next event. `None`: all of `input` is taken, more is needed.
+    /// Consumes bytes from the front of `input` up to the next event. `None`: all of `input` is consumed, and more is needed.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the body is not a list, malformed or over a limit, or holds the API server's error. From
-    /// then on every call returns the same error.
+    /// [`DecodeError`] when the body is not a list, is malformed or over a limit, or holds the API server's error. From then on
+    /// every call returns the same error.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<Event<'s>>, DecodeError> {
         Ok(self.advance(input)?.map(|found| self.event(found)))
     }
 
-    /// The callback form of [`decode`](Self::decode): takes bytes off the front of `input` and calls `on_event` for each event.
+    /// The callback form of [`decode`](Self::decode): consumes bytes from the front of `input` and calls `on_event` for each event.
     ///
-    /// After a `Break` the rest of the chunk is left in `input`, as it is after an error. A panic of the callback poisons the
-    /// decoder.
+    /// After a `Break`, as after an error, the rest of the chunk stays in `input`. A panic of the callback poisons the decoder.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -211,11 +151,11 @@ impl ListDecoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The body has ended: says how, if the list is complete. May be called again.
+    /// Ends the body, and returns the metadata and the counts of a complete list. It may be called again.
     ///
-    /// A protobuf list is complete when as many bytes came as its envelope announced and the body ended on a field
-    /// boundary behind them. A cut behind the last item and on such a boundary cannot be told from the bytes; it lost no
-    /// item. A JSON list is complete with its closing brace, behind which only whitespace may come.
+    /// A protobuf list is complete when the body has as many bytes as its envelope declared and ends on a field boundary after
+    /// them. A truncation after the last item and on such a boundary loses no item and cannot be detected. A JSON list is
+    /// complete with its closing brace, after which only whitespace is allowed.
     ///
     /// # Errors
     ///
@@ -243,38 +183,38 @@ impl ListDecoder {
         Ok(end)
     }
 
-    /// Bytes of the body taken so far.
+    /// Returns the number of bytes of the body consumed so far.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.body.list().position
     }
 
-    /// Where the last item ends, a few bytes before the body does; known as soon as the envelope announced it, which JSON
-    /// has none to do.
+    /// Returns the offset where the last item ends, a few bytes before the body does. Known once the envelope has been read;
+    /// always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
         if let Body::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
     }
 
-    /// The type meta, once [`Event::TypeMeta`] came.
+    /// Returns the type meta, which is empty before [`Event::TypeMeta`].
     #[must_use]
     pub fn type_meta(&self) -> &TypeMeta {
         &self.body.list().type_meta
     }
 
-    /// The list meta as it came so far.
+    /// Returns the list meta as read so far.
     #[must_use]
     pub fn list_meta(&self) -> &ListMeta {
         &self.body.list().list_meta
     }
 
-    /// Items delivered so far.
+    /// Returns the number of items delivered so far.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.body.list().items
     }
 
-    /// Items left out so far.
+    /// Returns the number of items skipped so far.
     #[cfg(feature = "client")]
     pub(crate) fn skipped(&self) -> u64 {
         self.body.list().skipped
@@ -284,7 +224,7 @@ impl ListDecoder {
         self.body.list_mut().limits = limits;
     }
 
-    /// As `decode`, with the event lent to `on_event`; a panic in there poisons the decoder.
+    /// Calls `on_event` with the next event; a panic in it poisons the decoder.
     pub(crate) fn decode_with<T>(
         &mut self,
         input: &mut &[u8],
@@ -293,36 +233,35 @@ impl ListDecoder {
         let Some(found) = self.advance(input)? else {
             return Ok(None);
         };
-        self.lent = true;
+        self.borrowed = true;
         let returned = on_event(self.event(found));
-        self.lent = false;
+        self.borrowed = false;
         Ok(Some(returned))
     }
 
-    /// The item lent last was refused: it counts as skipped, or ends the list, as the caller chose.
-    pub(crate) fn refuse_item(&mut self, error: ItemError, what: OnItemError) -> Result<(), DecodeError> {
+    /// Refuses the item that was borrowed last: it counts as skipped, and its error is returned, or the error ends the list.
+    pub(crate) fn refuse_item(&mut self, error: ItemError, what: OnItemError) -> Result<DecodeError, DecodeError> {
+        let list = self.body.list_mut();
+        list.items -= 1;
+        let error = list.item_error(DecodeErrorKind::Item(error));
         match what {
             OnItemError::Skip => {
-                self.skip_item();
-                Ok(())
+                list.skipped += 1;
+                Ok(error)
             }
-            OnItemError::Fail => {
-                let list = self.body.list_mut();
-                list.items -= 1;
-                let error = list.item_error(DecodeErrorKind::Item(error));
-                Err(self.fail(error))
-            }
+            OnItemError::Fail => Err(self.fail(error)),
         }
     }
 
-    /// The item lent last counts as skipped.
+    /// Counts the item that was borrowed last as skipped.
+    #[cfg(feature = "client")]
     pub(crate) fn skip_item(&mut self) {
         let list = self.body.list_mut();
         list.items -= 1;
         list.skipped += 1;
     }
 
-    fn event<'s>(&'s self, found: Found<'s>) -> Event<'s> {
+    fn event<'s>(&'s self, found: FoundEvent<'s>) -> Event<'s> {
         let list = self.body.list();
         let item = |bytes| {
             let encoding = match self.body {
@@ -335,16 +274,17 @@ impl ListDecoder {
             Event::Item(ItemRef { bytes, encoding, type_meta, index, offset: *offset, decoded_size: *decoded_size })
         };
         match found {
-            Found::TypeMeta => Event::TypeMeta(&list.type_meta),
-            Found::ListMeta => Event::ListMeta(&list.list_meta),
-            Found::Item(bytes) => item(bytes),
-            Found::SplitItem => item(&list.scratch),
+            FoundEvent::TypeMeta => Event::TypeMeta(&list.type_meta),
+            FoundEvent::ListMeta => Event::ListMeta(&list.list_meta),
+            FoundEvent::Item(bytes) => item(bytes),
+            FoundEvent::SplitItem => item(&list.scratch),
+            FoundEvent::Oversized => list.oversized.as_ref().map_or(Event::ListMeta(&list.list_meta), Event::Skipped),
         }
     }
 
     fn check(&mut self) -> Result<(), DecodeError> {
-        if self.lent {
-            self.lent = false;
+        if self.borrowed {
+            self.borrowed = false;
             let list = self.body.list();
             let error = DecodeError::new(DecodeErrorKind::Poisoned, list.position, None, list.items);
             self.fail(error);
@@ -361,7 +301,7 @@ impl ListDecoder {
         error
     }
 
-    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         self.check()?;
         if input.is_empty() {
             return Ok(None);
@@ -376,19 +316,19 @@ impl ListDecoder {
 }
 
 impl Body {
-    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         while let Self::Start { list, matched } = self {
             let Some(&byte) = input.first() else { return Ok(None) };
             match byte {
                 #[cfg(feature = "json")]
                 b'{' | b'[' | b' ' | b'\t' | b'\n' | b'\r' if *matched == 0 && list.accepts_json => {
-                    *self = Self::Json(Json::new(mem::take(list)));
+                    *self = Self::Json(JsonList::new(mem::take(list)));
                 }
                 byte if Some(&byte) == MAGIC.get(*matched) => {
                     list.take(1, input);
                     *matched += 1;
                     if *matched == MAGIC.len() {
-                        *self = Self::Protobuf(Protobuf::new(mem::take(list)));
+                        *self = Self::Protobuf(ProtobufList::new(mem::take(list)));
                     }
                 }
                 byte => {
@@ -442,53 +382,13 @@ impl Body {
     }
 }
 
-impl Progress {
-    /// The index of the next item.
-    pub(super) fn index(&self) -> u64 {
-        self.items + self.skipped
-    }
-
-    /// An error at the current field.
-    pub(super) fn error(&self, kind: DecodeErrorKind) -> DecodeError {
-        DecodeError::new(kind, self.field_start, None, self.items)
-    }
-
-    /// An error at the current field, which is the next item.
-    pub(super) fn item_error(&self, kind: DecodeErrorKind) -> DecodeError {
-        DecodeError::new(kind, self.field_start, Some(self.index()), self.items)
-    }
-
-    /// Takes up to `len` bytes.
-    #[inline]
-    pub(super) fn take<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> &'i [u8] {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let (taken, rest) = input.split_at_checked(len).unwrap_or((input, &[]));
-        *input = rest;
-        self.position += taken.len() as u64;
-        taken
-    }
-
-    /// Puts a piece into `scratch`, which grows by bytes received, up to the size of the whole: old and new buffer, both
-    /// alive while one is copied to the other, are then at most twice the whole.
-    #[inline]
-    pub(super) fn keep(&mut self, piece: &[u8], left: u64) {
-        let needed = self.scratch.len() + piece.len();
-        if needed > self.scratch.capacity() {
-            let whole = usize::try_from(left).map_or(usize::MAX, |left| needed.saturating_add(left));
-            let capacity = self.scratch.capacity().saturating_mul(2).clamp(needed, whole);
-            self.scratch.reserve_exact(capacity - self.scratch.len());
-        }
-        self.scratch.extend_from_slice(piece);
-    }
-}
-
 impl Default for ListDecoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// Says where it is; what is in a half-received item is nobody's business.
+/// Shows the position, and no bytes of items: they may be of a Secret.
 impl fmt::Debug for ListDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListDecoder")

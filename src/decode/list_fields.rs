@@ -1,4 +1,4 @@
-//! The messages that the decoder walks, and what their fields mean to it.
+//! The messages that the decoder walks, and the fields that it reads.
 //!
 //! Sources: `runtime.Unknown` and `runtime.TypeMeta` in `k8s.io/apimachinery/pkg/runtime/generated.proto`, `ListMeta` and
 //! `ShardInfo` in `pkg/apis/meta/v1/generated.proto`, `PartialObjectMetadataList` in `pkg/apis/meta/v1beta1/generated.proto`.
@@ -9,7 +9,7 @@ use crate::wire::protobuf::WireType;
 
 /// A message that is walked field by field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub(super) enum ListMessage {
     /// runtime.Unknown, from the magic to the end of the body
     Envelope,
     TypeMeta,
@@ -29,7 +29,7 @@ pub(super) enum ListShape {
 
 /// A field that means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
+pub(super) enum ListField {
     TypeMeta,
     Raw,
     /// `contentEncoding` or `contentType`: must be empty
@@ -38,12 +38,12 @@ pub(super) enum Field {
     Items,
     ShardInfo,
     RemainingItemCount,
-    Text(Text),
+    Text(ListText),
 }
 
 /// A string that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Text {
+pub(super) enum ListText {
     ApiVersion,
     Kind,
     ResourceVersion,
@@ -51,28 +51,28 @@ pub(super) enum Text {
     Selector,
 }
 
-impl Message {
-    pub(super) fn field(self, number: u32) -> Option<Field> {
+impl ListMessage {
+    pub(super) fn field(self, number: u32) -> Option<ListField> {
         Some(match (self, number) {
-            (Self::Envelope, 1) => Field::TypeMeta,
-            (Self::Envelope, 2) => Field::Raw,
-            (Self::Envelope, 3) => Field::Content("contentEncoding"),
-            (Self::Envelope, 4) => Field::Content("contentType"),
-            (Self::TypeMeta, 1) => Field::Text(Text::ApiVersion),
-            (Self::TypeMeta, 2) => Field::Text(Text::Kind),
-            (Self::List(ListShape::MetadataFirst), 1) | (Self::List(ListShape::ItemsFirst), 2) => Field::ListMeta,
-            (Self::List(ListShape::MetadataFirst), 2) | (Self::List(ListShape::ItemsFirst), 1) => Field::Items,
-            (Self::ListMeta, 2) => Field::Text(Text::ResourceVersion),
-            (Self::ListMeta, 3) => Field::Text(Text::Continue),
-            (Self::ListMeta, 4) => Field::RemainingItemCount,
-            (Self::ListMeta, 5) => Field::ShardInfo,
-            (Self::ShardInfo, 1) => Field::Text(Text::Selector),
+            (Self::Envelope, 1) => ListField::TypeMeta,
+            (Self::Envelope, 2) => ListField::Raw,
+            (Self::Envelope, 3) => ListField::Content("contentEncoding"),
+            (Self::Envelope, 4) => ListField::Content("contentType"),
+            (Self::TypeMeta, 1) => ListField::Text(ListText::ApiVersion),
+            (Self::TypeMeta, 2) => ListField::Text(ListText::Kind),
+            (Self::List(ListShape::MetadataFirst), 1) | (Self::List(ListShape::ItemsFirst), 2) => ListField::ListMeta,
+            (Self::List(ListShape::MetadataFirst), 2) | (Self::List(ListShape::ItemsFirst), 1) => ListField::Items,
+            (Self::ListMeta, 2) => ListField::Text(ListText::ResourceVersion),
+            (Self::ListMeta, 3) => ListField::Text(ListText::Continue),
+            (Self::ListMeta, 4) => ListField::RemainingItemCount,
+            (Self::ListMeta, 5) => ListField::ShardInfo,
+            (Self::ShardInfo, 1) => ListField::Text(ListText::Selector),
             _ => return None,
         })
     }
 }
 
-impl Field {
+impl ListField {
     pub(super) fn wire_type(self) -> WireType {
         match self {
             Self::RemainingItemCount => WireType::Varint,
@@ -89,17 +89,17 @@ impl Field {
             Self::Items => "items",
             Self::ShardInfo => "metadata.shardInfo",
             Self::RemainingItemCount => "metadata.remainingItemCount",
-            Self::Text(Text::ApiVersion) => "typeMeta.apiVersion",
-            Self::Text(Text::Kind) => "typeMeta.kind",
-            Self::Text(Text::ResourceVersion) => "metadata.resourceVersion",
-            Self::Text(Text::Continue) => "metadata.continue",
-            Self::Text(Text::Selector) => "metadata.shardInfo.selector",
+            Self::Text(ListText::ApiVersion) => "typeMeta.apiVersion",
+            Self::Text(ListText::Kind) => "typeMeta.kind",
+            Self::Text(ListText::ResourceVersion) => "metadata.resourceVersion",
+            Self::Text(ListText::Continue) => "metadata.continue",
+            Self::Text(ListText::Selector) => "metadata.shardInfo.selector",
         }
     }
 }
 
 impl ListShape {
-    /// Refuses what is not a list of objects. Framed blindly, a single `ConfigMap` would yield its data as items.
+    /// Refuses a kind that is not a list of objects. Split blindly, a single `ConfigMap` would yield its data as items.
     pub(super) fn of(type_meta: &TypeMeta) -> Result<Self, DecodeErrorKind> {
         let TypeMeta { api_version, kind } = type_meta;
         match kind.as_str() {

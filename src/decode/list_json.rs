@@ -1,8 +1,7 @@
 //! The state machine that walks the JSON body of a list.
 //!
-//! Advice for those who change it. `step` takes bytes off the front of the input and is the only place that does; it must
-//! be correct when the input ends after any byte, and find the same fault at the same byte however the input is cut: so
-//! a limit cuts the input before it is scanned. Only the body's own members are walked; an item, and any other value with
+//! For maintainers: only `step` consumes bytes from the front of the input; it must be correct when the input ends after any byte, and find the same fault at the same byte however the input is cut: so
+//! a limit shortens the input before it is scanned. Only the body's own members are walked; an item, and any other value with
 //! an end to be found, is left to [`Scan`].
 //!
 //! ```text
@@ -15,8 +14,8 @@
 //!            └──────────────────────────────────────┴──> End
 //! ```
 
-use super::list::{Found, Progress};
 use super::list_fields::ListShape;
+use super::progress::{FoundEvent, Progress};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::OnItemError;
 use crate::meta;
@@ -25,20 +24,20 @@ use crate::wire::BodyFormat;
 use crate::wire::json::{begins_value, text};
 use crate::wire::scan::Scan;
 
-/// A name that is longer than `apiVersion` with quotes, written in escapes, is none of the known ones.
+/// The longest known name, `apiVersion`, with quotes and written in escapes. A longer name is unknown.
 const LONGEST_NAME: usize = 64;
 
-/// How an API server begins the Status that it writes behind an item when it cannot encode the next one.
+/// The first bytes of the Status that an API server writes after an item when it cannot encode the next one.
 const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
 
 /// A JSON body.
-pub(super) struct Json {
+pub(super) struct JsonList {
     /// Its `field_start` is where the current member or item begins.
     pub(super) list: Progress,
     state: State,
     /// The value that the position is in, in the states that look for its end.
     scan: Scan,
-    /// All that came, as long as it may be a Status: until its kind is another or `items` comes.
+    /// The body so far, as long as it may be a Status: until it has another kind, or `items`.
     head: Option<Vec<u8>>,
     has_items: bool,
 }
@@ -87,7 +86,7 @@ enum Key {
     Other,
 }
 
-impl Json {
+impl JsonList {
     pub(super) fn new(list: Progress) -> Self {
         Self { list, state: State::Start, scan: Scan::new(b'{', 0), head: Some(Vec::new()), has_items: false }
     }
@@ -101,7 +100,7 @@ impl Json {
         matches!(self.state, State::Item { .. } | State::Oversized | State::Null(Key::Item))
     }
 
-    pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         while !input.is_empty() {
             let max = self.list.limits.bytes;
             if self.list.position >= max {
@@ -125,7 +124,7 @@ impl Json {
     }
 
     /// One state further. `input` is not empty.
-    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         match self.state {
             State::Name => return self.name(input),
             State::Collect(key) => return self.collect(key, input),
@@ -138,11 +137,7 @@ impl Json {
             State::Null(key) => return self.null(key, input),
             State::Item { len } => return self.item(len, input),
             State::Oversized => {
-                if self.skip(Key::Item, input)? {
-                    self.list.skipped += 1;
-                    self.state = State::ElementEnd;
-                }
-                return Ok(None);
+                return Ok(if self.skip(Key::Item, input)? { Some(self.end_oversized()) } else { None });
             }
             _ => {}
         }
@@ -180,11 +175,11 @@ impl Json {
         Ok(None)
     }
 
-    fn name<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn name<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let end = self.scan.end(input).map_err(|fault| self.malformed(Key::Other, fault))?;
         let piece = self.list.take(end.unwrap_or(input.len()) as u64, input);
         let scratch = &mut self.list.scratch;
-        // One byte more says that it is too long.
+        // One byte more shows that it is too long.
         scratch.extend_from_slice(first(piece, (LONGEST_NAME + 1).saturating_sub(scratch.len()) as u64));
         if end.is_some() {
             let key = if scratch.len() > LONGEST_NAME { Key::Other } else { self.key()? };
@@ -206,7 +201,7 @@ impl Json {
     }
 
     /// A member's value begins with this byte.
-    fn value<'i>(&mut self, key: Key, byte: u8, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn value<'i>(&mut self, key: Key, byte: u8, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if key == Key::Items && self.list.index() > 0 {
             return Err(self.malformed(key, Fault::Twice));
         }
@@ -235,7 +230,7 @@ impl Json {
         Ok(None)
     }
 
-    fn collect<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn collect<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let max = self.list.limits.metadata_size;
         let so_far = self.list.scratch.len() as u64;
         let window = first(input, (max - so_far).saturating_add(1));
@@ -253,7 +248,7 @@ impl Json {
         if key == Key::ListMeta {
             meta::json::merge_list_meta(&mut self.list.list_meta, &self.list.scratch)
                 .map_err(|(field, fault)| self.list.error(DecodeErrorKind::Malformed { field, fault }))?;
-            return Ok(Some(Found::ListMeta));
+            return Ok(Some(FoundEvent::ListMeta));
         }
         let text = text(&self.list.scratch).map_err(|fault| self.malformed(key, fault))?.into_owned();
         let TypeMeta { api_version, kind } = &mut self.list.type_meta;
@@ -266,7 +261,7 @@ impl Json {
         }
         self.head = None;
         self.check_kind()?;
-        Ok(Some(Found::TypeMeta))
+        Ok(Some(FoundEvent::TypeMeta))
     }
 
     /// True at the end of the value.
@@ -276,7 +271,7 @@ impl Json {
         Ok(end.is_some())
     }
 
-    fn null<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn null<'i>(&mut self, key: Key, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if !self.skip(key, input)? {
             return Ok(None);
         }
@@ -284,7 +279,7 @@ impl Json {
             self.list.scratch.extend_from_slice(b"null");
             self.list.items += 1;
             self.state = State::ElementEnd;
-            return Ok(Some(Found::SplitItem));
+            return Ok(Some(FoundEvent::SplitItem));
         }
         // A list without items is one.
         self.has_items |= key == Key::Items;
@@ -293,7 +288,7 @@ impl Json {
     }
 
     /// An item begins with this byte.
-    fn begin_item<'i>(&mut self, byte: u8, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn begin_item<'i>(&mut self, byte: u8, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         self.list.field_start = self.list.position;
         let max = self.list.limits.items;
         if self.list.index() >= max {
@@ -309,7 +304,7 @@ impl Json {
         self.item(0, input)
     }
 
-    fn item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let max = self.list.limits.item_size;
         let window = first(input, (max - len).saturating_add(1));
         let end = self.scan.end(window).map_err(|fault| self.malformed(Key::Item, fault))?;
@@ -321,11 +316,7 @@ impl Json {
                 return Err(self.list.item_error(kind));
             }
             self.state = State::Oversized;
-            if end.is_some() {
-                self.list.skipped += 1;
-                self.state = State::ElementEnd;
-            }
-            return Ok(None);
+            return Ok(end.map(|_| self.end_oversized()));
         }
         if end.is_none() {
             self.list.keep(piece, max - len);
@@ -347,10 +338,15 @@ impl Json {
         }
         self.list.items += 1;
         self.state = State::ElementEnd;
-        Ok(Some(if is_split { Found::SplitItem } else { Found::Item(piece) }))
+        Ok(Some(if is_split { FoundEvent::SplitItem } else { FoundEvent::Item(piece) }))
     }
 
-    /// The body's closing brace: says what is missing.
+    fn end_oversized(&mut self) -> FoundEvent<'static> {
+        self.state = State::ElementEnd;
+        self.list.skip_oversized(self.list.position - self.list.field_start)
+    }
+
+    /// Checks at the body's closing brace that all required members are there.
     fn close(&mut self) -> Result<(), DecodeError> {
         if self.is_status() {
             let mut head = self.head.take().unwrap_or_default();
@@ -374,13 +370,13 @@ impl Json {
         Ok(())
     }
 
-    /// Whether it is the API server's own error, of which more is to come. Some leave out the version.
+    /// Whether the body is the API server's own error so far. Some servers leave out the version.
     fn is_status(&self) -> bool {
         let TypeMeta { api_version, kind } = &self.list.type_meta;
         self.head.is_some() && kind == "Status" && matches!(api_version.as_str(), "" | "v1")
     }
 
-    /// What kubectl prints is a v1 `List`; its items are whole objects, which they are not in protobuf.
+    /// A v1 `List` is allowed, as kubectl prints it: in JSON its items are whole objects, in protobuf they are not.
     fn check_kind(&self) -> Result<(), DecodeError> {
         if self.list.type_meta.kind != "List" {
             ListShape::of(&self.list.type_meta).map_err(|kind| self.list.error(kind))?;

@@ -1,7 +1,6 @@
 //! The state machine that walks the protobuf body of a list.
 //!
-//! Advice for those who change it. `step` takes bytes off the front of the input and is the only place that does; it
-//! must be correct when the input ends after any byte, so whatever is half read lives in [`State`]. All lengths are
+//! For maintainers: only `step` consumes bytes from the front of the input; it must be correct when the input ends after any byte, so whatever is half read lives in [`State`]. All lengths are
 //! checked against the message they are in when they are declared, so the position never runs past `self.walked.end`;
 //! whatever finishes a field must go through `end_field`, which leaves the messages that end there.
 //!
@@ -16,20 +15,20 @@
 
 use std::mem;
 
-use super::list::{Found, Progress};
-use super::list_fields::{Field, ListShape, Message, Text};
+use super::list_fields::{ListField, ListMessage, ListShape, ListText};
+use super::progress::{FoundEvent, Progress};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::{Limits, OnItemError};
 use crate::meta::{Status, TypeMeta};
 use crate::wire::protobuf::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
 
-/// What every Kubernetes protobuf body begins with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
+/// The first bytes of every Kubernetes protobuf body (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
 pub(super) const MAGIC: [u8; 4] = *b"k8s\0";
 
 const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 
-/// A protobuf body behind its magic.
-pub(super) struct Protobuf {
+/// A protobuf body after its magic.
+pub(super) struct ProtobufList {
     /// Invariant: `list.position <= walked.end`. Its `field_start` is where the tag of the current field begins.
     pub(super) list: Progress,
     state: State,
@@ -38,7 +37,7 @@ pub(super) struct Protobuf {
     parents: Vec<Walked>,
     /// The unknown groups that the position is in. Invariant: no more than [`MAX_GROUP_DEPTH`].
     groups: Vec<u32>,
-    /// Where the items end, as soon as that is known.
+    /// Where the items end, once the envelope has been read.
     raw_end: Option<u64>,
     /// Where the API server appended a Status, if it did: from there on a new envelope is walked.
     appended_at: Option<u64>,
@@ -47,11 +46,11 @@ pub(super) struct Protobuf {
 enum State {
     Tag(Varint),
     Length {
-        field: Option<Field>,
+        field: Option<ListField>,
         varint: Varint,
     },
     Value {
-        field: Option<Field>,
+        field: Option<ListField>,
         varint: Varint,
     },
     Skip {
@@ -64,7 +63,7 @@ enum State {
     Item {
         left: u64,
     },
-    /// At a field boundary came a `k`: either `k8s\0` and a Status, or an unknown group with the number 13.
+    /// After a `k` at a field boundary: either `k8s\0` and a Status, or an unknown group with the number 13.
     Appended {
         matched: usize,
     },
@@ -72,18 +71,18 @@ enum State {
 
 #[derive(Clone, Copy)]
 enum Collected {
-    Text(Text),
+    Text(ListText),
     Status,
 }
 
 /// A message and the position where it ends.
 #[derive(Clone, Copy)]
 struct Walked {
-    message: Message,
+    message: ListMessage,
     end: u64,
 }
 
-impl Protobuf {
+impl ProtobufList {
     pub(super) fn new(list: Progress) -> Self {
         Self {
             list,
@@ -113,7 +112,7 @@ impl Protobuf {
         matches!(self.state, State::Item { .. })
     }
 
-    pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         while !input.is_empty() {
             if let Some(found) = self.step(input)? {
                 return Ok(Some(found));
@@ -123,21 +122,21 @@ impl Protobuf {
     }
 
     /// An error at the current field, which names the item if it is one.
-    fn error(&self, field: Option<Field>, kind: DecodeErrorKind) -> DecodeError {
-        if field == Some(Field::Items) { self.list.item_error(kind) } else { self.list.error(kind) }
+    fn error(&self, field: Option<ListField>, kind: DecodeErrorKind) -> DecodeError {
+        if field == Some(ListField::Items) { self.list.item_error(kind) } else { self.list.error(kind) }
     }
 
-    fn malformed(&self, field: Option<Field>, fault: Fault) -> DecodeError {
-        let name = field.map_or("an unknown field", Field::name);
+    fn malformed(&self, field: Option<ListField>, fault: Fault) -> DecodeError {
+        let name = field.map_or("an unknown field", ListField::name);
         self.error(field, DecodeErrorKind::Malformed { field: name, fault })
     }
 
-    fn over(&self, field: Option<Field>, limit: Limit, size: u64, max: u64) -> DecodeError {
+    fn over(&self, field: Option<ListField>, limit: Limit, size: u64, max: u64) -> DecodeError {
         self.error(field, DecodeErrorKind::Limit { limit, size, max })
     }
 
     /// One state further. `input` is not empty.
-    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         match self.state {
             State::Tag(varint) => self.tag(varint, input),
             State::Length { field, mut varint } => {
@@ -152,7 +151,7 @@ impl Protobuf {
                     self.state = State::Value { field, varint };
                     return Ok(None);
                 };
-                if field == Some(Field::RemainingItemCount) {
+                if field == Some(ListField::RemainingItemCount) {
                     self.list.list_meta.remaining_item_count = Some(value.cast_signed());
                 }
                 Ok(self.end_field())
@@ -167,7 +166,7 @@ impl Protobuf {
         }
     }
 
-    fn tag<'i>(&mut self, mut varint: Varint, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn tag<'i>(&mut self, mut varint: Varint, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if varint.is_empty() {
             self.list.field_start = self.list.position;
         }
@@ -205,11 +204,12 @@ impl Protobuf {
     /// Whether the tag is a `k`, where the server may append a Status: between the fields of the list or the envelope.
     fn may_be_appended(&self, tag: Tag) -> bool {
         let is_k = tag.number == u32::from(MAGIC[0] >> 3) && self.list.position - self.list.field_start == 1;
-        let between = matches!(self.walked.message, Message::Envelope | Message::List(_)) && self.groups.is_empty();
+        let between =
+            matches!(self.walked.message, ListMessage::Envelope | ListMessage::List(_)) && self.groups.is_empty();
         is_k && between && self.appended_at.is_none()
     }
 
-    fn appended<'i>(&mut self, matched: usize, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn appended<'i>(&mut self, matched: usize, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if input.first() == MAGIC.get(matched) {
             self.list.take(1, input);
             self.state = State::Appended { matched: matched + 1 };
@@ -221,7 +221,7 @@ impl Protobuf {
             }
             return Ok(None);
         }
-        // A group after all: what was taken for the magic is walked again.
+        // It is a group: the bytes that matched the magic are walked again.
         let mut again = MAGIC.get(1..matched).unwrap_or_default();
         self.list.position -= again.len() as u64;
         self.start_group(u32::from(MAGIC[0] >> 3))?;
@@ -234,11 +234,11 @@ impl Protobuf {
     /// The value of a length-delimited or fixed-size field begins. Whatever it claims is checked here.
     fn begin<'i>(
         &mut self,
-        field: Option<Field>,
+        field: Option<ListField>,
         len: u64,
         input: &mut &'i [u8],
-    ) -> Result<Option<Found<'i>>, DecodeError> {
-        if field == Some(Field::Items) && len > MAX_ITEM_LEN {
+    ) -> Result<Option<FoundEvent<'i>>, DecodeError> {
+        if field == Some(ListField::Items) && len > MAX_ITEM_LEN {
             return Err(self.malformed(field, Fault::TooLong));
         }
         let end = match self.list.position.checked_add(len) {
@@ -249,26 +249,26 @@ impl Protobuf {
             return Err(self.over(field, Limit::Bytes, end, self.list.limits.bytes));
         }
         match field {
-            None | Some(Field::RemainingItemCount) => Ok(self.skip(len)),
-            Some(Field::Content(_)) if len > 0 => Err(self.malformed(field, Fault::NotEmpty)),
-            Some(Field::Content(_)) => Ok(self.end_field()),
-            Some(Field::TypeMeta) if self.raw_end.is_some() && self.appended_at.is_none() => {
+            None | Some(ListField::RemainingItemCount) => Ok(self.skip(len)),
+            Some(ListField::Content(_)) if len > 0 => Err(self.malformed(field, Fault::NotEmpty)),
+            Some(ListField::Content(_)) => Ok(self.end_field()),
+            Some(ListField::TypeMeta) if self.raw_end.is_some() && self.appended_at.is_none() => {
                 Err(self.malformed(field, Fault::Twice))
             }
-            Some(Field::TypeMeta) => Ok(self.enter(Message::TypeMeta, end)),
-            Some(Field::Raw) => self.begin_raw(end, input),
-            Some(Field::ListMeta) => Ok(self.enter(Message::ListMeta, end)),
-            Some(Field::ShardInfo) => {
+            Some(ListField::TypeMeta) => Ok(self.enter(ListMessage::TypeMeta, end)),
+            Some(ListField::Raw) => self.begin_raw(end, input),
+            Some(ListField::ListMeta) => Ok(self.enter(ListMessage::ListMeta, end)),
+            Some(ListField::ShardInfo) => {
                 self.list.list_meta.shard_info.get_or_insert_default();
-                Ok(self.enter(Message::ShardInfo, end))
+                Ok(self.enter(ListMessage::ShardInfo, end))
             }
-            Some(Field::Text(text)) => self.begin_collecting(field, Collected::Text(text), len, input),
-            Some(Field::Items) => self.begin_item(len, input),
+            Some(ListField::Text(text)) => self.begin_collecting(field, Collected::Text(text), len, input),
+            Some(ListField::Items) => self.begin_item(len, input),
         }
     }
 
-    fn begin_raw<'i>(&mut self, end: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
-        let field = Some(Field::Raw);
+    fn begin_raw<'i>(&mut self, end: u64, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
+        let field = Some(ListField::Raw);
         if self.raw_end.is_some() && self.appended_at.is_none() {
             return Err(self.malformed(field, Fault::Twice));
         }
@@ -286,13 +286,13 @@ impl Protobuf {
         }
         let shape = ListShape::of(&self.list.type_meta).map_err(|kind| self.error(field, kind))?;
         self.raw_end = Some(end);
-        self.enter(Message::List(shape), end);
-        Ok(Some(Found::TypeMeta))
+        self.enter(ListMessage::List(shape), end);
+        Ok(Some(FoundEvent::TypeMeta))
     }
 
-    fn begin_item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn begin_item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let Limits { items, item_size, on_oversized, .. } = self.list.limits;
-        let field = Some(Field::Items);
+        let field = Some(ListField::Items);
         if self.list.index() >= items {
             return Err(self.over(field, Limit::Items, self.list.index() + 1, items));
         }
@@ -300,14 +300,15 @@ impl Protobuf {
             if on_oversized == OnItemError::Fail {
                 return Err(self.over(field, Limit::ItemSize, len, item_size));
             }
-            self.list.skipped += 1;
-            return Ok(self.skip(len));
+            let found = self.list.skip_oversized(len);
+            self.skip(len);
+            return Ok(Some(found));
         }
         self.list.scratch.clear();
         Ok(self.item(len, input))
     }
 
-    fn item<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<Found<'i>> {
+    fn item<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<FoundEvent<'i>> {
         let piece = self.list.take(left, input);
         let left = left - piece.len() as u64;
         if left > 0 {
@@ -318,19 +319,19 @@ impl Protobuf {
         self.list.items += 1;
         self.end_field();
         if self.list.scratch.is_empty() {
-            return Some(Found::Item(piece));
+            return Some(FoundEvent::Item(piece));
         }
         self.list.keep(piece, 0);
-        Some(Found::SplitItem)
+        Some(FoundEvent::SplitItem)
     }
 
     fn begin_collecting<'i>(
         &mut self,
-        field: Option<Field>,
+        field: Option<ListField>,
         what: Collected,
         len: u64,
         input: &mut &'i [u8],
-    ) -> Result<Option<Found<'i>>, DecodeError> {
+    ) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let max = self.list.limits.metadata_size;
         if len > max {
             return Err(self.over(field, Limit::MetadataSize, len, max));
@@ -344,7 +345,7 @@ impl Protobuf {
         what: Collected,
         left: u64,
         input: &mut &'i [u8],
-    ) -> Result<Option<Found<'i>>, DecodeError> {
+    ) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         let piece = self.list.take(left, input);
         let left = left - piece.len() as u64;
         self.list.keep(piece, left);
@@ -355,28 +356,28 @@ impl Protobuf {
         match what {
             Collected::Text(text) => {
                 let Ok(value) = str::from_utf8(&self.list.scratch) else {
-                    return Err(self.malformed(Some(Field::Text(text)), Fault::Utf8));
+                    return Err(self.malformed(Some(ListField::Text(text)), Fault::Utf8));
                 };
                 let value = value.to_owned();
                 match text {
-                    Text::ApiVersion => self.list.type_meta.api_version = value,
-                    Text::Kind => self.list.type_meta.kind = value,
-                    Text::ResourceVersion => self.list.list_meta.resource_version = value,
-                    Text::Continue => self.list.list_meta.continue_token = value,
-                    Text::Selector => self.list.list_meta.shard_info.get_or_insert_default().selector = value,
+                    ListText::ApiVersion => self.list.type_meta.api_version = value,
+                    ListText::Kind => self.list.type_meta.kind = value,
+                    ListText::ResourceVersion => self.list.list_meta.resource_version = value,
+                    ListText::Continue => self.list.list_meta.continue_token = value,
+                    ListText::Selector => self.list.list_meta.shard_info.get_or_insert_default().selector = value,
                 }
                 Ok(self.end_field())
             }
             Collected::Status => {
-                let status =
-                    Status::read(&self.list.scratch).ok_or_else(|| self.malformed(Some(Field::Raw), Fault::Status))?;
+                let status = Status::read(&self.list.scratch)
+                    .ok_or_else(|| self.malformed(Some(ListField::Raw), Fault::Status))?;
                 let kind = DecodeErrorKind::Api(status.into());
                 Err(DecodeError::new(kind, self.appended_at.unwrap_or(0), None, self.list.items))
             }
         }
     }
 
-    fn skip<'i>(&mut self, left: u64) -> Option<Found<'i>> {
+    fn skip<'i>(&mut self, left: u64) -> Option<FoundEvent<'i>> {
         if left == 0 {
             return self.end_field();
         }
@@ -384,30 +385,30 @@ impl Protobuf {
         None
     }
 
-    fn enter<'i>(&mut self, message: Message, end: u64) -> Option<Found<'i>> {
+    fn enter<'i>(&mut self, message: ListMessage, end: u64) -> Option<FoundEvent<'i>> {
         self.parents.push(mem::replace(&mut self.walked, Walked { message, end }));
         self.end_field()
     }
 
     /// A field is through: leaves the messages that end with it.
-    fn end_field<'i>(&mut self) -> Option<Found<'i>> {
+    fn end_field<'i>(&mut self) -> Option<FoundEvent<'i>> {
         self.state = State::Tag(Varint::default());
         let mut found = None;
         while self.list.position == self.walked.end && self.groups.is_empty() {
             let Some(parent) = self.parents.pop() else { break };
-            if self.walked.message == Message::ListMeta {
-                found = Some(Found::ListMeta);
+            if self.walked.message == ListMessage::ListMeta {
+                found = Some(FoundEvent::ListMeta);
             }
             self.walked = parent;
         }
         found
     }
 
-    /// Goes on with a varint, which must end within its message. `None`: it goes on in the next chunk.
+    /// Reads a varint, which must end within its message. `None`: it continues in the next chunk.
     fn varint(
         &mut self,
         varint: &mut Varint,
-        field: Option<Field>,
+        field: Option<ListField>,
         input: &mut &[u8],
     ) -> Result<Option<u64>, DecodeError> {
         while let Some((&byte, rest)) = input.split_first() {
@@ -428,5 +429,5 @@ impl Protobuf {
 }
 
 impl Walked {
-    const ENVELOPE: Self = Self { message: Message::Envelope, end: u64::MAX };
+    const ENVELOPE: Self = Self { message: ListMessage::Envelope, end: u64::MAX };
 }

@@ -1,16 +1,22 @@
-//! A list or a watch is decoded while it arrives: bytes in, items or events out. No IO, no async, no memory beyond one
-//! split item.
+//! The sans-IO decoders of lists and watches: bytes in, items or events out. No IO, no async, no memory beyond one split item.
+//!
+//! Imports point down only: `event`, `progress` and `list_fields`, then `list_protobuf` and `list_json`, then `list`, then
+//! `watch_frame`, `watch_json` and `watch`.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod event;
 mod list;
 mod list_fields;
 #[cfg(feature = "json")]
 mod list_json;
 mod list_protobuf;
+mod progress;
 mod watch;
+mod watch_frame;
 #[cfg(feature = "json")]
 mod watch_json;
 
-pub use list::{Event, ListDecoder, ListEnd};
-pub use watch::{Changed, WatchDecoder, WatchEvent};
+pub use event::{Event, ListEnd, WatchEvent};
+pub use list::ListDecoder;
+pub use watch::WatchDecoder;

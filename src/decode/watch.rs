@@ -1,54 +1,50 @@
 //! The decoder of watches: their frames, and the public API.
 //!
-//! Advice for those who change it. A frame is taken whole, from the input or, when it is split, from `scratch`, before
-//! anything in it is looked at: only `advance` and what it calls must be correct when the input ends after any byte.
+//! For maintainers: a frame is read only when it is whole, in the input or, when it is split, in `scratch`. So only `advance`
+//! and the functions that it calls must be correct when the input ends after any byte.
 //!
 //! ```text
-//! Start ──┬──> Length <──> Frame       protobuf: each frame is led by its length
+//! Start ──┬──> Length <──> Frame       protobuf: each frame begins with its length
 //!         ├──> Opening ──┬──> Object   JSON: each frame is an object
-//!         └──────────────┴──> Other    no watch: the decoder of lists finds out what it is
+//!         └──────────────┴──> Other    not a watch: the decoder of lists names the body
 //! ```
 
-use std::borrow::Cow;
 use std::fmt;
+#[cfg(feature = "json")]
 use std::mem;
 
-use super::list::{Event, ListDecoder, Progress};
-use super::list_protobuf::MAGIC;
+use super::event::{Event, WatchEvent};
+use super::list::ListDecoder;
+use super::progress::Progress;
+use super::watch_frame::{EventContext, Frame, malformed};
 #[cfg(feature = "json")]
 use super::watch_json;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
-use crate::object::ItemRef;
-use crate::object::meta_view::entry;
 use crate::wire::BodyFormat;
 use crate::wire::Encoding;
-use crate::wire::protobuf::{Field, Fields, Value};
 #[cfg(feature = "json")]
 use crate::wire::scan::Scan;
 
 /// The buffer of split frames is given back when it is larger than this and was not needed.
 const KEPT_SCRATCH: usize = 64 << 10;
 
-/// The annotation of the bookmark that ends the initial events (KEP-3157).
-pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-
 /// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON where
 /// `accept_json` (feature `json`) allows it. The first bytes decide which of the two a body is, not the content type, which
 /// servers get wrong.
 ///
-/// Bytes go in by [`decode`](Self::decode), cut anywhere; a [`WatchEvent`] comes out for each frame. When the body has
-/// ended, [`finish`](Self::finish) says whether that was between two frames.
+/// [`decode`](Self::decode) takes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the last byte
+/// [`finish`](Self::finish) checks that the body ended between two frames.
 ///
-/// A frame that lies whole in a chunk is lent from there; one that is split is put together in a buffer that is used
-/// again, grows by bytes received to the longest frame (at worst to twice of it in JSON, which does not say lengths), and
-/// shrinks when frames are small again. Events allocate nothing else, but for those that carry a Status. A frame over
+/// A frame that lies whole in a chunk is borrowed from the chunk. A frame that is split is assembled in one reusable buffer,
+/// which grows by bytes received to the size of the longest frame (in JSON, which declares no lengths, to at most twice that
+/// size), and shrinks when frames are small again. Only events with a Status allocate anything else. A frame over
 /// [`Limits::item_size`] is refused when its length is declared.
 ///
-/// Of an object it reads the type meta and the resourceVersion, without which an event is an error. In JSON it reads the
-/// members of the event, of the object and of its metadata, of which the last of a name counts, as for Go; whether the
-/// object is right otherwise is found by what decodes it.
+/// The decoder reads the type meta and the resource version of each object; an event without a resource version is an error. In
+/// JSON it reads the members of the event, of the object and of its metadata, of which the last one of a name counts, as in Go.
+/// Other faults in the object are left to the code that decodes it.
 ///
 /// Sources: `metav1.WatchEvent`, `runtime.RawExtension` and `runtime.Unknown` in `k8s.io/apimachinery`, and its package
 /// `pkg/runtime/serializer/protobuf` for the frames.
@@ -62,13 +58,14 @@ pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// for mut chunk in body.chunks(1000) {
 ///     while let Some(event) = decoder.decode(&mut chunk)? {
 ///         match event {
-///             WatchEvent::Added(changed) | WatchEvent::Modified(changed) => {
-///                 println!("{} at {}", changed.object.meta()?.name(), changed.resource_version);
+///             WatchEvent::Added { object, resource_version, .. } | WatchEvent::Modified { object, resource_version, .. } => {
+///                 println!("{} at {resource_version}", object.meta()?.name());
 /// #               added += 1;
 ///             }
-///             WatchEvent::Deleted(changed) => println!("{} is gone", changed.object.meta()?.name()),
+///             WatchEvent::Deleted { object, .. } => println!("{} is gone", object.meta()?.name()),
 ///             WatchEvent::Bookmark { resource_version, .. } => println!("up to date at {resource_version}"),
 ///             WatchEvent::Error(status) => println!("the server ends the watch: {status}"),
+///             _ => {}
 ///         }
 ///     }
 /// }
@@ -80,50 +77,18 @@ pub struct WatchDecoder {
     /// Its items are the events; its `field_start` is where the current frame begins.
     watch: Progress,
     state: State,
-    /// What `type_meta` is of, still encoded, in protobuf: it is the same for nearly all events.
+    /// The encoded form of `type_meta`, in protobuf: it is the same for nearly all events.
     known: Vec<u8>,
-    /// What the last error event held.
+    /// The Status of the last error event.
     status: Status,
     /// The last version that had escapes in its JSON.
     version: String,
     end: Option<Result<(), DecodeError>>,
 }
 
-/// What happened in a collection, or to the watch.
-#[derive(Clone, Copy, Debug)]
-pub enum WatchEvent<'a> {
-    /// An object was created; among the initial events of a watch, it is there.
-    Added(Changed<'a>),
-    /// An object was changed.
-    Modified(Changed<'a>),
-    /// An object was deleted, or does not match the watch's selectors any more. It is as it was before, and its version may
-    /// be older than the deletion.
-    Deleted(Changed<'a>),
-    /// Nothing happened, up to this version.
-    Bookmark {
-        /// The version that a watch can go on from.
-        resource_version: &'a str,
-        /// Whether all initial events came before it: the annotation `k8s.io/initial-events-end`. A server also sets it on
-        /// the first bookmark of a watch from version 0.
-        ends_initial_events: bool,
-    },
-    /// The server's error, after which it ends the watch.
-    Error(&'a Status),
-}
-
-/// An object of a watch event.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Changed<'a> {
-    /// The object, under its own type meta.
-    pub object: ItemRef<'a>,
-    /// Its version, never empty.
-    pub resource_version: &'a str,
-}
-
 enum State {
     Start,
-    /// In the length of a frame, of which so many bytes came.
+    /// In the length of a frame, of which `bytes` bytes were received.
     Length {
         so_far: u32,
         bytes: u8,
@@ -145,47 +110,21 @@ enum State {
     Other(Box<ListDecoder>),
 }
 
-/// A frame that is not lent yet.
-enum Found<'i> {
+/// A frame that is whole.
+enum FoundFrame<'i> {
     Whole(&'i [u8]),
     /// It is in `scratch`.
     Split,
 }
 
-/// What a frame says.
-#[derive(Default)]
-pub(super) struct Frame<'f> {
-    pub(super) event: Option<EventType>,
-    pub(super) object: Option<&'f [u8]>,
-    /// What of the type meta is not read yet, in protobuf.
-    pub(super) type_meta: &'f [u8],
-    pub(super) api_version: Cow<'f, str>,
-    pub(super) kind: Cow<'f, str>,
-    pub(super) resource_version: Cow<'f, str>,
-    pub(super) ends_initial_events: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum EventType {
-    Added,
-    Modified,
-    Deleted,
-    Bookmark,
-    Error,
-    Unknown,
-}
-
-/// A field of a frame, and what is wrong with it.
-pub(super) type Unread = (&'static str, Fault);
-
 impl WatchDecoder {
-    /// A decoder with the default [`Limits`].
+    /// Creates a decoder with the default [`Limits`].
     #[must_use]
     pub fn new() -> Self {
         Self::with_limits(Limits::default())
     }
 
-    /// A decoder with limits of the caller's choice.
+    /// Creates a decoder with these limits.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         Self {
@@ -208,21 +147,21 @@ impl WatchDecoder {
         self
     }
 
-    /// Takes bytes off the front of `input` up to the end of the next frame. `None`: all of `input` is taken, more is
+    /// Consumes bytes from the front of `input` up to the end of the next frame. `None`: all of `input` is consumed, and more is
     /// needed.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the body is no watch, or a frame is malformed or over a limit. From then on every call returns
-    /// the same error. What the server itself has to say comes as [`WatchEvent::Error`]; only where it is the body in place
-    /// of a watch is it [`DecodeErrorKind::Api`].
+    /// [`DecodeError`] when the body is not a watch, or a frame is malformed or over a limit. From then on every call returns
+    /// the same error. The server's own error is [`WatchEvent::Error`]; it is [`DecodeErrorKind::Api`] only where it is the
+    /// whole body.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
         let Self { watch, state, known, status, version, end } = self;
         let Progress { limits, field_start, scratch, type_meta, items, .. } = watch;
         let frame = match found {
-            Found::Whole(frame) => frame,
-            Found::Split => scratch,
+            FoundFrame::Whole(frame) => frame,
+            FoundFrame::Split => scratch,
         };
         let mut read = Frame::default();
         let (encoding, is_read) = match state {
@@ -230,8 +169,8 @@ impl WatchDecoder {
             State::Between => (Encoding::Json, watch_json::read(frame).map(|event| read = event)),
             _ => (Encoding::Protobuf, read.merge(frame)),
         };
-        let place = Place { encoding, known, type_meta, index: *items, offset: *field_start };
-        match is_read.map_err(malformed).and_then(|()| read.lend(place, limits, status, version)) {
+        let context = EventContext { encoding, known, type_meta, index: *items, offset: *field_start };
+        match is_read.map_err(malformed).and_then(|()| read.event(context, limits, status, version)) {
             Ok(event) => {
                 *items += 1;
                 Ok(Some(event))
@@ -244,13 +183,13 @@ impl WatchDecoder {
         }
     }
 
-    /// The body has ended: says whether between two frames. May be called again.
+    /// Ends the body, and checks that it ended between two frames. It may be called again.
     ///
     /// A body without any bytes is a watch without any events. In JSON a frame ends with its object; a newline may follow.
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::CutFrame`] when the body ended inside a frame or behind its length, or the error that
+    /// [`DecodeErrorKind::TruncatedFrame`] when the body ended inside a frame or after its length, or the error that
     /// [`decode`](Self::decode) returned before.
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         let end = self.end.get_or_insert_with(|| {
@@ -264,19 +203,19 @@ impl WatchDecoder {
                 State::Between => true,
             };
             let Progress { position, items, .. } = self.watch;
-            let cut = || DecodeError::new(DecodeErrorKind::CutFrame, position, Some(items), items).of_watch();
+            let cut = || DecodeError::new(DecodeErrorKind::TruncatedFrame, position, Some(items), items).of_watch();
             if is_between { Ok(()) } else { Err(cut()) }
         });
         end.clone()
     }
 
-    /// Bytes of the body taken so far.
+    /// Returns the number of bytes of the body consumed so far.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.watch.position
     }
 
-    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeError> {
+    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeError> {
         if let Some(Err(error)) = &self.end {
             return Err(error.clone());
         }
@@ -303,8 +242,8 @@ impl WatchDecoder {
         error
     }
 
-    /// Goes on to the end of a frame, or of the input.
-    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeErrorKind> {
+    /// Consumes bytes to the end of a frame, or of the input.
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         while let Some(&byte) = input.first() {
             let found = match &mut self.state {
                 &mut State::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
@@ -348,7 +287,7 @@ impl WatchDecoder {
     /// By the first byte, but for spaces before JSON.
     fn start(&mut self, byte: u8) {
         self.watch.field_start = self.watch.position;
-        // Whose items and bytes nobody counts.
+        // Its items and bytes are not limited.
         let list = || Box::new(ListDecoder::of_watch(&self.watch));
         match byte {
             // No other encoding begins so, nor does a frame of 150 MB or more. Spaces were skipped for JSON only.
@@ -359,13 +298,13 @@ impl WatchDecoder {
         }
     }
 
-    /// `so_far` is what so many bytes of the length say.
+    /// `so_far` is the value of the first `bytes` bytes of the length.
     fn length<'i>(
         &mut self,
         mut so_far: u32,
         mut bytes: u8,
         input: &mut &'i [u8],
-    ) -> Result<Option<Found<'i>>, DecodeErrorKind> {
+    ) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         if bytes == 0 {
             self.begin_frame();
         }
@@ -394,7 +333,7 @@ impl WatchDecoder {
         Ok(self.frame(len, input))
     }
 
-    fn frame<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<Found<'i>> {
+    fn frame<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<FoundFrame<'i>> {
         let piece = self.watch.take(left, input);
         let left = left - piece.len() as u64;
         if left > 0 {
@@ -416,12 +355,12 @@ impl WatchDecoder {
     }
 
     /// The last piece of a frame.
-    fn found<'i>(&mut self, piece: &'i [u8]) -> Found<'i> {
+    fn found<'i>(&mut self, piece: &'i [u8]) -> FoundFrame<'i> {
         if self.watch.scratch.is_empty() {
-            return Found::Whole(piece);
+            return FoundFrame::Whole(piece);
         }
         self.watch.keep(piece, 0);
-        Found::Split
+        FoundFrame::Split
     }
 
     /// Finds out whether the first document is an event.
@@ -473,7 +412,7 @@ impl WatchDecoder {
     }
 
     #[cfg(feature = "json")]
-    fn object<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Found<'i>>, DecodeErrorKind> {
+    fn object<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         let State::Object(scan) = &mut self.state else { return Ok(None) };
         let max = self.watch.limits.item_size;
         let left = max.saturating_sub(self.watch.position - self.watch.field_start);
@@ -498,7 +437,7 @@ impl Default for WatchDecoder {
     }
 }
 
-/// Says where it is; what is in a half-received object is nobody's business.
+/// Shows the position, and no bytes of objects: they may be of a Secret.
 impl fmt::Debug for WatchDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchDecoder")
@@ -508,20 +447,12 @@ impl fmt::Debug for WatchDecoder {
     }
 }
 
-fn malformed((field, fault): Unread) -> DecodeErrorKind {
-    DecodeErrorKind::Malformed { field, fault }
-}
-
-pub(super) fn at(field: &'static str) -> impl Fn(Fault) -> Unread {
-    move |fault| (field, fault)
-}
-
-/// Goes on with a body that is no watch: the error says what it is.
+/// Decodes a body that is not a watch as a list: the error names it.
 fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
     let type_meta = loop {
         match list.decode(input) {
             Ok(None) => return Ok(()),
-            Ok(Some(Event::ListMeta(_))) => {}
+            Ok(Some(Event::ListMeta(_) | Event::Skipped(_))) => {}
             Ok(Some(Event::TypeMeta(type_meta))) => break type_meta,
             Ok(Some(Event::Item(item))) => break item.type_meta(),
             Err(error) => {
@@ -542,236 +473,7 @@ fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKin
     Err(DecodeErrorKind::NotAWatch { api_version, kind })
 }
 
-/// Where an event is, and the type meta to set.
-struct Place<'s> {
-    encoding: Encoding,
-    known: &'s mut Vec<u8>,
-    type_meta: &'s mut TypeMeta,
-    index: u64,
-    offset: u64,
-}
-
-impl<'f> Frame<'f> {
-    /// Reads a protobuf frame into this, which is empty: returned, it would be copied.
-    fn merge(&mut self, frame: &'f [u8]) -> Result<(), Unread> {
-        if self.as_servers_write(frame).is_none() {
-            self.in_any_order(frame)?;
-        }
-        // The first field of a Status is another kind of metadata.
-        if self.event != Some(EventType::Error) {
-            let mut fields = Fields::new(self.object.unwrap_or_default());
-            // As servers write them: the loop would do the same, later.
-            if let Some(metadata) = fields.tagged(0x0a) {
-                self.merge_metadata(metadata)?;
-            }
-            _ = (fields.tagged(0x12), fields.tagged(0x1a));
-            for field in fields {
-                let Field { number, value, .. } = field.map_err(at("the object"))?;
-                if number == 1 {
-                    self.merge_metadata(value.bytes().map_err(at("metadata"))?)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What [`Self::in_any_order`] makes of a frame that has each field once, in order, and nothing else: the same, sooner.
-    fn as_servers_write(&mut self, frame: &'f [u8]) -> Option<()> {
-        let mut frame = Fields::new(frame);
-        let event = EventType::of(frame.tagged(0x0a)?);
-        let mut envelope = Fields::new(Fields::new(frame.sole(0x12)?).sole(0x0a)?.strip_prefix(&MAGIC)?);
-        let (type_meta, object) = (envelope.tagged(0x0a)?, envelope.tagged(0x12)?);
-        // contentEncoding and contentType, empty.
-        let is_all = envelope.rest == b"\x1a\0\x22\0";
-        is_all.then(|| (self.event, self.object, self.type_meta) = (Some(event), Some(object), type_meta))
-    }
-
-    fn in_any_order(&mut self, frame: &'f [u8]) -> Result<(), Unread> {
-        let mut raw = None;
-        for field in Fields::new(frame) {
-            let Field { number, value, .. } = field.map_err(at("the frame"))?;
-            match number {
-                1 => self.event = Some(EventType::of(value.bytes().map_err(at("type"))?)),
-                2 => raw = last(value, 1).map_err(at("object"))?.or(raw),
-                _ => {}
-            }
-        }
-        let raw = raw.ok_or(("object", Fault::Missing))?;
-        let envelope = raw.strip_prefix(&MAGIC).ok_or(("object", Fault::Magic))?;
-        let mut object = &b""[..];
-        for field in Fields::new(envelope) {
-            let Field { number, value, .. } = field.map_err(at("object"))?;
-            match number {
-                1 => {
-                    let encoded = value.bytes().map_err(at("typeMeta"))?;
-                    let before = mem::replace(&mut self.type_meta, encoded);
-                    self.merge_type_meta(before)?;
-                }
-                2 => object = value.bytes().map_err(at("raw"))?,
-                3 => expect_empty(value).map_err(at("contentEncoding"))?,
-                4 => expect_empty(value).map_err(at("contentType"))?,
-                _ => {}
-            }
-        }
-        self.object = Some(object);
-        Ok(())
-    }
-
-    fn merge_type_meta(&mut self, encoded: &'f [u8]) -> Result<(), Unread> {
-        for field in Fields::new(encoded) {
-            let Field { number, value, .. } = field.map_err(at("typeMeta"))?;
-            match number {
-                1 => self.api_version = Cow::Borrowed(value.str().map_err(at("apiVersion"))?),
-                2 => self.kind = Cow::Borrowed(value.str().map_err(at("kind"))?),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn merge_metadata(&mut self, metadata: &'f [u8]) -> Result<(), Unread> {
-        let mut fields = Fields::new(metadata);
-        // As servers write them: name to uid, the version, the generation of what has none, and creationTimestamp.
-        for tag in [0x0a, 0x12, 0x1a, 0x22, 0x2a] {
-            fields.tagged(tag);
-        }
-        if let Some(version) = fields.tagged(0x32) {
-            self.set_version(Value::Len(version))?;
-        }
-        fields.rest = fields.rest.strip_prefix(b"\x38\0").unwrap_or(fields.rest);
-        fields.tagged(0x42);
-        for field in fields {
-            let Field { number, value, .. } = field.map_err(at("metadata"))?;
-            match number {
-                6 => self.set_version(value)?,
-                12 if self.event == Some(EventType::Bookmark) => {
-                    let (key, value) = entry(value).map_err(at("metadata.annotations"))?;
-                    if key == INITIAL_EVENTS_END {
-                        self.ends_initial_events = value == "true";
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn set_version(&mut self, version: Value<'f>) -> Result<(), Unread> {
-        self.resource_version = Cow::Borrowed(version.str().map_err(at("metadata.resourceVersion"))?);
-        Ok(())
-    }
-
-    /// Judges what was read.
-    fn lend(
-        &mut self,
-        place: Place<'f>,
-        limits: &Limits,
-        status: &'f mut Status,
-        version: &'f mut String,
-    ) -> Result<WatchEvent<'f>, DecodeErrorKind> {
-        let missing = |field| malformed((field, Fault::Missing));
-        // They are kept for as long as the watch lasts.
-        let max = limits.metadata_size;
-        for len in [self.type_meta.len(), self.api_version.len(), self.kind.len(), self.resource_version.len()] {
-            let size = len as u64;
-            if size > max {
-                return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
-            }
-        }
-        let event = self.event.ok_or_else(|| missing("type"))?;
-        let bytes = self.object.ok_or_else(|| missing("object"))?;
-        // One that was merged with another is none that is known.
-        let is_plain = self.api_version.is_empty() && self.kind.is_empty() && !self.type_meta.is_empty();
-        let is_known = is_plain && self.type_meta == &**place.known;
-        if !is_known || event == EventType::Error {
-            self.merge_type_meta(self.type_meta).map_err(malformed)?;
-        }
-        if event == EventType::Error {
-            let is_status = self.kind == "Status";
-            let (size, max) = (bytes.len() as u64, limits.metadata_size);
-            if is_status && size > max {
-                return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
-            }
-            let read = match place.encoding {
-                Encoding::Protobuf => Status::read(bytes),
-                #[cfg(feature = "json")]
-                Encoding::Json => crate::meta::json::status(bytes),
-                #[cfg(not(feature = "json"))]
-                Encoding::Json => None,
-            };
-            *status = read.filter(|_| is_status).ok_or_else(|| malformed(("object", Fault::Status)))?;
-            return Ok(WatchEvent::Error(status));
-        }
-        let resource_version = match mem::take(&mut self.resource_version) {
-            Cow::Borrowed(version) => version,
-            Cow::Owned(escaped) => {
-                *version = escaped;
-                version
-            }
-        };
-        if resource_version.is_empty() {
-            return Err(missing("metadata.resourceVersion"));
-        }
-        let Place { encoding, known, type_meta, index, offset } = place;
-        if !is_known {
-            set(&mut type_meta.api_version, &self.api_version);
-            set(&mut type_meta.kind, &self.kind);
-            known.clear();
-            if is_plain {
-                known.extend_from_slice(self.type_meta);
-            }
-        }
-        let object = ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size };
-        let changed = Changed { object, resource_version };
-        Ok(match event {
-            EventType::Added => WatchEvent::Added(changed),
-            EventType::Modified => WatchEvent::Modified(changed),
-            EventType::Deleted => WatchEvent::Deleted(changed),
-            EventType::Bookmark => {
-                WatchEvent::Bookmark { resource_version, ends_initial_events: self.ends_initial_events }
-            }
-            EventType::Error | EventType::Unknown => return Err(malformed(("type", Fault::Unknown))),
-        })
-    }
-}
-
-impl EventType {
-    pub(super) fn of(name: &[u8]) -> Self {
-        match name {
-            b"ADDED" => Self::Added,
-            b"MODIFIED" => Self::Modified,
-            b"DELETED" => Self::Deleted,
-            b"BOOKMARK" => Self::Bookmark,
-            b"ERROR" => Self::Error,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-/// The bytes of the last field of this number.
-fn last(message: Value<'_>, number: u32) -> Result<Option<&[u8]>, Fault> {
-    let mut last = None;
-    for field in Fields::new(message.bytes()?) {
-        let field = field?;
-        if field.number == number {
-            last = Some(field.value.bytes()?);
-        }
-    }
-    Ok(last)
-}
-
 #[cfg(feature = "json")]
 fn is_space(byte: &[u8]) -> bool {
     matches!(byte, b" " | b"\t" | b"\n" | b"\r")
-}
-
-fn expect_empty(value: Value<'_>) -> Result<(), Fault> {
-    if value.bytes()?.is_empty() { Ok(()) } else { Err(Fault::NotEmpty) }
-}
-
-/// The same as for the last event, most of the time.
-fn set(place: &mut String, text: &str) {
-    if place != text {
-        text.clone_into(place);
-    }
 }

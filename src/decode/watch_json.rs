@@ -1,10 +1,10 @@
-//! What one event of a JSON watch says.
+//! Reads one event of a watch in JSON.
 
 use std::borrow::Cow;
 
-use super::watch::{EventType, Frame, INITIAL_EVENTS_END, Unread, at};
-use crate::error::Fault;
+use super::watch_frame::{EventType, Frame, INITIAL_EVENTS_END};
 use crate::wire::json::Reader;
+use crate::wire::{Fault, FieldFault, at};
 
 /// Whether a body that begins so is a watch, by the name of its first member, as soon as that shows.
 ///
@@ -19,7 +19,7 @@ pub(super) fn is_event(beginning: &[u8]) -> Option<bool> {
 }
 
 /// Reads an event: one JSON object.
-pub(super) fn read(event: &[u8]) -> Result<Frame<'_>, Unread> {
+pub(super) fn read(event: &[u8]) -> Result<Frame<'_>, FieldFault> {
     let (mut frame, mut annotations) = (Frame::default(), &b""[..]);
     let mut json = Reader::new(event, 0);
     let mut members = json.object().map_err(at("the frame"))?;
@@ -50,7 +50,7 @@ pub(super) fn read(event: &[u8]) -> Result<Frame<'_>, Unread> {
     Ok(frame)
 }
 
-fn object<'a>(json: &mut Reader<'a>, annotations: &mut &'a [u8]) -> Result<Frame<'a>, Unread> {
+fn object<'a>(json: &mut Reader<'a>, annotations: &mut &'a [u8]) -> Result<Frame<'a>, FieldFault> {
     let mut frame = Frame::default();
     let mut members = json.object().map_err(at("object"))?;
     while let Some(name) = members.next(json).map_err(at("object"))? {
@@ -75,7 +75,7 @@ fn object<'a>(json: &mut Reader<'a>, annotations: &mut &'a [u8]) -> Result<Frame
     Ok(frame)
 }
 
-fn set<'a>(place: &mut Cow<'a, str>, json: &mut Reader<'a>, field: &'static str) -> Result<(), Unread> {
+fn set<'a>(place: &mut Cow<'a, str>, json: &mut Reader<'a>, field: &'static str) -> Result<(), FieldFault> {
     if let Some(text) = json.text().map_err(at(field))? {
         *place = text;
     }

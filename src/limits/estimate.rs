@@ -1,8 +1,9 @@
-//! What an object may take in memory when it is decoded, estimated from its bytes before it is.
+//! Estimates from an object's bytes how much memory the decoded object may take.
 //!
-//! Decoding may take far more memory than the bytes: an empty element of two bytes becomes a struct of up to three kilobytes in a `Vec` that doubles. Nothing
-//! here knows the type that an object is decoded to, so each value is charged a constant, and whatever could be a message
-//! more. For the types of k8s-pb the estimate is at most a few times below the truth; a test pins how much.
+//! Decoding may take far more memory than the bytes: an empty element of two bytes becomes a struct of up to three kilobytes in
+//! a `Vec` that doubles. This module does not know the type that an object is decoded to. It charges each value a constant, and
+//! each value that could be a message more. For the types of k8s-pb the truth is at most five times the estimate; a test pins
+//! that.
 
 use crate::error::ItemError;
 use crate::wire::Encoding;
@@ -11,13 +12,13 @@ use crate::wire::protobuf::{Fields, Value};
 /// Smaller objects are not walked: none of them takes more than some 40 MB.
 const SMALL: usize = 16 << 10;
 
-/// For what could be a message, and for an object of JSON.
+/// Charged for a value that could be a message, and for an object of JSON.
 const MESSAGE: u64 = 1 << 10;
 
-/// For a string, bytes or a message, and for any value of JSON; the length of text is added.
+/// Charged for a string, bytes or a message, and for any value of JSON; the length of text is added.
 const VALUE: u64 = 64;
 
-/// For a number.
+/// Charged for a number.
 const NUMBER: u64 = 16;
 
 /// prost decodes no deeper.
@@ -62,7 +63,7 @@ fn of_protobuf(object: &[u8]) -> u64 {
                 estimate += MESSAGE;
                 messages.pop();
             }
-            // Text, or malformed. What was charged inside stays: prost may allocate it before it finds the fault.
+            // Text, or malformed. The charges for its inside stay: prost may allocate it before it finds the fault.
             Some(Err(_)) => {
                 estimate += *len;
                 messages.pop();

@@ -1,14 +1,14 @@
-//! What a body may ask of the decoder before it is refused.
+//! The limits on what a body may claim.
 
 pub(crate) mod estimate;
 
-/// The caps of a [`ListDecoder`](crate::ListDecoder) or a [`WatchDecoder`](crate::WatchDecoder).
+/// The limits of a [`ListDecoder`](crate::ListDecoder) or a [`WatchDecoder`](crate::WatchDecoder).
 ///
-/// A body over a cap ends in [`DecodeErrorKind::Limit`](crate::DecodeErrorKind::Limit), which names the cap and the
-/// setter here that raises it. The error comes when the length is declared, before its bytes are; in JSON, which declares
-/// none, with the first byte over the cap.
+/// A body over a limit is an error; [`DecodeError::limit`](crate::DecodeError::limit) returns the limit and the sizes. The decoder returns the error when the body declares the length, before the bytes are received; in JSON, which declares no
+/// lengths, at the first byte over the limit.
 ///
-/// For a watch, which has no end, only [`item_size`](Self::item_size) and [`metadata_size`](Self::metadata_size) count.
+/// A watch has no end: only [`item_size`](Self::item_size), [`metadata_size`](Self::metadata_size) and
+/// [`decoded_size`](Self::decoded_size) apply to it.
 ///
 /// ```
 /// use listwatch::{Limits, OnItemError};
@@ -25,13 +25,14 @@ pub struct Limits {
     pub(crate) on_oversized: OnItemError,
 }
 
-/// What happens on an item that cannot be handed over.
+/// What happens on an item that cannot be delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnItemError {
     /// The list ends in an error that names the item.
     #[default]
     Fail,
-    /// The item is left out and counted in [`ListEnd::skipped`](crate::ListEnd::skipped).
+    /// The item is skipped and counted in [`ListEnd::skipped`](crate::ListEnd::skipped).
     Skip,
 }
 
@@ -46,61 +47,63 @@ impl Limits {
     /// The default of [`decoded_size`](Self::decoded_size): 64 MiB.
     pub const DEFAULT_DECODED_SIZE: u64 = 64 << 20;
 
-    /// The largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
+    /// Sets the largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
     ///
     /// In a watch it is the largest frame: an object with its event around it.
     ///
-    /// It bounds the decoder's memory, for an item that is split over chunks is put together in one buffer.
+    /// It bounds the decoder's memory, because an item that is split over chunks is assembled in one buffer.
     #[must_use]
     pub const fn item_size(mut self, bytes: u64) -> Self {
         self.item_size = bytes;
         self
     }
 
-    /// The largest number of items, skipped ones included: no limit unless set.
+    /// Sets the largest number of items, skipped ones included: no limit unless set.
     ///
-    /// It is for callers that keep the items: two bytes of a body are enough for one.
+    /// It protects callers that keep the items: two bytes of a body are enough for an item.
     #[must_use]
     pub const fn items(mut self, items: u64) -> Self {
         self.items = items;
         self
     }
 
-    /// The largest body, in bytes after decompression: no limit unless set.
+    /// Sets the largest body, in bytes after decompression: no limit unless set.
     ///
-    /// It is what stops a gzip bomb.
+    /// It stops a gzip bomb.
     #[must_use]
     pub const fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// The longest string of the type meta and of the list meta (in JSON, all of the list's `metadata`), and the largest
+    /// Sets the longest string of the type meta and of the list meta (in JSON, all of the list's `metadata`), and the largest
     /// `Status`, also in a watch, in bytes: [`DEFAULT_METADATA_SIZE`](Self::DEFAULT_METADATA_SIZE) unless set.
+    ///
+    /// It bounds the memory that the decoder keeps for them.
     #[must_use]
     pub const fn metadata_size(mut self, bytes: u64) -> Self {
         self.metadata_size = bytes;
         self
     }
 
-    /// The most memory that an item may take decoded, as estimated from its bytes before it is:
+    /// Sets the most memory that an item may take when it is decoded, estimated from its bytes before:
     /// [`DEFAULT_DECODED_SIZE`](Self::DEFAULT_DECODED_SIZE) unless set. An item over it is
     /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which [`OnItemError`] may skip. Stores decode with the default.
     ///
-    /// It bounds what an item of a few bytes per element may allocate: 1.4 MB of empty volumes would take 2.3 GB. Items of up to
-    /// 16 KiB are not estimated. The estimate is 64 bytes for each string or message, 1 KiB more for what could be a message by
-    /// its bytes, 16 bytes for each number, and the length of strings; in JSON it is the length, 1 KiB for each object or array
-    /// and 64 bytes for each comma. What k8s-pb allocates may be up to five times that.
+    /// It bounds the memory for an item with a few bytes per element: 1.4 MB of empty volumes would take 2.3 GB. Items of up to
+    /// 16 KiB are not estimated. The estimate is 64 bytes for each string or message, 1 KiB more for a value whose bytes could be a
+    /// message, 16 bytes for each number, and the length of strings; in JSON it is the length, 1 KiB for each object or array and
+    /// 64 bytes for each comma. k8s-pb may allocate up to five times the estimate.
     #[must_use]
     pub const fn decoded_size(mut self, bytes: u64) -> Self {
         self.decoded_size = bytes;
         self
     }
 
-    /// What happens on an item over [`item_size`](Self::item_size): [`OnItemError::Fail`] unless set.
+    /// Sets what happens on an item over [`item_size`](Self::item_size): [`OnItemError::Fail`] unless set.
     ///
-    /// An item that claims more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case; so is a frame
-    /// of a watch, which would go on without a change.
+    /// An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case. So is a frame of a
+    /// watch, which would resume without a change.
     #[must_use]
     pub const fn on_oversized(mut self, what: OnItemError) -> Self {
         self.on_oversized = what;

@@ -1,4 +1,4 @@
-//! The JSON form of what stands around the items of a list.
+//! The JSON form of the list's metadata, the type meta and the Status.
 //!
 //! Members are read as Go's `encoding/json` reads them: the last one of a name counts, `null` sets nothing. Source of the
 //! names: `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
@@ -10,23 +10,15 @@ use serde::Deserialize;
 #[cfg(feature = "client")]
 use super::TypeMeta;
 use super::{ListMeta, MAX_CAUSES, ShardInfo, Status, StatusCause, StatusDetails};
-use crate::wire::Fault;
 use crate::wire::json::Reader;
-
-/// A field, and what is wrong with it.
-pub(crate) type Unread = (&'static str, Fault);
-
-/// Returns what makes a fault of JSON one of this field.
-fn at(field: &'static str) -> impl Fn(Fault) -> Unread {
-    move |fault| (field, fault)
-}
+use crate::wire::{FieldFault, at};
 
 /// An object, or `null`, all of it read by `on_member`, which takes the value of the member that it is given the name of.
 pub(crate) fn members<'a>(
     field: &'static str,
     json: &mut Reader<'a>,
-    mut on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), Unread>,
-) -> Result<(), Unread> {
+    mut on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), FieldFault>,
+) -> Result<(), FieldFault> {
     let mut members = json.object().map_err(at(field))?;
     while let Some(name) = members.next(json).map_err(at(field))? {
         on_member(&name, json)?;
@@ -34,8 +26,8 @@ pub(crate) fn members<'a>(
     Ok(())
 }
 
-/// Takes a value that nobody reads.
-pub(crate) fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), Unread> {
+/// Skips a value.
+pub(crate) fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), FieldFault> {
     json.value().map(drop).map_err(at(field))
 }
 
@@ -43,19 +35,19 @@ pub(crate) fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), Unr
 pub(crate) fn whole<'a>(
     field: &'static str,
     json: &'a [u8],
-    on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), Unread>,
-) -> Result<(), Unread> {
+    on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), FieldFault>,
+) -> Result<(), FieldFault> {
     let mut json = Reader::new(json, 0);
     members(field, &mut json, on_member)?;
     json.end().map_err(at(field))
 }
 
-/// Reads the `metadata` of a list into what came of it before.
-pub(crate) fn merge_list_meta(list_meta: &mut ListMeta, metadata: &[u8]) -> Result<(), Unread> {
+/// Merges the `metadata` of a list into the list meta read so far.
+pub(crate) fn merge_list_meta(list_meta: &mut ListMeta, metadata: &[u8]) -> Result<(), FieldFault> {
     read_list_meta(list_meta, &mut Reader::new(metadata, 1))
 }
 
-fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(), Unread> {
+fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(), FieldFault> {
     members("metadata", json, |name, json| match name {
         "resourceVersion" => set_string(&mut list_meta.resource_version, "metadata.resourceVersion", json),
         "continue" => set_string(&mut list_meta.continue_token, "metadata.continue", json),
@@ -80,7 +72,7 @@ fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(),
 
 /// The `apiVersion` and `kind` that an object has of its own; empty where it has none.
 #[cfg(feature = "client")]
-pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, Unread> {
+pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, FieldFault> {
     let mut type_meta = TypeMeta::default();
     whole("the object", object, |name, json| match name {
         "apiVersion" => set_string(&mut type_meta.api_version, "apiVersion", json),
@@ -90,7 +82,7 @@ pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, Unread> {
     Ok(type_meta)
 }
 
-/// Reads a Status; `None` where it is none that can be read.
+/// Reads a Status; `None` where the JSON is not one.
 pub(crate) fn status(json: &[u8]) -> Option<Status> {
     let mut status = Status::default();
     whole("the body", json, |name, json| match name {
@@ -106,7 +98,7 @@ pub(crate) fn status(json: &[u8]) -> Option<Status> {
     Some(status)
 }
 
-fn read_details(details: &mut StatusDetails, json: &mut Reader<'_>) -> Result<(), Unread> {
+fn read_details(details: &mut StatusDetails, json: &mut Reader<'_>) -> Result<(), FieldFault> {
     members("details", json, |name, json| match name {
         "name" => set_string(&mut details.name, "details.name", json),
         "group" => set_string(&mut details.group, "details.group", json),
@@ -128,7 +120,7 @@ fn read_details(details: &mut StatusDetails, json: &mut Reader<'_>) -> Result<()
     })
 }
 
-fn cause(json: &mut Reader<'_>) -> Result<StatusCause, Unread> {
+fn cause(json: &mut Reader<'_>) -> Result<StatusCause, FieldFault> {
     let mut cause = StatusCause::default();
     members("details.causes", json, |name, json| match name {
         "reason" => set_string(&mut cause.reason, "details.causes.reason", json),
@@ -144,21 +136,25 @@ pub(crate) fn set<'a, T: Deserialize<'a>>(
     place: &mut T,
     field: &'static str,
     json: &mut Reader<'a>,
-) -> Result<(), Unread> {
+) -> Result<(), FieldFault> {
     if let Some(value) = json.parse().map_err(at(field))? {
         *place = value;
     }
     Ok(())
 }
 
-pub(crate) fn set_text<'a>(place: &mut Cow<'a, str>, field: &'static str, json: &mut Reader<'a>) -> Result<(), Unread> {
+pub(crate) fn set_text<'a>(
+    place: &mut Cow<'a, str>,
+    field: &'static str,
+    json: &mut Reader<'a>,
+) -> Result<(), FieldFault> {
     if let Some(text) = json.text().map_err(at(field))? {
         *place = text;
     }
     Ok(())
 }
 
-fn set_string(place: &mut String, field: &'static str, json: &mut Reader<'_>) -> Result<(), Unread> {
+fn set_string(place: &mut String, field: &'static str, json: &mut Reader<'_>) -> Result<(), FieldFault> {
     if let Some(text) = json.text().map_err(at(field))? {
         *place = text.into_owned();
     }

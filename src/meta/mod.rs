@@ -11,6 +11,7 @@ use crate::wire::protobuf::{Fields, Value};
 
 /// `apiVersion` and `kind` of a list, as its envelope has them: `v1` and `PodList`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct TypeMeta {
     /// Group and version, or only the version in the core group.
     pub api_version: String,
@@ -19,7 +20,12 @@ pub struct TypeMeta {
 }
 
 impl TypeMeta {
-    /// The kind of the list's items: [`kind`](Self::kind) without `List`.
+    /// Creates a type meta: `TypeMeta::new("apps/v1", "DeploymentList")`.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { api_version: api_version.into(), kind: kind.into() }
+    }
+
+    /// Returns the kind of the list's items: [`kind`](Self::kind) without `List`.
     #[must_use]
     pub fn item_kind(&self) -> &str {
         self.kind.strip_suffix("List").unwrap_or(&self.kind)
@@ -38,45 +44,48 @@ impl TypeMeta {
 
 /// The metadata of a list.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct ListMeta {
-    /// The version of the collection that the list shows; a watch goes on from here.
+    /// The version of the collection that the list shows; a watch resumes from it.
     #[prost(string, tag = "2")]
     pub resource_version: String,
-    /// The token that asks for the next page; empty on the last one.
+    /// The token of the next page; empty on the last page.
     #[prost(string, tag = "3")]
     pub continue_token: String,
-    /// How many items are left for the pages after this one, if the server counted them.
+    /// The number of items on the pages after this one, if the server counted them.
     #[prost(int64, optional, tag = "4")]
     pub remaining_item_count: Option<i64>,
-    /// What the list was restricted to, if the server was asked for a shard and complied (KEP-5866).
+    /// The shard that the list was restricted to, if the request named one and the server applied it (KEP-5866).
     #[prost(message, optional, tag = "5")]
     pub shard_info: Option<ShardInfo>,
 }
 
 /// The shard that a list was restricted to (KEP-5866).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct ShardInfo {
     /// The `shardSelector` as the server understood it.
     #[prost(string, tag = "1")]
     pub selector: String,
 }
 
-/// An API server's answer where there is no object to give: its error.
+/// An API server's error (`metav1.Status`).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct Status {
-    /// For an expired page token, [`continue_token`](ListMeta::continue_token) may go on at the latest version.
+    /// For an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest version.
     #[prost(message, optional, tag = "1")]
     pub metadata: Option<ListMeta>,
     /// `Success` or `Failure`.
     #[prost(string, tag = "2")]
     pub status: String,
-    /// For people.
+    /// A description for people.
     #[prost(string, tag = "3")]
     pub message: String,
-    /// For programs: `Expired`, `Forbidden`, ….
+    /// The reason for programs: `Expired`, `Forbidden`, ….
     #[prost(string, tag = "4")]
     pub reason: String,
-    /// More about the reason.
+    /// Details of the reason.
     #[prost(message, optional, tag = "5")]
     pub details: Option<StatusDetails>,
     /// The HTTP status code.
@@ -88,7 +97,7 @@ pub struct Status {
 pub(crate) const MAX_CAUSES: usize = 1000;
 
 impl Status {
-    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` where it is none.
+    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` where the bytes are not a Status.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() <= 2 * MAX_CAUSES {
             return <Self as prost::Message>::decode(bytes).ok();
@@ -116,8 +125,9 @@ impl Status {
     }
 }
 
-/// What a [`Status`] is about.
+/// The object and the causes of a [`Status`].
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct StatusDetails {
     /// The name of the object.
     #[prost(string, tag = "1")]
@@ -128,10 +138,10 @@ pub struct StatusDetails {
     /// Its kind or resource.
     #[prost(string, tag = "3")]
     pub kind: String,
-    /// The single causes, if there are several: the first 1,000.
+    /// The causes, if there are several: the first 1,000.
     #[prost(message, repeated, tag = "4")]
     pub causes: Vec<StatusCause>,
-    /// After how many seconds to try again; 0 when the server does not say.
+    /// The number of seconds after which to retry; 0 when the server sets none.
     #[prost(int32, tag = "5")]
     pub retry_after_seconds: i32,
     /// The uid of the object.
@@ -141,11 +151,12 @@ pub struct StatusDetails {
 
 /// One cause of a [`Status`].
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[non_exhaustive]
 pub struct StatusCause {
-    /// For programs: `ResourceVersionTooLarge`, `FieldValueInvalid`, ….
+    /// The reason for programs: `ResourceVersionTooLarge`, `FieldValueInvalid`, ….
     #[prost(string, tag = "1")]
     pub reason: String,
-    /// For people.
+    /// A description for people.
     #[prost(string, tag = "2")]
     pub message: String,
     /// The field at fault, as a path in JSON.

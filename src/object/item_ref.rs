@@ -7,7 +7,10 @@ use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
 
-/// One item of a list, or the object of a watch event, lent: its bytes and its place.
+/// One item of a list, or the object of a watch event, borrowed: its bytes, their encoding and its place in the body.
+///
+/// [`FieldPath`](super::FieldPath) reads fields of it, [`project`](Self::project) copies it without some of them, and
+/// [`decode`](Self::decode) decodes it. [`new`](Self::new) makes one of bytes that are kept elsewhere.
 #[derive(Clone, Copy)]
 pub struct ItemRef<'a> {
     pub(crate) bytes: &'a [u8],
@@ -20,10 +23,18 @@ pub struct ItemRef<'a> {
 }
 
 impl<'a> ItemRef<'a> {
-    /// An object that came alone, under its own type meta.
-    #[cfg(feature = "client")]
-    pub(crate) fn single(bytes: &'a [u8], encoding: Encoding, type_meta: &'a TypeMeta) -> Self {
-        Self { bytes, encoding, type_meta, index: 0, offset: 0, decoded_size: crate::Limits::DEFAULT_DECODED_SIZE }
+    /// Borrows the bytes of an object that is not in a body, such as those of a kept item. Its type meta is empty.
+    #[must_use]
+    pub fn new(encoding: Encoding, bytes: &'a [u8]) -> Self {
+        static UNKNOWN: TypeMeta = TypeMeta { api_version: String::new(), kind: String::new() };
+        let decoded_size = crate::Limits::DEFAULT_DECODED_SIZE;
+        Self { bytes, encoding, type_meta: &UNKNOWN, index: 0, offset: 0, decoded_size }
+    }
+
+    /// Returns the same item under the type meta of the object or of its list.
+    #[must_use]
+    pub fn with_type_meta(self, type_meta: &'a TypeMeta) -> Self {
+        Self { type_meta, ..self }
     }
 
     /// The same item, at its place in a list with this limit.
@@ -38,55 +49,50 @@ impl<'a> ItemRef<'a> {
         self.decoded_size
     }
 
-    /// The bytes of the item, as they came.
+    /// Returns the bytes of the item, as the server sent them.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// How [`bytes`](Self::bytes) are encoded.
+    /// Returns the encoding of [`bytes`](Self::bytes).
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// The type meta of the list. Items in protobuf carry none of their own; their kind is this one's without `List`.
+    /// Returns the type meta of the list. Items in protobuf have none of their own; their kind is this one's without `List`.
     ///
-    /// Of a JSON list it is what came before the item, and empty strings for the rest: lists of custom resources have
-    /// `kind` behind the items, which then carry their own.
+    /// In a JSON list it has the members that the body had before the item, and empty strings for the others: lists of custom
+    /// resources have `kind` after the items, which then carry their own.
     ///
-    /// In a watch it is the object's own.
+    /// In a watch it is the object's own type meta.
     #[must_use]
     pub fn type_meta(&self) -> &'a TypeMeta {
         self.type_meta
     }
 
-    /// How many items of this list came before it, skipped ones included; in a watch, events of all kinds.
+    /// Returns how many items of the list are before it, skipped ones included; in a watch, how many events of all kinds.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// Where in the body its field begins: in protobuf at the tag, a few bytes before [`bytes`](Self::bytes). In a watch,
-    /// where its frame begins.
+    /// Returns the offset in the body where its field begins: in protobuf at the tag, a few bytes before
+    /// [`bytes`](Self::bytes). In a watch, the offset where its frame begins.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Its metadata, read off the bytes without decoding the rest.
+    /// Reads its metadata, without decoding the rest.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when they cannot be read.
+    /// [`ItemError::Metadata`] when the bytes are malformed down to the fields of the metadata, or a single field of the metadata
+    /// has another type than it should have.
     pub fn meta(&self) -> Result<MetaView<'a>, ItemError> {
-        match self.encoding {
-            Encoding::Protobuf => MetaView::new(self.bytes),
-            #[cfg(feature = "json")]
-            Encoding::Json => MetaView::from_json(self.bytes),
-            #[cfg(not(feature = "json"))]
-            Encoding::Json => Err(ItemError::WrongEncoding { found: Encoding::Json, expected: Encoding::Protobuf }),
-        }
+        MetaView::new(self.encoding, self.bytes)
     }
 
     /// Decodes it with prost.
@@ -116,14 +122,39 @@ impl<'a> ItemRef<'a> {
 
     /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at its beginning or where it has its own.
     ///
-    /// Of an item in protobuf it is the [JSON form](crate::schema::to_json), of one in JSON the same without whitespace.
+    /// For an item in protobuf it appends what Go's `json.Marshal` returns for the object as client-go decodes it, with `kind` and
+    /// `apiVersion` first: the same fields in the same order, with the same escapes. A quantity stays as the server sent it. Where
+    /// releases of Go's types differ in the order of fields, or in those that they omit when empty, the JSON is that of the newest
+    /// release in the [table of fields](crate::schema). A field that not all releases have is omitted when the object does not
+    /// have it. For an item in JSON it appends the same members without whitespace.
     ///
-    /// Returns the number of fields that are left out because the [table of fields](crate::schema) does not have them; 0 for JSON.
+    /// Returns the number of fields that are left out because the table does not have them, as Go's clients leave out unknown
+    /// fields; 0 for JSON.
+    ///
+    /// Protobuf takes memory for the tree of one object, a few times its size.
+    ///
+    /// ```
+    /// use listwatch::{ItemError, ListReader};
+    ///
+    /// # let body = &include_bytes!("../../fixtures/configmaps.pb")[..];
+    /// let lines = ListReader::with(body, |item| {
+    ///     let mut line = Vec::new();
+    ///     item.to_json(&mut line)?;
+    ///     Ok::<_, ItemError>(line)
+    /// });
+    /// for line in lines {
+    ///     println!("{}", String::from_utf8(line?)?);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// Those of [`to_json`](crate::schema::to_json); [`ItemError::Metadata`] for an item that is no JSON, or has no kind
-    /// where its list has none either, so far. `out` is then as it was.
+    /// `out` is unchanged after an error. For protobuf:
+    /// [`ItemError::UnknownKind`] when the table does not have the kind;
+    /// [`ItemError::DecodedSize`] when the tree may take more than 64 MiB;
+    /// [`ItemError::Field`] when a field is malformed, has a value without a JSON form, or is nested deeper than 100 messages.
+    /// For JSON: [`ItemError::Metadata`] when the item is not a JSON object, or neither it nor its list has a kind so far.
     #[cfg(feature = "json")]
     pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         match self.encoding {
@@ -132,16 +163,20 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// Copies the bytes without what the projection drops, as [`Projection::apply`] does.
+    /// Copies the bytes without the fields that the projection drops.
+    ///
+    /// The copy of an item in protobuf is one allocation of exactly its size, for which the item is walked twice. The copy of
+    /// JSON is allocated at the size of the item, and then shrunk.
     ///
     /// # Errors
     ///
-    /// Those of [`Projection::apply`].
+    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path
+    /// does not lead through objects in this encoding: one in numbers alone through JSON, one in names alone through protobuf.
     pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
-        projection.apply(self.bytes)
+        projection.apply(self.encoding, self.bytes)
     }
 
-    /// The same item with other bytes, of the same encoding.
+    /// Returns the same item with other bytes, of the same encoding.
     pub(crate) fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
     where
         'a: 'b,
@@ -163,7 +198,7 @@ impl<'a> ItemRef<'a> {
     }
 }
 
-/// Says which item it is, not what is in it: that may be a Secret.
+/// Shows the position of the item, and no bytes: they may be of a Secret.
 impl fmt::Debug for ItemRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ItemRef")

@@ -3,7 +3,7 @@
 //! Members are read as Go's `encoding/json` reads them: the last one of a name counts, `null` sets nothing. Source of the
 //! names: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
@@ -14,13 +14,13 @@ use serde_json::value::RawValue;
 use super::meta_view::{ManagedFieldsEntry, OwnerReference, Time};
 use super::{Item, ItemRef};
 use crate::error::ItemError;
-use crate::meta::json::{Unread, members, set, set_text, skip, whole};
-use crate::wire::Encoding;
-use crate::wire::json::Reader;
+use crate::meta::json::{members, set, set_text, skip, whole};
+use crate::wire::json::{JsonText, Reader};
+use crate::wire::{Encoding, FieldFault};
 
 /// Makes the items of a JSON list a `Box<T>`, for any `T` that serde deserializes.
 ///
-/// Lists of custom resources come in JSON only. An item nested deeper than the 128 levels that `serde_json` allows is an
+/// Servers send lists of custom resources in JSON only. An item nested deeper than the 128 levels that `serde_json` allows is an
 /// error, and so is one in protobuf.
 ///
 /// ```
@@ -38,7 +38,7 @@ use crate::wire::json::Reader;
 ///
 /// # let body = &include_bytes!("../../fixtures/widgets-page-1.json")[..];
 /// let mut size = 0;
-/// for widget in ListReader::<_, Json<Widget>>::new(body) {
+/// for widget in ListReader::new::<Json<Widget>>(body) {
 ///     size += widget?.spec.size;
 /// }
 /// # assert_eq!(size, 336);
@@ -58,7 +58,7 @@ impl<T: DeserializeOwned + Send + 'static> Item for Json<T> {
 
 /// The metadata of an object, borrowed from its JSON as far as no escapes are in it.
 ///
-/// What is absent is empty. It takes memory for the entries of the maps and lists.
+/// Absent fields are empty. It takes memory for the entries of the maps and lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JsonMeta<'a> {
     pub(crate) name: Cow<'a, str>,
@@ -70,81 +70,63 @@ pub(crate) struct JsonMeta<'a> {
     pub(crate) creation_timestamp: Option<Time>,
     pub(crate) deletion_timestamp: Option<Time>,
     pub(crate) deletion_grace_period_seconds: Option<i64>,
-    pub(crate) labels: BTreeMap<Text<'a>, Text<'a>>,
-    pub(crate) annotations: BTreeMap<Text<'a>, Text<'a>>,
+    pub(crate) labels: BTreeMap<JsonText<'a>, JsonText<'a>>,
+    pub(crate) annotations: BTreeMap<JsonText<'a>, JsonText<'a>>,
     pub(crate) owner_references: Vec<JsonOwner<'a>>,
-    pub(crate) finalizers: Vec<Text<'a>>,
+    pub(crate) finalizers: Vec<JsonText<'a>>,
     pub(crate) managed_fields: Vec<JsonManager<'a>>,
 }
 
-/// An owner of an object. A name that comes twice is an error.
+/// An owner of an object. A repeated name is an error.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct JsonOwner<'a> {
     #[serde(borrow)]
-    pub(crate) api_version: Text<'a>,
-    pub(crate) kind: Text<'a>,
-    pub(crate) name: Text<'a>,
-    pub(crate) uid: Text<'a>,
+    pub(crate) api_version: JsonText<'a>,
+    pub(crate) kind: JsonText<'a>,
+    pub(crate) name: JsonText<'a>,
+    pub(crate) uid: JsonText<'a>,
     pub(crate) controller: Option<bool>,
     pub(crate) block_owner_deletion: Option<bool>,
 }
 
-/// What one manager set. A name that comes twice is an error.
+/// The fields that one manager set. A repeated name is an error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct JsonManager<'a> {
     #[serde(borrow)]
-    pub(crate) manager: Text<'a>,
-    pub(crate) operation: Text<'a>,
-    pub(crate) api_version: Text<'a>,
+    pub(crate) manager: JsonText<'a>,
+    pub(crate) operation: JsonText<'a>,
+    pub(crate) api_version: JsonText<'a>,
     pub(crate) time: Option<Time>,
-    pub(crate) fields_type: Text<'a>,
+    pub(crate) fields_type: JsonText<'a>,
     pub(crate) fields_v1: Option<&'a RawValue>,
-    pub(crate) subresource: Text<'a>,
+    pub(crate) subresource: JsonText<'a>,
 }
 
-/// A string, borrowed where it has no escapes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl AsRef<str> for Text<'_> {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-/// So that maps are asked by `str`.
-impl Borrow<str> for Text<'_> {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl JsonOwner<'_> {
-    pub(crate) fn view(&self) -> OwnerReference<'_> {
+impl<'a> JsonOwner<'a> {
+    pub(crate) fn view(&self) -> OwnerReference<'a> {
         OwnerReference {
-            api_version: self.api_version.as_ref(),
-            kind: self.kind.as_ref(),
-            name: self.name.as_ref(),
-            uid: self.uid.as_ref(),
+            api_version: self.api_version.0.clone(),
+            kind: self.kind.0.clone(),
+            name: self.name.0.clone(),
+            uid: self.uid.0.clone(),
             controller: self.controller.unwrap_or_default(),
             block_owner_deletion: self.block_owner_deletion.unwrap_or_default(),
         }
     }
 }
 
-impl JsonManager<'_> {
-    pub(crate) fn view(&self) -> ManagedFieldsEntry<'_> {
+impl<'a> JsonManager<'a> {
+    pub(crate) fn view(&self) -> ManagedFieldsEntry<'a> {
         ManagedFieldsEntry {
-            manager: self.manager.as_ref(),
-            operation: self.operation.as_ref(),
-            api_version: self.api_version.as_ref(),
+            manager: self.manager.0.clone(),
+            operation: self.operation.0.clone(),
+            api_version: self.api_version.0.clone(),
             time: self.time,
-            fields_type: self.fields_type.as_ref(),
+            fields_type: self.fields_type.0.clone(),
             fields_v1: self.fields_v1.map(|fields| fields.get().as_bytes()).unwrap_or_default(),
-            subresource: self.subresource.as_ref(),
+            subresource: self.subresource.0.clone(),
         }
     }
 }
@@ -152,7 +134,7 @@ impl JsonManager<'_> {
 /// From RFC 3339, as Go reads times.
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Text(text) = Text::deserialize(deserializer)?;
+        let JsonText(text) = JsonText::deserialize(deserializer)?;
         let timestamp: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
         Ok(Self { seconds: timestamp.as_second(), nanos: timestamp.subsec_nanosecond() })
     }
@@ -171,7 +153,7 @@ pub(crate) fn meta(object: &[u8]) -> Result<JsonMeta<'_>, ItemError> {
 }
 
 impl<'a> JsonMeta<'a> {
-    fn merge(&mut self, json: &mut Reader<'a>) -> Result<(), Unread> {
+    fn merge(&mut self, json: &mut Reader<'a>) -> Result<(), FieldFault> {
         members("metadata", json, |name, json| match name {
             "name" => set_text(&mut self.name, "metadata.name", json),
             "generateName" => set_text(&mut self.generate_name, "metadata.generateName", json),
@@ -224,18 +206,21 @@ mod tests {
     #[test]
     fn malformed_metadata_is_an_error() {
         for (object, expected) in [
-            (&br#"{"metadata":{"name":7}}"#[..], "a value of another type in metadata.name"),
-            (br#"{"metadata":{"labels":{"a":null}}}"#, "a value of another type in metadata.labels"),
-            (br#"{"metadata":{"finalizers":[1]}}"#, "a value of another type in metadata.finalizers"),
-            (br#"{"metadata":{"creationTimestamp":"today"}}"#, "a value of another type in metadata.creationTimestamp"),
-            (br#"{"metadata":[]}"#, "a value of another type in metadata"),
-            (br#"{"metadata":{"name":"\ud800"}}"#, "a fault of JSON syntax in metadata.name"),
-            (br#"{"metadata":{}"#, "a fault of JSON syntax in the object"),
-            (br#"{"spec":tru}"#, "a fault of JSON syntax in the object"),
-            (br"{} {}", "a fault of JSON syntax in the object"),
-            (b"7", "a value of another type in the object"),
+            (&br#"{"metadata":{"name":7}}"#[..], "a value of the wrong type in metadata.name"),
+            (br#"{"metadata":{"labels":{"a":null}}}"#, "a value of the wrong type in metadata.labels"),
+            (br#"{"metadata":{"finalizers":[1]}}"#, "a value of the wrong type in metadata.finalizers"),
+            (
+                br#"{"metadata":{"creationTimestamp":"today"}}"#,
+                "a value of the wrong type in metadata.creationTimestamp",
+            ),
+            (br#"{"metadata":[]}"#, "a value of the wrong type in metadata"),
+            (br#"{"metadata":{"name":"\ud800"}}"#, "invalid JSON in metadata.name"),
+            (br#"{"metadata":{}"#, "invalid JSON in the object"),
+            (br#"{"spec":tru}"#, "invalid JSON in the object"),
+            (br"{} {}", "invalid JSON in the object"),
+            (b"7", "a value of the wrong type in the object"),
             (b"{\"metadata\":{\"name\":\"\xff\"}}", "invalid UTF-8 in metadata.name"),
-            (b"{\"metadata\":{\"labels\":{\"a\":\"\xff\"}}}", "a fault of JSON syntax in metadata.labels"),
+            (b"{\"metadata\":{\"labels\":{\"a\":\"\xff\"}}}", "invalid JSON in metadata.labels"),
         ] {
             let error = meta(object).unwrap_err();
             assert_eq!(error.to_string(), expected, "{}", String::from_utf8_lossy(object));

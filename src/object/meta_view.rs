@@ -9,20 +9,34 @@ use std::mem;
 #[cfg(feature = "json")]
 use super::json::{JsonManager, JsonMeta, JsonOwner};
 use crate::error::{Fault, ItemError};
-use crate::wire::protobuf::{Field, Fields, Value};
+use crate::wire::Encoding;
+#[cfg(feature = "json")]
+use crate::wire::json::JsonText;
+use crate::wire::protobuf::{Fields, Value, WireField};
 
-/// The metadata of an object (`ObjectMeta`), borrowed from its bytes.
+/// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see [`ItemRef::meta`](super::ItemRef::meta).
 ///
-/// Of protobuf [`new`](Self::new) reads and checks what there is one of, and allocates nothing. Labels and whatever else
-/// there may be many of are read when they are asked for, and checked all together before the first is lent. JSON has to
-/// be parsed to its end, so that all of it is read at once; what has escapes in it is a copy. To ask for what there may be
-/// many of costs a small allocation for the borrowed keys and values.
+/// The accessors return data of the object, not of the view, so the view may be dropped before them. Strings are borrowed; only
+/// a string with escapes in JSON is a copy, made again by each call.
 ///
-/// What is absent is empty, 0, false or `None`. A field that comes twice counts as last seen, metadata in pieces are
-/// merged.
+/// For protobuf, making a view reads and checks the single fields and allocates nothing. Labels, annotations, owner references,
+/// finalizers and managed fields are read on each call, and checked all together before the first is returned. JSON
+/// is parsed to its end, so all of it is read at once. Each of the iterators allocates for the borrowed keys and values.
+///
+/// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is merged.
 ///
 /// The names and numbers of the fields are those of `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
 /// `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`. The deprecated `selfLink` is not read.
+///
+/// ```
+/// use listwatch::{Encoding, ItemRef};
+///
+/// # let pod = b"\x0a\x03\x0a\x01n";
+/// let item = ItemRef::new(Encoding::Protobuf, pod);
+/// let name = item.meta()?.name();
+/// assert_eq!(name, "n");
+/// # Ok::<(), listwatch::ItemError>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct MetaView<'a> {
     name: Cow<'a, str>,
@@ -34,33 +48,38 @@ pub struct MetaView<'a> {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
-    many: Many<'a>,
+    collections: Collections<'a>,
 }
 
-/// What there may be many of.
+/// The maps and lists of the metadata.
 #[derive(Clone)]
-enum Many<'a> {
+enum Collections<'a> {
     /// In the bytes of the object, checked down to the fields of the metadata, but not inside these.
     Protobuf(&'a [u8]),
     #[cfg(feature = "json")]
     Json(Box<JsonMeta<'a>>),
 }
 
-impl Default for Many<'_> {
+impl Default for Collections<'_> {
     fn default() -> Self {
         Self::Protobuf(&[])
     }
 }
 
 impl<'a> MetaView<'a> {
-    /// Reads it off the protobuf bytes of an object.
-    ///
-    /// # Errors
-    ///
-    /// [`ItemError::Metadata`] when the bytes are no protobuf, down to the fields of the metadata, or when one that is read
-    /// here is of the wrong wire type or not UTF-8.
-    pub fn new(object: &'a [u8]) -> Result<Self, ItemError> {
-        let mut view = Self { many: Many::Protobuf(object), ..Self::default() };
+    /// Reads the metadata of an object in this encoding.
+    pub(crate) fn new(encoding: Encoding, object: &'a [u8]) -> Result<Self, ItemError> {
+        match encoding {
+            Encoding::Protobuf => Self::from_protobuf(object),
+            #[cfg(feature = "json")]
+            Encoding::Json => Self::from_json(object),
+            #[cfg(not(feature = "json"))]
+            Encoding::Json => Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf }),
+        }
+    }
+
+    fn from_protobuf(object: &'a [u8]) -> Result<Self, ItemError> {
+        let mut view = Self { collections: Collections::Protobuf(object), ..Self::default() };
         for field in Fields::new(object) {
             let field = field.map_err(at("the object"))?;
             if field.number == METADATA {
@@ -70,14 +89,9 @@ impl<'a> MetaView<'a> {
         Ok(view)
     }
 
-    /// Reads it off the JSON of an object. Values that are not metadata are checked only for where they end.
-    ///
-    /// # Errors
-    ///
-    /// [`ItemError::Metadata`] when the object or its metadata is malformed, or a field of the metadata has another type
-    /// than it should have.
+    /// Values that are not metadata are checked only for where they end.
     #[cfg(feature = "json")]
-    pub fn from_json(object: &'a [u8]) -> Result<Self, ItemError> {
+    fn from_json(object: &'a [u8]) -> Result<Self, ItemError> {
         let mut meta = Box::new(super::json::meta(object)?);
         Ok(Self {
             name: mem::take(&mut meta.name),
@@ -89,7 +103,7 @@ impl<'a> MetaView<'a> {
             creation_timestamp: meta.creation_timestamp,
             deletion_timestamp: meta.deletion_timestamp,
             deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
-            many: Many::Json(meta),
+            collections: Collections::Json(meta),
         })
     }
 
@@ -122,162 +136,164 @@ impl<'a> MetaView<'a> {
         Ok(())
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> Cow<'a, str> {
+        self.name.clone()
     }
 
-    /// What the name was made from, if the server made it.
+    /// Returns the prefix that the server made the name from; empty if the client chose the name.
     #[must_use]
-    pub fn generate_name(&self) -> &str {
-        &self.generate_name
+    pub fn generate_name(&self) -> Cow<'a, str> {
+        self.generate_name.clone()
     }
 
-    /// The namespace; empty for an object without one.
+    /// Returns the namespace; empty for a cluster-scoped object.
     #[must_use]
-    pub fn namespace(&self) -> &str {
-        &self.namespace
+    pub fn namespace(&self) -> Cow<'a, str> {
+        self.namespace.clone()
     }
 
-    /// The uid.
+    /// Returns the uid.
     #[must_use]
-    pub fn uid(&self) -> &str {
-        &self.uid
+    pub fn uid(&self) -> Cow<'a, str> {
+        self.uid.clone()
     }
 
-    /// The version of the object.
+    /// Returns the resource version of the object.
     #[must_use]
-    pub fn resource_version(&self) -> &str {
-        &self.resource_version
+    pub fn resource_version(&self) -> Cow<'a, str> {
+        self.resource_version.clone()
     }
 
-    /// How often the desired state was changed; 0 for kinds that do not count it.
+    /// Returns how often the desired state was changed; 0 for kinds that do not count it.
     #[must_use]
     pub fn generation(&self) -> i64 {
         self.generation
     }
 
-    /// When the object was created. A time without any bytes, as which Go writes its zero time, is none.
+    /// Returns when the object was created. A time without any bytes, which is Go's zero time, is `None`.
     #[must_use]
     pub fn creation_timestamp(&self) -> Option<Time> {
         self.creation_timestamp
     }
 
-    /// When the object goes, if its deletion was asked for.
+    /// Returns when the object is to be deleted, if its deletion was requested.
     #[must_use]
     pub fn deletion_timestamp(&self) -> Option<Time> {
         self.deletion_timestamp
     }
 
-    /// How many seconds an object whose deletion was asked for is given to end.
+    /// Returns the grace period of a requested deletion, in seconds.
     #[must_use]
     pub fn deletion_grace_period_seconds(&self) -> Option<i64> {
         self.deletion_grace_period_seconds
     }
 
-    /// The labels, sorted by key.
+    /// Returns the labels, sorted by key.
     ///
     /// # Errors
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
-    pub fn labels(&self) -> Result<impl Iterator<Item = (&str, &str)>, ItemError> {
-        let labels: BTreeMap<_, _> = match &self.many {
-            Many::Protobuf(object) => all(object, LABELS, entry).map_err(at("metadata.labels"))?,
+    pub fn labels(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
+        let labels: BTreeMap<_, _> = match &self.collections {
+            Collections::Protobuf(object) => all(object, LABELS, cow_entry).map_err(at("metadata.labels"))?,
             #[cfg(feature = "json")]
-            Many::Json(meta) => meta.labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect(),
+            Collections::Json(meta) => entries(&meta.labels),
         };
         Ok(labels.into_iter())
     }
 
-    /// The value of one label. It allocates nothing.
+    /// Returns the value of one label. For protobuf it allocates nothing.
     ///
     /// # Errors
     ///
     /// As [`labels`](Self::labels).
-    pub fn label(&self, key: &str) -> Result<Option<&str>, ItemError> {
-        match &self.many {
-            Many::Protobuf(object) => value_of(object, LABELS, key).map_err(at("metadata.labels")),
+    pub fn label(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
+        match &self.collections {
+            Collections::Protobuf(object) => value_of(object, LABELS, key).map_err(at("metadata.labels")),
             #[cfg(feature = "json")]
-            Many::Json(meta) => Ok(meta.labels.get(key).map(AsRef::as_ref)),
+            Collections::Json(meta) => Ok(meta.labels.get(key).map(|value| value.0.clone())),
         }
     }
 
-    /// The annotations, sorted by key.
+    /// Returns the annotations, sorted by key.
     ///
     /// # Errors
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
-    pub fn annotations(&self) -> Result<impl Iterator<Item = (&str, &str)>, ItemError> {
-        let annotations: BTreeMap<_, _> = match &self.many {
-            Many::Protobuf(object) => all(object, ANNOTATIONS, entry).map_err(at("metadata.annotations"))?,
+    pub fn annotations(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
+        let annotations: BTreeMap<_, _> = match &self.collections {
+            Collections::Protobuf(object) => all(object, ANNOTATIONS, cow_entry).map_err(at("metadata.annotations"))?,
             #[cfg(feature = "json")]
-            Many::Json(meta) => meta.annotations.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect(),
+            Collections::Json(meta) => entries(&meta.annotations),
         };
         Ok(annotations.into_iter())
     }
 
-    /// The value of one annotation. It allocates nothing.
+    /// Returns the value of one annotation. For protobuf it allocates nothing.
     ///
     /// # Errors
     ///
     /// As [`annotations`](Self::annotations).
-    pub fn annotation(&self, key: &str) -> Result<Option<&str>, ItemError> {
-        match &self.many {
-            Many::Protobuf(object) => value_of(object, ANNOTATIONS, key).map_err(at("metadata.annotations")),
+    pub fn annotation(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
+        match &self.collections {
+            Collections::Protobuf(object) => value_of(object, ANNOTATIONS, key).map_err(at("metadata.annotations")),
             #[cfg(feature = "json")]
-            Many::Json(meta) => Ok(meta.annotations.get(key).map(AsRef::as_ref)),
+            Collections::Json(meta) => Ok(meta.annotations.get(key).map(|value| value.0.clone())),
         }
     }
 
-    /// The objects that this one belongs to.
+    /// Returns the owners of the object.
     ///
     /// # Errors
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
-    pub fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'_>>, ItemError> {
-        let owners: Vec<_> = match &self.many {
-            Many::Protobuf(object) => {
+    pub fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'a>> + use<'a>, ItemError> {
+        let owners: Vec<_> = match &self.collections {
+            Collections::Protobuf(object) => {
                 all(object, OWNER_REFERENCES, OwnerReference::read).map_err(at("metadata.ownerReferences"))?
             }
             #[cfg(feature = "json")]
-            Many::Json(meta) => meta.owner_references.iter().map(JsonOwner::view).collect(),
+            Collections::Json(meta) => meta.owner_references.iter().map(JsonOwner::view).collect(),
         };
         Ok(owners.into_iter())
     }
 
-    /// What must be done and struck off before the object goes.
+    /// Returns the finalizers, all of which must be removed before the object is deleted.
     ///
     /// # Errors
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
-    pub fn finalizers(&self) -> Result<impl Iterator<Item = &str>, ItemError> {
-        let finalizers: Vec<_> = match &self.many {
-            Many::Protobuf(object) => all(object, FINALIZERS, Value::str).map_err(at("metadata.finalizers"))?,
+    pub fn finalizers(&self) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a>, ItemError> {
+        let finalizers: Vec<_> = match &self.collections {
+            Collections::Protobuf(object) => {
+                all(object, FINALIZERS, |value| value.str().map(Cow::Borrowed)).map_err(at("metadata.finalizers"))?
+            }
             #[cfg(feature = "json")]
-            Many::Json(meta) => meta.finalizers.iter().map(AsRef::as_ref).collect(),
+            Collections::Json(meta) => meta.finalizers.iter().map(|finalizer| finalizer.0.clone()).collect(),
         };
         Ok(finalizers.into_iter())
     }
 
-    /// Who set which fields.
+    /// Returns the fields that each manager set.
     ///
     /// # Errors
     ///
     /// [`ItemError::Metadata`] when one of the entries is malformed.
-    pub fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'_>>, ItemError> {
-        let entries: Vec<_> = match &self.many {
-            Many::Protobuf(object) => {
+    pub fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>> + use<'a>, ItemError> {
+        let entries: Vec<_> = match &self.collections {
+            Collections::Protobuf(object) => {
                 all(object, MANAGED_FIELDS, ManagedFieldsEntry::read).map_err(at("metadata.managedFields"))?
             }
             #[cfg(feature = "json")]
-            Many::Json(meta) => meta.managed_fields.iter().map(JsonManager::view).collect(),
+            Collections::Json(meta) => meta.managed_fields.iter().map(JsonManager::view).collect(),
         };
         Ok(entries.into_iter())
     }
 }
 
-/// Says which object it is, not what is in it: annotations may hold a Secret.
+/// Shows the identity of the object, and no annotations: they may hold a Secret.
 impl fmt::Debug for MetaView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetaView")
@@ -298,40 +314,42 @@ pub struct Time {
     pub nanos: i32,
 }
 
-/// An object that another one belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// An owner of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OwnerReference<'a> {
     /// Group and version of the owner.
-    pub api_version: &'a str,
+    pub api_version: Cow<'a, str>,
     /// Its kind.
-    pub kind: &'a str,
-    /// Its name; it is in the same namespace, or in none.
-    pub name: &'a str,
+    pub kind: Cow<'a, str>,
+    /// Its name; the owner is in the same namespace, or cluster-scoped.
+    pub name: Cow<'a, str>,
     /// Its uid.
-    pub uid: &'a str,
-    /// Whether it is the one that manages the object.
+    pub uid: Cow<'a, str>,
+    /// Whether the owner is the controller that manages the object.
     pub controller: bool,
-    /// Whether it stays until the object is gone, when it is deleted in the foreground.
+    /// Whether a foreground deletion of the owner waits until the object is deleted.
     pub block_owner_deletion: bool,
 }
 
-/// Which fields of an object somebody set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The fields of an object that one manager set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ManagedFieldsEntry<'a> {
-    /// Who.
-    pub manager: &'a str,
+    /// The name of the manager.
+    pub manager: Cow<'a, str>,
     /// `Apply` or `Update`.
-    pub operation: &'a str,
-    /// The version of the resource that the fields are those of.
-    pub api_version: &'a str,
-    /// When.
+    pub operation: Cow<'a, str>,
+    /// The API version that the fields belong to.
+    pub api_version: Cow<'a, str>,
+    /// When the manager set them last.
     pub time: Option<Time>,
-    /// How the fields are written: `FieldsV1`.
-    pub fields_type: &'a str,
+    /// The format of the fields: `FieldsV1`.
+    pub fields_type: Cow<'a, str>,
     /// The fields, as JSON text.
     pub fields_v1: &'a [u8],
-    /// Through which subresource; empty for the object itself.
-    pub subresource: &'a str,
+    /// The subresource that the manager wrote to; empty for the object itself.
+    pub subresource: Cow<'a, str>,
 }
 
 const METADATA: u32 = 1;
@@ -355,12 +373,12 @@ fn all<'a, C: Default + Extend<T>, T>(
 }
 
 /// The value of a key of a map.
-fn value_of<'a>(object: &'a [u8], number: u32, key: &str) -> Result<Option<&'a str>, Fault> {
+fn value_of<'a>(object: &'a [u8], number: u32, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
     let mut found = None;
     each(object, number, |value| {
         let (known, value) = entry(value)?;
         if known == key {
-            found = Some(value);
+            found = Some(Cow::Borrowed(value));
         }
         Ok(())
     })?;
@@ -398,6 +416,15 @@ pub(crate) fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
     Ok(entry)
 }
 
+fn cow_entry(value: Value<'_>) -> Result<(Cow<'_, str>, Cow<'_, str>), Fault> {
+    entry(value).map(|(key, value)| (key.into(), value.into()))
+}
+
+#[cfg(feature = "json")]
+fn entries<'a>(map: &BTreeMap<JsonText<'a>, JsonText<'a>>) -> BTreeMap<Cow<'a, str>, Cow<'a, str>> {
+    map.iter().map(|(key, value)| (key.0.clone(), value.0.clone())).collect()
+}
+
 impl Time {
     fn merge(time: &mut Option<Self>, value: Value<'_>) -> Result<(), Fault> {
         for field in Fields::new(value.bytes()?) {
@@ -422,12 +449,12 @@ impl<'a> OwnerReference<'a> {
     fn read(value: Value<'a>) -> Result<Self, Fault> {
         let mut owner = Self::default();
         for field in Fields::new(value.bytes()?) {
-            let Field { number, value, .. } = field?;
+            let WireField { number, value, .. } = field?;
             match number {
-                1 => owner.kind = value.str()?,
-                3 => owner.name = value.str()?,
-                4 => owner.uid = value.str()?,
-                5 => owner.api_version = value.str()?,
+                1 => owner.kind = value.str()?.into(),
+                3 => owner.name = value.str()?.into(),
+                4 => owner.uid = value.str()?.into(),
+                5 => owner.api_version = value.str()?.into(),
                 6 => owner.controller = value.int()? != 0,
                 7 => owner.block_owner_deletion = value.int()? != 0,
                 _ => {}
@@ -441,13 +468,13 @@ impl<'a> ManagedFieldsEntry<'a> {
     fn read(value: Value<'a>) -> Result<Self, Fault> {
         let mut entry = Self::default();
         for field in Fields::new(value.bytes()?) {
-            let Field { number, value, .. } = field?;
+            let WireField { number, value, .. } = field?;
             match number {
-                1 => entry.manager = value.str()?,
-                2 => entry.operation = value.str()?,
-                3 => entry.api_version = value.str()?,
+                1 => entry.manager = value.str()?.into(),
+                2 => entry.operation = value.str()?.into(),
+                3 => entry.api_version = value.str()?.into(),
                 4 => Time::merge(&mut entry.time, value)?,
-                6 => entry.fields_type = value.str()?,
+                6 => entry.fields_type = value.str()?.into(),
                 7 => {
                     for field in Fields::new(value.bytes()?) {
                         let field = field?;
@@ -456,7 +483,7 @@ impl<'a> ManagedFieldsEntry<'a> {
                         }
                     }
                 }
-                8 => entry.subresource = value.str()?,
+                8 => entry.subresource = value.str()?.into(),
                 _ => {}
             }
         }
@@ -475,7 +502,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_is_there() {
+    fn reads_the_single_fields() {
         for (object, expected) in [
             (&b""[..], Some(["", "", "", ""])),
             (b"\x0a\x03\x0a\x01n", Some(["n", "", "", ""])),
@@ -490,9 +517,9 @@ mod tests {
             (b"\x08\x05", None),
             (b"\x0a\x02\x08\x01", None),
         ] {
-            let view = MetaView::new(object).ok();
+            let view = MetaView::new(Encoding::Protobuf, object).ok();
             let four = view.as_ref().map(|view| [view.name(), view.namespace(), view.uid(), view.resource_version()]);
-            assert_eq!(four, expected, "{object:x?}");
+            assert_eq!(four, expected.map(|four| four.map(Cow::Borrowed)), "{object:x?}");
         }
     }
 
@@ -511,10 +538,12 @@ mod tests {
             (&[b"\x5a\x06\x0a\x01b\x12\x012", b"\x0a\x01n", b"\x5a\x06\x0a\x01b\x12\x011"], &[("b", "1")]),
         ] {
             let object = metadata.iter().flat_map(|piece| len_field(METADATA, piece)).collect::<Vec<_>>();
-            let view = MetaView::new(&object).unwrap();
+            let view = MetaView::new(Encoding::Protobuf, &object).unwrap();
+            let expected =
+                expected.iter().map(|(key, value)| (Cow::Borrowed(*key), Cow::Borrowed(*value))).collect::<Vec<_>>();
             assert_eq!(view.labels().unwrap().collect::<Vec<_>>(), expected, "{metadata:x?}");
             for (key, value) in expected {
-                assert_eq!(view.label(key).unwrap(), Some(*value));
+                assert_eq!(view.label(&key).unwrap(), Some(value));
             }
             assert_eq!(view.label("c").unwrap(), None);
             assert_eq!(view.annotations().unwrap().count(), 0);
@@ -522,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_malformed_is_lent() {
+    fn nothing_malformed_is_returned() {
         let text: &[(&[u8], Fault)] = &[(b"\xff", Fault::Utf8)];
         let message: &[(&[u8], Fault)] = &[(b"\x0a", Fault::PastParent), (b"\x0d1234", Fault::WireType)];
         for (number, name, broken) in [
@@ -553,7 +582,7 @@ mod tests {
     }
 
     fn read_all(object: &[u8]) -> Result<(), ItemError> {
-        let view = MetaView::new(object)?;
+        let view = MetaView::new(Encoding::Protobuf, object)?;
         drop(view.labels()?);
         drop(view.annotations()?);
         drop(view.owner_references()?);

@@ -1,4 +1,4 @@
-//! What the bytes of one item become.
+//! One object's bytes: borrowed items, and how to read, copy, filter and decode them.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -33,24 +33,23 @@ use crate::error::ItemError;
 use crate::limits::estimate;
 use crate::wire::Encoding;
 
-/// What an adapter makes of each item: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
+/// A type that items are decoded as: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
 ///
 /// Implemented for every prost message, so the Pods of `k8s-pb`, messages of your own, and messages with just the two
-/// fields that you need (protobuf skips the others) all work. Where a type is too much, `map_item` of the adapters takes
-/// a closure.
+/// fields that you need (protobuf skips the others) all work. Where a type is too much, `with` of the adapters takes a closure.
 ///
 /// prost also implements its `Message` for `()`, `bool`, numbers, `String`, `Vec<u8>` and `Bytes`, as protobuf's
 /// wrapper types. They would decode a Pod into garbage and are refused with [`ItemError::WrapperType`]. For an item's
-/// bytes say `[u8]`: they are protobuf, or JSON where the list is.
+/// bytes use `[u8]`: they are protobuf, or JSON in a list in JSON.
 pub trait Item {
-    /// What is kept of an item. It owns all it has: nothing refers to the chunk that the item came in.
+    /// The decoded item. It owns its data: nothing refers to the chunk of the body.
     type Owned: Send + 'static;
 
-    /// The one encoding that it is made from. A client asks the server for it, and an adapter accepts no JSON unless it is
-    /// [`Encoding::Json`] or the caller says so. `None` where any will do.
+    /// The one encoding that it is decoded from. A client requests it from the server, and an adapter accepts JSON only if it is
+    /// [`Encoding::Json`] or the caller accepts JSON. `None` where it is decoded from any encoding.
     const ENCODING: Option<Encoding> = None;
 
-    /// Makes it from the lent bytes.
+    /// Decodes the borrowed item.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! Single fields of an object, found by their numbers.
+//! Single fields of an object, found by their names or numbers.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use super::ItemRef;
 use crate::error::{Fault, ItemError};
 use crate::meta::TypeMeta;
 use crate::schema::{Field, Message};
@@ -11,23 +12,22 @@ use crate::wire::Encoding;
 use crate::wire::json::Reader;
 use crate::wire::protobuf::{Fields, Value};
 
-/// The way to a field of an object, to read it off the object's bytes without decoding the rest.
+/// A path to a field of an object, to read the field without decoding the rest of the object.
 ///
-/// It leads by field numbers through protobuf and by names through JSON, and may know only one of them. Objects are read in
-/// the encoding that they have, which their first byte tells: the JSON of an object begins with a brace, which no message of
-/// Kubernetes does.
+/// It leads by field numbers through protobuf and by names through JSON, and may know only one of them. An item is read in its
+/// own encoding. [`ItemRef::new`] makes an item of an object's bytes that are kept elsewhere.
 ///
-/// Lookups descend only into what is on the path and borrow what they find; each allocates a few words. They return what
-/// decoding would: the last one counts of values that come twice, messages in pieces are merged, and malformed bytes on
+/// Lookups descend only into the messages on the path and borrow the values that they find; each allocates a few words. They
+/// return what decoding would: the last one of repeated values counts, messages in pieces are merged, and malformed bytes on
 /// the way are errors.
 ///
-/// A path may lead through repeated fields; [`strs`](Self::strs) and its like then return the values of all of them, `str`
-/// that of the last. Its last field may be a map of which one [`key`](Self::key) is meant. A path without names and numbers
-/// leads nowhere.
+/// A path may lead through repeated fields; [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and [`ints`](Self::ints) then
+/// return the values of all of them, `str`, `bytes` and `int` the last one. Its last field may be a map, of which
+/// [`key`](Self::key) selects one entry. A path without names and numbers leads nowhere.
 ///
 /// ```
-/// use listwatch::object::{FieldPath, path::pod};
-/// use listwatch::{Event, ListDecoder};
+/// use listwatch::path::pod;
+/// use listwatch::{Event, FieldPath, ListDecoder};
 ///
 /// const CONTAINER_PORTS: FieldPath = FieldPath::new("spec.containers.ports.containerPort", &[2, 2, 6, 3]);
 ///
@@ -36,8 +36,8 @@ use crate::wire::protobuf::{Fields, Value};
 /// # let mut seen = 0;
 /// while let Some(event) = decoder.decode(&mut body)? {
 ///     if let Event::Item(item) = event {
-///         let node = pod::NODE_NAME.str(item.bytes())?.unwrap_or_else(|| "no node yet".into());
-///         let ports = CONTAINER_PORTS.ints(item.bytes()).collect::<Result<Vec<_>, _>>()?;
+///         let node = pod::NODE_NAME.str(item)?.unwrap_or_else(|| "no node yet".into());
+///         let ports = CONTAINER_PORTS.ints(item).collect::<Result<Vec<_>, _>>()?;
 ///         println!("{node} {ports:?}");
 /// #       seen += ports.len();
 ///     }
@@ -55,21 +55,23 @@ pub struct FieldPath {
 }
 
 impl FieldPath {
-    /// A path of these names, as JSON has them, and of these field numbers: see the `generated.proto` of the kind's package
-    /// in `k8s.io/api`. Either may be empty: then the path reads nothing in that encoding.
+    /// Creates a path of these names, as JSON has them, and of these field numbers: see the `generated.proto` of the kind's
+    /// package in `k8s.io/api`. Either may be empty: then the path reads nothing in that encoding.
     #[must_use]
     pub const fn new(names: &'static str, numbers: &'static [u32]) -> Self {
         Self { names: Cow::Borrowed(names), numbers: Cow::Borrowed(numbers), key: None }
     }
 
-    /// The value of this key, of the map that the path leads to.
+    /// Returns the path to the value of this key, in the map that the path leads to.
     ///
     /// ```
-    /// use listwatch::object::path::meta;
+    /// use listwatch::path::meta;
+    /// use listwatch::{Encoding, ItemRef};
     ///
     /// let app = meta::LABELS.key("app");
     /// assert_eq!(app.to_string(), r#"metadata.labels["app"]"#);
-    /// assert_eq!(app.str(b"\x0a\x0c\x5a\x0a\x0a\x03app\x12\x03web")?.as_deref(), Some("web"));
+    /// let object = ItemRef::new(Encoding::Protobuf, b"\x0a\x0c\x5a\x0a\x0a\x03app\x12\x03web");
+    /// assert_eq!(app.str(object)?.as_deref(), Some("web"));
     /// # Ok::<(), listwatch::ItemError>(())
     /// ```
     #[must_use]
@@ -80,8 +82,8 @@ impl FieldPath {
     /// Parses a path of the objects of a list, or of an object, of this type.
     ///
     /// Names are those of JSON: `spec.containers.image`. Those of built-in kinds are known from the [table of
-    /// fields](crate::schema), and so are `metadata` and what is in it of every kind. Any other path of a custom resource is
-    /// taken as it is and reads JSON only. A path may be given in numbers, `2.10` for `spec.nodeName` of a Pod; where the table
+    /// fields](crate::schema), and so are the fields of `metadata` of every kind. Any other path of a custom resource is used as it
+    /// is and reads JSON only. A path may be given in numbers, `2.10` for `spec.nodeName` of a Pod; where the table
     /// does not have them, it reads protobuf only. A path to a map may end in a key: `metadata.annotations["example.com/note"]`.
     ///
     /// # Errors
@@ -89,12 +91,13 @@ impl FieldPath {
     /// [`InvalidPath`] when the text is no path, or names a field that the kind does not have.
     ///
     /// ```
-    /// use listwatch::{FieldPath, TypeMeta, object::path::pod};
+    /// use listwatch::path::pod;
+    /// use listwatch::{FieldPath, TypeMeta};
     ///
-    /// let pods = TypeMeta { api_version: "v1".to_owned(), kind: "PodList".to_owned() };
+    /// let pods = TypeMeta::new("v1", "PodList");
     /// assert_eq!(FieldPath::parse("spec.nodeName", &pods)?, pod::NODE_NAME);
     /// assert_eq!(FieldPath::parse("2.10", &pods)?, pod::NODE_NAME);
-    /// # Ok::<(), listwatch::object::InvalidPath>(())
+    /// # Ok::<(), listwatch::InvalidPath>(())
     /// ```
     pub fn parse(text: &str, of: &TypeMeta) -> Result<Self, InvalidPath> {
         let error = |reason: &'static str| InvalidPath { text: text.to_owned(), reason: reason.into() };
@@ -110,7 +113,7 @@ impl FieldPath {
         let (names, numbers) = if path.starts_with(|c: char| c.is_ascii_digit()) {
             let numbers =
                 numbers(path).ok_or(error("a path in numbers is 1 to 100 field numbers with dots between"))?;
-            // The names of some messages are those of what they are in: these lead elsewhere.
+            // JSON has some messages under the names of their parents, which lead elsewhere.
             let names = kind.and_then(|kind| kind.names(&numbers)).filter(|names| {
                 let fields = kind.and_then(|kind| kind.path(names)).unwrap_or_default();
                 let is_map = fields.last().is_some_and(|field| field.is_map());
@@ -163,59 +166,59 @@ impl FieldPath {
         if is_known { Ok(()) } else { Err(ItemError::WrongEncoding { found: encoding, expected }) }
     }
 
-    /// Returns the string there; `None` when it is absent. It is borrowed but for escapes of JSON.
+    /// Returns the string at the end of the path; `None` when it is absent. It is borrowed unless it has escapes in JSON.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Field`] when it is no string, or what is on the way is malformed. [`ItemError::WrongEncoding`] when the
+    /// [`ItemError::Field`] when the value is not a string, or a message on the path is malformed. [`ItemError::WrongEncoding`] when the
     /// object is in an encoding that the path does not lead through.
-    pub fn str<'a>(&self, object: &'a [u8]) -> Result<Option<Cow<'a, str>>, ItemError> {
-        self.strs(object).try_fold(None, |_, value| value.map(Some))
+    pub fn str<'a>(&self, item: ItemRef<'a>) -> Result<Option<Cow<'a, str>>, ItemError> {
+        self.strs(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the bytes there, or those of a string or a message; `None` when they are absent. Of a message in pieces, which
+    /// Returns the bytes at the end of the path, or those of a string or a message; `None` when they are absent. Of a message in pieces, which
     /// no API server writes, it is the last piece. In JSON it is the text of the value.
     ///
     /// # Errors
     ///
     /// As [`str`](Self::str).
-    pub fn bytes<'a>(&self, object: &'a [u8]) -> Result<Option<&'a [u8]>, ItemError> {
-        self.all_bytes(object).try_fold(None, |_, value| value.map(Some))
+    pub fn bytes<'a>(&self, item: ItemRef<'a>) -> Result<Option<&'a [u8]>, ItemError> {
+        self.all_bytes(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the integer there, or 0 or 1 for a boolean; `None` when it is absent.
+    /// Returns the integer at the end of the path, or 0 or 1 for a boolean; `None` when it is absent.
     ///
     /// # Errors
     ///
     /// As [`str`](Self::str).
-    pub fn int(&self, object: &[u8]) -> Result<Option<i64>, ItemError> {
-        self.ints(object).try_fold(None, |_, value| value.map(Some))
+    pub fn int(&self, item: ItemRef<'_>) -> Result<Option<i64>, ItemError> {
+        self.ints(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns all strings there, also those that a later one in the same message replaces, which no API server writes.
+    /// Returns all strings at the end of the path, also those that a later one in the same message replaces, which no API server writes.
     ///
     /// The iterator ends after an error: those of [`str`](Self::str).
-    pub fn strs<'a>(&self, object: &'a [u8]) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
-        self.values(object, Found::str)
+    pub fn strs<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
+        self.values(item, PathValue::str)
     }
 
-    /// Returns all bytes there, as [`strs`](Self::strs). A map without key is an entry at a time in protobuf, and one value in
+    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without key is an entry at a time in protobuf, and one value in
     /// JSON.
-    pub fn all_bytes<'a>(&self, object: &'a [u8]) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
-        self.values(object, Found::bytes)
+    pub fn all_bytes<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
+        self.values(item, PathValue::bytes)
     }
 
-    /// Returns all integers there, as [`strs`](Self::strs).
-    pub fn ints(&self, object: &[u8]) -> impl Iterator<Item = Result<i64, ItemError>> {
-        self.values(object, Found::int)
+    /// Returns all integers at the end of the path, as [`strs`](Self::strs).
+    pub fn ints(&self, item: ItemRef<'_>) -> impl Iterator<Item = Result<i64, ItemError>> {
+        self.values(item, PathValue::int)
     }
 
     fn values<'a, T>(
         &self,
-        object: &'a [u8],
-        read: impl Fn(Found<'a>) -> Result<T, Fault>,
+        item: ItemRef<'a>,
+        read: impl Fn(PathValue<'a>) -> Result<T, Fault>,
     ) -> impl Iterator<Item = Result<T, ItemError>> {
-        let encoding = Encoding::of(object);
+        let (encoding, object) = (item.encoding(), item.bytes());
         let mut refused = self.leads_through(encoding).err();
         let mut walk = match encoding {
             _ if refused.is_some() => None,
@@ -257,7 +260,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Not a path to a field, or not one that is known.
+/// The text is not a path to a field, or not to a known one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid field path {text:?}: {reason}")]
 pub struct InvalidPath {
@@ -327,13 +330,13 @@ pub mod pod {
 
 /// A value at the end of a path.
 #[derive(Clone, Copy)]
-enum Found<'a> {
+enum PathValue<'a> {
     Protobuf(Value<'a>),
     #[cfg(feature = "json")]
     Json(&'a [u8]),
 }
 
-impl<'a> Found<'a> {
+impl<'a> PathValue<'a> {
     fn str(self) -> Result<Cow<'a, str>, Fault> {
         match self {
             Self::Protobuf(value) => value.str().map(Cow::Borrowed),
@@ -385,11 +388,11 @@ impl<'a> Walk<'a, '_> {
         Self::Json(found.into_iter())
     }
 
-    fn next(&mut self) -> Option<Result<Found<'a>, Fault>> {
+    fn next(&mut self) -> Option<Result<PathValue<'a>, Fault>> {
         let (path, messages) = match self {
             Self::Protobuf { path, messages } => (path, messages),
             #[cfg(feature = "json")]
-            Self::Json(found) => return found.next().map(|value| value.map(Found::Json)),
+            Self::Json(found) => return found.next().map(|value| value.map(PathValue::Json)),
         };
         loop {
             let depth = messages.len();
@@ -411,7 +414,7 @@ impl<'a> Walk<'a, '_> {
                 }
             });
             if let Some(found) = step.transpose() {
-                return Some(found.map(Found::Protobuf));
+                return Some(found.map(PathValue::Protobuf));
             }
         }
     }
@@ -482,6 +485,15 @@ fn numbers(path: &str) -> Option<Vec<u32>> {
 mod tests {
     use super::*;
 
+    fn protobuf(object: &[u8]) -> ItemRef<'_> {
+        ItemRef::new(Encoding::Protobuf, object)
+    }
+
+    #[cfg(feature = "json")]
+    fn json(object: &[u8]) -> ItemRef<'_> {
+        ItemRef::new(Encoding::Json, object)
+    }
+
     #[test]
     fn lookups() {
         let path = |numbers: &'static [u32]| FieldPath::new("", numbers);
@@ -508,10 +520,16 @@ mod tests {
             (path(&[1]).key("k"), b"\x0a\x03\x0a\x02k", Err(Fault::PastParent)),
         ] {
             let error = |fault| ItemError::Field { path: path.to_string().into(), fault }.to_string();
+            let object = protobuf(object);
             let strs = path.strs(object).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string());
-            assert_eq!(strs, to_cows(expected.clone()).map_err(error), "{path} in {object:x?}");
+            assert_eq!(strs, to_cows(expected.clone()).map_err(error), "{path} in {:x?}", object.bytes());
             let last = path.str(object).map_err(|error| error.to_string());
-            assert_eq!(last, to_cows(expected).map(|mut all| all.pop()).map_err(error), "{path} in {object:x?}");
+            assert_eq!(
+                last,
+                to_cows(expected).map(|mut all| all.pop()).map_err(error),
+                "{path} in {:x?}",
+                object.bytes()
+            );
         }
     }
 
@@ -541,11 +559,11 @@ mod tests {
             (path("a"), r#"{"a":"x""#, Err(Fault::Syntax)),
         ] {
             let error = |fault| ItemError::Field { path: path.to_string().into(), fault }.to_string();
-            let strs = path.strs(object.as_bytes()).collect::<Result<Vec<_>, _>>();
+            let strs = path.strs(json(object.as_bytes())).collect::<Result<Vec<_>, _>>();
             let strs = strs.map_err(|error| error.to_string());
             assert_eq!(strs, to_cows(expected).map_err(error), "{path} in {object}");
         }
-        let object = br#"{"n":-7,"t":true,"f":false,"x":1.5,"o":{"a": [1]}}"#;
+        let object = json(br#"{"n":-7,"t":true,"f":false,"x":1.5,"o":{"a": [1]}}"#);
         assert_eq!(
             (path("n").int(object)?, path("t").int(object)?, path("f").int(object)?),
             (Some(-7), Some(1), Some(0))
@@ -553,22 +571,22 @@ mod tests {
         assert!(path("x").int(object).is_err() && path("o").int(object).is_err() && path("n").str(object).is_err());
         assert_eq!(path("o").bytes(object)?, Some(&br#"{"a": [1]}"#[..]));
         // The same path reads both encodings, unless it knows only one of them.
-        let object = br#"{"spec":{"nodeName":"n"}}"#;
+        let object = json(br#"{"spec":{"nodeName":"n"}}"#);
         assert_eq!(pod::NODE_NAME.str(object)?.as_deref(), Some("n"));
         let error = FieldPath::new("", &[2, 10]).str(object).unwrap_err().to_string();
-        assert_eq!(error, "it is in JSON, where protobuf is to be read");
-        let error = path("spec.nodeName").str(b"\x12\x00").unwrap_err().to_string();
-        assert_eq!(error, "it is in protobuf, where JSON is to be read");
+        assert_eq!(error, "unexpected encoding: the item is in JSON, expected protobuf");
+        let error = path("spec.nodeName").str(protobuf(b"\x12\x00")).unwrap_err().to_string();
+        assert_eq!(error, "unexpected encoding: the item is in protobuf, expected JSON");
         Ok(())
     }
 
     #[test]
     fn integers_and_bytes() -> Result<(), ItemError> {
-        let object = b"\x08\x01\x08\xfd\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x02\xff\x00";
+        let object = protobuf(b"\x08\x01\x08\xfd\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x02\xff\x00");
         let (ints, bytes) = (FieldPath::new("", &[1]), FieldPath::new("", &[2]));
         assert_eq!(ints.ints(object).collect::<Result<Vec<_>, _>>()?, [1, -3]);
         assert_eq!((ints.int(object)?, bytes.bytes(object)?), (Some(-3), Some(&b"\xff\x00"[..])));
-        assert_eq!((ints.int(b"")?, bytes.bytes(b"")?), (None, None));
+        assert_eq!((ints.int(protobuf(b""))?, bytes.bytes(protobuf(b""))?), (None, None));
         assert!(ints.bytes(object).is_err() && bytes.int(object).is_err());
         // After an error nothing more comes.
         assert_eq!(ints.all_bytes(object).count(), 1);
@@ -628,7 +646,7 @@ mod tests {
     }
 
     fn v1(kind: &str) -> TypeMeta {
-        TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() }
+        TypeMeta::new("v1", kind)
     }
 
     /// The constants are what the table of fields has under their documented names.

@@ -1,4 +1,4 @@
-//! Items passed over for what they do not contain.
+//! A filter that drops items by text that they do not contain.
 
 use memchr::memchr;
 use memchr::memmem::Finder;
@@ -15,12 +15,11 @@ use crate::wire::Encoding;
 ///
 /// ```
 /// use k8s_pb::api::core::v1::Pod;
-/// use listwatch::object::Prefilter;
-/// use listwatch::{ItemError, ListReader};
+/// use listwatch::{ItemError, ListReader, Prefilter};
 ///
 /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
 /// let suspects = Prefilter::new(["ghcr.io/", "privileged"]);
-/// let pods = ListReader::<_, [u8]>::new(file).map_item(|item| match suspects.matches(&item) {
+/// let pods = ListReader::with(file, |item| match suspects.matches(&item) {
 ///     true => item.decode::<Pod>().map(Some),
 ///     false => Ok(None),
 /// });
@@ -35,18 +34,18 @@ use crate::wire::Encoding;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Prefilter {
-    /// Of each group, one.
+    /// Of each group, one needle must match.
     groups: Vec<Vec<Finder<'static>>>,
 }
 
 impl Prefilter {
-    /// All of these must be there. Without needles everything matches.
+    /// Creates a filter that all of these needles must match. Without needles every item matches.
     #[must_use]
     pub fn new<N: AsRef<[u8]>>(needles: impl IntoIterator<Item = N>) -> Self {
         needles.into_iter().fold(Self::default(), |prefilter, needle| prefilter.any_of([needle]))
     }
 
-    /// And one of these; of no needles, none can be.
+    /// Adds a group of needles, one of which must match. An empty group matches no item.
     #[must_use]
     pub fn any_of<N: AsRef<[u8]>>(mut self, needles: impl IntoIterator<Item = N>) -> Self {
         let finder = |needle: N| Finder::new(needle.as_ref()).into_owned();
@@ -54,7 +53,7 @@ impl Prefilter {
         self
     }
 
-    /// Whether the item may be one that is looked for.
+    /// Returns whether the item contains the needles.
     #[must_use]
     pub fn matches(&self, item: &ItemRef<'_>) -> bool {
         let is_there = |needle: &Finder<'_>| needle.find(item.bytes()).is_some();

@@ -10,27 +10,24 @@ use super::ItemRef;
 use super::path::{FieldPath, key_of};
 use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
-use crate::wire::protobuf::{Field, Fields};
+use crate::wire::protobuf::{Fields, WireField};
 
 /// Which fields of an object are kept, and which are dropped while it is copied.
 ///
-/// The result is what decoding, clearing those fields and encoding again would give, but for the order of fields: unknown
-/// ones stay, a message of which every field is dropped stays as an empty one. Only the messages on the paths are walked
-/// inside; what is dropped or kept whole is not checked.
+/// Apart from the order of fields, the result is the same as decoding, clearing those fields and encoding again: unknown fields
+/// stay, and a message without any of its fields stays as an empty one. Only the messages on the paths are walked; fields that
+/// are dropped or kept whole are not checked.
 ///
-/// It reads protobuf and JSON, as [`FieldPath`] does. An object in JSON keeps its `apiVersion` and `kind` unless they are
+/// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless they are
 /// dropped by name.
 ///
-/// The copy of an object in protobuf is one allocation of exactly its size, for which it is walked twice. The copy of JSON is
-/// allocated at the size of the object, and then shrunk.
-///
 /// ```
-/// use listwatch::object::path::{meta, pod};
+/// use listwatch::path::{meta, pod};
 /// use listwatch::{ItemError, ListReader, Projection};
 ///
 /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
 /// let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&meta::LAST_APPLIED).drop(&pod::STATUS);
-/// let pods = ListReader::<_, [u8]>::new(file).map_item(|item| item.project(&slim));
+/// let pods = ListReader::with(file, |item| item.project(&slim));
 /// # let mut sizes = 0;
 /// for pod in pods {
 ///     println!("{} bytes", pod?.len());
@@ -66,7 +63,7 @@ impl Paths {
 }
 
 impl Projection {
-    /// One that keeps everything.
+    /// Creates a projection that keeps everything.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -82,8 +79,8 @@ impl Projection {
         self
     }
 
-    /// Keeps only what is at this path, or at one of several; what is dropped beneath is dropped all the same. A path that
-    /// leads nowhere changes nothing.
+    /// Keeps only the field at this path, or at one of several; a field beneath that is dropped is dropped all the same. A path
+    /// that leads nowhere changes nothing.
     #[must_use]
     pub fn keep(mut self, path: &FieldPath) -> Self {
         if !path.is_empty() {
@@ -92,14 +89,8 @@ impl Projection {
         self
     }
 
-    /// Copies an object, in protobuf or JSON. Of an [`ItemRef`], take [`ItemRef::project`].
-    ///
-    /// # Errors
-    ///
-    /// [`ItemError::Projection`] when the object, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path
-    /// does not lead through objects in this encoding: one in numbers alone through JSON, one in names alone through protobuf.
-    pub fn apply(&self, object: &[u8]) -> Result<Box<[u8]>, ItemError> {
-        let encoding = Encoding::of(object);
+    /// Copies an object: see [`ItemRef::project`].
+    pub(super) fn apply(&self, encoding: Encoding, object: &[u8]) -> Result<Box<[u8]>, ItemError> {
         self.keep
             .iter()
             .chain([&self.drop])
@@ -130,17 +121,17 @@ impl Projection {
         copy.map(Box::from).map_err(ItemError::Projection)
     }
 
-    /// What [`Item::from_ref`] makes of the item without the dropped fields, for `map_item` of the adapters. The projected
-    /// bytes are a copy that lives no longer than the call.
+    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. The projected bytes are a copy that is dropped before
+    /// this returns.
     ///
     /// ```
     /// use k8s_pb::api::core::v1::Pod;
-    /// use listwatch::object::path::pod;
+    /// use listwatch::path::pod;
     /// use listwatch::{ListReader, Projection};
     ///
     /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
     /// let phases = Projection::new().keep(&pod::PHASE);
-    /// for pod in ListReader::<_, [u8]>::new(file).map_item(|item| phases.decode::<Pod>(item)) {
+    /// for pod in ListReader::with(file, |item| phases.decode::<Pod>(item)) {
     ///     let pod: Box<Pod> = pod?;
     ///     assert!(pod.metadata.is_none() && pod.status.is_some());
     /// }
@@ -149,7 +140,7 @@ impl Projection {
     ///
     /// # Errors
     ///
-    /// Those of [`apply`](Self::apply) and of [`Item::from_ref`].
+    /// Those of [`ItemRef::project`] and of [`Item::from_ref`].
     pub fn decode<T: Item + ?Sized>(&self, item: ItemRef<'_>) -> Result<T::Owned, ItemError> {
         T::from_ref(item.with_bytes(&item.project(self)?))
     }
@@ -172,7 +163,7 @@ impl fmt::Display for Projection {
     }
 }
 
-/// What paths say of a field and of those in it. Fields are known by their number or by their name.
+/// The rules of the paths for a field and the fields in it, by number or by name.
 #[derive(Clone, Debug)]
 struct Node<K> {
     /// A path ends here: the whole field is meant.
@@ -217,7 +208,7 @@ impl<K: PartialEq> Node<K> {
     }
 }
 
-/// What the paths say of the fields of one message.
+/// The rules of the paths for the fields of one message.
 #[derive(Debug)]
 struct Rules<'p, K> {
     /// `None`: keep all.
@@ -234,45 +225,45 @@ impl<K> Clone for Rules<'_, K> {
 
 impl<K> Copy for Rules<'_, K> {}
 
-enum Fate<'p, K> {
-    Dropped,
-    Kept,
-    /// What is in the field is judged in turn.
-    Partly(Rules<'p, K>),
+enum Action<'p, K> {
+    Drop,
+    Keep,
+    /// The fields of the message are looked at in turn.
+    Project(Rules<'p, K>),
 }
 
 impl<'p, K: PartialEq> Rules<'p, K> {
-    /// What becomes of a field, but for keys of maps.
-    fn fate<Q: PartialEq + ?Sized>(self, step: &Q) -> Fate<'p, K>
+    /// Returns the action for a field, apart from keys of maps.
+    fn action<Q: PartialEq + ?Sized>(self, step: &Q) -> Action<'p, K>
     where
         K: Borrow<Q>,
     {
         let keep = match self.keep {
             None => None,
             Some(node) => match node.field(step) {
-                None => return Fate::Dropped,
+                None => return Action::Drop,
                 Some(node) => (!node.whole).then_some(node),
             },
         };
         let drop = self.drop.and_then(|node| node.field(step));
         match (keep, drop) {
-            (_, Some(Node { whole: true, .. })) => Fate::Dropped,
-            (None, None) => Fate::Kept,
-            _ => Fate::Partly(Self { keep, drop }),
+            (_, Some(Node { whole: true, .. })) => Action::Drop,
+            (None, None) => Action::Keep,
+            _ => Action::Project(Self { keep, drop }),
         }
     }
 
-    /// What becomes of an entry of a map.
-    fn of_key(self, key: &[u8]) -> Fate<'p, K> {
+    /// Returns the action for an entry of a map.
+    fn of_key(self, key: &[u8]) -> Action<'p, K> {
         if self.drop.is_some_and(|node| node.has_key(key)) {
-            return Fate::Dropped;
+            return Action::Drop;
         }
         let keep = self.keep.filter(|node| !node.has_key(key));
         let drop = self.drop.filter(|node| !node.fields.is_empty());
         match (keep, drop) {
-            (Some(keep), _) if keep.fields.is_empty() => Fate::Dropped,
-            (None, None) => Fate::Kept,
-            _ => Fate::Partly(Self { keep, drop }),
+            (Some(keep), _) if keep.fields.is_empty() => Action::Drop,
+            (None, None) => Action::Keep,
+            _ => Action::Project(Self { keep, drop }),
         }
     }
 
@@ -281,17 +272,17 @@ impl<'p, K: PartialEq> Rules<'p, K> {
     }
 }
 
-/// What becomes of a field of protobuf; the message in it, if that is judged in turn.
-fn fate<'a, 'p>(rules: Rules<'p, u32>, field: &Field<'a>) -> Result<(Fate<'p, u32>, &'a [u8]), Fault> {
-    let fate = rules.fate(&field.number);
-    let Fate::Partly(inner) = fate else { return Ok((fate, &[])) };
+/// Returns the action for a field of protobuf, and the message in it if that is projected.
+fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Action<'p, u32>, &'a [u8]), Fault> {
+    let action = rules.action(&field.number);
+    let Action::Project(inner) = action else { return Ok((action, &[])) };
     let message = field.value.bytes()?;
-    let fate = if inner.has_keys() { inner.of_key(key_of(message)?) } else { fate };
-    Ok((fate, message))
+    let action = if inner.has_keys() { inner.of_key(key_of(message)?) } else { action };
+    Ok((action, message))
 }
 
-/// What was measured of the first messages that are taken apart, in their order; later ones are measured again. So it
-/// takes no memory that grows with an item.
+/// The measured sizes of the first projected messages, in their order. Later ones are measured again, so the memory does not
+/// grow with an item.
 #[derive(Default)]
 struct Sizes {
     known: [usize; 16],
@@ -305,23 +296,23 @@ impl Sizes {
     }
 }
 
-/// The size of what [`write`] writes. It recurs no deeper than the paths lead.
+/// Returns the size of the copy that [`write`] makes. The recursion is no deeper than the paths.
 fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<usize, Fault> {
     let mut size = 0;
     for field in Fields::new(message) {
         let field = field?;
-        let (fate, inner) = fate(rules, &field)?;
-        size += match fate {
-            Fate::Dropped => 0,
-            Fate::Kept => field.bytes.len(),
-            Fate::Partly(rules) => {
+        let (action, inner) = action(rules, &field)?;
+        size += match action {
+            Action::Drop => 0,
+            Action::Keep => field.bytes.len(),
+            Action::Project(rules) => {
                 let index = sizes.take();
                 let left = measure(inner, rules, sizes)?;
                 if let Some(known) = sizes.known.get_mut(index) {
                     *known = left;
                 }
                 if left == inner.len() {
-                    // It will be copied whole: nobody asks for what is in it.
+                    // It will be copied whole, and the sizes in it are not used.
                     sizes.next = index + 1;
                     field.bytes.len()
                 } else {
@@ -336,11 +327,11 @@ fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<u
 fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Vec<u8>) -> Result<(), Fault> {
     for field in Fields::new(message) {
         let field = field?;
-        let (fate, inner) = fate(rules, &field)?;
-        match fate {
-            Fate::Dropped => {}
-            Fate::Kept => copy.extend_from_slice(field.bytes),
-            Fate::Partly(rules) => {
+        let (action, inner) = action(rules, &field)?;
+        match action {
+            Action::Drop => {}
+            Action::Keep => copy.extend_from_slice(field.bytes),
+            Action::Project(rules) => {
                 let index = sizes.take();
                 let left = match sizes.known.get(index) {
                     Some(known) => *known,
@@ -363,7 +354,7 @@ fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Ve
 /// Projections of JSON.
 #[cfg(feature = "json")]
 mod json {
-    use super::{Fate, Fault, Rules};
+    use super::{Action, Fault, Rules};
     use crate::wire::json::Reader;
 
     type ByName<'p> = Rules<'p, Box<str>>;
@@ -409,16 +400,16 @@ mod json {
                 "apiVersion" | "kind" if is_whole => Rules { keep: None, ..rules },
                 _ => rules,
             };
-            let fate = rules.fate(&*name);
-            if let Fate::Dropped = fate {
+            let action = rules.action(&*name);
+            if let Action::Drop = action {
                 json.value()?;
                 continue;
             }
             separate(b'{', copy);
             serde_json::to_writer(&mut *copy, &name).map_err(|_| Fault::Syntax)?;
             copy.push(b':');
-            match fate {
-                Fate::Partly(rules) => write(json, rules, false, copy)?,
+            match action {
+                Action::Project(rules) => write(json, rules, false, copy)?,
                 _ => copy.extend_from_slice(json.value()?),
             }
         }
@@ -486,7 +477,7 @@ mod tests {
             let projection = keep.iter().fold(Projection::new(), |projection, text| projection.keep(&path(text)));
             let projection = drop.iter().fold(projection, |projection, text| projection.drop(&path(text)));
             let expected = expected.map(Box::from).map_err(|fault| ItemError::Projection(fault).to_string());
-            let projected = projection.apply(object).map_err(|error| error.to_string());
+            let projected = projection.apply(Encoding::Protobuf, object).map_err(|error| error.to_string());
             assert_eq!(projected, expected, "{object:x?} keep {keep:?} drop {drop:?}");
         }
     }
@@ -520,19 +511,22 @@ mod tests {
                 ),
             ),
             (&["none"], &[], Ok(r#"{"apiVersion":"v1","kind":"W"}"#)),
-            (&[], &["3.4"], Err("it is in JSON, where protobuf is to be read")),
+            (&[], &["3.4"], Err("unexpected encoding: the item is in JSON, expected protobuf")),
         ] {
             let projection = keep.iter().fold(Projection::new(), |projection, text| projection.keep(&path(text)));
             let projection = drop.iter().fold(projection, |projection, text| projection.drop(&path(text)));
-            let projected = projection.apply(object.as_bytes()).map_err(|error| error.to_string());
+            let projected = projection.apply(Encoding::Json, object.as_bytes()).map_err(|error| error.to_string());
             let expected = expected.map(|json| json.as_bytes().into()).map_err(str::to_owned);
             assert_eq!(projected, expected, "keep {keep:?} drop {drop:?}");
         }
         let by_name = Projection::new().drop(&path("spec.size"));
-        assert_eq!(by_name.apply(b"\x12\x00").unwrap_err().to_string(), "it is in protobuf, where JSON is to be read");
         assert_eq!(
-            by_name.apply(br#"{"spec":{"size":1}"#).unwrap_err().to_string(),
-            "a fault of JSON syntax in what is projected"
+            by_name.apply(Encoding::Protobuf, b"\x12\x00").unwrap_err().to_string(),
+            "unexpected encoding: the item is in protobuf, expected JSON"
+        );
+        assert_eq!(
+            by_name.apply(Encoding::Json, br#"{"spec":{"size":1}"#).unwrap_err().to_string(),
+            "invalid JSON in the projected fields"
         );
     }
 
@@ -540,7 +534,7 @@ mod tests {
     fn a_path_that_leads_nowhere_changes_nothing() {
         let nowhere = FieldPath::new("", &[]);
         let projection = Projection::new().keep(&nowhere).drop(&nowhere);
-        assert_eq!(*projection.apply(b"\x0a\x00\x12\x00").unwrap(), *b"\x0a\x00\x12\x00");
+        assert_eq!(*projection.apply(Encoding::Protobuf, b"\x0a\x00\x12\x00").unwrap(), *b"\x0a\x00\x12\x00");
         assert_eq!(projection.to_string(), "");
     }
 
@@ -551,6 +545,9 @@ mod tests {
         let fields: [&[u8]; 3] =
             [b"\x0a\x08\x0a\x06\x0a\x01a\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x02\x18\x01"];
         let left: [&[u8]; 3] = [b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x00"];
-        assert_eq!(*projection.apply(&fields.concat().repeat(20)).unwrap(), left.concat().repeat(20));
+        assert_eq!(
+            *projection.apply(Encoding::Protobuf, &fields.concat().repeat(20)).unwrap(),
+            left.concat().repeat(20)
+        );
     }
 }

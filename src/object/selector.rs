@@ -14,7 +14,7 @@ use crate::wire::json;
 /// Selects objects by their labels; an empty selector selects everything. All requirements must hold.
 ///
 /// ```
-/// use listwatch::object::LabelSelector;
+/// use listwatch::LabelSelector;
 ///
 /// let built = LabelSelector::new().equal("app", "web").is_in("tier", ["front", "back"]).does_not_exist("canary");
 /// # #[cfg(feature = "client")]
@@ -109,7 +109,7 @@ impl LabelSelector {
     /// [`ItemError::Metadata`] when a label is malformed.
     pub fn matches(&self, meta: &MetaView<'_>) -> Result<bool, ItemError> {
         for (key, label) in &self.0 {
-            if !label.matches(meta.label(key)?) {
+            if !label.matches(meta.label(key)?.as_deref()) {
                 return Ok(false);
             }
         }
@@ -165,7 +165,7 @@ fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> boo
 /// Selects objects by their fields; an empty selector selects everything. All requirements must hold.
 ///
 /// ```
-/// use listwatch::object::FieldSelector;
+/// use listwatch::FieldSelector;
 ///
 /// let built = FieldSelector::new().equal("status.phase", "Running").not_equal("spec.nodeName", "node-1");
 /// # #[cfg(feature = "client")]
@@ -226,8 +226,8 @@ impl FieldSelector {
         let mut all = true;
         for Field { path, is_equal, value } in &self.0 {
             let has_value = match path.as_str() {
-                "metadata.name" => meta.name() == value,
-                "metadata.namespace" => meta.namespace() == value,
+                "metadata.name" => meta.name() == *value,
+                "metadata.namespace" => meta.namespace() == *value,
                 path => text_of(item, path)? == *value,
             };
             all &= has_value == *is_equal;
@@ -256,17 +256,16 @@ fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError
     let (type_meta, kind) = (item.type_meta(), item.type_meta().item_kind());
     let message = Message::of(&type_meta.api_version, kind);
     let field = message.filter(|message| message.name() == "Pod").and_then(|_| pod_field(path));
-    let bytes = item.bytes();
     let unsupported = || ItemError::FieldSelector { path: path.into(), kind: kind.into() };
     match (item.encoding(), field) {
-        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(bytes)?.unwrap_or_default()),
+        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(*item)?.unwrap_or_default()),
         (Encoding::Protobuf, Some(PodField::Bool(path))) => {
-            Ok((path.int(bytes)?.unwrap_or_default() != 0).to_string().into())
+            Ok((path.int(*item)?.unwrap_or_default() != 0).to_string().into())
         }
         #[cfg(feature = "json")]
         (Encoding::Json, field) if field.is_some() || message.is_none() => {
             let parsed = FieldPath::parse(path, type_meta).map_err(|_| unsupported())?;
-            match (parsed.bytes(bytes)?, field) {
+            match (parsed.bytes(*item)?, field) {
                 (Some(value), _) => json::scalar(value).map_err(|fault| ItemError::Field { path: path.into(), fault }),
                 (None, Some(PodField::Bool(_))) => Ok("false".into()),
                 (None, _) => Ok("".into()),

@@ -1,8 +1,8 @@
-//! Which of two resource versions is newer.
+//! Comparison of resource versions.
 
 use std::cmp::Ordering;
 
-/// How two resourceVersions of one resource compare, as far as they do (KEP-5504, apimachinery
+/// Compares two resource versions of one resource; `None` where they cannot be compared (KEP-5504, apimachinery
 /// `util/resourceversion.CompareResourceVersion`).
 ///
 /// A version is comparable when it is digits without a leading zero; it may exceed `u64`. If one of two is not of that

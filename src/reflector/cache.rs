@@ -36,23 +36,24 @@ pub(super) struct Scope {
 impl Scope {
     fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
         let is_of_namespace = match &self.namespace {
-            Some(namespace) => item.meta()?.namespace() == namespace,
+            Some(namespace) => item.meta()?.namespace() == *namespace,
             None => true,
         };
         Ok(is_of_namespace && self.selection.selects(item)?)
     }
 
     /// Returns the part of a whole object that the reflector stores.
-    fn stored(&self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
-        let mut bytes = item.bytes().to_vec();
+    fn stored(&self, item: &ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        let mut bytes = item.to_box();
         if self.selection.is_metadata_only() {
-            bytes = Projection::new().keep(&FieldPath::new("metadata", &[1])).apply(&bytes)?.into();
+            let metadata = Projection::new().keep(&FieldPath::new("metadata", &[1]));
+            bytes = item.with_bytes(&bytes).project(&metadata)?;
         }
         if self.selection.drops_managed_fields() {
-            bytes = Projection::new().drop(&meta::MANAGED_FIELDS).apply(&bytes)?.into();
+            bytes = item.with_bytes(&bytes).project(&Projection::new().drop(&meta::MANAGED_FIELDS))?;
         }
         match &self.projection {
-            Some(projection) => Ok(projection.apply(&bytes)?.into()),
+            Some(projection) => item.with_bytes(&bytes).project(projection),
             None => Ok(bytes),
         }
     }
@@ -153,7 +154,7 @@ impl<T: Item + Stored + ?Sized> Cache<T> {
             return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
         }
         let Some(scope) = self.scope.get() else { return Ok(None) };
-        let item = ItemRef::single(bytes, encoding, &scope.type_meta);
+        let item = ItemRef::new(encoding, bytes).with_type_meta(&scope.type_meta);
         if !scope.selects(&item)? {
             return Ok(None);
         }

@@ -49,7 +49,8 @@ pub(super) struct Progress {
 impl Progress {
     fn skipped(&mut self, item: &ItemRef<'_>, error: StoreError) {
         let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
-        let key = key.map(|meta| ObjectKey { namespace: meta.namespace().to_owned(), name: meta.name().to_owned() });
+        let key =
+            key.map(|meta| ObjectKey { namespace: meta.namespace().into_owned(), name: meta.name().into_owned() });
         self.skipped = Some(SkippedObject { key, error });
     }
 }

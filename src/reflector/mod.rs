@@ -5,14 +5,14 @@
 //! use listwatch::ItemError;
 //! use listwatch::cache::{StorageFormat, Store};
 //! use listwatch::client::{Client, Resource};
-//! use listwatch::object::path::pod;
+//! use listwatch::path::pod;
 //! use listwatch::reflector::Reflector;
 //!
 //! # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
 //! let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(StorageFormat::Encoded));
 //! let pods = reflector.cache();
 //! let by_node = pods.index("node", |pod| {
-//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.encoded()?)?.map(String::from))
+//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))
 //! });
 //! tokio::spawn(reflector.run());
 //! println!("{} Pods at version {}", pods.len(), pods.synced().await?);

@@ -134,7 +134,7 @@ impl Item for Found {
 
     fn from_ref(item: ItemRef<'_>) -> Result<Self, ItemError> {
         let meta = item.meta()?;
-        Ok(Self { uid: meta.uid().to_owned(), version: meta.resource_version().to_owned() })
+        Ok(Self { uid: meta.uid().into_owned(), version: meta.resource_version().into_owned() })
     }
 }
 

@@ -1,6 +1,6 @@
-//! The JSON form of protobuf objects: byte for byte what Go makes of them.
+//! The JSON form of protobuf objects: byte for byte the same as Go's.
 //!
-//! An object is first taken apart into a tree, because protobuf allows any order, pieces and repetition, and then printed
+//! An object is first read into a tree, because protobuf allows any order, pieces and repetition, and then printed
 //! in the order of Go's structs. Sources: the types of `k8s.io/apimachinery` with a `MarshalJSON` of their own, and
 //! Go's `encoding/json`.
 
@@ -25,41 +25,8 @@ use crate::wire::protobuf::{Fields, Value, Varint};
 /// Messages may be nested this deep in an object, as for prost: only schemas hold schemas, in a `CustomResourceDefinition`.
 const MAX_DEPTH: usize = 100;
 
-/// Appends the JSON form of an object, on one line, to `out`.
-///
-/// `type_meta` is that of the object or of its list; `object` is the protobuf message, without `k8s\0` and envelope. What is
-/// appended is what Go's `json.Marshal` gives of the object as client-go decodes it, with `kind` and `apiVersion` first: the
-/// same fields in the same order, with the same escapes. A quantity stays as it was sent.
-///
-/// Where releases of Go's types differ in the order of fields, or in those that they omit when empty, the JSON is that of the newest
-/// release in the table. A field that not all releases have is omitted when the object does not have it.
-///
-/// Returns the number of fields that the table does not have, which are left out, as Go's clients leave out what they do not know.
-///
-/// It takes memory for the tree of one object, some times its size.
-///
-/// ```
-/// use listwatch::{ItemError, ListReader, schema};
-///
-/// # let body = &include_bytes!("../../fixtures/configmaps.pb")[..];
-/// let lines = ListReader::<_, [u8]>::new(body).map_item(|item| {
-///     let mut line = Vec::new();
-///     schema::to_json(item.type_meta(), item.bytes(), &mut line)?;
-///     Ok::<_, ItemError>(line)
-/// });
-/// for line in lines {
-///     println!("{}", String::from_utf8(line?)?);
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// # Errors
-///
-/// `out` is unchanged after an error:
-/// [`ItemError::UnknownKind`] when the table does not have the kind;
-/// [`ItemError::DecodedSize`] when the tree may take more than 64 MiB;
-/// [`ItemError::Field`] when a field is malformed, has a value that JSON has no form for, or lies deeper than 100 messages.
-pub fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
+/// Appends the JSON form of an object in protobuf, on one line, to `out`: see [`ItemRef::to_json`](crate::ItemRef::to_json).
+pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
     let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
     let message = Message::of(api_version, kind)
         .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })?;
@@ -76,13 +43,13 @@ pub fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result
         out.push(b'}');
         Ok(reader.unknown_fields)
     });
-    result.map_err(|trouble| {
+    result.map_err(|error| {
         out.truncate(start);
-        trouble.in_kind(kind)
+        error.in_kind(kind)
     })
 }
 
-/// What is in a field.
+/// The value of a field.
 #[derive(Default)]
 enum Slot<'a> {
     #[default]
@@ -114,19 +81,19 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// What is wrong, and the names of the fields that it is in, from the innermost.
-struct Trouble {
+/// A fault, and the names of the fields around it, from the innermost.
+struct FieldError {
     fault: Fault,
     path: Vec<&'static str>,
 }
 
-impl From<Fault> for Trouble {
+impl From<Fault> for FieldError {
     fn from(fault: Fault) -> Self {
         Self { fault, path: Vec::new() }
     }
 }
 
-impl Trouble {
+impl FieldError {
     fn in_field(mut self, field: &Field) -> Self {
         if !field.name().is_empty() {
             self.path.push(field.name());
@@ -143,7 +110,7 @@ impl Trouble {
     }
 }
 
-/// Takes messages apart, and counts the fields that the table does not have.
+/// Reads messages into slots, and counts the fields that the table does not have.
 struct Messages {
     unknown_fields: u64,
 }
@@ -156,7 +123,7 @@ impl Messages {
         bytes: &'a [u8],
         slots: &mut Vec<Slot<'a>>,
         depth: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FieldError> {
         if depth == MAX_DEPTH {
             return Err(Fault::Depth.into());
         }
@@ -170,12 +137,18 @@ impl Messages {
                 self.unknown_fields += 1;
                 continue;
             };
-            self.field(field, value, slot, depth).map_err(|trouble| trouble.in_field(field))?;
+            self.field(field, value, slot, depth).map_err(|error| error.in_field(field))?;
         }
         Ok(())
     }
 
-    fn field<'a>(&mut self, field: &Field, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
+    fn field<'a>(
+        &mut self,
+        field: &Field,
+        value: Value<'a>,
+        slot: &mut Slot<'a>,
+        depth: usize,
+    ) -> Result<(), FieldError> {
         match field.shape {
             Shape::Single | Shape::Optional => self.value(field.of, value, slot, depth),
             Shape::Repeated => {
@@ -202,7 +175,7 @@ impl Messages {
         }
     }
 
-    fn value<'a>(&mut self, of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), Trouble> {
+    fn value<'a>(&mut self, of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), FieldError> {
         *slot = match (of, value) {
             (Type::String, value) => Slot::Str(value.str()?),
             (Type::Bytes, value) => Slot::Bytes(value.bytes()?),
@@ -220,7 +193,7 @@ impl Messages {
         Ok(())
     }
 
-    fn entry<'a>(&mut self, of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a str, Slot<'a>), Trouble> {
+    fn entry<'a>(&mut self, of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a str, Slot<'a>), FieldError> {
         let mut key = "";
         // As Go makes them: not nil.
         let mut slot = match of.message().map(|message| message.form) {
@@ -240,7 +213,7 @@ impl Messages {
     }
 }
 
-/// Numbers one behind the other, as newer dialects of protobuf write repeated ones.
+/// Reads packed numbers, as newer dialects of protobuf write repeated ones.
 fn read_packed(of: Type, packed: &[u8], list: &mut Vec<Slot<'_>>) -> Result<(), Fault> {
     let mut varint = Varint::default();
     for &byte in packed {
@@ -261,8 +234,8 @@ fn integer<'a>(of: Type, value: u64) -> Slot<'a> {
     })
 }
 
-/// Each field behind a comma, but for the first behind a brace.
-fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
+/// Writes a comma before each field that does not follow a brace.
+fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), FieldError> {
     for (place, field) in message.fields().iter().enumerate() {
         let slot = slots.get(place).unwrap_or(&Slot::Empty);
         let result = if let ("", Some(inlined)) = (field.name(), field.message()) {
@@ -277,7 +250,7 @@ fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Res
             out.push(b':');
             write_field(field, slot, out)
         };
-        result.map_err(|trouble| trouble.in_field(field))?;
+        result.map_err(|error| error.in_field(field))?;
     }
     Ok(())
 }
@@ -299,7 +272,7 @@ fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
     }
 }
 
-fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     match slot {
         Slot::Empty if field.shape != Shape::Single => out.extend_from_slice(b"null"),
         Slot::List(list) => {
@@ -329,7 +302,7 @@ fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     match (of, slot) {
         (Type::String, slot) => write_str(slot.str(), out),
         (Type::Bytes, Slot::Bytes(bytes)) => write_base64(bytes, out),
@@ -347,7 +320,7 @@ fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), Troub
     Ok(())
 }
 
-fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), Trouble> {
+fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), FieldError> {
     let slot = |place| slots.get(place).unwrap_or(&Slot::Empty);
     let write_slot =
         |place, out| message.fields().get(place).map_or(Ok(()), |field| write_field(field, slot(place), out));
@@ -415,7 +388,7 @@ fn write_str(text: &str, out: &mut Vec<u8>) {
 
 /// Appends an object in JSON on one line, with `kind` and `apiVersion` once each: its own, or those of its list.
 ///
-/// They keep the place of the object's own members, and come first where it has none.
+/// They keep the place of the object's own members, and are first where it has none.
 pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
     let start = out.len();
     let written = write_line(list, object, out);
@@ -486,7 +459,7 @@ impl Named<'_> {
     }
 }
 
-/// The name of a member, with the comma before it and the colon behind.
+/// Writes the name of a member, with the comma before and the colon after it.
 fn write_name(name: &str, out: &mut Vec<u8>) {
     if out.last() != Some(&b'{') {
         out.push(b',');
@@ -537,7 +510,7 @@ fn write_int(value: i64, out: &mut Vec<u8>) {
     write(out, format_args!("{value}"));
 }
 
-/// Go writes an exponent for what is small or large, as JavaScript does.
+/// Writes a small or large number with an exponent, as Go and JavaScript do.
 fn write_double(value: f64, out: &mut Vec<u8>) -> Result<(), Fault> {
     if !value.is_finite() {
         return Err(Fault::Value);
@@ -598,7 +571,7 @@ fn write_duration(nanos: i64, out: &mut Vec<u8>) {
     }
     write(out, format_args!("{whole}"));
     if !nanos.is_multiple_of(unit) {
-        // Behind the unit's one, its digits are those of the fraction.
+        // The digits after the unit's one are those of the fraction.
         let fraction = (unit + nanos % unit).to_string();
         write(out, format_args!(".{}", fraction.get(1..).unwrap_or_default().trim_end_matches('0')));
     }

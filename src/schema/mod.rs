@@ -11,9 +11,7 @@ mod json;
 mod table;
 
 #[cfg(feature = "json")]
-pub use self::json::to_json;
-#[cfg(feature = "json")]
-pub(crate) use self::json::to_line;
+pub(crate) use self::json::{to_json, to_line};
 use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
 
 /// A message of protobuf: a kind of object, or a part of one.
@@ -63,7 +61,7 @@ struct Name {
     len: u8,
 }
 
-/// What the JSON of a message is.
+/// The JSON form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// An object of its fields.
@@ -124,7 +122,7 @@ impl Message {
         KINDS.get(found).map(Kind::message)
     }
 
-    /// What Kubernetes calls it: `Pod`, `PodSpec`.
+    /// Returns its name in Kubernetes: `Pod`, `PodSpec`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name.get()
@@ -136,7 +134,7 @@ impl Message {
         &FIELDS[usize::from(self.first)..][..usize::from(self.fields)]
     }
 
-    /// Whether JSON has an object of its fields. A time, a quantity and their like are a single value there.
+    /// Returns true if its JSON form is an object of its fields. A time, a quantity and their like are a single value there.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.form == Form::Object
@@ -148,7 +146,7 @@ impl Message {
         self.fields().iter().find(|field| field.number() == number)
     }
 
-    /// The fields on a path of names as they are in JSON, `spec.containers.image`. Repeated fields are passed through; a map
+    /// Returns the fields on a path of names as they are in JSON, `spec.containers.image`. Repeated fields are passed through; a map
     /// may only be its end.
     ///
     /// There may be more fields than names: JSON has the fields of some messages among those of their parent.
@@ -179,7 +177,8 @@ impl Message {
         None
     }
 
-    /// The path of names that these numbers lead along; `None` when one of them is not in the table, or lies behind a map.
+    /// Returns the path of names that these numbers lead along; `None` when one of them is not in the table, or in the values of a
+    /// map.
     #[must_use]
     pub fn names(&self, numbers: &[u32]) -> Option<String> {
         let mut names = Vec::new();
@@ -196,26 +195,26 @@ impl Message {
 }
 
 impl Field {
-    /// Its number in protobuf.
+    /// Returns its number in protobuf.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number.into()
     }
 
-    /// Its name in JSON; empty for a message whose fields JSON has among those of its parent. In a message that JSON
+    /// Returns its name in JSON; empty for a message whose fields JSON has among those of its parent. In a message that JSON
     /// has no object for, as a time, it is its name in protobuf.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name.get()
     }
 
-    /// Whether it is a map: repeated entries of a key, 1, and a value, 2.
+    /// Returns true if it is a map: repeated entries of a key, 1, and a value, 2.
     #[must_use]
     pub fn is_map(&self) -> bool {
         self.shape == Shape::Map
     }
 
-    /// What is in it, if that is a message, and not in a map.
+    /// Returns the message that the field holds, if it is a message outside of a map.
     #[must_use]
     pub fn message(&self) -> Option<&'static Message> {
         if self.is_map() { None } else { self.of.message() }

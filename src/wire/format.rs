@@ -1,20 +1,20 @@
-//! What a body is, by its first byte. A `Content-Type` may lie; a body in the wrong encoding is named in the error.
+//! The format of a body, by its first byte: a `Content-Type` may be wrong.
 
 use std::fmt;
 
-/// What a body looks like.
+/// The format that a body has by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyFormat {
     /// JSON: it begins with `{` or `[`.
     Json,
-    /// The frames of a protobuf watch stream, each of them led by its length.
+    /// The frames of a protobuf watch stream, each of which begins with its length.
     WatchStream,
-    /// gzip that nobody undid.
+    /// gzip that the transport did not decompress.
     Gzip,
     /// CBOR with its self-describing tag, as API servers send it.
     Cbor,
-    /// A page, probably a proxy's.
+    /// An HTML page, probably a proxy's.
     Html,
     /// Other text.
     Text,
@@ -23,7 +23,7 @@ pub enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// By the first byte alone, so that it does not depend on how the body is cut into chunks.
+    /// Returns the format by the first byte alone, so that it does not depend on how the body is split into chunks.
     pub(crate) fn by_first_byte(byte: u8) -> Self {
         match byte {
             b'{' | b'[' => Self::Json,

@@ -1,10 +1,10 @@
 //! The one reader of JSON: it walks the members of objects and finds where values end.
 //!
-//! [`Reader`] takes values off the front of JSON that is whole in memory, and borrows what it returns. [`scan::Scan`] finds the
-//! end of a value that arrives in pieces. Both look for the end of a nested value by its brackets and strings only: what is in
-//! a value that nobody reads is not checked.
+//! [`Reader`] consumes values from the front of JSON that is whole in memory, and returns borrowed ones. [`scan::Scan`] finds the
+//! end of a value that arrives in pieces. Both find the end of a nested value by its brackets and strings only: the contents of
+//! a value that is not read are not checked.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 
 use serde::Deserialize;
 
@@ -18,13 +18,20 @@ pub(crate) struct Reader<'a> {
     depth: u32,
 }
 
-/// A string, borrowed where it has no escapes.
-#[derive(Deserialize)]
+/// A string, borrowed where it has no escapes: in maps and lists serde would copy a plain `Cow`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// So that maps are read by `str`.
+impl Borrow<str> for JsonText<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
 
 impl<'a> Reader<'a> {
-    /// Reads JSON inside so many brackets, which count towards the allowed depth.
+    /// Reads JSON inside `outer_depth` brackets, which count towards the allowed depth.
     pub(crate) fn new(json: &'a [u8], outer_depth: u32) -> Self {
         Self { rest: json, depth: outer_depth }
     }
@@ -37,7 +44,7 @@ impl<'a> Reader<'a> {
         self.rest.first().copied()
     }
 
-    /// Returns what is left.
+    /// Returns the rest of the JSON.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -211,7 +218,7 @@ pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
         }
         _ => {
             let string = str::from_utf8(string).map_err(|_| Fault::Utf8)?;
-            serde_json::from_str(string).map(|Text(text)| text).map_err(|_| Fault::Syntax)
+            serde_json::from_str(string).map(|JsonText(text)| text).map_err(|_| Fault::Syntax)
         }
     }
 }

@@ -13,21 +13,14 @@ use std::fmt;
 
 pub use self::format::BodyFormat;
 
-/// How the bytes of an item are encoded.
+/// The encoding of an item's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Encoding {
     /// The protobuf message of the item, without `k8s\0` and envelope.
     Protobuf,
     /// The item as JSON, without the whitespace around it.
     Json,
-}
-
-impl Encoding {
-    /// Returns the encoding of an object's bytes: JSON begins with a brace, or is `null`. In protobuf these bytes are the
-    /// tags of a group and of no wire type, and no message of Kubernetes has groups.
-    pub(crate) fn of(object: &[u8]) -> Self {
-        if let Some(b'{' | b'n') = object.first() { Self::Json } else { Self::Protobuf }
-    }
 }
 
 impl fmt::Display for Encoding {
@@ -39,7 +32,15 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// What is wrong with the bytes of a field.
+/// A field and its fault.
+pub(crate) type FieldFault = (&'static str, Fault);
+
+/// Returns a function that makes a fault one of this field.
+pub(crate) fn at(field: &'static str) -> impl Fn(Fault) -> FieldFault {
+    move |fault| (field, fault)
+}
+
+/// The fault in the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -47,12 +48,12 @@ pub enum Fault {
     #[error("a varint over 64 bits")]
     Varint,
     /// Field number 0 or over 2²⁹-1, or wire type 6 or 7.
-    #[error("an impossible tag")]
+    #[error("an invalid tag")]
     Tag,
     /// A known field of another wire type than its own.
     #[error("the wrong wire type")]
     WireType,
-    /// A length past the end of what it is in, or past 64 bits.
+    /// A length past the end of its parent, or past 64 bits.
     #[error("a length past the end of its parent")]
     PastParent,
     /// An item of more than 2³¹-1 bytes, which protobuf does not allow.
@@ -67,8 +68,8 @@ pub enum Fault {
     /// A string that is not UTF-8.
     #[error("invalid UTF-8")]
     Utf8,
-    /// `raw` before the `typeMeta` that names its kind: nothing else says what is in it.
-    #[error("raw before its kind")]
+    /// `raw` before the `typeMeta`, which alone names the kind of `raw`.
+    #[error("a value before its typeMeta")]
     Order,
     /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered; a second `typeMeta` after them.
     #[error("a second value")]
@@ -76,21 +77,21 @@ pub enum Fault {
     /// No bytes, where even an empty list has its metadata and every frame of a watch an event.
     #[error("no bytes")]
     Empty,
-    /// Bytes that say how `raw` is encoded, where it must be plain.
-    #[error("a value where none is supported")]
+    /// A content encoding or a content type of `raw`, which must be plain.
+    #[error("an unsupported value")]
     NotEmpty,
     /// A value that JSON has no form for: embedded text that is no JSON, a number that is not finite, a time outside the years 0
     /// to 9999, an empty quantity.
     #[error("a value without a JSON form")]
     Value,
-    /// Not a Status, or not one that decodes, where only the API server's Status can be.
-    #[error("something else than a Status")]
+    /// No Status, or one that cannot be decoded, where only the API server's Status is allowed.
+    #[error("no valid Status")]
     Status,
     /// A byte that JSON does not allow there.
-    #[error("a fault of JSON syntax")]
+    #[error("invalid JSON")]
     Syntax,
     /// A JSON value of another type than the field's.
-    #[error("a value of another type")]
+    #[error("a value of the wrong type")]
     Type,
     /// Messages nested deeper than 100, or JSON nested deeper than 10,000, which is where Go stops too.
     #[error("nested too deep")]
@@ -98,7 +99,7 @@ pub enum Fault {
     /// No value of a field that every list, every event or every object has.
     #[error("no value")]
     Missing,
-    /// An event of a watch that is none of `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.
+    /// An event type other than `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.
     #[error("an unknown value")]
     Unknown,
     /// An object in a protobuf watch that does not begin with `k8s\0`.

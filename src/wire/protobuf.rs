@@ -6,7 +6,7 @@ use std::mem;
 
 use super::Fault;
 
-/// Groups may be nested this deep in what is skipped; prost allows as many nested messages.
+/// The deepest nesting of skipped groups; prost allows as many nested messages.
 pub(crate) const MAX_GROUP_DEPTH: usize = 100;
 
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
@@ -25,7 +25,7 @@ impl Varint {
         self.len == 0
     }
 
-    /// Takes the next byte; `Some` when it was the last.
+    /// Takes the next byte; returns the value after the last one.
     pub(crate) fn push(&mut self, byte: u8) -> Result<Option<u64>, Fault> {
         // The tenth byte holds the last bit of 64.
         if self.len == 9 && byte > 1 {
@@ -73,7 +73,7 @@ impl Tag {
 
 /// A field of a resident message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Field<'a> {
+pub(crate) struct WireField<'a> {
     pub(crate) number: u32,
     pub(crate) value: Value<'a>,
     /// Tag and value.
@@ -86,7 +86,7 @@ pub(crate) enum Value<'a> {
     Len(&'a [u8]),
     /// The bits of a double.
     Fixed64(u64),
-    /// Four bytes or a group, which Kubernetes has not.
+    /// Four bytes or a group, neither of which Kubernetes uses.
     Other,
 }
 
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         self.short().map_or_else(|| self.long_varint(), |value| Ok(u64::from(value)))
     }
 
-    /// Most tags and lengths have one byte or two.
+    /// Takes a varint of one byte or two, which most tags and lengths are.
     #[inline]
     fn short(&mut self) -> Option<u32> {
         let (value, rest) = match *self.rest {
@@ -159,9 +159,12 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// What [`Self::any`] makes of the next field, sooner, if it is of the form that nearly all have.
+    /// Takes the next field if its tag and its length or value have one byte or two, as nearly all fields have.
+    ///
+    /// Keeping the walk over these fields in registers took a quarter off the instructions for an event of a watch, and as much off
+    /// views, paths and projections. A test pins it to [`Self::any`].
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "what a caller does not ask for of a field is then never made")]
+    #[expect(clippy::inline_always, reason = "the parts of a field that a caller ignores are then never computed")]
     fn plain(&mut self) -> Option<(u32, Value<'a>)> {
         let ahead = &mut self.clone();
         let (tag, value) = (ahead.short()?, u64::from(ahead.short()?));
@@ -174,7 +177,7 @@ impl<'a> Fields<'a> {
         Some((tag >> 3, value))
     }
 
-    /// The bytes of the next field, which is taken if this is its tag and it has bytes.
+    /// Takes the next field, and returns its bytes, if it has this tag and a length of one byte or two.
     #[inline]
     pub(crate) fn tagged(&mut self, tag: u8) -> Option<&'a [u8]> {
         let ahead = &mut Self::new(self.rest.strip_prefix(&[tag])?);
@@ -184,7 +187,7 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 
-    /// The same, of the last field.
+    /// As [`tagged`](Self::tagged), if the field is the last one.
     #[inline]
     pub(crate) fn sole(mut self, tag: u8) -> Option<&'a [u8]> {
         self.tagged(tag).filter(|_| self.rest.is_empty())
@@ -244,7 +247,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<Field<'a>, Fault>;
+    type Item = Result<WireField<'a>, Fault>;
 
     /// After an error the iterator ends.
     #[inline(always)]
@@ -257,7 +260,7 @@ impl<'a> Iterator for Fields<'a> {
         let (number, value) = if let Some(field) = self.plain() {
             field
         } else {
-            // `self`, which is empty after an error, is not lent to it: it would be kept in memory, not in registers.
+            // A copy: if `self` were borrowed, it would be kept in memory, not in registers. It stays empty after an error.
             let mut ahead = mem::take(self);
             let field = match ahead.any() {
                 Ok(field) => field,
@@ -267,7 +270,7 @@ impl<'a> Iterator for Fields<'a> {
             field
         };
         let taken = start.len() - self.rest.len();
-        Some(Ok(Field { number, value, bytes: start.get(..taken).unwrap_or_default() }))
+        Some(Ok(WireField { number, value, bytes: start.get(..taken).unwrap_or_default() }))
     }
 }
 
@@ -329,11 +332,11 @@ mod tests {
 
     #[test]
     fn fields() {
-        let len = |number, value, bytes| Ok(Field { number, value: Value::Len(value), bytes });
-        let varint = |number, value, bytes| Ok(Field { number, value: Value::Varint(value), bytes });
+        let len = |number, value, bytes| Ok(WireField { number, value: Value::Len(value), bytes });
+        let varint = |number, value, bytes| Ok(WireField { number, value: Value::Varint(value), bytes });
         let fixed64 =
-            |number, value, bytes| Ok(Field { number, value: Value::Fixed64(u64::from_le_bytes(value)), bytes });
-        let other = |number, bytes| Ok(Field { number, value: Value::Other, bytes });
+            |number, value, bytes| Ok(WireField { number, value: Value::Fixed64(u64::from_le_bytes(value)), bytes });
+        let other = |number, bytes| Ok(WireField { number, value: Value::Other, bytes });
         for (bytes, expected) in [
             (&b""[..], vec![]),
             (b"\x0a\x01a\x08\x85\x01", vec![len(1, b"a", b"\x0a\x01a"), varint(1, 0x85, b"\x08\x85\x01")]),
@@ -365,13 +368,19 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_plain_field_is_as_any(head: [u8; 4], behind in 0..20_000_usize) {
+        fn plain_fields_read_as_any_fields(head: [u8; 4], behind in 0..20_000_usize) {
             let message = [&head[..], &vec![0; behind]].concat();
             let (mut plain, mut any) = (Fields::new(&message), Fields::new(&message));
             if let Some(field) = plain.plain() {
                 prop_assert_eq!((Ok(field), plain.rest), (any.any(), any.rest));
             } else {
                 prop_assert_eq!(plain.rest, &message);
+            }
+            let mut tagged = Fields::new(&message);
+            let mut any = Fields::new(&message);
+            if (8..0x80).contains(&head[0]) && head[0] & 7 == 2 && let Some(bytes) = tagged.tagged(head[0]) {
+                let (tag, field) = (Tag::new(head[0].into()).unwrap(), any.any());
+                prop_assert_eq!((Ok((tag.number, Value::Len(bytes))), tagged.rest), (field, any.rest));
             }
         }
     }

@@ -12,7 +12,7 @@ const MAX_DEPTH: u32 = 10_000;
 
 const BLOCK: usize = 64;
 
-/// What is known of a value at the end of a chunk.
+/// The state of a scan at the end of a chunk.
 pub(crate) struct Scan {
     form: Form,
     depth: u32,
@@ -29,12 +29,12 @@ enum Form {
     String,
     /// An object or an array.
     Nested,
-    /// `true`, `false` or `null`, of which this is left.
+    /// The rest of `true`, `false` or `null`.
     Literal(&'static [u8]),
     Number(Number),
 }
 
-/// What the last byte of a number was.
+/// The last byte of a number.
 #[derive(Clone, Copy)]
 enum Number {
     Start,
@@ -51,7 +51,7 @@ enum Number {
 }
 
 impl Scan {
-    /// For a value that begins with this byte, inside so many brackets.
+    /// Begins a value with this first byte, inside `outer_depth` brackets.
     pub(crate) fn new(first: u8, outer_depth: u32) -> Self {
         let form = match first {
             b'"' => Form::String,
@@ -127,7 +127,7 @@ impl Scan {
         None
     }
 
-    /// Goes on with a block of which the first `len` bytes are the input's, the rest spaces.
+    /// Scans the next block: `len` bytes of the input, then spaces.
     #[inline]
     fn block(&mut self, block: &[u8; BLOCK], len: usize) -> Result<Option<usize>, Fault> {
         let masks = Masks::of(block);
@@ -165,7 +165,7 @@ impl Scan {
         in_string
     }
 
-    /// The bytes behind a backslash that is not behind one itself.
+    /// Returns a mask of the escaped bytes: those after a backslash that is not escaped itself.
     #[inline]
     fn escaped(&mut self, mut backslashes: u64, len: usize) -> u64 {
         let mut escaped = u64::from(self.escaped);

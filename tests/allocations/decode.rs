@@ -133,7 +133,7 @@ fn kept_items_keep_no_chunk_alive() {
         most.fetch_max(alive.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         Ok::<_, std::io::Error>(Bytes::from_owner(Chunk(chunk.to_vec(), Arc::clone(&alive))))
     });
-    let mut items = ListStream::<_, [u8]>::new(stream::iter(chunks));
+    let mut items = ListStream::new::<[u8]>(stream::iter(chunks));
     let kept: Vec<_> = block_on(items.by_ref().try_collect()).unwrap();
     assert_eq!((kept.len(), items.end().unwrap().items), (120, 120));
     assert_eq!(most.load(Ordering::Relaxed), 1, "the next chunk was asked for while one was alive");

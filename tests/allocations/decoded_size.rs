@@ -11,7 +11,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use listwatch::{Event, ItemError, Limits, ListDecoder, ListReader, OnItemError};
 use prost::Message;
 
-use crate::support::{body_of, len_field, tag};
+use crate::support::{body_of, chain, len_field, tag};
 
 const MIB: usize = 1 << 20;
 
@@ -92,13 +92,12 @@ fn an_item_takes_at_most_five_times_the_limit() {
 fn an_item_over_the_limit_is_an_error_or_skipped() {
     let small = pod_of(&[2], &len_field(1, b""), 8000);
     let body = pods(&[small.clone(), pod_of(&[2], &len_field(1, b""), 700_000), small]);
-    let error = ListReader::<_, Pod>::new(&body[..]).find_map(Result::err).unwrap();
+    let error = ListReader::new::<Pod>(&body[..]).find_map(Result::err).unwrap();
     assert_eq!(
-        error.to_string(),
-        "item: decoding may take 761602112 bytes, over the limit of 67108864, which Limits::decoded_size raises in item 1, \
-         at byte 16029, 1 item delivered"
+        chain(&error),
+        "cannot read item 1, at byte 16029, 1 item delivered: decoding may allocate 761602112 bytes, over the limit of 64 MiB"
     );
-    let mut reader = ListReader::<_, Pod>::new(&body[..]).on_item_error(OnItemError::Skip);
+    let mut reader = ListReader::new::<Pod>(&body[..]).on_item_error(OnItemError::Skip);
     assert_eq!((reader.by_ref().count(), reader.end().unwrap().skipped), (2, 1));
     let (result, _) =
         decode::<Pod>(&pods(&[pod_of(&[2], &len_field(1, b""), 8500)]), Limits::default().decoded_size(1 << 20));

@@ -7,7 +7,7 @@ use crate::support::{cases, each_item, fixture};
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::cache::{Object, StorageFormat, Store, StoreError, Stored, Written};
-use listwatch::object::path::pod;
+use listwatch::path::pod;
 use listwatch::{Encoding, ItemError};
 use listwatch_testserver::Synthesizer;
 
@@ -24,7 +24,7 @@ fn pods(items: u32) -> Vec<u8> {
 }
 
 fn node<T: Stored + ?Sized>(object: &listwatch::cache::Object<T>) -> Result<Option<Arc<str>>, ItemError> {
-    Ok(pod::NODE_NAME.str(object.encoded()?)?.map(Arc::from))
+    Ok(pod::NODE_NAME.str(object.item()?)?.map(Arc::from))
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn a_store_keeps_its_budget() {
         assert!(fits || most > bytes * 9 / 10, "{most}");
         // Each object held is unchanged.
         for pod in &held {
-            let meta = listwatch::MetaView::new(pod).unwrap();
-            let object = store.get((meta.namespace(), meta.name())).unwrap();
+            let meta = listwatch::ItemRef::new(Encoding::Protobuf, pod).meta().unwrap();
+            let object = store.get((&*meta.namespace(), &*meta.name())).unwrap();
             assert_eq!(*object.decode().unwrap(), <Pod as prost::Message>::decode(&**pod).unwrap());
         }
     }

@@ -219,7 +219,7 @@ fn teams(object: &listwatch::cache::Object<[u8]>) -> Result<Vec<String>, String>
         return Err("bad".to_owned());
     }
     let teams = labels.iter().filter(|(key, _)| key.starts_with("team"));
-    Ok(teams.map(|(_, value)| (*value).to_owned()).collect())
+    Ok(teams.map(|(_, value)| value.clone().into_owned()).collect())
 }
 
 fn key_of(object: &listwatch::cache::Object<[u8]>) -> Key {

@@ -69,7 +69,7 @@ fn loads_what_was_saved() {
             for &to in RESIDENCIES {
                 let after = Store::<[u8]>::new(to);
                 let by_namespace =
-                    after.index("namespace", |object| Ok::<_, ItemError>([object.meta()?.namespace().to_owned()]));
+                    after.index("namespace", |object| Ok::<_, ItemError>([object.meta()?.namespace().into_owned()]));
                 let mut subscriber = after.subscribe().start();
                 after.load(&path, HOLDS).unwrap();
                 assert_eq!(seen(&after), seen(&before), "{objects} {from:?} {to:?}");

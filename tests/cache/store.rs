@@ -370,7 +370,7 @@ fn an_object_as_json_says_what_it_is() {
         store.apply(encoding, &object("web", &encoding.to_string(), "1").to_bytes(encoding)).map(drop).unwrap();
         let object = store.get(("web", &*encoding.to_string())).unwrap();
         for kind in ["Namespace", "NamespaceList"] {
-            let of = TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() };
+            let of = TypeMeta::new("v1", kind);
             let mut out = b"before ".to_vec();
             object.to_json(&of, &mut out).unwrap();
             let json = str::from_utf8(&out).unwrap().strip_prefix("before ").unwrap();
@@ -441,7 +441,7 @@ fn lists_a_namespace() {
     {
         let web = "app=web".parse().unwrap();
         let all = store.list_labels(None, &web);
-        assert!(all.iter().all(|object| object.meta().unwrap().label("app").unwrap() == Some("web")));
+        assert!(all.iter().all(|object| object.meta().unwrap().label("app").unwrap().as_deref() == Some("web")));
         let of_each: usize = ["a", "b", "one"].iter().map(|it| store.list_labels(Some(it), &web).len()).sum();
         assert_eq!((all.len(), of_each), (668, 668));
     }
@@ -507,8 +507,8 @@ fn json_objects_are_decoded_with_serde() {
 fn an_index_that_fails_names_itself_and_the_object() {
     let store = Store::<Object>::new(StorageFormat::Encoded);
     let by_label = store.index("team", |object| match object.meta()?.label("team")? {
-        Some("nobody") => Err("no such team".into()),
-        label => Ok::<_, Box<dyn std::error::Error + Send + Sync>>(label.map(str::to_owned)),
+        Some(label) if label == "nobody" => Err("no such team".into()),
+        label => Ok::<_, Box<dyn std::error::Error + Send + Sync>>(label.map(String::from)),
     });
     for (team, count, failed) in [("a", 1, 0), ("nobody", 0, 1), ("b", 0, 0)] {
         let version = store.len() + team.len();
@@ -595,7 +595,7 @@ fn a_compressed_store_takes_a_fraction_of_the_bytes() {
         let held = |format| {
             let store = Store::<[u8]>::new(format);
             let mut replace = store.begin_replace();
-            let mut pods = ListReader::<_, [u8]>::new(&body[..]);
+            let mut pods = ListReader::new::<[u8]>(&body[..]);
             for pod in &mut pods {
                 drop(replace.apply(Encoding::Protobuf, &pod.unwrap()).unwrap());
             }

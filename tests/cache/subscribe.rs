@@ -319,7 +319,7 @@ fn what_filters_pass() {
     use listwatch::cache::Subscribe;
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let app = |object: &listwatch::cache::Object<[u8]>| {
-        Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(str::to_owned))
+        Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(String::from))
     };
     let (by_app, in_order) = (store.index("app", app), store.index("app in order", app));
     let write = |namespace: &str, name: &str, version: &str, app: &str| {

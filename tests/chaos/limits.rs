@@ -79,9 +79,9 @@ fn gzip_bombs_end_at_a_limit() {
         let json = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"a":""#;
         let limits = Limits::default();
         for (case, beginning, limits, expected) in [
-            ("an item", in_raw(tag(2, 2)), limits, "limit: an item's size"),
-            ("a JSON item", json.into(), limits, "limit: an item's size"),
-            ("a skipped field", in_raw(tag(9, 2)), limits.bytes(8 << 20), "limit: a body's size"),
+            ("an item", in_raw(tag(2, 2)), limits, "item 0 is "),
+            ("a JSON item", json.into(), limits, "item 0 is "),
+            ("a skipped field", in_raw(tag(9, 2)), limits.bytes(8 << 20), "the body is "),
             ("a skipped field, under a limit of items", in_raw(tag(9, 2)), limits.items(10), INCOMPLETE),
         ] {
             let bytes = [gzip(&beginning), zeros.clone()].concat();
@@ -151,7 +151,7 @@ fn millions_of_items_end_at_the_limit_in_bounded_memory() {
                 matches!(decode.kind(), DecodeErrorKind::Limit { size, max: LIMIT, .. } if *size == LIMIT + 1),
                 "{error}"
             );
-            assert!(error.to_string().starts_with("limit: a number of items of 1000001 "), "{error}");
+            assert!(error.to_string().starts_with("the list has at least 1000001 items, "), "{error}");
             assert_eq!((decode.index(), error.items(), delivered), (Some(LIMIT), LIMIT, LIMIT), "{error}");
             if let (Some(before), Some(most)) = (before, most) {
                 assert!(most < before + MEMORY, "{before} bytes were resident, and then {most}");

@@ -88,7 +88,7 @@ async fn discovery_that_cannot_be_read() {
         let server = serve(answer).await;
         for http2 in [false, true] {
             let error = client(&server, http2).discover().await.unwrap_err();
-            assert!(error.to_string().starts_with(expected), "{error}");
+            assert!(crate::support::chain(&error).starts_with(expected), "{error}");
         }
     }
 }
@@ -107,10 +107,12 @@ async fn gets_one_object() {
             ),
             (
                 json(r#"{"kind":"ConfigMap","apiVersion":"v1"}"#),
-                Some("item: it is in JSON, where protobuf is to be read"),
+                Some(
+                    "cannot read the item, at byte 0, 0 items delivered: unexpected encoding: the item is in JSON, expected protobuf",
+                ),
             ),
             (json(r#"{"kind":"Status","message":"no","code":403}"#), Some("API error: 403: no")),
-            (json(r#"{"kind":"#), Some("item: a fault of JSON syntax in kind")),
+            (json(r#"{"kind":"#), Some("cannot read the item, at byte 0, 0 items delivered: invalid JSON in kind")),
             (Answer::ok(Body::replay("<html>")), Some("unexpected encoding: ")),
             (Answer::ok(Body::replay("")), Some("incomplete: ")),
             (Answer::ok(Body::replay(fixture("single-configmap.pb")).cut_at(40)), Some("malformed: ")),
@@ -125,7 +127,7 @@ async fn gets_one_object() {
                     assert!(!object.metadata.unwrap().name.unwrap().is_empty());
                     assert_eq!(server.requests()[0].path, "/api/v1/namespaces/team-1/configmaps/config-1");
                 }
-                (Err(error), Some(expected)) => assert!(error.to_string().starts_with(expected), "{error}"),
+                (Err(error), Some(expected)) => assert!(crate::support::chain(&error).starts_with(expected), "{error}"),
                 (result, expected) => panic!("{result:?} for {expected:?}"),
             }
         }

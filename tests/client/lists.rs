@@ -158,7 +158,7 @@ async fn lists_in_json_where_there_is_no_protobuf() {
         let one = client.get::<Json<Widget>>(&widgets, Some("a"), "b").await.unwrap();
         assert_eq!(one.spec, decoded[0].spec);
         let json = ListParams::new(Selection::all().json());
-        let names = client.list_with(&Resource::PODS, &json, |pod| pod.meta().map(|meta| meta.name().to_owned()));
+        let names = client.list_with(&Resource::PODS, &json, |pod| pod.meta().map(|meta| meta.name().into_owned()));
         assert_eq!(names.into_vec().await.unwrap().0.len(), 30);
         // Protobuf messages are never read off JSON.
         let error = client.list::<Pod>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use listwatch::Shard;
 use listwatch::client::{Client, Error, ListParams, Resource, Retry, Selection};
-use listwatch::object::Shard;
-use listwatch::{ItemError, Limits, MetaView, OnItemError};
+use listwatch::{Encoding, ItemError, ItemRef, Limits, OnItemError};
 use listwatch_testserver::{Answer as ServerAnswer, Body, RecordedRequest};
 
 use crate::support::server::{Pods, anonymous, client_of, paged, pods, recorded, serve_by};
@@ -112,7 +112,7 @@ async fn an_interrupted_page_is_requested_again_and_delivers_the_rest() {
         let list = server.client().retry(retry).list::<[u8]>(&Resource::PODS, &params);
         let (items, summary) = list.into_vec().await.unwrap();
         assert_eq!((items.len() as u64, summary.items + summary.other_shards), (summary.items, 120), "{case}");
-        let uids = items.iter().map(|pod| MetaView::new(pod).unwrap().uid().to_owned());
+        let uids = items.iter().map(|pod| ItemRef::new(Encoding::Protobuf, pod).meta().unwrap().uid().into_owned());
         assert_eq!(uids.collect::<BTreeSet<_>>().len(), items.len(), "{case}");
     }
 }

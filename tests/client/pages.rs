@@ -7,8 +7,8 @@ use crate::support::fixture;
 use crate::support::server::{Pods, client, paged, recorded, serve_by, serve_in_turn};
 use futures::StreamExt as _;
 use listwatch::client::{Client, ListParams, Resource, ResourceVersion, Selection};
-use listwatch::object::{LabelSelector, Shard};
-use listwatch::{ItemError, MetaView};
+use listwatch::{Encoding, ItemError, ItemRef};
+use listwatch::{LabelSelector, Shard};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 fn expired() -> Answer {
@@ -20,7 +20,7 @@ fn pods(client: &Client, params: &ListParams) -> Pods {
 }
 
 fn name(pod: &[u8]) -> String {
-    MetaView::new(pod).unwrap().name().to_owned()
+    ItemRef::new(Encoding::Protobuf, pod).meta().unwrap().name().into_owned()
 }
 
 fn paths(server: &Server) -> Vec<String> {

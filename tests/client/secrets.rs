@@ -31,9 +31,11 @@ fn status() -> Status {
     let token = || TOKEN.to_owned();
     let mut cause = StatusCause::default();
     (cause.reason, cause.message, cause.field) = (token(), token(), token());
-    let mut details = StatusDetails { causes: vec![cause], ..StatusDetails::default() };
+    let mut details = StatusDetails::default();
+    details.causes = vec![cause];
     (details.name, details.group, details.kind, details.uid) = (token(), token(), token(), token());
-    let mut status = Status { details: Some(details), code: 418, ..Status::default() };
+    let mut status = Status::default();
+    (status.details, status.code) = (Some(details), 418);
     (status.status, status.message, status.reason) = (token(), token(), token());
     status
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::support::fixture;
-use listwatch::object::{FieldSelector, LabelSelector, Shard};
 use listwatch::{Event, ItemRef, ListDecoder};
+use listwatch::{FieldSelector, LabelSelector, Shard};
 
 fn uids(body: &[u8], mut select: impl FnMut(&ItemRef<'_>) -> bool) -> BTreeSet<String> {
     let mut decoder = ListDecoder::new();
     let (mut rest, mut uids) = (body, BTreeSet::new());
     while let Some(event) = decoder.decode(&mut rest).unwrap() {
         match event {
-            Event::Item(item) if select(&item) => drop(uids.insert(item.meta().unwrap().uid().to_owned())),
+            Event::Item(item) if select(&item) => drop(uids.insert(item.meta().unwrap().uid().into_owned())),
             _ => {}
         }
     }
@@ -37,7 +37,7 @@ fn labels_and_fields() {
 fn shards() {
     let shard = Shard::new(0, 2).unwrap();
     let expected = uids(&fixture("pods-shard.pb"), |_| true);
-    let selected = uids(&fixture("pods.pb"), |item| shard.contains(item.meta().unwrap().uid()));
+    let selected = uids(&fixture("pods.pb"), |item| shard.contains(&item.meta().unwrap().uid()));
     assert!(!expected.is_empty() && expected.len() < 120);
     assert_eq!(selected, expected);
     // Every object is in exactly one shard.

@@ -4,15 +4,11 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
 
 use crate::support::{body_of, cut, fixture, len_field, list_decoder, reference};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::{DecodeErrorKind, Event, ItemError, Limits, ListDecoder, ListError, ListReader, OnItemError};
-
-/// Three of the recorded ConfigMaps are longer.
-const LONG: usize = 330;
-
-type Boxed = Box<dyn std::error::Error + Send + Sync>;
+use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader, OnItemError};
 
 /// Reads as scripted: an error where there is one.
 struct Script(VecDeque<Result<Vec<u8>, io::ErrorKind>>);
@@ -41,7 +37,7 @@ fn the_reader_returns_every_item_and_then_the_end() {
     for (name, body) in crate::support::lists() {
         let expected = reference(&body).unwrap();
         for lengths in [&[1][..], &[4096], &[60_000], &[1, 5000, 30]] {
-            let mut reader = ListReader::<_, [u8]>::new(Script::new(&body, lengths));
+            let mut reader = ListReader::new::<[u8]>(Script::new(&body, lengths));
             assert!(reader.end().is_none());
             let items: Vec<_> = reader.by_ref().map(Result::unwrap).map(Vec::from).collect();
             assert_eq!(items, expected.items, "{name} in {lengths:?}");
@@ -58,11 +54,11 @@ fn retries_an_interrupted_read_and_returns_the_error_of_a_failed_one() {
     let body = fixture("configmaps.pb");
     let mut script = Script::new(&body, &[1000]);
     script.0.insert(1, Err(io::ErrorKind::Interrupted));
-    assert_eq!(ListReader::<_, [u8]>::new(script).flatten().count(), 13);
+    assert_eq!(ListReader::new::<[u8]>(script).flatten().count(), 13);
 
     let mut script = Script::new(&body, &[1000]);
     script.0.insert(2, Err(io::ErrorKind::ConnectionReset));
-    let mut reader = ListReader::<_, [u8]>::new(script);
+    let mut reader = ListReader::new::<[u8]>(script);
     let delivered = reader.by_ref().take_while(Result::is_ok).count();
     assert_eq!(delivered, reference_items_in(&body[..2000]));
     assert!(reader.next().is_none() && reader.end().is_none(), "fused, and not complete");
@@ -75,30 +71,35 @@ fn reference_items_in(prefix: &[u8]) -> usize {
 #[test]
 fn a_truncated_body_is_an_error_in_every_adapter() {
     let body = &fixture("configmaps.pb")[..3000];
-    let mut reader = ListReader::<_, [u8]>::new(body);
+    let mut reader = ListReader::new::<[u8]>(body);
     let last = reader.by_ref().last().unwrap();
     assert!(matches!(&last, Err(ListError::Decode(error)) if error.is_incomplete()), "{last:?}");
     assert!(reader.end().is_none());
-    assert!(ListReader::<_, [u8]>::new(body).for_each(|_| ControlFlow::<()>::Continue(())).is_err());
-    assert!(ListReader::<_, [u8]>::new(body).try_for_each::<Boxed>(|_| Ok(())).is_err());
 }
 
 #[test]
-fn for_each_breaks_and_try_for_each_returns_the_callers_error() {
+fn a_loop_may_break_and_resume() {
     let body = &fixture("configmaps.pb")[..];
-    let reader = || ListReader::<_, [u8]>::new(body);
-    let mut seen = 0;
-    let flow = reader().for_each(|_| {
-        seen += 1;
-        if seen == 3 { ControlFlow::Break("enough") } else { ControlFlow::Continue(()) }
-    });
-    assert!(matches!(flow, Ok(ControlFlow::Break("enough"))));
-    let flow = reader().for_each(|_| ControlFlow::<()>::Continue(()));
-    assert!(matches!(flow, Ok(ControlFlow::Continue(end)) if end.items == 13));
+    let mut reader = ListReader::new::<[u8]>(body);
+    for (seen, item) in reader.by_ref().enumerate() {
+        item.unwrap();
+        if seen == 2 {
+            break;
+        }
+    }
+    assert!(reader.end().is_none() && reader.decoder().items() == 3);
+    assert_eq!(reader.by_ref().map(Result::unwrap).count(), 10);
+    assert_eq!(reader.end().unwrap().items, 13);
+}
 
-    let error = reader().try_for_each::<Boxed>(|item| if item.len() > LONG { Err("large".into()) } else { Ok(()) });
-    assert_eq!(error.unwrap_err().to_string(), "large");
-    assert_eq!(reader().try_for_each::<Boxed>(|_| Ok(())).unwrap().items, 13);
+#[test]
+fn the_reader_returns_what_it_reads_from() {
+    let body = &fixture("configmaps.pb")[..];
+    let mut reader = ListReader::new::<[u8]>(io::Cursor::new(body));
+    assert_eq!(reader.get_ref().position(), 0);
+    assert!(format!("{reader:?}").starts_with("ListReader { read: Cursor"), "{reader:?}");
+    assert_eq!(reader.by_ref().count(), 13);
+    assert_eq!(reader.into_inner().position(), body.len() as u64);
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn items_that_prost_refuses_fail_or_are_skipped_and_counted() {
         let raw = [&good, bad, &good].map(|item| len_field(2, item)).concat();
         // JSONSchemaProps and the like nest; a recursive message stands for them.
         let body = body_of("v1", "ConfigMapList", &raw);
-        let error = ListReader::<_, Nested>::new(&body[..]).find_map(Result::err).unwrap();
+        let error = ListReader::new::<Nested>(&body[..]).find_map(Result::err).unwrap();
         let ListError::Decode(error) = error else { panic!("{error}") };
         assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::Protobuf(_))), "{error}");
         // The second item: the first follows the magic, the type meta and the header of `raw`.
@@ -118,11 +119,15 @@ fn items_that_prost_refuses_fail_or_are_skipped_and_counted() {
         assert_eq!((error.index(), error.items()), (Some(1), 1));
         assert_eq!(error.offset(), (raw_start + 2 + good.len()) as u64);
 
-        let mut reader = ListReader::<_, Nested>::new(&body[..]).on_item_error(OnItemError::Skip);
+        let (report, skipped) = mpsc::channel();
+        let mut reader = ListReader::new::<Nested>(&body[..])
+            .on_item_error(OnItemError::Skip)
+            .on_skip(move |error| report.send(error.to_string()).unwrap());
         assert_eq!(reader.by_ref().map(Result::unwrap).count(), 2);
+        assert_eq!(skipped.try_iter().collect::<Vec<_>>(), [error.to_string()]);
         let end = reader.end().unwrap();
         assert_eq!((end.items, end.skipped), (2, 1));
-        assert_eq!(ListReader::<_, [u8]>::new(&body[..]).flatten().count(), 3, "raw items pass");
+        assert_eq!(ListReader::new::<[u8]>(&body[..]).flatten().count(), 3, "raw items pass");
     }
 }
 
@@ -137,9 +142,44 @@ struct Nested {
 #[test]
 fn adapters_apply_limits() {
     let body = fixture("configmaps.pb");
-    let error = ListReader::<_, [u8]>::new(&body[..]).limits(Limits::default().items(5)).find_map(Result::err);
+    let error = ListReader::new::<[u8]>(&body[..]).limits(Limits::default().items(5)).find_map(Result::err);
     let Some(ListError::Decode(error)) = error else { panic!("{error:?}") };
     assert!(matches!(error.kind(), DecodeErrorKind::Limit { .. }) && error.items() == 5, "{error}");
+}
+
+#[test]
+fn reports_oversized_items_that_are_skipped() {
+    let mut bodies = vec![fixture("configmaps.pb")];
+    if cfg!(feature = "json") {
+        bodies.push(fixture("widgets-page-1.json"));
+    }
+    for body in bodies {
+        let mut sizes: Vec<u64> = Vec::new();
+        let mut whole = list_decoder(Limits::default());
+        let _ = whole.feed(&mut &body[..], |event| -> ControlFlow<()> {
+            if let Event::Item(item) = event {
+                sizes.push(item.bytes().len() as u64);
+            }
+            ControlFlow::Continue(())
+        });
+        let max = sizes.iter().max().unwrap() - 1;
+        let over = sizes.iter().position(|size| *size > max).unwrap() as u64;
+        let limits = Limits::default().item_size(max).on_oversized(OnItemError::Skip);
+        for lengths in [&[1][..], &[4096]] {
+            let (report, skipped) = mpsc::channel();
+            let reader = ListReader::new::<[u8]>(Script::new(&body, lengths)).limits(limits);
+            #[cfg(feature = "json")]
+            let reader = reader.accept_json();
+            let mut reader = reader.on_skip(move |error| report.send(error.clone()).unwrap());
+            let delivered = reader.by_ref().map(Result::unwrap).count() as u64;
+            let first_skipped = skipped.recv().unwrap();
+            let exceeded = first_skipped.limit().unwrap();
+            assert_eq!((exceeded.limit, exceeded.size, exceeded.max), (Limit::ItemSize, max + 1, max));
+            assert_eq!(first_skipped.index(), Some(over));
+            let end = reader.end().unwrap();
+            assert_eq!((end.items, end.skipped), (delivered, 1 + skipped.try_iter().count() as u64));
+        }
+    }
 }
 
 #[test]
@@ -149,24 +189,24 @@ fn refuses_wrapper_types() {
         let Some(ListError::Decode(error)) = error else { panic!("{error:?}") };
         assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::WrapperType(_))), "{error}");
     };
-    refused(ListReader::<_, Vec<u8>>::new(&body[..]).find_map(Result::err));
-    refused(ListReader::<_, String>::new(&body[..]).find_map(Result::err));
-    refused(ListReader::<_, ()>::new(&body[..]).find_map(Result::err));
-    refused(ListReader::<_, Box<String>>::new(&body[..]).find_map(Result::err));
+    refused(ListReader::new::<Vec<u8>>(&body[..]).find_map(Result::err));
+    refused(ListReader::new::<String>(&body[..]).find_map(Result::err));
+    refused(ListReader::new::<()>(&body[..]).find_map(Result::err));
+    refused(ListReader::new::<Box<String>>(&body[..]).find_map(Result::err));
 }
 
 #[test]
 fn a_closure_may_return_its_own_error() {
     let body = fixture("configmaps.pb");
-    let reader = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| match item.index() {
+    let reader = ListReader::with(&body[..], |item| match item.index() {
         4 => Err(ItemError::other("no fours")),
         index => Ok(index),
     });
     let (ok, err): (Vec<_>, Vec<_>) = reader.partition(Result::is_ok);
     assert_eq!(ok.len(), 4);
-    let error = err[0].as_ref().unwrap_err().to_string();
+    let error = crate::support::chain(err[0].as_ref().unwrap_err());
     assert!(
-        error.starts_with("item: no fours in item 4, at byte ") && error.ends_with(", 4 items delivered"),
+        error.starts_with("cannot read item 4, at byte ") && error.ends_with(", 4 items delivered: no fours"),
         "{error}"
     );
 }
@@ -185,7 +225,7 @@ fn a_panic_in_a_callback_poisons() {
     assert!(matches!(decoder.finish().unwrap_err().kind(), DecodeErrorKind::Poisoned));
     assert!(matches!(decoder.decode(&mut &body[..]).unwrap_err().kind(), DecodeErrorKind::Poisoned));
 
-    let mut reader = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| {
+    let mut reader = ListReader::with(&body[..], |item| {
         assert!(item.index() != 2, "the third item");
         Ok::<_, ItemError>(())
     });
@@ -229,7 +269,7 @@ fn typed_pods_equal_pods_of_the_full_body() {
     let body = fixture("pods.pb");
     let unknown = crate::support::Unknown::decode(&body[4..]).unwrap();
     let expected = PodList::decode(&unknown.raw[..]).unwrap().items;
-    let pods: Vec<Pod> = ListReader::<_, Pod>::new(&body[..]).map(|pod| *pod.unwrap()).collect();
+    let pods: Vec<Pod> = ListReader::new::<Pod>(&body[..]).map(|pod| *pod.unwrap()).collect();
     assert!(pods == expected);
 }
 
@@ -242,12 +282,16 @@ mod asynchronous {
 
     use bytes::Bytes;
     use futures::executor::block_on;
+    use futures::stream::FusedStream as _;
     use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
     use listwatch::{ListCodec, ListStream};
     use tokio_util::codec::FramedRead;
     use tokio_util::io::StreamReader;
 
     use super::*;
+
+    /// Three of the recorded ConfigMaps are longer.
+    const LONG: usize = 330;
 
     /// Chunks with a `Pending` before each of them; counts the chunks taken.
     struct Chunks {
@@ -285,13 +329,13 @@ mod asynchronous {
             }
             let expected = reference(&body).unwrap();
             for lengths in [&[1][..], &[4096], &[1, 5000, 30]] {
-                let mut items = ListStream::<_, [u8]>::new(Chunks::new(&body, lengths));
+                let mut items = ListStream::new::<[u8]>(Chunks::new(&body, lengths));
                 let streamed: Vec<_> = block_on(items.by_ref().try_collect()).unwrap();
                 assert_eq!(streamed.into_iter().map(Vec::from).collect::<Vec<_>>(), expected.items, "{name}");
                 assert_eq!(items.end().unwrap().list_meta, expected.list_meta);
 
                 let read = StreamReader::new(Chunks::new(&body, lengths));
-                let mut items = FramedRead::new(read, ListCodec::<[u8]>::new());
+                let mut items = FramedRead::new(read, ListCodec::new::<[u8]>());
                 let framed: Vec<_> = block_on(items.by_ref().try_collect()).unwrap();
                 assert_eq!(framed.into_iter().map(Vec::from).collect::<Vec<_>>(), expected.items, "{name}");
                 assert_eq!(items.decoder().end().unwrap().list_meta, expected.list_meta);
@@ -305,7 +349,7 @@ mod asynchronous {
         let body = fixture("configmaps.pb");
         let chunks = Chunks::new(&body, &[2000]);
         let taken = Arc::clone(&chunks.taken);
-        let mut items = ListStream::<_, [u8]>::new(chunks);
+        let mut items = ListStream::new::<[u8]>(chunks);
         let first_chunk = reference_items_in(&body[..2000]);
         assert!(first_chunk > 3);
         for _ in 0..first_chunk {
@@ -319,7 +363,7 @@ mod asynchronous {
     #[test]
     fn a_dropped_future_loses_nothing() {
         let body = fixture("configmaps.pb");
-        let mut items = ListStream::<_, [u8]>::new(Chunks::new(&body, &[100]));
+        let mut items = ListStream::new::<[u8]>(Chunks::new(&body, &[100]));
         let mut received = 0;
         loop {
             // Every second poll is pending, and its future is dropped here.
@@ -340,7 +384,7 @@ mod asynchronous {
         let body = fixture("configmaps.pb");
         let mut broken = Chunks::new(&body, &[1000]);
         broken.chunks[2] = Err(io::ErrorKind::ConnectionReset);
-        let mut items = ListStream::<_, [u8]>::new(broken);
+        let mut items = ListStream::new::<[u8]>(broken);
         let results: Vec<_> = block_on(items.by_ref().collect());
         let (last, delivered) = results.split_last().unwrap();
         assert!(matches!(last, Err(ListError::Transport(error)) if error.kind() == io::ErrorKind::ConnectionReset));
@@ -348,29 +392,30 @@ mod asynchronous {
         assert!(items.end().is_none());
 
         let cut_body = Chunks::new(&body[..2000], &[1000]);
-        let mut items = ListStream::<_, [u8]>::new(cut_body);
+        let mut items = ListStream::new::<[u8]>(cut_body);
         let last = block_on(items.by_ref().collect::<Vec<_>>()).pop().unwrap();
         assert!(matches!(last, Err(ListError::Decode(error)) if error.is_incomplete()));
         assert!(items.end().is_none());
 
-        let mut framed = FramedRead::new(&body[..2000], ListCodec::<[u8]>::new());
+        let mut framed = FramedRead::new(&body[..2000], ListCodec::new::<[u8]>());
         let last = block_on(framed.by_ref().collect::<Vec<_>>()).pop().unwrap();
         assert!(matches!(last, Err(ListError::Decode(error)) if error.is_incomplete()));
     }
 
     #[test]
-    fn for_each_and_combinators_work_on_streams() {
+    fn combinators_work_on_streams() {
         let body = fixture("configmaps.pb");
-        let items = || ListStream::<_, [u8]>::new(Chunks::new(&body, &[500]));
-        let end = block_on(items().try_for_each::<Boxed>(|_| Ok(()))).unwrap();
-        assert_eq!(end.items, 13);
-        let flow = block_on(items().for_each(|item| ControlFlow::Break(item.len()))).unwrap();
-        assert!(matches!(flow, ControlFlow::Break(_)));
+        let items = || ListStream::new::<[u8]>(Chunks::new(&body, &[500]));
+        let mut all = items();
+        block_on((&mut all).try_for_each(|_| std::future::ready(Ok(())))).unwrap();
+        assert!(all.is_terminated() && all.end().unwrap().items == 13);
+        assert!(all.get_ref().chunks.is_empty() && all.into_inner().chunks.is_empty());
         let large = items()
             .try_filter(|item| std::future::ready(item.len() > LONG))
             .try_fold(0, |n, _| async move { Ok(n + 1) });
         assert_eq!(block_on(large).unwrap(), 3);
-        let named = items().map_item(|item| Ok::<_, ItemError>(item.meta()?.name().to_owned()));
+        let named =
+            ListStream::with(Chunks::new(&body, &[500]), |item| item.meta().map(|meta| meta.name().into_owned()));
         let zipped: Vec<_> = block_on(named.zip(stream::iter(0..)).collect());
         assert_eq!(zipped.len(), 13);
     }
@@ -381,9 +426,9 @@ mod asynchronous {
             value
         }
         let body = fixture("configmaps.pb");
-        send(ListReader::<_, Pod>::new(io::empty()));
-        send(ListCodec::<Pod>::new());
-        let items = send(ListStream::<_, Pod>::new(Chunks::new(&body, &[500])));
-        drop(send(items.try_for_each::<Boxed>(|_| Ok(()))));
+        send(ListReader::new::<Pod>(io::empty()));
+        send(ListCodec::new::<Pod>());
+        let items = send(ListStream::new::<Pod>(Chunks::new(&body, &[500])));
+        drop(send(items.try_for_each(|_| std::future::ready(Ok(())))));
     }
 }

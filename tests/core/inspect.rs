@@ -1,14 +1,14 @@
 //! Inspecting and projecting an item gives the same as decoding it with prost.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::{Container, ContainerStatus, Pod, PodIp, PodSpec, PodStatus};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{self as meta_v1, ObjectMeta, PartialObjectMetadata};
-use listwatch::object::path::{meta, pod};
-use listwatch::object::{FieldPath, ManagedFieldsEntry, OwnerReference, Time};
-use listwatch::{ListReader, MetaView, Prefilter, Projection, TypeMeta};
+use listwatch::path::{meta, pod};
+use listwatch::{Encoding, FieldPath, ItemRef, ListReader, MetaView, Prefilter, Projection, Time, TypeMeta};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
@@ -71,9 +71,9 @@ fn a_metadata_view_has_every_field() {
         }],
     };
     let object = Pod { metadata: Some(metadata.clone()), spec: None, status: None }.encode_to_vec();
-    let view = MetaView::new(&object).unwrap();
-    assert_eq!((view.label("b/c").unwrap(), view.label("c").unwrap()), (Some("value of b/c"), None));
-    assert_eq!((view.annotation("ü").unwrap(), view.annotation("a").unwrap()), (Some("value of ü"), None));
+    let view = protobuf(&object).meta().unwrap();
+    assert_eq!((view.label("b/c").unwrap().as_deref(), view.label("c").unwrap()), (Some("value of b/c"), None));
+    assert_eq!((view.annotation("ü").unwrap().as_deref(), view.annotation("a").unwrap()), (Some("value of ü"), None));
     assert_same_meta(&view, &metadata, "everything");
 }
 
@@ -107,10 +107,11 @@ fn field_paths_read_what_prost_decodes() {
     pods.extend(recorded_pods().iter().map(|pod| Pod::decode(&pod[..]).unwrap()));
     for decoded in pods {
         let object = decoded.encode_to_vec();
+        let item = protobuf(&object);
         let Pod { metadata, spec, status } = decoded;
         let (spec, status) = (spec.unwrap(), status.unwrap());
-        let str = |path: FieldPath| path.str(&object).unwrap().map(String::from);
-        let strs = |path: FieldPath| path.strs(&object).map(|found| found.unwrap().into_owned()).collect::<Vec<_>>();
+        let str = |path: FieldPath| path.str(item).unwrap().map(String::from);
+        let strs = |path: FieldPath| path.strs(item).map(|found| found.unwrap().into_owned()).collect::<Vec<_>>();
         let names = |name: fn(&Container) -> &Option<String>| {
             spec.containers.iter().flat_map(name).cloned().collect::<Vec<_>>()
         };
@@ -129,16 +130,16 @@ fn field_paths_read_what_prost_decodes() {
         ] {
             assert_eq!(str(path.clone()), *expected, "{path}");
         }
-        assert_eq!(pod::HOST_NETWORK.int(&object).unwrap(), spec.host_network.map(i64::from));
+        assert_eq!(pod::HOST_NETWORK.int(item).unwrap(), spec.host_network.map(i64::from));
         assert_eq!(strs(pod::CONTAINER_NAMES), names(|container| &container.name));
         assert_eq!(strs(pod::IMAGES), names(|container| &container.image));
         let ips = status.pod_ips.iter().filter_map(|pod| pod.ip.clone()).collect::<Vec<_>>();
         assert_eq!(strs(pod::POD_IPS), ips);
         let restarts = status.container_statuses.iter().filter_map(|status| status.restart_count.map(i64::from));
-        let found = pod::RESTART_COUNTS.ints(&object).collect::<Result<Vec<_>, _>>().unwrap();
+        let found = pod::RESTART_COUNTS.ints(item).collect::<Result<Vec<_>, _>>().unwrap();
         assert_eq!(found, restarts.collect::<Vec<_>>());
-        assert_eq!(pod::SPEC.bytes(&object).unwrap(), Some(&spec.encode_to_vec()[..]));
-        assert_eq!(pod::STATUS.bytes(&object).unwrap(), Some(&status.encode_to_vec()[..]));
+        assert_eq!(pod::SPEC.bytes(item).unwrap(), Some(&spec.encode_to_vec()[..]));
+        assert_eq!(pod::STATUS.bytes(item).unwrap(), Some(&status.encode_to_vec()[..]));
         let Some(metadata) = metadata else { continue };
         for (key, value) in &metadata.labels {
             assert_eq!(str(meta::LABELS.key(key.clone())).as_ref(), Some(value));
@@ -147,7 +148,7 @@ fn field_paths_read_what_prost_decodes() {
             assert_eq!(str(meta::ANNOTATIONS.key(key.clone())).as_ref(), Some(value));
         }
         assert_eq!(str(meta::LAST_APPLIED).as_ref(), metadata.annotations.get(LAST_APPLIED));
-        assert_eq!(meta::MANAGED_FIELDS.all_bytes(&object).count(), metadata.managed_fields.len());
+        assert_eq!(meta::MANAGED_FIELDS.all_bytes(item).count(), metadata.managed_fields.len());
     }
 }
 
@@ -182,14 +183,18 @@ fn clear<T>(message: &mut Option<T>, clear: impl FnOnce(&mut T)) {
     message.as_mut().map(clear);
 }
 
+fn protobuf(object: &[u8]) -> ItemRef<'_> {
+    ItemRef::new(Encoding::Protobuf, object)
+}
+
 fn path(text: &str) -> FieldPath {
-    FieldPath::parse(text, &TypeMeta { api_version: "v1".to_owned(), kind: "Pod".to_owned() }).unwrap()
+    FieldPath::parse(text, &TypeMeta::new("v1", "Pod")).unwrap()
 }
 
 /// Compared where prost reads the Pod; it must be projected then.
 fn assert_drops(object: &[u8], drops: &[Drop]) {
     let projection = drops.iter().fold(Projection::new(), |projection, (text, _)| projection.drop(&path(text)));
-    let projected = projection.apply(object);
+    let projected = protobuf(object).project(&projection);
     if let Ok(mut decoded) = Pod::decode(object) {
         for (_, clear) in drops {
             clear(&mut decoded);
@@ -201,7 +206,7 @@ fn assert_drops(object: &[u8], drops: &[Drop]) {
 /// Keeps the metadata without annotations, and the phase.
 fn assert_keeps(object: &[u8]) {
     let projection = Projection::new().keep(&path("metadata")).keep(&pod::PHASE).drop(&meta::ANNOTATIONS);
-    let projected = projection.apply(object);
+    let projected = protobuf(object).project(&projection);
     if let Ok(mut decoded) = Pod::decode(object) {
         decoded.spec = None;
         clear(&mut decoded.metadata, |meta| meta.annotations.clear());
@@ -219,8 +224,8 @@ fn projections_drop_and_keep_fields_of_recorded_pods() {
         }
         assert_drops(object, DROPS);
         assert_keeps(object);
-        assert_eq!(Projection::new().apply(object).unwrap(), *object);
-        let phase = Projection::new().keep(&pod::PHASE).apply(object).unwrap();
+        assert_eq!(protobuf(object).project(&Projection::new()).unwrap(), *object);
+        let phase = protobuf(object).project(&Projection::new().keep(&pod::PHASE)).unwrap();
         assert!(phase.len() < 20);
     }
 }
@@ -229,8 +234,8 @@ fn projections_drop_and_keep_fields_of_recorded_pods() {
 fn adapters_project_items() {
     let body = fixture("pods.pb");
     let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&pod::STATUS);
-    let boxes = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| item.project(&slim));
-    let pods = ListReader::<_, [u8]>::new(&body[..]).map_item(|item| slim.decode::<Pod>(item));
+    let boxes = ListReader::with(&body[..], |item| item.project(&slim));
+    let pods = ListReader::with(&body[..], |item| slim.decode::<Pod>(item));
     let mut whole = 0;
     for (bytes, pod) in boxes.zip(pods) {
         let (bytes, pod) = (bytes.unwrap(), pod.unwrap());
@@ -246,12 +251,12 @@ fn views_allocate_nothing_and_projections_once() {
     let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&pod::STATUS);
     for object in recorded_pods() {
         let counted = measure(|| {
-            let view = MetaView::new(object).unwrap();
+            let view = protobuf(object).meta().unwrap();
             assert!(!view.name().is_empty() && view.label("x").unwrap().is_none());
         });
         assert_eq!(counted.count_total, 0);
         let mut projected = Box::default();
-        let counted = measure(|| projected = slim.apply(object).unwrap());
+        let counted = measure(|| projected = protobuf(object).project(&slim).unwrap());
         assert_eq!((counted.count_total, counted.bytes_total), (1, projected.len() as u64));
     }
 }
@@ -261,7 +266,7 @@ fn prefilters_match_texts_of_items() {
     let mut items = 0;
     each_item(&fixture("pods.pb"), |item| {
         let meta = item.meta().unwrap();
-        let (name, uid) = (meta.name(), meta.uid());
+        let (name, uid) = (&*meta.name(), &*meta.uid());
         for (prefilter, expected) in [
             (Prefilter::default(), true),
             (Prefilter::new([""]), true),
@@ -324,16 +329,17 @@ fn drops() -> impl Strategy<Value = Vec<Drop>> {
 
 /// Where prost reads the Pod, all that is read off it is the same.
 fn assert_same(object: &[u8]) {
-    let view = MetaView::new(object);
+    let item = protobuf(object);
+    let view = item.meta();
     if let Ok(decoded) = Pod::decode(object) {
         let status = decoded.status.unwrap_or_default();
         let spec = decoded.spec.unwrap_or_default();
-        assert_eq!(pod::PHASE.str(object).unwrap().as_deref(), status.phase.as_deref());
-        assert_eq!(pod::NODE_NAME.str(object).unwrap().as_deref(), spec.node_name.as_deref());
-        assert_eq!(pod::HOST_NETWORK.int(object).unwrap().map(|int| int != 0), spec.host_network);
+        assert_eq!(pod::PHASE.str(item).unwrap().as_deref(), status.phase.as_deref());
+        assert_eq!(pod::NODE_NAME.str(item).unwrap().as_deref(), spec.node_name.as_deref());
+        assert_eq!(pod::HOST_NETWORK.int(item).unwrap().map(|int| int != 0), spec.host_network);
         let metadata = decoded.metadata.unwrap_or_default();
         let last_applied = metadata.annotations.get(LAST_APPLIED).map(String::as_str);
-        assert_eq!(meta::LAST_APPLIED.str(object).unwrap().as_deref(), last_applied);
+        assert_eq!(meta::LAST_APPLIED.str(item).unwrap().as_deref(), last_applied);
         assert_same_meta(&view.unwrap(), &metadata, "a Pod that prost reads");
     }
 }
@@ -373,7 +379,7 @@ fn assert_same_meta(view: &MetaView<'_>, meta: &ObjectMeta, what: &str) {
         is_set.then(|| Time { seconds: seconds.unwrap_or_default(), nanos: nanos.unwrap_or_default() })
     };
     let map = |map: &BTreeMap<String, String>| map.clone().into_iter().collect::<Vec<_>>();
-    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    let owned = |(key, value): (Cow<'_, str>, Cow<'_, str>)| (key.into_owned(), value.into_owned());
     assert_eq!(view.name(), text(&meta.name), "{what}");
     assert_eq!(view.generate_name(), text(&meta.generate_name));
     assert_eq!(view.namespace(), text(&meta.namespace));
@@ -386,30 +392,41 @@ fn assert_same_meta(view: &MetaView<'_>, meta: &ObjectMeta, what: &str) {
     assert_eq!(view.labels().unwrap().map(owned).collect::<Vec<_>>(), map(&meta.labels), "{what}");
     assert_eq!(view.annotations().unwrap().map(owned).collect::<Vec<_>>(), map(&meta.annotations), "{what}");
     assert_eq!(view.finalizers().unwrap().collect::<Vec<_>>(), meta.finalizers);
-    let owners = meta.owner_references.iter().map(|owner| OwnerReference {
-        api_version: owner.api_version.as_deref().unwrap_or_default(),
-        kind: owner.kind.as_deref().unwrap_or_default(),
-        name: owner.name.as_deref().unwrap_or_default(),
-        uid: owner.uid.as_deref().unwrap_or_default(),
-        controller: owner.controller.unwrap_or_default(),
-        block_owner_deletion: owner.block_owner_deletion.unwrap_or_default(),
+    let owners = view.owner_references().unwrap().map(|owner| meta_v1::OwnerReference {
+        api_version: Some(owner.api_version.into_owned()),
+        kind: Some(owner.kind.into_owned()),
+        name: Some(owner.name.into_owned()),
+        uid: Some(owner.uid.into_owned()),
+        controller: Some(owner.controller),
+        block_owner_deletion: Some(owner.block_owner_deletion),
     });
-    assert_eq!(view.owner_references().unwrap().collect::<Vec<_>>(), owners.collect::<Vec<_>>());
-    let entries = meta.managed_fields.iter().map(|entry| ManagedFieldsEntry {
-        manager: entry.manager.as_deref().unwrap_or_default(),
-        operation: entry.operation.as_deref().unwrap_or_default(),
-        api_version: entry.api_version.as_deref().unwrap_or_default(),
-        time: time(entry.time),
-        fields_type: entry.fields_type.as_deref().unwrap_or_default(),
-        fields_v1: entry.fields_v1.as_ref().and_then(|fields| fields.raw.as_deref()).unwrap_or_default(),
-        subresource: entry.subresource.as_deref().unwrap_or_default(),
+    let expected = meta.owner_references.iter().map(|owner| meta_v1::OwnerReference {
+        api_version: Some(text(&owner.api_version)),
+        kind: Some(text(&owner.kind)),
+        name: Some(text(&owner.name)),
+        uid: Some(text(&owner.uid)),
+        controller: Some(owner.controller.unwrap_or_default()),
+        block_owner_deletion: Some(owner.block_owner_deletion.unwrap_or_default()),
     });
-    assert_eq!(view.managed_fields().unwrap().collect::<Vec<_>>(), entries.collect::<Vec<_>>());
+    assert_eq!(owners.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    let entries = view.managed_fields().unwrap().map(|entry| {
+        let [manager, operation, api_version] =
+            [entry.manager, entry.operation, entry.api_version].map(Cow::into_owned);
+        let [fields_type, subresource] = [entry.fields_type, entry.subresource].map(Cow::into_owned);
+        (manager, operation, api_version, entry.time, fields_type, entry.fields_v1.to_vec(), subresource)
+    });
+    let expected = meta.managed_fields.iter().map(|entry| {
+        let [manager, operation, api_version] = [&entry.manager, &entry.operation, &entry.api_version].map(text);
+        let [fields_type, subresource] = [&entry.fields_type, &entry.subresource].map(text);
+        let fields_v1 = entry.fields_v1.clone().and_then(|fields| fields.raw).unwrap_or_default();
+        (manager, operation, api_version, time(entry.time), fields_type, fields_v1, subresource)
+    });
+    assert_eq!(entries.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }
 
 fn recorded_pods() -> &'static [Box<[u8]>] {
     static PODS: LazyLock<Vec<Box<[u8]>>> =
-        LazyLock::new(|| ListReader::<_, [u8]>::new(&fixture("pods.pb")[..]).collect::<Result<_, _>>().unwrap());
+        LazyLock::new(|| ListReader::new::<[u8]>(&fixture("pods.pb")[..]).collect::<Result<_, _>>().unwrap());
     &PODS
 }
 

@@ -7,8 +7,8 @@ use std::io::Read as _;
 
 use crate::support::{len_field as field, lists};
 use flate2::read::GzDecoder;
-use listwatch::schema::{Field, Message, to_json};
-use listwatch::{ItemError, ListReader, TypeMeta};
+use listwatch::schema::{Field, Message};
+use listwatch::{Encoding, ItemError, ItemRef, ListReader, TypeMeta};
 
 fn expected(name: &str) -> Vec<u8> {
     let mut content = Vec::new();
@@ -22,9 +22,9 @@ fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &
     let mut lines = expected.strip_suffix(b"\n").unwrap().split(|&byte| byte == b'\n');
     let mut items = 0;
     for (name, body) in bodies {
-        let mut reader = ListReader::<_, [u8]>::new(body).map_item(|item| {
+        let mut reader = ListReader::with(body, |item| {
             let mut json = Vec::new();
-            let unknown_fields = to_json(item.type_meta(), item.bytes(), &mut json)?;
+            let unknown_fields = item.to_json(&mut json)?;
             assert_eq!(unknown_fields, 0);
             Ok::<_, ItemError>((item.index(), json))
         });
@@ -65,11 +65,7 @@ fn objects_of_every_kind_equal_gos_json() {
 
 /// `apiVersion` and kind of a list.
 fn kind(body: &[u8]) -> String {
-    ListReader::<_, [u8]>::new(body)
-        .map_item(|item| Ok::<_, ItemError>(format!("{:?}", item.type_meta())))
-        .next()
-        .unwrap()
-        .unwrap()
+    ListReader::with(body, |item| Ok::<_, ItemError>(format!("{:?}", item.type_meta()))).next().unwrap().unwrap()
 }
 
 /// Kubernetes' own test objects of each release since 1.31, which have a value in every field.
@@ -93,9 +89,9 @@ fn frames(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The JSON of an object, and the number of fields that are left out.
 fn convert(kind: &str, object: &[u8]) -> Result<(String, u64), String> {
     let api_version = if kind == "CustomResourceDefinition" { "apiextensions.k8s.io/v1" } else { "v1" };
-    let type_meta = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
+    let type_meta = TypeMeta::new(api_version, kind);
     let mut out = b"before".to_vec();
-    let result = to_json(&type_meta, object, &mut out);
+    let result = ItemRef::new(Encoding::Protobuf, object).with_type_meta(&type_meta).to_json(&mut out);
     let json = String::from_utf8(out).unwrap().strip_prefix("before").unwrap().to_owned();
     assert!(result.is_ok() || json.is_empty(), "half an object: {json}");
     result.map(|unknown_fields| (json, unknown_fields)).map_err(|error| error.to_string())
@@ -164,7 +160,7 @@ fn unknown_fields_are_left_out_and_counted() {
 fn unknown_kinds_and_malformed_fields_are_errors() {
     let fields_v1 = |text: &[u8]| field(1, &field(17, &field(7, &field(1, text))));
     for (kind, object, expected) in [
-        ("Widget", vec![], r#"the fields of Widget of "v1" are not known: ask the server for JSON"#),
+        ("Widget", vec![], r#"unknown fields: no table for the kind "Widget" of "v1""#),
         // A field that is not known, and ends behind the object.
         ("Pod", field(2, b"\xfa\x7f\x05ab"), "a length past the end of its parent in field Pod.spec"),
         ("Pod", vec![0x10, 0], "the wrong wire type in field Pod.spec"),
@@ -226,13 +222,14 @@ fn nesting_is_bounded() {
 fn mutated_objects_give_json_or_an_error() {
     let (mut converted, mut refused) = (0, 0);
     for body in frames(&expected("filled.pb")) {
-        let reader = ListReader::<_, [u8]>::new(body).map_item(|item| {
+        let reader = ListReader::with(body, |item| {
             let mut object = item.to_box();
             for at in (0..object.len()).step_by(1 + object.len() / 20) {
                 let byte = object[at];
                 object[at] = byte.wrapping_mul(31).wrapping_add(17);
                 let mut out = Vec::new();
-                if to_json(item.type_meta(), &object, &mut out).is_ok() {
+                let edited = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(item.type_meta());
+                if edited.to_json(&mut out).is_ok() {
                     serde_json::from_slice::<serde::de::IgnoredAny>(&out).unwrap();
                     converted += 1;
                 } else {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use listwatch::LabelSelector;
 use listwatch::cache::{StorageFormat, Store, StoreError};
 use listwatch::client::{ErrorKind, Resource, Selection, TransportErrorKind};
-use listwatch::object::LabelSelector;
 use listwatch::reflector::{Reflector, Strategy, SyncError};
 use listwatch::{FieldPath, Projection};
 use tokio::time::{Instant, sleep, timeout};

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use listwatch::Shard;
 use listwatch::cache::SaveError;
 use listwatch::client::Selection;
-use listwatch::object::Shard;
-use listwatch::object::path::meta;
+use listwatch::path::meta;
 use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
 use tokio::time::sleep;

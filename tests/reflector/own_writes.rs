@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use listwatch::Shard;
 use listwatch::cache::{StoreError, Stored, Written};
 use listwatch::client::{Client, Resource, Retry, Selection};
-use listwatch::object::Shard;
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch::{Encoding, FieldPath, Item, ItemError, Json, Projection};
 use tokio::time::sleep;

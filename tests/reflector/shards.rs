@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::support::cases;
 use crate::support::world::{Objects, World, each_schedule, hash};
+use listwatch::Shard;
 use listwatch::cache::Object;
 use listwatch::client::{Client, Resource, Selection};
-use listwatch::object::Shard;
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use tokio::time::sleep;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use listwatch::Shard;
 use listwatch::client::Selection;
-use listwatch::object::Shard;
 use listwatch::reflector::Strategy;
 use listwatch::{FieldPath, Projection};
 use tokio::time::{sleep, timeout};

@@ -20,9 +20,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use listwatch::{
-    DecodeError, Encoding, Event, ItemRef, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta, WatchDecoder,
+    DecodeError, Encoding, Event, ItemRef, Limit, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta, WatchDecoder,
 };
 use prost::Message as _;
+
+/// The error and its sources, as the CLI prints them.
+pub fn chain(error: &dyn Error) -> String {
+    let source = error.source().map(|source| format!(": {}", chain(source))).unwrap_or_default();
+    format!("{error}{source}")
+}
 
 /// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
 pub fn cases(quick: u64, thorough: u64) -> u64 {
@@ -134,6 +140,14 @@ pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
                     }
                     assert!(item.index() >= list.items.len() as u64, "skipped items count");
                     list.items.push(item.bytes().to_vec());
+                }
+                Event::Skipped(error) => {
+                    let exceeded = error.limit().unwrap();
+                    assert!(exceeded.limit == Limit::ItemSize && exceeded.size > exceeded.max, "{error}");
+                    assert!(
+                        error.items() == list.items.len() as u64 && error.index() >= Some(error.items()),
+                        "{error}"
+                    );
                 }
                 _ => unreachable!("no other events"),
             }

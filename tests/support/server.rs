@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use listwatch::adapt::FromRef;
+use listwatch::FromRef;
 use listwatch::client::{Client, HttpTransport, HttpTransportBuilder, List, ListParams, Resource, Retry};
 use listwatch::{ItemError, ItemRef};
 use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, RecordedRequest, Server, TOKEN};

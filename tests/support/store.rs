@@ -76,6 +76,7 @@ impl Object {
             })
             .to_string()
             .into_bytes(),
+            encoding => panic!("{encoding}"),
         }
     }
 }

@@ -40,22 +40,23 @@ pub fn watch<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> 
 }
 
 pub fn see(event: WatchEvent<'_>, index: u64) -> Seen {
-    let (event, changed) = match event {
-        WatchEvent::Added(changed) => ("ADDED", changed),
-        WatchEvent::Modified(changed) => ("MODIFIED", changed),
-        WatchEvent::Deleted(changed) => ("DELETED", changed),
-        WatchEvent::Bookmark { resource_version, ends_initial_events } => {
+    let (event, object, version) = match event {
+        WatchEvent::Added { object, resource_version, .. } => ("ADDED", object, resource_version),
+        WatchEvent::Modified { object, resource_version, .. } => ("MODIFIED", object, resource_version),
+        WatchEvent::Deleted { object, resource_version, .. } => ("DELETED", object, resource_version),
+        WatchEvent::Bookmark { resource_version, ends_initial_events, .. } => {
             return Seen::Bookmark { version: resource_version.to_owned(), ends_initial_events };
         }
         WatchEvent::Error(status) => return Seen::Error(status.clone()),
+        event => panic!("{event:?}"),
     };
-    assert_eq!(changed.object.index(), index);
+    assert_eq!(object.index(), index);
     Seen::Changed {
         event,
-        encoding: changed.object.encoding(),
-        type_meta: changed.object.type_meta().clone(),
-        object: changed.object.bytes().to_vec(),
-        version: changed.resource_version.to_owned(),
+        encoding: object.encoding(),
+        type_meta: object.type_meta().clone(),
+        object: object.bytes().to_vec(),
+        version: version.to_owned(),
     }
 }
 
@@ -207,14 +208,11 @@ fn by_serde(line: &[u8]) -> Option<Seen> {
 fn status(json: &str) -> Option<Status> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-    Some(Status {
-        metadata: value.get("metadata").map(|_| listwatch::ListMeta::default()),
-        status: text("status"),
-        message: text("message"),
-        reason: text("reason"),
-        details: None,
-        code: i32::try_from(value["code"].as_i64().unwrap_or_default()).ok()?,
-    })
+    let mut status = Status::default();
+    status.metadata = value.get("metadata").map(|_| listwatch::ListMeta::default());
+    [status.status, status.message, status.reason] = ["status", "message", "reason"].map(text);
+    status.code = i32::try_from(value["code"].as_i64().unwrap_or_default()).ok()?;
+    Some(status)
 }
 
 fn set(place: &mut Option<String>, value: &RawValue) -> Option<()> {

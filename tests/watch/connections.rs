@@ -6,8 +6,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::StreamExt;
 use listwatch::Limits;
+use listwatch::Shard;
 use listwatch::client::Selection;
-use listwatch::object::Shard;
 use tokio::time::Instant;
 
 use crate::support::config_maps::{self, added, bookmark, error, event, initial_end};
@@ -95,5 +95,5 @@ async fn reads_both_encodings_gzip_members_and_shards() {
     let limits = Limits::default().item_size(1000);
     let events: Vec<_> = watch(&server.client(), &exact(7)).limits(limits).stream().collect().await;
     let error = events[1].as_ref().unwrap_err().to_string();
-    assert!(error.contains("item_size"), "{error}");
+    assert!(error.starts_with("event 1 is ") && error.contains("over the limit of 1000 bytes"), "{error}");
 }

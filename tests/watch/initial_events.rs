@@ -161,7 +161,7 @@ async fn lists_where_initial_events_are_refused() {
     let page = "/api/v1/namespaces/web/configmaps?labelSelector=a%3Db&limit=500";
     for (lists, asked, ends) in [
         (vec![list(&["a"], "8")], vec![all], "the script has ended"),
-        (vec![list(&[&big], "8")], vec![all], "item_size"),
+        (vec![list(&[&big], "8")], vec![all], "over the limit of 1000 bytes"),
         // In pages once it broke off for the server's request timeout, which is 60 s.
         (vec![half(), half(), Answer::status(400)], vec![all, all, all], "API error: 400"),
         (vec![late(half()), half(), Answer::status(400)], vec![all, page, page], "API error: 400"),

@@ -30,7 +30,7 @@ fn list(names: &[&str], version: &str) -> Answer {
 }
 
 fn name(item: ItemRef<'_>) -> Result<String, ItemError> {
-    Ok(item.meta()?.name().to_owned())
+    Ok(item.meta()?.name().into_owned())
 }
 
 fn exact(version: u64) -> WatchParams {

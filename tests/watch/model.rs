@@ -126,7 +126,7 @@ type Seen = (String, u64, String);
 
 fn see(item: ItemRef<'_>) -> Result<Seen, listwatch::ItemError> {
     let meta = item.meta()?;
-    Ok((meta.name().to_owned(), meta.uid().parse().unwrap(), meta.resource_version().to_owned()))
+    Ok((meta.name().into_owned(), meta.uid().parse().unwrap(), meta.resource_version().into_owned()))
 }
 
 fn change(kind: Kind, (name, uid, version): Seen) -> Change {

@@ -99,7 +99,7 @@ async fn resumes_from_the_last_version() {
         let server = Scripted::in_turn(answers);
         let (events, error, version) = resumed(watch(&server.client(), &exact(7)).resume()).await;
         assert_eq!(events.join(" "), expected, "{error}");
-        assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+        assert!(crate::support::chain(&error).contains(ends), "{error}, and not {ends}");
         let paths = server.paths();
         let asked: Vec<_> = paths.iter().map(|path| between(path, "resourceVersion=", "&")).collect();
         assert_eq!(format!("{} to {}", asked.join(" "), version.unwrap()), versions, "{events:?}");
@@ -119,7 +119,7 @@ async fn fails_fast_if_told_to() {
         for options in [exact(7), WatchParams::with_initial_state()] {
             let server = Scripted::in_turn([Answer::status(503), answer.clone()]);
             let (_, error, _) = resumed(watch(&server.client(), &options).resume().fail_fast()).await;
-            assert!(error.to_string().contains(ends), "{error}, and not {ends}");
+            assert!(crate::support::chain(&error).contains(ends), "{error}, and not {ends}");
             assert_eq!(server.requests(), 2, "{ends}");
         }
     }

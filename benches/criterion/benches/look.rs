@@ -6,8 +6,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::object::path::{meta, pod};
-use listwatch::{Event, ItemRef, ListDecoder, MetaView, Prefilter, Projection};
+use listwatch::path::{meta, pod};
+use listwatch::{Encoding, Event, ItemRef, ListDecoder, MetaView, Prefilter, Projection};
 use listwatch_benches::median;
 use listwatch_testserver::recorded_pods;
 use prost::Message as _;
@@ -60,10 +60,12 @@ fn look(criterion: &mut Criterion) {
         view.labels().expect("labels").for_each(|label| _ = black_box(label));
     });
     bench("one label", &|pod| _ = black_box(view(pod).label("app.kubernetes.io/name")));
-    bench("spec.nodeName", &|pod| _ = black_box(pod::NODE_NAME.str(pod).expect("a Pod")));
+    bench("spec.nodeName", &|pod| _ = black_box(pod::NODE_NAME.str(item(pod)).expect("a Pod")));
     bench("copy", &|pod| drop(black_box(Box::<[u8]>::from(pod))));
-    bench("copy without managedFields", &|pod| drop(black_box(managed_fields.apply(pod).expect("a Pod"))));
-    bench("copy without managedFields, last-applied, status", &|pod| drop(black_box(much.apply(pod).expect("a Pod"))));
+    bench("copy without managedFields", &|pod| drop(black_box(item(pod).project(&managed_fields).expect("a Pod"))));
+    bench("copy without managedFields, last-applied, status", &|pod| {
+        drop(black_box(item(pod).project(&much).expect("a Pod")))
+    });
 
     // An item is lent by a decoder: framing comes on top.
     let prefilter = Prefilter::new(["app.kubernetes.io/name", "no Pod has this"]);
@@ -74,8 +76,12 @@ fn look(criterion: &mut Criterion) {
     group.finish();
 }
 
+fn item(pod: &[u8]) -> ItemRef<'_> {
+    ItemRef::new(Encoding::Protobuf, pod)
+}
+
 fn view(pod: &[u8]) -> MetaView<'_> {
-    MetaView::new(pod).expect("metadata")
+    item(pod).meta().expect("metadata")
 }
 
 fn each_item(mut body: &[u8], mut on_item: impl FnMut(ItemRef<'_>)) {

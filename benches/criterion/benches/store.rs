@@ -6,8 +6,8 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::cache::{ObjectKey, StorageFormat, Store, Subscriber};
-use listwatch::object::path::pod;
-use listwatch::{Encoding, Event, ItemError, ListDecoder};
+use listwatch::path::pod;
+use listwatch::{Encoding, Event, ItemError, ItemRef, ListDecoder};
 use listwatch_testserver::{Synthesizer, recorded_pods};
 
 const DIVERSE: u32 = 20_000;
@@ -42,9 +42,10 @@ fn bench_subscribers(criterion: &mut Criterion) {
     for nodes in [1, 5000] {
         let store = Store::<Pod>::new(StorageFormat::Encoded);
         let by_node =
-            store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.encoded()?)?.map(String::from)));
+            store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.item()?)?.map(String::from)));
         let other = (1..nodes).map(|node| format!("other-{node}"));
-        let named = pods.first().and_then(|pod| pod::NODE_NAME.str(pod).expect("a Pod")).expect("a node");
+        let first = ItemRef::new(Encoding::Protobuf, pods.first().expect("a Pod"));
+        let named = pod::NODE_NAME.str(first).expect("a Pod").expect("a node");
         let mut subscribers: Vec<_> =
             std::iter::once(named.into_owned()).chain(other).map(|node| by_node.subscribe(node).start()).collect();
         let states = pods.first().map(|pod| [1, 2].map(|version| at_version(pod, version))).expect("a Pod");
@@ -91,7 +92,7 @@ fn bench(criterion: &mut Criterion, name: &str, format: StorageFormat, pods: &[B
     let mut keys: Vec<ObjectKey> = store.snapshot().iter().map(|pod| pod.key()).collect();
     fastrand::Rng::with_seed(1).shuffle(&mut keys);
     let by_node =
-        store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.encoded()?)?.map(String::from)));
+        store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.item()?)?.map(String::from)));
     println!("{name}: {} bytes held for each of {} Pods", store.memory().total() / pods.len(), pods.len());
 
     let mut group = criterion.benchmark_group(format!("store/{name}"));

@@ -45,8 +45,8 @@ fn bench(criterion: &mut Criterion, name: &str, body: &[u8], events: usize) {
         group.bench_function(format!("metadata-{chunk}"), |bencher| {
             bencher.iter(|| {
                 decode(body, chunk, |event| {
-                    if let WatchEvent::Added(changed) | WatchEvent::Modified(changed) = event {
-                        let meta = changed.object.meta().expect("metadata");
+                    if let WatchEvent::Added { object, .. } | WatchEvent::Modified { object, .. } = event {
+                        let meta = object.meta().expect("metadata");
                         black_box([meta.namespace(), meta.name(), meta.uid(), meta.resource_version()]);
                     }
                 })

@@ -8,8 +8,8 @@ use std::hint::black_box;
 
 use gungraun::prelude::*;
 use k8s_pb::api::core::v1::Pod;
-use listwatch::object::path::{meta, pod};
-use listwatch::{Event, Item, ItemRef, ListDecoder, MetaView, Projection};
+use listwatch::path::{meta, pod};
+use listwatch::{Encoding, Event, Item, ItemRef, ListDecoder, Projection};
 use listwatch_testserver::recorded_pods;
 
 const KIB: usize = 1 << 10;
@@ -50,7 +50,7 @@ fn keep_bytes(list: Chunks) -> Vec<Box<[u8]>> {
 #[bench::name_namespace_uid_version()]
 fn meta_view(pods: &[Box<[u8]>]) {
     for pod in black_box(pods) {
-        let view = MetaView::new(pod).expect("metadata");
+        let view = ItemRef::new(Encoding::Protobuf, pod).meta().expect("metadata");
         black_box((view.name(), view.namespace(), view.uid(), view.resource_version()));
     }
 }
@@ -59,7 +59,7 @@ fn meta_view(pods: &[Box<[u8]>]) {
 #[bench::without_managed_fields()]
 fn project((projection, pods): (Projection, &[Box<[u8]>])) -> Projection {
     for pod in black_box(pods) {
-        drop(black_box(projection.apply(pod).expect("a Pod")));
+        drop(black_box(ItemRef::new(Encoding::Protobuf, pod).project(&projection).expect("a Pod")));
     }
     projection
 }
@@ -68,7 +68,7 @@ fn project((projection, pods): (Projection, &[Box<[u8]>])) -> Projection {
 #[bench::node_name()]
 fn field_path(pods: &[Box<[u8]>]) {
     for pod in black_box(pods) {
-        black_box(pod::NODE_NAME.str(pod).expect("a Pod"));
+        black_box(pod::NODE_NAME.str(ItemRef::new(Encoding::Protobuf, pod)).expect("a Pod"));
     }
 }
 

@@ -17,7 +17,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Object, StorageFormat, Store};
 use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
-use listwatch::object::path::pod;
+use listwatch::path::pod;
 use listwatch::{ItemError, Json, MetaView};
 use listwatch_kube::runtime;
 use prost::Message;
@@ -249,7 +249,7 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
         let by_node = store.index("node", move |object| {
             let node = match format {
                 StorageFormat::Decoded => object.decode()?.spec.as_ref().map(|spec| Arc::from(spec.node_name())),
-                _ => pod::NODE_NAME.str(object.encoded()?)?.map(Arc::<str>::from),
+                _ => pod::NODE_NAME.str(object.item()?)?.map(Arc::<str>::from),
             };
             Ok::<_, ItemError>(node)
         });

@@ -15,7 +15,7 @@ use anyhow::{Context, ensure};
 use k8s_pb::api::core::v1 as pb;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta, PartialObjectMetadata, WatchEvent};
 use k8s_pb::apimachinery::pkg::runtime::{RawExtension, TypeMeta, Unknown};
-use listwatch::{ItemError, ListReader, schema};
+use listwatch::{ItemError, ListReader};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, Synthesizer, recorded_pods};
 use prost::Message;
 use prost::encoding::encode_varint;
@@ -82,16 +82,15 @@ struct Collection {
 impl Collection {
     fn new(pods: u32, relists: Option<Relists>) -> anyhow::Result<(Self, [u64; 2])> {
         let recorded = recorded_pods();
-        let count = ListReader::<_, [u8]>::new(recorded.as_slice()).count();
+        let count = ListReader::new::<[u8]>(recorded.as_slice()).count();
         // Each once, so that its name, uid and version are of the right length.
         let once = Synthesizer::new(&recorded, count.try_into()?)?.to_vec();
-        let items: Vec<_> = ListReader::<_, [u8]>::new(once.as_slice())
-            .map_item(|item| {
-                let mut json = Vec::new();
-                schema::to_json(item.type_meta(), item.bytes(), &mut json)?;
-                Ok::<_, ItemError>((item.to_box(), String::from_utf8_lossy(&json).into_owned()))
-            })
-            .collect::<Result<_, _>>()?;
+        let items: Vec<_> = ListReader::with(once.as_slice(), |item| {
+            let mut json = Vec::new();
+            item.to_json(&mut json)?;
+            Ok::<_, ItemError>((item.to_box(), String::from_utf8_lossy(&json).into_owned()))
+        })
+        .collect::<Result<_, _>>()?;
 
         let (mut templates, mut hashes) = (HashMap::<_, Vec<_>>::new(), [0; 2]);
         for (index, (protobuf, json)) in items.iter().enumerate() {

@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 use listwatch::client::{
     Client, Error, ErrorKind, List, ListParams, ListSummary, Progress, Resource, ResourceVersion, Selection as Selected,
 };
-use listwatch::object::{FieldSelector, LabelSelector, Shard};
+use listwatch::{FieldSelector, LabelSelector, Shard};
 use listwatch::{ItemError, ItemRef};
 
 use crate::cluster::resource;

@@ -73,7 +73,7 @@ async fn stream<T: Item + ?Sized, K: 'static>(
     start: Instant,
     keep: impl Fn(T::Owned) -> K,
 ) -> anyhow::Result<Listed> {
-    let mut items = ListStream::<_, T>::new(response.bytes_stream());
+    let mut items = ListStream::new::<T>(response.bytes_stream());
     let mut first_item = None;
     let mut kept = Vec::new();
     while let Some(item) = items.next().await {

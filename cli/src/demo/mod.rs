@@ -176,7 +176,7 @@ impl List {
     fn new(pods: u32) -> anyhow::Result<Self> {
         let recorded = recorded_pods();
         let bytes = Synthesizer::new(&recorded, pods)?.len();
-        let mut recorded = listwatch::ListReader::<_, [u8]>::new(recorded.as_slice());
+        let mut recorded = listwatch::ListReader::new::<[u8]>(recorded.as_slice());
         let count = recorded.by_ref().try_fold(0, |count, item| item.map(|_| count + 1))?;
         Ok(Self { pods, bytes, recorded: count })
     }

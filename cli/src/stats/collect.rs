@@ -69,7 +69,8 @@ impl Stats {
         self.bytes += bytes;
         self.sizes.saturating_record(bytes);
         self.smallest = self.smallest.min(bytes);
-        let namespace = short(meta.namespace());
+        let namespace = meta.namespace();
+        let namespace = short(&namespace);
         if let Some(count) = self.namespaces.get_mut(&*namespace) {
             count.add(bytes);
         } else if self.namespaces.len() < MAX_NAMES {
@@ -78,7 +79,7 @@ impl Stats {
             self.other_namespaces.add(bytes);
         }
         if self.largest.len() < self.top || self.largest.peek().is_some_and(|Reverse(least)| bytes > least.bytes) {
-            let name = short(meta.name()).into_owned();
+            let name = short(&meta.name()).into_owned();
             self.largest.push(Reverse(Object { bytes, namespace: namespace.into_owned(), name }));
             if self.largest.len() > self.top {
                 self.largest.pop();

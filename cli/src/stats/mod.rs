@@ -18,7 +18,7 @@ use tokio_util::io::ReaderStream;
 use self::collect::Stats;
 use self::report::Report;
 use crate::decode;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::notices;
 use crate::output::{Output, Row, temporary_beside};
 use crate::rows;
@@ -89,14 +89,15 @@ async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {
     let path = Some(file).filter(|file| *file != Path::new("-"));
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = decode::open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
-    let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, decode::CHUNK))
-        .accept_json()
-        .map_item(|item| stats.add(&item).map(|()| Row::Nothing));
+    let mut items = ListStream::with(ReaderStream::with_capacity(body, decode::CHUNK), |item| {
+        stats.add(&item).map(|()| Row::Nothing)
+    })
+    .accept_json();
     let reached = |items: &_| decode::reached(ListStream::decoder(items));
     let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, reached).await?;
     let error = done.err().map(|error| match error {
-        ListError::Transport(error) => format!("transport: {source}: {error}, {}", reached(&items).text()),
-        ListError::Decode(error) => error.to_string(),
+        ListError::Decode(error) => decode::with_hint(&error),
+        error => format!("{source}: {}, {}", chain(&error), reached(&items).text()),
     });
     let end = items.end().cloned();
     drop(items);

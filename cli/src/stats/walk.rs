@@ -47,6 +47,7 @@ impl Fields {
                 let object = str::from_utf8(item.bytes()).map_err(ItemError::other)?;
                 add_object(root, object, "", *depth, room).map_err(ItemError::other)?;
             }
+            found => return Err(ItemError::WrongEncoding { found, expected: Encoding::Protobuf }),
         }
         Ok(())
     }

@@ -193,7 +193,7 @@ fn warns_of_fields_that_are_not_known() {
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
 
     let output = decode(&["-o", "json"], &envelope("WidgetList", b"\x0a\0\x12\0"));
-    let expected = r#"the fields of Widget of "v1" are not known: ask the server for JSON"#;
+    let expected = r#"unknown fields: no table for the kind "Widget" of "v1"; ask the server for JSON"#;
     assert!(stderr(&output).contains(expected), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
 }
@@ -290,7 +290,7 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
             "a single object",
             &[],
             fixture("single-configmap.pb"),
-            r#"not a list: the body is a ConfigMap of "v1", at byte 21, 0 items delivered"#,
+            r#"not a list: the body has the kind "ConfigMap" of "v1", at byte 21, 0 items delivered"#,
             0,
         ),
         (
@@ -304,7 +304,7 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
             "a table",
             &[],
             fixture("pods-table.json"),
-            r#"not a list: the body is a Table of "meta.k8s.io/v1"; ask for the list, without as=Table, at byte 16, 0 items delivered"#,
+            r#"not a list: the body has the kind "Table" of "meta.k8s.io/v1", at byte 16, 0 items delivered; ask for the list, without as=Table"#,
             0,
         ),
         (
@@ -325,35 +325,35 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
             "an item over the limit",
             &["--max-item-size", "8600B"],
             pods.clone(),
-            "limit: an item's size in bytes of 8700 is over the limit of 8600, which --max-item-size raises in item 1, at byte 8501, 1 item delivered",
+            "item 1 is 8700 bytes, over the limit of 8600 bytes, at byte 8501, 1 item delivered; --max-item-size raises it",
             1,
         ),
         (
             "too many items",
             &["--max-items", "3"],
             pods.clone(),
-            "limit: a number of items of 4 is over the limit of 3, which --max-items raises in item 3, at byte 25553, 3 items delivered",
+            "the list has at least 4 items, over the limit of 3, at byte 25553, 3 items delivered; --max-items raises it",
             3,
         ),
         (
             "a gzip bomb",
             &["--max-bytes", "1kB"],
             gzipped.clone(),
-            "limit: a body's size in bytes of 1019268 is over the limit of 1000, which --max-bytes raises, at byte 19, 0 items delivered",
+            "the body is at least 1019268 bytes, over the limit of 1000 bytes, at byte 19, 0 items delivered; --max-bytes raises it",
             0,
         ),
         (
             "cut gzip",
             &[],
             gzipped[..50_000].to_vec(),
-            "transport: stdin: unexpected end of file, at byte 397313, 46 items delivered",
+            "stdin: cannot read the body: unexpected end of file, at byte 397313, 46 items delivered",
             46,
         ),
         (
             "gzip with a bad checksum",
             &[],
             bad_checksum,
-            "transport: stdin: CRC computed does not match, at byte 1019272, 120 items delivered",
+            "stdin: cannot read the body: CRC computed does not match, at byte 1019272, 120 items delivered",
             120,
         ),
     ] {
@@ -402,7 +402,7 @@ fn escapes_control_characters_in_names() {
     assert_eq!(stdout(&output), "a\\n\\u{1b}b\n");
     assert_eq!(
         stderr(&output),
-        "error: item: invalid UTF-8 in metadata.name in item 1, at byte 33, 1 item delivered\n"
+        "error: cannot read item 1, at byte 33, 1 item delivered: invalid UTF-8 in metadata.name\n"
     );
 }
 

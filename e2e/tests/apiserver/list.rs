@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig};
-use listwatch::adapt::FromRef;
+use listwatch::FromRef;
 use listwatch::client::{
     Client, Compression, ErrorKind, HttpTransport, Items, List, ListParams, ListSummary, Resource, ResourceVersion,
     Restart, Retry, Selection, TransportErrorKind, resolve,
 };
-use listwatch::object::{FieldSelector, LabelSelector, Shard};
+use listwatch::{FieldSelector, LabelSelector, Shard};
 use listwatch::{ItemError, ItemRef, Json};
 use listwatch_e2e::{Result, Server};
 use listwatch_kube::KubeTransport;

@@ -109,7 +109,7 @@ fn key((namespace, name): (&str, &str)) -> String {
 async fn listed(client: &Client) -> Result<View> {
     let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
         let meta = pod.meta()?;
-        Ok::<_, ItemError>((key((meta.namespace(), meta.name())), meta.resource_version().to_owned()))
+        Ok::<_, ItemError>((key((&meta.namespace(), &meta.name())), meta.resource_version().into_owned()))
     });
     Ok(pods.into_vec().await?.0.into_iter().collect())
 }

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use listwatch::ItemError;
+use listwatch::Shard;
 use listwatch::client::{Client, ListParams, Resource, Selection};
-use listwatch::object::Shard;
 use listwatch::reflector::Cache;
 use listwatch_e2e::{Result, Server};
 use replica::{Change, Replica};
@@ -227,7 +227,7 @@ async fn settled(board: &Mutex<Board>, client: &Client, expected: &[(&str, usize
 async fn listed(client: &Client) -> Result<Vec<(String, String)>> {
     let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
         let meta = pod.meta()?;
-        Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
+        Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().into_owned()))
     });
     let mut pods = pods.into_vec().await?.0;
     pods.sort();

@@ -30,7 +30,7 @@ type See = fn(ItemRef<'_>) -> std::result::Result<Seen, ItemError>;
 
 fn see(item: ItemRef<'_>) -> std::result::Result<Seen, ItemError> {
     let meta = item.meta()?;
-    Ok((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().to_owned()))
+    Ok((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().into_owned()))
 }
 
 fn watched(client: &Client, resource: &Resource, params: &WatchParams) -> Watch<See> {

@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime};
 
 use k8s_pb::api::coordination::v1::Lease;
 use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseParams};
+use listwatch::Shard;
 use listwatch::client::{Client, ListParams, Resource, Retry, Selection};
-use listwatch::object::Shard;
 use listwatch::reflector::{Cache, Reflector};
 use listwatch_kube::KubeTransport;
 use tokio::select;

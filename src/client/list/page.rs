@@ -115,7 +115,7 @@ impl Page {
                 Some(Repeated::Delivered) => Found::Nothing,
                 Some(Repeated::Skipped) => Found::Skipped,
                 Some(Repeated::Changed) => Found::Changed,
-                None => match shard.map(|shard| item.meta().map(|meta| shard.contains(meta.uid()))) {
+                None => match shard.map(|shard| item.meta().map(|meta| shard.contains(&meta.uid()))) {
                     None | Some(Ok(true)) => Found::Item(decode(item)),
                     Some(Ok(false)) => Found::OtherShard,
                     Some(Err(error)) => Found::NoShard(error),

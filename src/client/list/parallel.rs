@@ -325,7 +325,7 @@ impl Batch {
             }
             let (bytes, behind) = rest.split_at(end - start);
             (rest, start) = (behind, end);
-            let item = ItemRef::single(bytes, encoding, type_meta).at(index, offset, decoded_size);
+            let item = ItemRef::new(encoding, bytes).with_type_meta(type_meta).at(index, offset, decoded_size);
             match (own(item), on_item_error) {
                 (Ok(item), _) => items.push(item),
                 (Err(_), OnItemError::Skip) => skipped += 1,

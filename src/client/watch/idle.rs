@@ -55,7 +55,7 @@ impl Idle {
 
     pub(super) fn event(&mut self, event: &WatchEvent<'_>) {
         match event {
-            WatchEvent::Added(_) => self.waiting = None,
+            WatchEvent::Added { .. } => self.waiting = None,
             WatchEvent::Bookmark { .. } => {
                 let now = Instant::now();
                 if let Some(last) = self.last_bookmark.replace(now) {

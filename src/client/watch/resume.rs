@@ -20,7 +20,7 @@ use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
 use crate::client::retry::{Class, Retry};
 use crate::client::transport::TransportErrorKind;
-use crate::decode::{Changed, WatchEvent};
+use crate::decode::WatchEvent;
 use crate::error::ItemError;
 use crate::object::{ItemRef, compare_resource_versions, is_older};
 
@@ -437,10 +437,16 @@ impl Run {
         let is_behind = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
             if is_older(resource_version, &self.delivered.version));
         self.heard += u64::from(!is_behind);
-        let (changed, change, made): (_, _, fn(O) -> OwnedEvent<O>) = match event {
-            WatchEvent::Added(changed) => (changed, Change::Added, OwnedEvent::Added),
-            WatchEvent::Modified(changed) => (changed, Change::Modified, OwnedEvent::Modified),
-            WatchEvent::Deleted(changed) => (changed, Change::Deleted, OwnedEvent::Deleted),
+        let (object, version, change, made): (_, _, _, fn(O) -> OwnedEvent<O>) = match event {
+            WatchEvent::Added { object, resource_version } => {
+                (object, resource_version, Change::Added, OwnedEvent::Added)
+            }
+            WatchEvent::Modified { object, resource_version } => {
+                (object, resource_version, Change::Modified, OwnedEvent::Modified)
+            }
+            WatchEvent::Deleted { object, resource_version } => {
+                (object, resource_version, Change::Deleted, OwnedEvent::Deleted)
+            }
             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                 if self.is_synced {
                     self.delivered.advance(resource_version);
@@ -454,19 +460,19 @@ impl Run {
         };
         if !is_in_shard {
             if self.is_synced {
-                self.delivered.advance(changed.resource_version);
+                self.delivered.advance(version);
             }
             return Ok(None);
         }
         let is_initial = !self.is_synced && change == Change::Added;
-        let deletion = (change == Change::Deleted).then(|| self.delivered.deletion(&changed)).transpose()?;
-        if !is_initial && self.delivered.has(changed.resource_version, deletion) {
+        let deletion = (change == Change::Deleted).then(|| self.delivered.deletion(object, version)).transpose()?;
+        if !is_initial && self.delivered.has(version, deletion) {
             return Ok(None);
         }
-        let object = decode(change, changed.object).map_err(Into::into)?;
+        let object = decode(change, object).map_err(Into::into)?;
         // Initial events have no order, and a deletion may have any version.
         if self.is_synced || change == Change::Modified {
-            self.delivered.advance(changed.resource_version);
+            self.delivered.advance(version);
         }
         if let Some(deletion) = deletion {
             self.delivered.remember(deletion);
@@ -595,9 +601,9 @@ struct Delivered {
 
 impl Delivered {
     /// Returns a hash of the deleted object and its version.
-    fn deletion(&self, changed: &Changed<'_>) -> Result<u64, ItemError> {
-        let meta = changed.object.meta()?;
-        Ok(self.hasher.hash_one((meta.namespace(), meta.name(), meta.uid(), changed.resource_version)))
+    fn deletion(&self, object: ItemRef<'_>, version: &str) -> Result<u64, ItemError> {
+        let meta = object.meta()?;
+        Ok(self.hasher.hash_one((meta.namespace(), meta.name(), meta.uid(), version)))
     }
 
     /// Returns true if an event of this version, or this deletion, was delivered.

@@ -43,7 +43,7 @@ fn checks_json_syntax_and_members() {
         (
             "the last kind is none of a list",
             ending(r#"],"kind":"Pod"}"#),
-            Err("not a list: the body is a Pod of \"v1\", at byte 92, 2 items delivered"),
+            Err("not a list: the body has the kind \"Pod\" of \"v1\", at byte 92, 2 items delivered"),
         ),
         ("nothing", String::new(), Err("incomplete: the body ended before the list did, at byte 0, 0 items delivered")),
         (
@@ -69,127 +69,103 @@ fn checks_json_syntax_and_members() {
         (
             "an array",
             " []".to_owned(),
-            Err("malformed: a value of another type in the body, at byte 1, 0 items delivered"),
+            Err("malformed: a value of the wrong type in the body, at byte 1, 0 items delivered"),
         ),
         (
             "HTML behind whitespace",
             "\n<html>".to_owned(),
-            Err("malformed: a fault of JSON syntax in the body, at byte 1, 0 items delivered"),
+            Err("malformed: invalid JSON in the body, at byte 1, 0 items delivered"),
         ),
         (
             "bytes behind the list",
             format!("{LIST}\n{{"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 93, 2 items delivered"),
+            Err("malformed: invalid JSON in the body, at byte 93, 2 items delivered"),
         ),
-        (
-            "a comma too many",
-            ending("],}"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 92, 2 items delivered"),
-        ),
-        (
-            "no comma",
-            ending("] \"a\":1}"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 92, 2 items delivered"),
-        ),
-        (
-            "no colon",
-            ending("],\"a\"1}"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 95, 2 items delivered"),
-        ),
-        (
-            "no value",
-            ending("],\"a\":}"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 96, 2 items delivered"),
-        ),
-        (
-            "no name",
-            ending("],a:1}"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 92, 2 items delivered"),
-        ),
-        (
-            "another bracket",
-            ending("}"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 90, 2 items delivered"),
-        ),
+        ("a comma too many", ending("],}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
+        ("no comma", ending("] \"a\":1}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
+        ("no colon", ending("],\"a\"1}"), Err("malformed: invalid JSON in the body, at byte 95, 2 items delivered")),
+        ("no value", ending("],\"a\":}"), Err("malformed: invalid JSON in the body, at byte 96, 2 items delivered")),
+        ("no name", ending("],a:1}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
+        ("another bracket", ending("}"), Err("malformed: invalid JSON in the body, at byte 90, 2 items delivered")),
         (
             "a comma before the items' end",
             ending(",]}"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 91, 2 items delivered"),
+            Err("malformed: invalid JSON in the body, at byte 91, 2 items delivered"),
         ),
         (
             "no comma between items",
             items("{} {}"),
-            Err("malformed: a fault of JSON syntax in the body, at byte 83, 1 item delivered"),
+            Err("malformed: invalid JSON in the body, at byte 83, 1 item delivered"),
         ),
         (
             "another literal",
             ending("],\"a\":nul}"),
-            Err("malformed: a fault of JSON syntax in an unknown field, at byte 92, 2 items delivered"),
+            Err("malformed: invalid JSON in an unknown field, at byte 92, 2 items delivered"),
         ),
         (
             "a number with a zero",
             ending("],\"a\":01}"),
-            Err("malformed: a fault of JSON syntax in an unknown field, at byte 92, 2 items delivered"),
+            Err("malformed: invalid JSON in an unknown field, at byte 92, 2 items delivered"),
         ),
         (
             "an item of another literal",
             items("nil"),
-            Err("malformed: a fault of JSON syntax in items in item 0, at byte 80, 0 items delivered"),
+            Err("malformed: invalid JSON in items in item 0, at byte 80, 0 items delivered"),
         ),
         (
             "a number for an item",
             items("{},7"),
-            Err("malformed: a value of another type in items in item 1, at byte 83, 1 item delivered"),
+            Err("malformed: a value of the wrong type in items in item 1, at byte 83, 1 item delivered"),
         ),
         (
             "a list for an item",
             items("[]"),
-            Err("malformed: a value of another type in items in item 0, at byte 80, 0 items delivered"),
+            Err("malformed: a value of the wrong type in items in item 0, at byte 80, 0 items delivered"),
         ),
         (
             "a string for an item",
             items("\"\""),
-            Err("malformed: a value of another type in items in item 0, at byte 80, 0 items delivered"),
+            Err("malformed: a value of the wrong type in items in item 0, at byte 80, 0 items delivered"),
         ),
         (
             "an item with another last bracket",
             items("{},{]"),
-            Err("malformed: a fault of JSON syntax in items in item 1, at byte 83, 1 item delivered"),
+            Err("malformed: invalid JSON in items in item 1, at byte 83, 1 item delivered"),
         ),
         (
             "an object for items",
             LIST.replace("[{\"a\":1},{}]", "{}"),
-            Err("malformed: a value of another type in items, at byte 71, 0 items delivered"),
+            Err("malformed: a value of the wrong type in items, at byte 71, 0 items delivered"),
         ),
         (
             "a number for kind",
             LIST.replace("\"PodList\"", "7"),
-            Err("malformed: a value of another type in kind, at byte 1, 0 items delivered"),
+            Err("malformed: a value of the wrong type in kind, at byte 1, 0 items delivered"),
         ),
         (
             "an object for apiVersion",
             LIST.replace("\"v1\"", "{}"),
-            Err("malformed: a value of another type in apiVersion, at byte 18, 0 items delivered"),
+            Err("malformed: a value of the wrong type in apiVersion, at byte 18, 0 items delivered"),
         ),
         (
             "a string for metadata",
             LIST.replace("{\"resourceVersion\":\"7\"}", "\"\""),
-            Err("malformed: a value of another type in metadata, at byte 36, 0 items delivered"),
+            Err("malformed: a value of the wrong type in metadata, at byte 36, 0 items delivered"),
         ),
         (
             "a number for a version",
             LIST.replace("\"7\"", "7"),
-            Err("malformed: a value of another type in metadata.resourceVersion, at byte 36, 0 items delivered"),
+            Err("malformed: a value of the wrong type in metadata.resourceVersion, at byte 36, 0 items delivered"),
         ),
         (
             "a wrong escape in metadata",
             LIST.replace("\"7\"", r#""\x""#),
-            Err("malformed: a fault of JSON syntax in metadata.resourceVersion, at byte 36, 0 items delivered"),
+            Err("malformed: invalid JSON in metadata.resourceVersion, at byte 36, 0 items delivered"),
         ),
         (
             "a wrong escape in a name",
             LIST.replace("kind", r"k\ind"),
-            Err("malformed: a fault of JSON syntax in an unknown field, at byte 1, 0 items delivered"),
+            Err("malformed: invalid JSON in an unknown field, at byte 1, 0 items delivered"),
         ),
         (
             "no kind",
@@ -210,12 +186,12 @@ fn checks_json_syntax_and_members() {
         (
             "an object with items, and its kind behind them",
             r#"{"apiVersion":"v1","items":[{}],"kind":"Thing"}"#.to_owned(),
-            Err("not a list: the body is a Thing of \"v1\", at byte 32, 1 item delivered"),
+            Err("not a list: the body has the kind \"Thing\" of \"v1\", at byte 32, 1 item delivered"),
         ),
         (
             "an object with items, and its kind before them",
             r#"{"kind":"Thing","items":[{}],"apiVersion":"v1"}"#.to_owned(),
-            Err("not a list: the body is a Thing of \"\", at byte 16, 0 items delivered"),
+            Err("not a list: the body has the kind \"Thing\" of \"\", at byte 16, 0 items delivered"),
         ),
         ("as deep as Go reads", deep(9997), Ok(&[&deep(9997)[80..20_080]])),
         ("one deeper", deep(9998), Err("malformed: nested too deep in items in item 0, at byte 80, 0 items delivered")),
@@ -255,12 +231,12 @@ fn a_status_is_an_api_error() {
         (
             "of another group",
             sorted.replace("v1", "example.com/v1"),
-            "not a list: the body is a Status of \"example.com/v1\", at byte 95, 0 items delivered",
+            "not a list: the body has the kind \"Status\" of \"example.com/v1\", at byte 95, 0 items delivered",
         ),
         (
             "of another shape",
             status.replace("410", "\"410\""),
-            "malformed: something else than a Status in the body, at byte 0, 0 items delivered",
+            "malformed: no valid Status in the body, at byte 0, 0 items delivered",
         ),
         // As an API server ends a list of which it cannot encode an item.
         (
@@ -288,7 +264,7 @@ fn names_the_body_that_is_no_list() {
     for (name, expected) in [
         (
             "pods-table.json",
-            "not a list: the body is a Table of \"meta.k8s.io/v1\"; ask for the list, without as=Table, at byte 16, 0 items delivered",
+            "not a list: the body has the kind \"Table\" of \"meta.k8s.io/v1\", at byte 16, 0 items delivered",
         ),
         (
             "watch-configmaps.json",
@@ -296,16 +272,18 @@ fn names_the_body_that_is_no_list() {
         ),
         (
             "configmaps.cbor",
-            "unexpected encoding: the body looks like CBOR, not like a list; \
-             ask for application/vnd.kubernetes.protobuf, at byte 0, 0 items delivered",
+            "unexpected encoding: the body looks like CBOR, not like a list, at byte 0, 0 items delivered",
         ),
     ] {
         check(name, Limits::default(), &fixture(name), Err(expected));
     }
     for (kind, expected) in [
-        ("Pod", "not a list: the body is a Pod of \"v1\", at byte 14, 0 items delivered"),
-        ("APIResourceList", "not a list: the body is a APIResourceList of \"v1\", at byte 26, 0 items delivered"),
-        ("APIGroupList", "not a list: the body is a APIGroupList of \"v1\", at byte 23, 0 items delivered"),
+        ("Pod", "not a list: the body has the kind \"Pod\" of \"v1\", at byte 14, 0 items delivered"),
+        (
+            "APIResourceList",
+            "not a list: the body has the kind \"APIResourceList\" of \"v1\", at byte 26, 0 items delivered",
+        ),
+        ("APIGroupList", "not a list: the body has the kind \"APIGroupList\" of \"v1\", at byte 23, 0 items delivered"),
     ] {
         check(kind, Limits::default(), LIST.replace("PodList", kind).as_bytes(), Err(expected));
     }
@@ -322,36 +300,34 @@ fn applies_limits() {
         (
             "an item over the size",
             limits.item_size(11),
-            Err(
-                "limit: an item's size in bytes of 12 is over the limit of 11, which Limits::item_size raises in item 0, \
-                 at byte 80, 0 items delivered",
-            ),
+            Err("item 0 is 12 bytes, over the limit of 11 bytes, \
+                 at byte 80, 0 items delivered"),
         ),
         ("oversized items left out", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[y, "null"])),
         ("just as many items", limits.items(3), Ok(&[x, y, "null"])),
         (
             "an item too many",
             limits.items(2),
-            Err("limit: a number of items of 3 is over the limit of 2, which Limits::items raises in item 2, \
+            Err("the list has at least 3 items, over the limit of 2, \
                  at byte 103, 2 items delivered"),
         ),
         (
             "items left out count",
             limits.items(2).item_size(8).on_oversized(OnItemError::Skip),
-            Err("limit: a number of items of 3 is over the limit of 2, which Limits::items raises in item 2, \
+            Err("the list has at least 3 items, over the limit of 2, \
                  at byte 103, 0 items delivered"),
         ),
         ("just as many bytes", limits.bytes(109), Ok(&[x, y, "null"])),
         (
             "a byte too many",
             limits.bytes(108),
-            Err("limit: a body's size in bytes of 109 is over the limit of 108, which Limits::bytes raises, \
+            Err("the body is at least 109 bytes, over the limit of 108 bytes, \
                  at byte 108, 3 items delivered"),
         ),
         (
             "too many bytes within an item",
             limits.bytes(85),
-            Err("limit: a body's size in bytes of 86 is over the limit of 85, which Limits::bytes raises, \
+            Err("the body is at least 86 bytes, over the limit of 85 bytes, \
                  at byte 85, 0 items delivered"),
         ),
         ("no limits", limits.item_size(u64::MAX).metadata_size(u64::MAX), Ok(&[x, y, "null"])),
@@ -359,7 +335,7 @@ fn applies_limits() {
         (
             "metadata over the size",
             limits.metadata_size(22),
-            Err("limit: a metadata size in bytes of 23 is over the limit of 22, which Limits::metadata_size raises, \
+            Err("the metadata is 23 bytes, over the limit of 22 bytes, \
                  at byte 36, 0 items delivered"),
         ),
     ] {
@@ -370,13 +346,13 @@ fn applies_limits() {
         "a Status over the size",
         limits.metadata_size(65),
         status.as_bytes(),
-        Err("limit: a metadata size in bytes of 66 is over the limit of 65, which Limits::metadata_size raises, \
+        Err("the metadata is 66 bytes, over the limit of 65 bytes, \
              at byte 0, 0 items delivered"),
     );
     check(
         "a Status over the size before its kind",
         limits.metadata_size(30),
         status.as_bytes(),
-        Err("not a list: the body is a Status of \"v1\", at byte 42, 0 items delivered"),
+        Err("not a list: the body has the kind \"Status\" of \"v1\", at byte 42, 0 items delivered"),
     );
 }

@@ -7,6 +7,7 @@ use super::items;
 #[cfg(feature = "async")]
 use super::reference;
 #[cfg(feature = "async")]
+use crate::support::chain;
 use crate::support::cut;
 use crate::support::fixture;
 
@@ -39,7 +40,7 @@ struct Name {
 
 #[test]
 fn decodes_items_by_serde() {
-    let names = ListReader::<_, Json<Named>>::new(&fixture("pods.json")[..])
+    let names = ListReader::new::<Json<Named>>(&fixture("pods.json")[..])
         .map(|item| item.map(|item| item.metadata.name))
         .collect::<Result<Vec<_>, _>>()
         .unwrap();
@@ -48,13 +49,14 @@ fn decodes_items_by_serde() {
     let (list, broken) =
         (items(r#"{"metadata":{"name":"a"}},{"metadata":{"name":7}},{"#), r#"{"metadata":{"name":tru}}]}"#);
     let body = list.replace("{]}", broken);
-    let mut items = ListReader::<_, Json<Named>>::new(body.as_bytes()).on_item_error(OnItemError::Skip);
+    let mut items = ListReader::new::<Json<Named>>(body.as_bytes()).on_item_error(OnItemError::Skip);
     assert_eq!(items.by_ref().map(|item| item.unwrap().metadata.name).collect::<Vec<_>>(), ["a"]);
     assert_eq!(items.end().unwrap().skipped, 2);
-    let error = ListReader::<_, Json<Named>>::new(body.as_bytes()).find_map(Result::err).unwrap();
+    let error = ListReader::new::<Json<Named>>(body.as_bytes()).find_map(Result::err).unwrap();
     assert_eq!(
-        error.to_string(),
-        "item: invalid type: integer `7`, expected a string at line 1 column 21 in item 1, at byte 106, 1 item delivered"
+        chain(&error),
+        "cannot read item 1, at byte 106, 1 item delivered: cannot decode the JSON: \
+         invalid type: integer `7`, expected a string at line 1 column 21"
     );
 }
 
@@ -63,15 +65,17 @@ fn refuses_items_of_the_other_encoding() {
     let (json, protobuf) = (fixture("pods.json"), fixture("pods.pb"));
     for (error, expected) in [
         (
-            ListReader::<_, Pod>::new(&json[..]).accept_json().find_map(Result::err).unwrap(),
-            "item: it is in JSON, where protobuf is to be read in item 0, at byte 224, 0 items delivered",
+            ListReader::new::<Pod>(&json[..]).accept_json().find_map(Result::err).unwrap(),
+            "cannot read item 0, at byte 224, 0 items delivered: \
+             unexpected encoding: the item is in JSON, expected protobuf",
         ),
         (
-            ListReader::<_, Json<Named>>::new(&protobuf[..]).find_map(Result::err).unwrap(),
-            "item: it is in protobuf, where JSON is to be read in item 0, at byte 34, 0 items delivered",
+            ListReader::new::<Json<Named>>(&protobuf[..]).find_map(Result::err).unwrap(),
+            "cannot read item 0, at byte 34, 0 items delivered: \
+             unexpected encoding: the item is in protobuf, expected JSON",
         ),
     ] {
-        assert_eq!(error.to_string(), expected);
+        assert_eq!(chain(&error), expected);
     }
 }
 
@@ -79,9 +83,9 @@ fn refuses_items_of_the_other_encoding() {
 #[test]
 fn metadata_equals_that_of_protobuf() {
     fn read(body: &[u8]) -> Vec<String> {
-        let items = ListReader::<_, [u8]>::new(body).accept_json().map_item(|item| {
+        let items = ListReader::with(body, |item| {
             let meta = item.meta()?;
-            let managers = meta.managed_fields()?.map(|entry| (entry.manager.to_owned(), entry.time));
+            let managers = meta.managed_fields()?.map(|entry| (entry.manager, entry.time));
             Ok::<_, ItemError>(format!(
                 "{meta:?} {} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
                 meta.generate_name(),
@@ -97,7 +101,8 @@ fn metadata_equals_that_of_protobuf() {
                 meta.finalizers()?.collect::<Vec<_>>(),
                 managers.collect::<Vec<_>>(),
             ))
-        });
+        })
+        .accept_json();
         items.collect::<Result<_, _>>().unwrap()
     }
     let (json, protobuf) = (read(&fixture("pods.json")), read(&fixture("pods.pb")));
@@ -116,16 +121,16 @@ fn streams_and_codecs_read_json() {
     let body = fixture("widgets-negotiated.json");
     let expected: Vec<_> = reference(&body).unwrap().items.into_iter().map(Vec::into_boxed_slice).collect();
     let chunks = stream::iter(cut(&body, &[100]).map(|chunk| Ok::<_, std::io::Error>(Bytes::copy_from_slice(chunk))));
-    let streamed: Vec<_> = block_on(ListStream::<_, [u8]>::new(chunks).accept_json().map(Result::unwrap).collect());
+    let streamed: Vec<_> = block_on(ListStream::new::<[u8]>(chunks).accept_json().map(Result::unwrap).collect());
     let framed: Vec<_> =
-        block_on(FramedRead::new(&body[..], ListCodec::<[u8]>::new().accept_json()).map(Result::unwrap).collect());
+        block_on(FramedRead::new(&body[..], ListCodec::new::<[u8]>().accept_json()).map(Result::unwrap).collect());
     assert_eq!((&streamed, &framed), (&expected, &expected));
 }
 
 #[test]
 fn a_wrong_encoding_error_names_both_encodings() {
     let error = ItemError::WrongEncoding { found: Encoding::Json, expected: Encoding::Protobuf };
-    assert_eq!(error.to_string(), "it is in JSON, where protobuf is to be read");
+    assert_eq!(error.to_string(), "unexpected encoding: the item is in JSON, expected protobuf");
 }
 
 #[test]
@@ -143,10 +148,10 @@ fn a_json_line_has_its_type_once_and_is_an_object() {
         (r#"{"kind":"","apiVersion":null}"#, Ok(r#"{"kind":"Pod","apiVersion":"v1"}"#)),
         (r#"{"\u006bind":"X"}"#, Ok(r#"{"apiVersion":"v1","kind":"X"}"#)),
         // Nothing that is not an object is printed.
-        ("null", Err("a value of another type in the object")),
-        (r#"{"kind":7}"#, Err("a value of another type in kind")),
-        (r#"{"a":[tru]}"#, Err("a fault of JSON syntax in the object")),
-        (r#"{"a":{]}}"#, Err("a fault of JSON syntax in the object")),
+        ("null", Err("a value of the wrong type in the object")),
+        (r#"{"kind":7}"#, Err("a value of the wrong type in kind")),
+        (r#"{"a":[tru]}"#, Err("invalid JSON in the object")),
+        (r#"{"a":{]}}"#, Err("invalid JSON in the object")),
     ] {
         let body = format!(r#"{head}"items":[{item}]}}"#);
         let mut decoder = ListDecoder::new().accept_json();

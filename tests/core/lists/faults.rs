@@ -61,21 +61,21 @@ fn checks_the_wire_format() {
             [&[0x12][..], &[0x80; 10], &[0]].concat(),
             Err("malformed: a varint over 64 bits in items in item 2, at byte 30, 2 items delivered"),
         ),
-        ("tag 0", vec![0], Err("malformed: an impossible tag in an unknown field, at byte 30, 2 items delivered")),
+        ("tag 0", vec![0], Err("malformed: an invalid tag in an unknown field, at byte 30, 2 items delivered")),
         (
             "a field number over 2^29-1",
             vec![0x82, 0x80, 0x80, 0x80, 0x10],
-            Err("malformed: an impossible tag in an unknown field, at byte 30, 2 items delivered"),
+            Err("malformed: an invalid tag in an unknown field, at byte 30, 2 items delivered"),
         ),
         (
             "wire type 6",
             vec![0x1e],
-            Err("malformed: an impossible tag in an unknown field, at byte 30, 2 items delivered"),
+            Err("malformed: an invalid tag in an unknown field, at byte 30, 2 items delivered"),
         ),
         (
             "wire type 7",
             vec![0x1f],
-            Err("malformed: an impossible tag in an unknown field, at byte 30, 2 items delivered"),
+            Err("malformed: an invalid tag in an unknown field, at byte 30, 2 items delivered"),
         ),
         (
             "items as varint",
@@ -181,7 +181,7 @@ fn checks_the_envelope() {
         (
             "raw before typeMeta",
             [b"k8s\0", RAW].concat(),
-            Err("malformed: raw before its kind in raw, at byte 4, 0 items delivered"),
+            Err("malformed: a value before its typeMeta in raw, at byte 4, 0 items delivered"),
         ),
         (
             "typeMeta behind raw",
@@ -202,19 +202,19 @@ fn checks_the_envelope() {
         (
             "contentEncoding before the items",
             envelope(&[b"\x1a\x01x", RAW].concat()),
-            Err("malformed: a value where none is supported in contentEncoding, at byte 19, 0 items delivered"),
+            Err("malformed: an unsupported value in contentEncoding, at byte 19, 0 items delivered"),
         ),
         (
             "contentType behind the items",
             envelope(&[RAW, b"\x22\x01x"].concat()),
-            Err("malformed: a value where none is supported in contentType, at byte 28, 2 items delivered"),
+            Err("malformed: an unsupported value in contentType, at byte 28, 2 items delivered"),
         ),
         ("unknown fields around raw", envelope(&[b"\x2a\x02xy", RAW, b"\x30\x05"].concat()), Ok(&[b"a", b""])),
         ("an unknown group 13", envelope(&[RAW, b"\x6b\x38\x73\x6c"].concat()), Ok(&[b"a", b""])),
         (
             "bytes behind the envelope",
             envelope(&[RAW, b"\0"].concat()),
-            Err("malformed: an impossible tag in an unknown field, at byte 28, 2 items delivered"),
+            Err("malformed: an invalid tag in an unknown field, at byte 28, 2 items delivered"),
         ),
         (
             "a raw length over 64 bits",
@@ -244,12 +244,12 @@ fn checks_the_envelope() {
         (
             "a second list behind the list",
             [envelope(RAW), envelope(RAW)].concat(),
-            Err("malformed: something else than a Status in raw, at byte 47, 2 items delivered"),
+            Err("malformed: no valid Status in raw, at byte 47, 2 items delivered"),
         ),
         (
             "a Status of another shape",
             body_of("v1", "Status", b"\x1a\x05x"),
-            Err("malformed: something else than a Status in raw, at byte 18, 0 items delivered"),
+            Err("malformed: no valid Status in raw, at byte 18, 0 items delivered"),
         ),
         ("a Status alone", status_bytes.to_vec(), Err("API error: 500 Oops!: boom, at byte 0, 0 items delivered")),
     ] {
@@ -263,12 +263,16 @@ fn refuses_kinds_that_are_no_lists() {
         ("v1", "PodList", None),
         ("example.com/v1", "WidgetList", None),
         ("meta.k8s.io/v1", "PartialObjectMetadataList", None),
-        ("v1", "ConfigMap", Some("not a list: the body is a ConfigMap of \"v1\"")),
-        ("v1", "List", Some("not a list: the body is a List of \"v1\"")),
-        ("v1", "APIResourceList", Some("not a list: the body is a APIResourceList of \"v1\"")),
-        ("v1", "APIGroupList", Some("not a list: the body is a APIGroupList of \"v1\"")),
-        ("meta.k8s.io/v1", "WatchEvent", Some("not a list: the body is a WatchEvent of \"meta.k8s.io/v1\"")),
-        ("", "", Some("malformed: raw before its kind in raw")),
+        ("v1", "ConfigMap", Some("not a list: the body has the kind \"ConfigMap\" of \"v1\"")),
+        ("v1", "List", Some("not a list: the body has the kind \"List\" of \"v1\"")),
+        ("v1", "APIResourceList", Some("not a list: the body has the kind \"APIResourceList\" of \"v1\"")),
+        ("v1", "APIGroupList", Some("not a list: the body has the kind \"APIGroupList\" of \"v1\"")),
+        (
+            "meta.k8s.io/v1",
+            "WatchEvent",
+            Some("not a list: the body has the kind \"WatchEvent\" of \"meta.k8s.io/v1\""),
+        ),
+        ("", "", Some("malformed: a value before its typeMeta in raw")),
     ] {
         let body = body_of(api_version, kind, b"\x0a\x00");
         let expected = expected.map(|reason| {
@@ -312,43 +316,41 @@ fn applies_limits() {
         (
             "an item over the size",
             limits.item_size(19),
-            Err(
-                "limit: an item's size in bytes of 20 is over the limit of 19, which Limits::item_size raises in item 1, \
-                 at byte 39, 1 item delivered",
-            ),
+            Err("item 1 is 20 bytes, over the limit of 19 bytes, \
+                 at byte 39, 1 item delivered"),
         ),
         ("oversized items left out", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[z])),
         ("just as many items", limits.items(3), Ok(&[x, y, z])),
         (
             "an item too many",
             limits.items(2),
-            Err("limit: a number of items of 3 is over the limit of 2, which Limits::items raises in item 2, \
+            Err("the list has at least 3 items, over the limit of 2, \
                  at byte 61, 2 items delivered"),
         ),
         (
             "items left out count",
             limits.items(2).item_size(9).on_oversized(OnItemError::Skip),
-            Err("limit: a number of items of 3 is over the limit of 2, which Limits::items raises in item 2, \
+            Err("the list has at least 3 items, over the limit of 2, \
                  at byte 61, 0 items delivered"),
         ),
         ("just as many bytes", limits.bytes(72), Ok(&[x, y, z])),
         (
             "a byte too many",
             limits.bytes(71),
-            Err("limit: a body's size in bytes of 72 is over the limit of 71, which Limits::bytes raises, \
+            Err("the body is at least 72 bytes, over the limit of 71 bytes, \
                  at byte 70, 3 items delivered"),
         ),
         (
             "a list that announces too many bytes",
             limits.bytes(67),
-            Err("limit: a body's size in bytes of 68 is over the limit of 67, which Limits::bytes raises, \
+            Err("the body is at least 68 bytes, over the limit of 67 bytes, \
                  at byte 19, 0 items delivered"),
         ),
         ("metadata of just the size", limits.metadata_size(7), Ok(&[x, y, z])),
         (
             "metadata over the size",
             limits.metadata_size(6),
-            Err("limit: a metadata size in bytes of 7 is over the limit of 6, which Limits::metadata_size raises, \
+            Err("the metadata is 7 bytes, over the limit of 6 bytes, \
                  at byte 10, 0 items delivered"),
         ),
     ] {
@@ -361,7 +363,7 @@ fn applies_limits() {
         "a varint that ends over the size",
         limits.bytes(74),
         &trailing,
-        Err("limit: a body's size in bytes of 75 is over the limit of 74, which Limits::bytes raises, \
+        Err("the body is at least 75 bytes, over the limit of 74 bytes, \
              at byte 72, 3 items delivered"),
     );
 }

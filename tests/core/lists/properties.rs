@@ -1,7 +1,7 @@
 //! Arbitrary, edited and truncated lists end as in prost, for every chunking.
 
 use allocation_counter::measure;
-use listwatch::{Event, Limits, ListDecoder, MetaView};
+use listwatch::{Encoding, Event, ItemRef, Limits, ListDecoder};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -118,7 +118,7 @@ proptest! {
         let start: &[u8] = if magic { b"k8s\0\x0a\x09\x12\x07PodList\x12" } else { b"" };
         let body = [start, &bytes].concat();
         prop_assert_eq!(longest_item(&body, &lengths), longest_item(&body, &[body.len().max(1)]));
-        _ = MetaView::new(&body);
+        _ = ItemRef::new(Encoding::Protobuf, &body).meta();
     }
 
 }

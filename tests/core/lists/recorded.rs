@@ -8,7 +8,10 @@ use crate::support::{cut, decode, fixture};
 #[test]
 fn names_the_body_that_is_no_list() {
     for (name, expected) in [
-        ("single-configmap.pb", "not a list: the body is a ConfigMap of \"v1\", at byte 21, 0 items delivered"),
+        (
+            "single-configmap.pb",
+            "not a list: the body has the kind \"ConfigMap\" of \"v1\", at byte 21, 0 items delivered",
+        ),
         ("error-401.pb", "API error: 401 Unauthorized: Unauthorized, at byte 0, 0 items delivered"),
         (
             "error-504-version-too-large.pb",
@@ -21,8 +24,7 @@ fn names_the_body_that_is_no_list() {
         ),
         (
             "configmaps.cbor",
-            "unexpected encoding: the body looks like CBOR, not like a list; \
-             ask for application/vnd.kubernetes.protobuf, at byte 0, 0 items delivered",
+            "unexpected encoding: the body looks like CBOR, not like a list, at byte 0, 0 items delivered",
         ),
         (
             "pods-gzip.pb.gz",
@@ -76,14 +78,13 @@ fn pages_have_the_remaining_item_count() {
 #[test]
 fn metadata_views_equal_decoded_pods() {
     let mut views = Vec::new();
-    let pods = ListReader::<_, [u8]>::new(&fixture("pods.pb")[..])
-        .map_item(|item| {
-            let meta = item.meta()?;
-            views.push([meta.name(), meta.namespace(), meta.uid(), meta.resource_version()].map(str::to_owned));
-            item.decode::<Pod>()
-        })
-        .collect::<Result<Vec<_>, _>>()
-        .unwrap();
+    let pods = ListReader::with(&fixture("pods.pb")[..], |item| {
+        let meta = item.meta()?;
+        views.push([meta.name(), meta.namespace(), meta.uid(), meta.resource_version()].map(String::from));
+        item.decode::<Pod>()
+    })
+    .collect::<Result<Vec<_>, _>>()
+    .unwrap();
     assert_eq!(pods.len(), 120);
     for (pod, view) in pods.into_iter().zip(views) {
         let meta = pod.metadata.unwrap();

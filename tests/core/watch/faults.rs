@@ -20,18 +20,12 @@ fn checks_protobuf_frames() {
     let status = |status: &[u8]| protobuf("ERROR", "v1", "Status", status);
     for (frame, fault) in [
         (vec![0; 4], "malformed: no bytes in the frame"),
-        (
-            b"\x01\x00\x00\x01".to_vec(),
-            "limit: an item's size in bytes of 16777217 is over the limit of 16777216, which Limits::item_size raises",
-        ),
-        (
-            b"\xff\xff\xff\xff".to_vec(),
-            "limit: an item's size in bytes of 4294967295 is over the limit of 16777216, which Limits::item_size raises",
-        ),
+        (b"\x01\x00\x00\x01".to_vec(), "event 1 is 16777217 bytes, over the limit of 16 MiB"),
+        (b"\xff\xff\xff\xff".to_vec(), "event 1 is 4294967295 bytes, over the limit of 16 MiB"),
         (framed(b"\x08\x01"), "malformed: the wrong wire type in type"),
         (framed(b"\x10\x01"), "malformed: the wrong wire type in object"),
         (framed(b"\x0a\x05ADD"), "malformed: a length past the end of its parent in the frame"),
-        (framed(b"\x0f"), "malformed: an impossible tag in the frame"),
+        (framed(b"\x0f"), "malformed: an invalid tag in the frame"),
         (framed(b"\x0a\x05ADDED"), "malformed: no value in object"),
         (framed(b"\x0a\x05ADDED\x12\x00"), "malformed: no value in object"),
         (framed(b"\x0a\x05ADDED\x12\x02\x0a\x03"), "malformed: a length past the end of its parent in object"),
@@ -50,11 +44,11 @@ fn checks_protobuf_frames() {
         (raw(b"k8s\0\x0a\x03\x12\x01\xff"), "malformed: invalid UTF-8 in kind"),
         (
             raw(b"k8s\0\x0a\x00\x12\x05\x0a\x03\x32\x017\x1a\x04gzip\x22\x00"),
-            "malformed: a value where none is supported in contentEncoding",
+            "malformed: an unsupported value in contentEncoding",
         ),
         (
             raw(b"k8s\0\x0a\x00\x12\x05\x0a\x03\x32\x017\x1a\x00\x22\x01x"),
-            "malformed: a value where none is supported in contentType",
+            "malformed: an unsupported value in contentType",
         ),
         (raw(b"k8s\0\x12\x09\x0a\x03\x32\x017"), "malformed: a length past the end of its parent in object"),
         (pod(b""), "malformed: no value in metadata.resourceVersion"),
@@ -71,12 +65,13 @@ fn checks_protobuf_frames() {
             protobuf("BOOKMARK", "v1", "Pod", b"\x0a\x08\x32\x017\x62\x03\x0a\x01\xff"),
             "malformed: invalid UTF-8 in metadata.annotations",
         ),
-        (protobuf("ERROR", "v1", "Pod", b""), "malformed: something else than a Status in object"),
-        (status(b"\x30"), "malformed: something else than a Status in object"),
-        (status(&[0x1a, 0x80, 0x80, 0x40]), "malformed: something else than a Status in object"),
+        (protobuf("ERROR", "v1", "Pod", b""), "malformed: no valid Status in object"),
+        (status(b"\x30"), "malformed: no valid Status in object"),
+        (status(&[0x1a, 0x80, 0x80, 0x40]), "malformed: no valid Status in object"),
     ] {
         let body = [&good[..], &frame, &good].concat();
-        check(Limits::default(), &body, 1, &format!("{fault} in event 1, at byte 41, 1 event delivered"));
+        let place = if fault.starts_with("malformed") { " in event 1" } else { "" };
+        check(Limits::default(), &body, 1, &format!("{fault}{place}, at byte 41, 1 event delivered"));
     }
     // No faults: unknown fields anywhere, a version in pieces of metadata, members in another order, an empty Status.
     let unknown = b"\x18\x05\x1d....\x33\x3a\x01x\x34";
@@ -111,40 +106,37 @@ fn checks_json_frames() {
         (r#"{"object":{"metadata":{"resourceVersion":"7"}}}"#.into(), "malformed: no value in type"),
         (r#"{"type":null,"object":{"metadata":{"resourceVersion":"7"}}}"#.into(), "malformed: no value in type"),
         ("{}".into(), "malformed: no value in type"),
-        (r#"{"type":7}"#.into(), "malformed: a value of another type in type"),
-        (r#"{"type":"ADDED","object":[]}"#.into(), "malformed: a value of another type in object"),
-        (r#"{"type":"ADDED","object":null}"#.into(), "malformed: a value of another type in object"),
-        (r#"{"type":"ADDED","object":"x"}"#.into(), "malformed: a value of another type in object"),
+        (r#"{"type":7}"#.into(), "malformed: a value of the wrong type in type"),
+        (r#"{"type":"ADDED","object":[]}"#.into(), "malformed: a value of the wrong type in object"),
+        (r#"{"type":"ADDED","object":null}"#.into(), "malformed: a value of the wrong type in object"),
+        (r#"{"type":"ADDED","object":"x"}"#.into(), "malformed: a value of the wrong type in object"),
         (GOOD.replace("ADDED", "SYNCED"), "malformed: an unknown value in type"),
         (GOOD.replace("ADDED", "added"), "malformed: an unknown value in type"),
         (GOOD.replace("resourceVersion", "version"), "malformed: no value in metadata.resourceVersion"),
         (GOOD.replace(r#""7""#, r#""""#), "malformed: no value in metadata.resourceVersion"),
         (GOOD.replace(r#""7""#, "null"), "malformed: no value in metadata.resourceVersion"),
-        (GOOD.replace(r#""7""#, "7"), "malformed: a value of another type in metadata.resourceVersion"),
-        (GOOD.replace(r#""7""#, r#""\ud800""#), "malformed: a fault of JSON syntax in metadata.resourceVersion"),
+        (GOOD.replace(r#""7""#, "7"), "malformed: a value of the wrong type in metadata.resourceVersion"),
+        (GOOD.replace(r#""7""#, r#""\ud800""#), "malformed: invalid JSON in metadata.resourceVersion"),
         (GOOD.replace("metadata", "spec"), "malformed: no value in metadata.resourceVersion"),
         (GOOD.replace(r#"{"resourceVersion":"7"}"#, "[]"), "malformed: no value in metadata.resourceVersion"),
-        (GOOD.replace(r#""Pod""#, "{}"), "malformed: a value of another type in kind"),
-        (GOOD.replace(r#""Pod""#, "tru"), "malformed: a value of another type in kind"),
-        (GOOD.replace(r#""Pod""#, ""), "malformed: a fault of JSON syntax in kind"),
-        (GOOD.replace(r#""kind":"Pod""#, r#""other":tru"#), "malformed: a fault of JSON syntax in object"),
-        (GOOD.replace(r#""Pod","#, r#""Pod""#), "malformed: a fault of JSON syntax in object"),
-        (GOOD.replace(r#""kind":"#, r#""kind""#), "malformed: a fault of JSON syntax in object"),
-        (GOOD.replace(r#""kind""#, "kind"), "malformed: a fault of JSON syntax in object"),
-        (GOOD.replace(r#""ADDED","#, r#""ADDED",,"#), "malformed: a fault of JSON syntax in the frame"),
-        (GOOD.replace("}}}", "}},}"), "malformed: a fault of JSON syntax in the frame"),
-        ("[]".into(), "malformed: a fault of JSON syntax in the frame"),
-        ("null".into(), "malformed: a fault of JSON syntax in the frame"),
-        ("x".into(), "malformed: a fault of JSON syntax in the frame"),
-        (GOOD.replace("ADDED", "ERROR"), "malformed: something else than a Status in object"),
-        (
-            r#"{"type":"ERROR","object":{"kind":"Status","code":"x"}}"#.into(),
-            "malformed: something else than a Status in object",
-        ),
+        (GOOD.replace(r#""Pod""#, "{}"), "malformed: a value of the wrong type in kind"),
+        (GOOD.replace(r#""Pod""#, "tru"), "malformed: a value of the wrong type in kind"),
+        (GOOD.replace(r#""Pod""#, ""), "malformed: invalid JSON in kind"),
+        (GOOD.replace(r#""kind":"Pod""#, r#""other":tru"#), "malformed: invalid JSON in object"),
+        (GOOD.replace(r#""Pod","#, r#""Pod""#), "malformed: invalid JSON in object"),
+        (GOOD.replace(r#""kind":"#, r#""kind""#), "malformed: invalid JSON in object"),
+        (GOOD.replace(r#""kind""#, "kind"), "malformed: invalid JSON in object"),
+        (GOOD.replace(r#""ADDED","#, r#""ADDED",,"#), "malformed: invalid JSON in the frame"),
+        (GOOD.replace("}}}", "}},}"), "malformed: invalid JSON in the frame"),
+        ("[]".into(), "malformed: invalid JSON in the frame"),
+        ("null".into(), "malformed: invalid JSON in the frame"),
+        ("x".into(), "malformed: invalid JSON in the frame"),
+        (GOOD.replace("ADDED", "ERROR"), "malformed: no valid Status in object"),
+        (r#"{"type":"ERROR","object":{"kind":"Status","code":"x"}}"#.into(), "malformed: no valid Status in object"),
         (
             GOOD.replace("ADDED", "BOOKMARK")
                 .replace("{\"res", "{\"annotations\":{\"k8s.io/initial-events-end\":7},\"res"),
-            "malformed: a value of another type in metadata.annotations",
+            "malformed: a value of the wrong type in metadata.annotations",
         ),
         (deep(9_999), "malformed: nested too deep in the frame"),
     ] {
@@ -169,7 +161,7 @@ fn checks_json_frames() {
         Limits::default(),
         format!("{GOOD}]\n{GOOD}").as_bytes(),
         1,
-        "malformed: a fault of JSON syntax in the frame in event 1, at byte 75, 1 event delivered",
+        "malformed: invalid JSON in the frame in event 1, at byte 75, 1 event delivered",
     );
     // A proxy may print objects over several lines.
     let pretty = GOOD.replace('{', "{\n  ").replace(',', ",\r\n  ").replace('}', "\n}");
@@ -210,7 +202,7 @@ fn checks_json_frames() {
 #[cfg(feature = "json")]
 #[test]
 fn names_the_json_that_is_no_watch() {
-    let over = "limit: an item's size in bytes of 75 is over the limit of 74, which Limits::item_size raises in event 0, at byte 1, 0 events delivered";
+    let over = "event 0 is 75 bytes, over the limit of 74 bytes, at byte 1, 0 events delivered";
     let line = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}"#;
     assert_eq!(line.len(), 75);
     check(Limits::default().item_size(75), format!("\n{line}\n").as_bytes(), 1, "whole");
@@ -231,7 +223,7 @@ fn names_the_json_that_is_no_watch() {
         ),
         (
             r#"{"kind":"Pod","apiVersion":"v1"}"#.into(),
-            "not a watch: the body is a Pod of \"v1\", at byte 0, 0 events delivered",
+            "not a watch: the body has the kind \"Pod\" of \"v1\", at byte 0, 0 events delivered",
         ),
         ("{\"ty".into(), "incomplete: the body ended inside a frame in event 0, at byte 4, 0 events delivered"),
         (
@@ -240,7 +232,7 @@ fn names_the_json_that_is_no_watch() {
         ),
         ("{\" type\":\"ADDED\"}\n".into(), "malformed: no value in kind, at byte 0, 0 events delivered"),
         ("{}".into(), "malformed: no value in kind, at byte 0, 0 events delivered"),
-        ("[]".into(), "malformed: a value of another type in the body, at byte 0, 0 events delivered"),
+        ("[]".into(), "malformed: a value of the wrong type in the body, at byte 0, 0 events delivered"),
         (
             "\n<html>".into(),
             "unexpected encoding: the body looks like HTML, not like a watch, at byte 1, 0 events delivered",
@@ -255,19 +247,14 @@ fn applies_limits() {
     let good = protobuf("ADDED", "v1", "Pod", b"\x0a\x03\x32\x017");
     let item_size = |max| Limits::default().item_size(max);
     check(item_size(37).items(0).bytes(1), &good, 1, "whole");
-    check(
-        item_size(36),
-        &good,
-        0,
-        "limit: an item's size in bytes of 37 is over the limit of 36, which Limits::item_size raises in event 0, at byte 0, 0 events delivered",
-    );
+    check(item_size(36), &good, 0, "event 0 is 37 bytes, over the limit of 36 bytes, at byte 0, 0 events delivered");
     let long = protobuf("ADDED", "v1", &"K".repeat(30), b"\x0a\x03\x32\x017");
     check(Limits::default().metadata_size(36), &long, 1, "whole");
     check(
         Limits::default().metadata_size(35),
         &long,
         0,
-        "limit: a metadata size in bytes of 36 is over the limit of 35, which Limits::metadata_size raises in event 0, at byte 0, 0 events delivered",
+        "the metadata of event 0 is 36 bytes, over the limit of 35 bytes, at byte 0, 0 events delivered",
     );
     let status = protobuf("ERROR", "v1", "Status", &len_field(3, &[b'x'; 20]));
     check(Limits::default().metadata_size(22), &status, 1, "whole");
@@ -275,16 +262,19 @@ fn applies_limits() {
         Limits::default().metadata_size(21),
         &status,
         0,
-        "limit: a metadata size in bytes of 22 is over the limit of 21, which Limits::metadata_size raises in event 0, at byte 0, 0 events delivered",
+        "the metadata of event 0 is 22 bytes, over the limit of 21 bytes, at byte 0, 0 events delivered",
     );
 }
 
 #[test]
 fn names_the_body_that_is_no_watch() {
     for (name, expected) in [
-        ("pods-page-1.pb", "not a watch: the body is a PodList of \"v1\", at byte 0, 0 events delivered"),
-        ("pods-empty.pb", "not a watch: the body is a PodList of \"v1\", at byte 0, 0 events delivered"),
-        ("single-configmap.pb", "not a watch: the body is a ConfigMap of \"v1\", at byte 0, 0 events delivered"),
+        ("pods-page-1.pb", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
+        ("pods-empty.pb", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
+        (
+            "single-configmap.pb",
+            "not a watch: the body has the kind \"ConfigMap\" of \"v1\", at byte 0, 0 events delivered",
+        ),
         ("error-401.pb", "API error: 401 Unauthorized: Unauthorized, at byte 0, 0 events delivered"),
         (
             "error-410-exact.pb",
@@ -292,18 +282,24 @@ fn names_the_body_that_is_no_watch() {
         ),
         (
             "configmaps.cbor",
-            "unexpected encoding: the body looks like CBOR, not like a watch; ask for application/vnd.kubernetes.protobuf, at byte 0, 0 events delivered",
+            "unexpected encoding: the body looks like CBOR, not like a watch, at byte 0, 0 events delivered",
         ),
         (
             "pods-gzip.pb.gz",
             "unexpected encoding: the body looks like gzip, not like a watch, at byte 0, 0 events delivered",
         ),
         #[cfg(feature = "json")]
-        ("pods.json", "not a watch: the body is a PodList of \"v1\", at byte 0, 0 events delivered"),
+        ("pods.json", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
         #[cfg(feature = "json")]
-        ("widgets-page-1.json", "not a watch: the body is a List of \"example.com/v1\", at byte 0, 0 events delivered"),
+        (
+            "widgets-page-1.json",
+            "not a watch: the body has the kind \"List\" of \"example.com/v1\", at byte 0, 0 events delivered",
+        ),
         #[cfg(feature = "json")]
-        ("pods-table.json", "not a watch: the body is a Table of \"meta.k8s.io/v1\", at byte 0, 0 events delivered"),
+        (
+            "pods-table.json",
+            "not a watch: the body has the kind \"Table\" of \"meta.k8s.io/v1\", at byte 0, 0 events delivered",
+        ),
     ] {
         check(Limits::default().items(0).bytes(0), &fixture(name), 0, expected);
     }

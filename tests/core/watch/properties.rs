@@ -1,7 +1,6 @@
 //! Arbitrary, edited and truncated watches end as in an independent decode, for every chunking.
 
-use listwatch::error::Fault;
-use listwatch::{DecodeErrorKind, Limits};
+use listwatch::{DecodeErrorKind, Fault, Limits};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

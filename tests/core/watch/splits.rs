@@ -36,9 +36,9 @@ fn every_split_into_two_gives_the_same() {
                 while let Some(event) = decoder.decode(&mut chunk).unwrap() {
                     assert!(see(event, events as u64) == expected[events], "{name} split at {split}, event {events}");
                     let end = start + lengths[events];
-                    if let WatchEvent::Added(changed) | WatchEvent::Modified(changed) = event {
-                        assert_eq!(changed.object.offset(), start as u64, "{name} split at {split}");
-                        let is_borrowed = body.as_ptr_range().contains(&changed.object.bytes().as_ptr());
+                    if let WatchEvent::Added { object, .. } | WatchEvent::Modified { object, .. } = event {
+                        assert_eq!(object.offset(), start as u64, "{name} split at {split}");
+                        let is_borrowed = body.as_ptr_range().contains(&object.bytes().as_ptr());
                         // A frame is whole if no split is in the bytes after its length, or before its line break.
                         let (from, to) = if PROTOBUF.contains(&name) { (start + 4, end) } else { (start, end - 1) };
                         assert_eq!(
@@ -74,7 +74,10 @@ fn a_prefix_ends_between_frames_or_in_an_error() {
                     continue;
                 }
                 let error = end.unwrap_err();
-                assert!(matches!(error.kind(), DecodeErrorKind::CutFrame) && error.is_incomplete(), "{name}: {error}");
+                assert!(
+                    matches!(error.kind(), DecodeErrorKind::TruncatedFrame) && error.is_incomplete(),
+                    "{name}: {error}"
+                );
                 assert_eq!(
                     (error.offset(), error.items(), error.index()),
                     (len as u64, whole as u64, Some(whole as u64))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use listwatch::cache::{Index, Object};
 use listwatch::reflector::Cache;
 use listwatch::schema::{self, Message};
-use listwatch::{Encoding, FieldPath, ItemError, Projection, TypeMeta};
+use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -72,10 +72,11 @@ impl Field {
     fn values(&self, object: &Object<[u8]>) -> Result<Vec<Arc<str>>, ItemError> {
         let mut projected = Vec::new();
         let json = match (object.encoding(), &self.only) {
-            (Encoding::Json, _) => object.encoded()?,
-            (Encoding::Protobuf, Some(only)) => {
-                schema::to_json(&self.of, &only.apply(object.encoded()?)?, &mut projected)?;
-                &projected
+            (Encoding::Json, _) => object.item()?,
+            (found, Some(only)) => {
+                let kept = object.item()?.project(only)?;
+                ItemRef::new(found, &kept).with_type_meta(&self.of).to_json(&mut projected)?;
+                ItemRef::new(Encoding::Json, &projected)
             }
             (found, None) => return Err(ItemError::WrongEncoding { found, expected: Encoding::Json }),
         };

@@ -142,9 +142,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let (resource, namespace) = selection.find(&client, namespace).await?;
 
     let type_meta = if metadata_only {
-        TypeMeta { api_version: "meta.k8s.io/v1".to_owned(), kind: "PartialObjectMetadata".to_owned() }
+        TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")
     } else {
-        TypeMeta { api_version: resource.api_version(), kind: resource.kind().to_owned() }
+        TypeMeta::new(resource.api_version(), resource.kind())
     };
     // What is not in the table of fields could be neither indexed nor shown of its protobuf.
     if Message::of(&type_meta.api_version, &type_meta.kind).is_none() {

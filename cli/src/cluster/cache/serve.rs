@@ -28,6 +28,7 @@ use tokio::time::sleep;
 use super::index::ByText;
 use super::status::lag;
 use super::{Cached, metrics};
+use crate::failure::chain;
 use crate::notices;
 
 type Body = Either<Full<Bytes>, Channel<Bytes, ItemError>>;
@@ -105,7 +106,7 @@ fn answer(cached: &Arc<Cached>, request: &Request<Incoming>) -> Result<Response<
         ["healthz"] => health(cached),
         ["metrics"] => match metrics::text(cached) {
             Ok(text) => Ok(respond(metrics::CONTENT_TYPE, Either::Left(text.into()))),
-            Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
+            Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, chain(&error))),
         },
         ["keys" | "objects" | "indexes", ..] => data(cached, &segments, request.uri().query().unwrap_or_default()),
         _ => Err(Refused::not_found("there are /healthz, /metrics, /keys, /objects and /indexes")),
@@ -211,7 +212,7 @@ fn object(cached: &Cached, namespace: &str, name: &str) -> Result<Response<Body>
             out.push(b'\n');
             Ok(respond(JSON, Either::Left(out.into())))
         }
-        Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
+        Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, chain(&error))),
     }
 }
 

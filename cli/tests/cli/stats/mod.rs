@@ -366,9 +366,9 @@ fn reports_errors() {
     let bad_spec = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x09\x0a\0\x12\x05\x12\x03\x0a\x09a";
     for (args, body, expected, code) in [
         (&[][..], &pods[..500_000], "error: incomplete: the body ended before the list did in item 58, at byte ", 1),
-        (&[], &fixture("single-configmap.pb"), "error: not a list: the body is a ConfigMap of \"v1\"", 1),
+        (&[], &fixture("single-configmap.pb"), "error: not a list: the body has the kind \"ConfigMap\" of \"v1\"", 1),
         (&[], &fixture("watch-configmaps.json"), "error: unexpected encoding: the body looks like a watch stream", 1),
-        (&[], bad_spec, "error: item: ", 1),
+        (&[], bad_spec, "error: cannot read item 0, at byte ", 1),
         (
             &["--drop", "spec.nodename"],
             &pods,

@@ -147,7 +147,7 @@ impl Caches {
     async fn listed(&self) -> Result<View> {
         let list = self.direct.list_with(&Resource::CONFIG_MAPS, &ListParams::default(), |item| {
             let meta = item.meta()?;
-            Ok::<_, ItemError>((meta.name().to_owned(), (meta.resource_version().to_owned(), hash(item.bytes()))))
+            Ok::<_, ItemError>((meta.name().into_owned(), (meta.resource_version().into_owned(), hash(item.bytes()))))
         });
         Ok(list.namespace(NAMESPACE).into_vec().await?.0.into_iter().collect())
     }

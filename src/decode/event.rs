@@ -1,0 +1,83 @@
+//! The events of a list and of a watch, and how a list ended.
+
+use crate::error::DecodeError;
+#[cfg(doc)]
+use crate::limits::{Limits, OnItemError};
+use crate::meta::{ListMeta, Status, TypeMeta};
+use crate::object::ItemRef;
+
+/// The next part of the body of a list.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The type meta of the list, once and before all other events.
+    ///
+    /// For a JSON list the event follows once both `apiVersion` and `kind` are read, which may be after the items: lists of custom
+    /// resources have their members in alphabetical order. The event is repeated if one of the two members is.
+    TypeMeta(&'a TypeMeta),
+    /// The list meta, merged from the pieces read so far. Most servers send it whole and before the items, but a server may
+    /// send it in pieces or after the items. [`ListEnd`] has it in its final form.
+    ListMeta(&'a ListMeta),
+    /// An item.
+    Item(ItemRef<'a>),
+    /// An item over [`Limits::item_size`] was skipped, because the caller chose [`OnItemError::Skip`]: the error that
+    /// [`OnItemError::Fail`] would have ended the list with.
+    Skipped(&'a DecodeError),
+}
+
+/// The metadata and the counts of a complete list.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ListEnd {
+    /// The type meta of the list: `v1` and `PodList`.
+    pub type_meta: TypeMeta,
+    /// The list meta in its final form.
+    pub list_meta: ListMeta,
+    /// Items delivered.
+    pub items: u64,
+    /// Items skipped because the caller chose [`OnItemError::Skip`].
+    pub skipped: u64,
+    /// Length of the body in bytes, after decompression.
+    pub bytes: u64,
+}
+
+/// A change of the collection, or an event of the watch itself.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum WatchEvent<'a> {
+    /// An object was created, or existed already when the watch began (an initial event).
+    #[non_exhaustive]
+    Added {
+        /// The object, under its own type meta.
+        object: ItemRef<'a>,
+        /// The version of the object, never empty.
+        resource_version: &'a str,
+    },
+    /// An object was changed.
+    #[non_exhaustive]
+    Modified {
+        /// The object, under its own type meta.
+        object: ItemRef<'a>,
+        /// The version of the object, never empty.
+        resource_version: &'a str,
+    },
+    /// An object was deleted, or no longer matches the watch's selectors.
+    #[non_exhaustive]
+    Deleted {
+        /// The object as it was before, under its own type meta.
+        object: ItemRef<'a>,
+        /// The version of the object, never empty. It may be older than the deletion.
+        resource_version: &'a str,
+    },
+    /// Nothing happened, up to this version.
+    #[non_exhaustive]
+    Bookmark {
+        /// The version from which a watch can resume.
+        resource_version: &'a str,
+        /// Whether all initial events came before it: the annotation `k8s.io/initial-events-end`. A server also sets it on
+        /// the first bookmark of a watch from version 0.
+        ends_initial_events: bool,
+    },
+    /// The server's error, after which the server ends the watch.
+    Error(&'a Status),
+}

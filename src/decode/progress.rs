@@ -1,0 +1,86 @@
+//! The part of a walk through a body that all encodings share: the position, the counts and the buffer of split items.
+
+use crate::error::{DecodeError, DecodeErrorKind, Limit};
+use crate::limits::Limits;
+use crate::meta::{ListMeta, TypeMeta};
+
+/// How far the walk through a list is, whatever its encoding.
+#[derive(Default)]
+pub(super) struct Progress {
+    pub(super) limits: Limits,
+    /// Set only with the feature `json`.
+    pub(super) accepts_json: bool,
+    /// Bytes taken so far.
+    pub(super) position: u64,
+    /// Where the current field begins.
+    pub(super) field_start: u64,
+    /// The bytes of an item or a string that is split over chunks.
+    pub(super) scratch: Vec<u8>,
+    pub(super) type_meta: TypeMeta,
+    pub(super) list_meta: ListMeta,
+    pub(super) items: u64,
+    pub(super) skipped: u64,
+    /// The error of the last item over the size limit that was skipped.
+    pub(super) oversized: Option<DecodeError>,
+}
+
+/// An [`Event`](super::event::Event) whose data are still in the decoder.
+#[derive(Clone, Copy)]
+pub(super) enum FoundEvent<'i> {
+    TypeMeta,
+    ListMeta,
+    /// An item that lies whole in the input.
+    Item(&'i [u8]),
+    /// An item in `scratch`.
+    SplitItem,
+    /// An item that was skipped, whose error is in `oversized`.
+    Oversized,
+}
+
+impl Progress {
+    /// The index of the next item.
+    pub(super) fn index(&self) -> u64 {
+        self.items + self.skipped
+    }
+
+    /// An error at the current field.
+    pub(super) fn error(&self, kind: DecodeErrorKind) -> DecodeError {
+        DecodeError::new(kind, self.field_start, None, self.items)
+    }
+
+    /// An error at the current field, which is the next item.
+    pub(super) fn item_error(&self, kind: DecodeErrorKind) -> DecodeError {
+        DecodeError::new(kind, self.field_start, Some(self.index()), self.items)
+    }
+
+    /// Skips the next item, which is over the size limit.
+    pub(super) fn skip_oversized(&mut self, size: u64) -> FoundEvent<'static> {
+        let kind = DecodeErrorKind::Limit { limit: Limit::ItemSize, size, max: self.limits.item_size };
+        self.oversized = Some(self.item_error(kind));
+        self.skipped += 1;
+        FoundEvent::Oversized
+    }
+
+    /// Takes up to `len` bytes.
+    #[inline]
+    pub(super) fn take<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> &'i [u8] {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let (taken, rest) = input.split_at_checked(len).unwrap_or((input, &[]));
+        *input = rest;
+        self.position += taken.len() as u64;
+        taken
+    }
+
+    /// Puts a piece into `scratch`, which grows by bytes received, up to the size of the whole: old and new buffer, both
+    /// alive while one is copied to the other, are then at most twice the whole.
+    #[inline]
+    pub(super) fn keep(&mut self, piece: &[u8], left: u64) {
+        let needed = self.scratch.len() + piece.len();
+        if needed > self.scratch.capacity() {
+            let whole = usize::try_from(left).map_or(usize::MAX, |left| needed.saturating_add(left));
+            let capacity = self.scratch.capacity().saturating_mul(2).clamp(needed, whole);
+            self.scratch.reserve_exact(capacity - self.scratch.len());
+        }
+        self.scratch.extend_from_slice(piece);
+    }
+}
