@@ -52,7 +52,7 @@ pub use self::warm::ColdStart;
 use crate::adapt::FromRef;
 use crate::cache::{IndexError, SaveError, StorageFormat, Store, Stored};
 use crate::client::{
-    Client, Connections, Error, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
+    Client, Connections, Error, Kind, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
 };
 use crate::object::{Item, Projection, compare_resource_versions};
 
@@ -218,6 +218,13 @@ impl std::error::Error for SyncError {
 impl From<Ended> for SyncError {
     fn from(ended: Ended) -> Self {
         Self::Ended(ended)
+    }
+}
+
+impl<T: Item + Stored + Kind + ?Sized> Reflector<T> {
+    /// Creates a reflector of the resource of `T`, with its own store, which keeps objects encoded.
+    pub fn of(client: &Client) -> Self {
+        Self::new(client, &T::resource())
     }
 }
 

@@ -41,9 +41,9 @@ async fn a_subscriber_ends_with_the_reflector() {
         }
         drop(run.await);
         let error = cache.synced().await.err();
-        let cause = cache.wait_for_resource_version("20").await.unwrap_err().cause.map(|cause| cause.code());
+        let cause = cache.wait_for_resource_version("20").await.unwrap_err().cause.and_then(|cause| cause.code());
         assert_eq!((cause, error.is_none()), if is_dropped { (None, true) } else { (Some(403), false) });
-        assert_eq!(cache.status().ended_by.map(|error| error.code()), cause);
+        assert_eq!(cache.status().ended_by.and_then(|error| error.code()), cause);
         // One that is registered now gets what is there.
         let after = cache.subscribe().with_initial_state().filter(passes).start();
         for (subscriber, told) in [(before, 2 * usize::from(is_dropped)), (after, 2 * usize::from(is_dropped))] {

@@ -122,7 +122,7 @@ fn is_missing(error: &KubeconfigError) -> bool {
 fn refused(error: &KubeconfigError) -> Failure {
     // A YAML error quotes the lines around it, which may hold a token.
     let reason = match error {
-        KubeconfigError::Parse(_) => "it is no kubeconfig in YAML".to_owned(),
+        KubeconfigError::Parse(_) => "not a kubeconfig in YAML".to_owned(),
         error => error.to_string(),
     };
     Failure::Error(format!("kubeconfig: {reason}"))
