@@ -266,7 +266,7 @@ enum Authority {
 }
 
 enum ClientIdentity {
-    /// Certificate and key, one behind the other.
+    /// The certificate, followed by the key.
     Pem(SecretString),
     Files {
         certificate: PathBuf,
@@ -312,7 +312,7 @@ fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretString {
     format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
 }
 
-/// Finds the addresses of one host, whatever name is asked for: the URL has the name that the certificate is to be for.
+/// Finds the addresses of one host for every name: the URL has the name in the certificate.
 struct OneHost(String);
 
 impl Resolve for OneHost {
