@@ -7,12 +7,14 @@ use std::pin::Pin;
 use async_compression::tokio::bufread::GzipDecoder;
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
-use listwatch::{DecodeErrorKind, Limits, ListDecoder, ListError, ListStream, OnItemError};
+use listwatch::{
+    BodyFormat, DecodeError, DecodeErrorKind, ItemError, Limit, Limits, ListDecoder, ListError, ListStream, OnItemError,
+};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio_util::io::ReaderStream;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::notices;
 use crate::output::{Format, Output, Shown, Summary};
 use crate::rows::{self, Reached};
@@ -78,11 +80,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
 
-    let mut items = ListStream::<_, [u8]>::new(ReaderStream::with_capacity(body, CHUNK))
+    let mut items = ListStream::with(ReaderStream::with_capacity(body, CHUNK), |item| rows.row(&item))
         .accept_json()
         .limits(args.limits())
-        .on_item_error(args.on_item_error())
-        .map_item(|item| rows.row(&item));
+        .on_item_error(args.on_item_error());
     let mut output = Output::new(&args.shown);
     rows::print(&mut items, &mut output, &mut args.limit.clone(), |items| reached(items.decoder()))
         .await?
@@ -133,16 +134,29 @@ pub async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
 
 fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) -> String {
     match error {
-        ListError::Transport(error) => format!("transport: {source}: {error}, {}", reached(decoder).text()),
-        ListError::Decode(error) => match error.kind() {
-            // The library names its setter, where this command has an option.
-            DecodeErrorKind::Limit { limit, .. } => {
-                let option = format!("--max-{}", limit.setter().replace('_', "-"));
-                error.to_string().replace(&format!("Limits::{}", limit.setter()), &option)
-            }
-            _ => error.to_string(),
-        },
+        ListError::Decode(error) => {
+            let option = match error.limit().map(|exceeded| exceeded.limit) {
+                Some(Limit::ItemSize) => "; --max-item-size raises it",
+                Some(Limit::Items) => "; --max-items raises it",
+                Some(Limit::Bytes) => "; --max-bytes raises it",
+                Some(Limit::MetadataSize) => "; --max-metadata-size raises it",
+                _ => "",
+            };
+            with_hint(error) + option
+        }
+        error => format!("{source}: {}, {}", chain(error), reached(decoder).text()),
     }
+}
+
+/// The error, and what to ask a server for instead of the body.
+pub fn with_hint(error: &DecodeError) -> String {
+    let hint = match error.kind() {
+        DecodeErrorKind::NotAList { kind, .. } if kind == "Table" => "; ask for the list, without as=Table",
+        DecodeErrorKind::UnexpectedEncoding(BodyFormat::Cbor) => "; ask for application/vnd.kubernetes.protobuf",
+        DecodeErrorKind::Item(ItemError::UnknownKind { .. }) => "; ask the server for JSON",
+        _ => "",
+    };
+    chain(error) + hint
 }
 
 pub fn reached(decoder: &ListDecoder) -> Reached {

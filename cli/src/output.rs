@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use clap::ValueEnum;
 use console::style;
 use listwatch::path::{meta, pod};
-use listwatch::{FieldPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
+use listwatch::{Encoding, FieldPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -147,16 +147,16 @@ impl Rows<'_> {
         let meta = item.meta()?;
         let mut cells = vec![
             String::new(),
-            printable(meta.namespace()).into_owned(),
-            printable(meta.name()).into_owned(),
-            printable(meta.resource_version()).into_owned(),
+            printable(&meta.namespace()).into_owned(),
+            printable(&meta.name()).into_owned(),
+            printable(&meta.resource_version()).into_owned(),
             meta.creation_timestamp().map_or_else(|| "<unknown>".to_owned(), |created| age(created.seconds)),
             item.bytes().len().to_string(),
         ];
         if self.shown.format == Format::Wide {
             let is_pod = item.type_meta().item_kind() == "Pod" && item.type_meta().api_version == "v1";
             for path in [&pod::PHASE, &pod::NODE_NAME, &pod::POD_IP] {
-                let text = if is_pod { path.str(item.bytes())? } else { None };
+                let text = if is_pod { path.str(*item)? } else { None };
                 cells.push(match text.as_deref() {
                     Some("") | None if is_pod => NONE.to_owned(),
                     text => printable(text.unwrap_or_default()).into_owned(),
@@ -167,10 +167,10 @@ impl Rows<'_> {
                 .push(owner.map_or(NONE.to_owned(), |owner| {
                     printable(&format!("{}/{}", owner.kind, owner.name)).into_owned()
                 }));
-            cells.push(printable(meta.uid()).into_owned());
+            cells.push(printable(&meta.uid()).into_owned());
         }
         for key in &self.shown.label_columns {
-            cells.push(meta.label(key)?.map_or(NONE.to_owned(), |value| printable(value).into_owned()));
+            cells.push(meta.label(key)?.map_or(NONE.to_owned(), |value| printable(&value).into_owned()));
         }
         if self.shown.show_labels {
             let labels = meta.labels()?.map(|(key, value)| printable(&format!("{key}={value}")).into_owned());
@@ -185,7 +185,7 @@ impl Rows<'_> {
         let mut line = Vec::new();
         self.unknown_fields += item.to_json(&mut line)?;
         if self.shown.hides_managed_fields() || !self.shown.drop.is_empty() {
-            line = self.projection(item.type_meta())?.apply(&line)?.into();
+            line = ItemRef::new(Encoding::Json, &line).project(self.projection(item.type_meta())?)?.into();
         }
         line.push(b'\n');
         Ok(line)
@@ -209,7 +209,8 @@ const NONE: &str = "<none>";
 
 fn name(item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
     let meta = item.meta()?;
-    let [namespace, name] = [meta.namespace(), meta.name()].map(printable);
+    let (namespace, name) = (meta.namespace(), meta.name());
+    let (namespace, name) = (printable(&namespace), printable(&name));
     let slash = if namespace.is_empty() { "" } else { "/" };
     Ok([&*namespace, slash, &*name, "\n"].concat().into())
 }

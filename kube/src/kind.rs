@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
-use listwatch::client::{Kind, Resource};
+use listwatch::LabelSelector;
+use listwatch::client::{Kind, Resource, SelectorError};
 use listwatch::{Encoding, Item, ItemError, ItemRef, Json};
 use serde::de::DeserializeOwned;
 
@@ -44,6 +45,35 @@ impl<K: kube::Resource<DynamicType = (), Scope: Scope>> Kind for Kube<K> {
     }
 }
 
+/// Converts selectors of k8s-openapi.
+///
+/// ```
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+/// use listwatch_kube::ToLabelSelector as _;
+///
+/// let web = LabelSelector { match_labels: Some([("app".into(), "web".into())].into()), ..LabelSelector::default() };
+/// assert_eq!(web.to_label_selector()?.to_string(), "app=web");
+/// # Ok::<(), listwatch::client::SelectorError>(())
+/// ```
+pub trait ToLabelSelector {
+    /// Converts the selector of a Deployment, a Service or another object.
+    ///
+    /// # Errors
+    ///
+    /// [`SelectorError`] for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`.
+    fn to_label_selector(&self) -> Result<LabelSelector, SelectorError>;
+}
+
+impl ToLabelSelector for k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector {
+    fn to_label_selector(&self) -> Result<LabelSelector, SelectorError> {
+        let labels = self.match_labels.iter().flatten();
+        let equal = labels.fold(LabelSelector::new(), |all, (key, value)| all.equal(key, value));
+        self.match_expressions.iter().flatten().try_fold(equal, |all, expression| {
+            all.requirement(&expression.key, &expression.operator, expression.values.iter().flatten())
+        })
+    }
+}
+
 /// The scope of a collection. Subresources have none of these.
 pub trait Scope {
     /// True if objects are in namespaces.
@@ -63,6 +93,24 @@ mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod};
 
     use super::*;
+
+    #[test]
+    fn selectors_of_objects() {
+        use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+
+        let of = |operator: &str, values: &[&str]| {
+            let requirement = meta::LabelSelectorRequirement {
+                key: "k".to_owned(),
+                operator: operator.to_owned(),
+                values: Some(values.iter().map(ToString::to_string).collect()),
+            };
+            let match_labels = Some([("app".to_owned(), "web".to_owned())].into());
+            meta::LabelSelector { match_labels, match_expressions: Some(vec![requirement]) }.to_label_selector()
+        };
+        assert_eq!(of("In", &["a", "b"]).unwrap().to_string(), "app=web,k in (a,b)");
+        assert_eq!(of("DoesNotExist", &[]).unwrap().to_string(), "app=web,!k");
+        assert!(of("Gt", &["1"]).is_err());
+    }
 
     #[test]
     fn types_know_their_resources() {

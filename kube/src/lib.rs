@@ -2,7 +2,8 @@
 //!
 //! - [`KubeTransport`] makes listwatch's client send its requests through a [`kube::Client`]: kubeconfig, exec plugins, OIDC and
 //!   impersonation work as they do for kube.
-//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches.
+//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches, and
+//!   [`ToLabelSelector`] converts selectors of k8s-openapi.
 //! - `runtime::watcher` (feature `runtime`) takes the place of `kube::runtime::watcher`, for kube's reflectors, stores and controllers:
 //!   objects are decoded while they arrive.
 //!
@@ -26,5 +27,5 @@ mod kind;
 pub mod runtime;
 mod transport;
 
-pub use kind::Kube;
+pub use kind::{Kube, ToLabelSelector};
 pub use transport::KubeTransport;

@@ -59,21 +59,21 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Watches a collection for ever, as kube's [`watcher`](fn@kube::runtime::watcher) does.
 ///
 /// Everything from [`Event::Init`] to [`Event::InitDone`] is the complete collection. An error is an item, after which the
-/// stream goes on when it is polled: behind the last event, or with [`Event::Init`] where that is not known any more. Nothing
-/// is asked for twice before its error is out, so put a backoff over it
+/// stream resumes when it is polled: after the last event, or with [`Event::Init`] if that is no longer possible. It never
+/// retries before it has delivered the error, so put a backoff over it
 /// ([`default_backoff`](kube::runtime::WatchStreamExt::default_backoff)).
 ///
-/// The memory it takes is that of one object and of a piece of the body, whatever [`page_size`](Config::page_size) is; without
-/// one, the list is a single request. As objects are handed over while a response arrives, it has to be taken within the
-/// server's request timeout, 60 s by default: a page, or without pages the whole list.
+/// It keeps one object and a piece of the body in memory, whatever [`page_size`](Config::page_size) is; without a page size the list is
+/// one request. Objects are delivered while the response arrives, so the consumer has to take a page, or without pages the whole
+/// list, within the server's request timeout, 60 s by default.
 ///
-/// What else is different from kube's:
+/// Other differences from kube's:
 ///
-/// - Where an object of a list cannot be decoded, or the list breaks off, the objects before it are out already.
-/// - [`ListSemantic::Any`] asks for what the watch cache holds, whole. kube does so without a page size only.
-/// - A `timeout` of 0 is an hour. A connection may be given up as dead before its timeout is over: see
+/// - If an object of a list cannot be decoded, or the list is interrupted, the objects before it were delivered.
+/// - [`ListSemantic::Any`] requests the whole watch cache. kube does so without a page size only.
+/// - A `timeout` of 0 is an hour. A connection may be closed as dead before its timeout: see
 ///   [`Watch::idle_timeout`](listwatch::client::Watch::idle_timeout).
-/// - When the server answers 410 to a watch, the collection is listed again; kube asks for the same version for ever.
+/// - If the server returns 410 for a watch, the collection is relisted; kube requests the same version for ever.
 /// - An object of a watch that cannot be decoded is a [`SerdeError`](kube::Error::SerdeError), which says why; kube makes it an
 ///   empty `Status`.
 /// - A selector or a path that the server would refuse is not sent: the error is [`BuildRequest`](kube::Error::BuildRequest).
@@ -116,12 +116,12 @@ type Events<K> = WatchEvents<FromRef<K>>;
 enum State<K: DeserializeOwned + Send + 'static> {
     #[default]
     Empty,
-    /// A list is to be asked for.
+    /// A list is requested next.
     Init,
     Listing(Box<Items<FromRef<K>>>),
     /// The initial events of a watch.
     Streaming(Events<K>),
-    /// Everything up to this version is out.
+    /// All events up to this version were delivered.
     Listed(String),
     Watching(Events<K>, String),
 }
@@ -225,7 +225,7 @@ where
         }
     }
 
-    /// The object of an event behind this version. The watch goes on, also behind one that cannot be decoded.
+    /// Returns the object of an event after this version. The watch continues, also after an object that cannot be decoded.
     fn changed(&mut self, events: Events<K>, version: String, object: serde_json::Result<K>) -> watcher::Result<K> {
         match object {
             Ok(object) => {
@@ -243,7 +243,7 @@ where
     fn list(&self) -> kube::Result<List<FromRef<K>>> {
         let (version, pages) = match self.config.list_semantic {
             ListSemantic::MostRecent => (ResourceVersion::MostRecent, self.config.page_size.filter(|items| *items > 0)),
-            // Servers ignore limits beside it.
+            // Servers ignore page sizes then.
             ListSemantic::Any => (ResourceVersion::AtLeast("0".to_owned()), None),
         };
         let mut params = ListParams::new(self.selection()?).resource_version(version);
@@ -269,7 +269,7 @@ where
             None => WatchParams::with_initial_state_at_least("0"),
         };
         let params = params.selection(self.selection()?).timeout(timeout);
-        // Nor does kube want it compressed: what undoes that for it stops behind the first gzip member.
+        // kube requests no compression either: its decompression stops after the first gzip member.
         let client = self.client.clone().compression(Compression::Identity);
         let watch = client.watch_with(&self.resource()?, &params, decode as FromRef<K>);
         let mut watch = watch.bookmarks(self.config.bookmarks);
@@ -315,7 +315,7 @@ fn newer(version: String, other: String) -> String {
     if compare_resource_versions(&other, &version).is_some_and(Ordering::is_lt) { version } else { other }
 }
 
-/// What is told of a watch that broke off; of one that ended as they do in the end, nothing.
+/// Returns the error of an interrupted watch, or `None` if it ended as watches do.
 fn broken_off(error: Error) -> Option<WatcherError> {
     match error.kind() {
         ErrorKind::Api(error) => return Some(WatcherError::WatchError(Box::new(status(error)))),
@@ -326,7 +326,7 @@ fn broken_off(error: Error) -> Option<WatcherError> {
             return None;
         }
         ErrorKind::Decode(error) => match error.kind() {
-            DecodeErrorKind::CutFrame => return None,
+            DecodeErrorKind::TruncatedFrame => return None,
             DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing } => {
                 return Some(WatcherError::NoResourceVersion);
             }
@@ -355,7 +355,7 @@ fn kube_error(error: Error) -> kube::Error {
 }
 
 fn status(error: &ApiError) -> Status {
-    let listwatch::Status { metadata, status, message, reason, details, code: _ } = error.status.clone();
+    let listwatch::Status { metadata, status, message, reason, details, .. } = error.status.clone();
     let metadata = metadata.map(|meta| ListMeta {
         continue_: Some(meta.continue_token).filter(|token| !token.is_empty()),
         remaining_item_count: meta.remaining_item_count,

@@ -1,4 +1,4 @@
-//! Bodies: watched over while they arrive, decompressed, and read where they are not the list that was asked for.
+//! Bodies: timed while they arrive, decompressed, and read if they are not the requested list.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -17,24 +17,21 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::error::ApiError;
 use super::progress::Counters;
+use super::redact::redact;
 use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
 use crate::meta;
 use crate::meta::Status;
 
-/// How much of a body that is an error is read.
+/// The number of bytes that are read of an error's body.
 const ERROR_SIZE: usize = 1 << 20;
 
-/// How much of a body is quoted.
+/// The number of characters of a body that are quoted.
 const SNIPPET_CHARS: usize = 300;
 
-/// Words that follow `Bearer` and `Basic` in messages: `invalid bearer token` is what API servers say.
-const NO_CREDENTIALS: [&str; 7] =
-    ["auth", "authentication", "authorization", "credentials", "redacted", "token", "tokens"];
-
-/// Decompressed bytes come in pieces of this size.
+/// The size of the pieces of a decompressed body.
 const DECOMPRESSED_CHUNK: usize = 64 << 10;
 
-/// The body behind its compression, each wait for bytes limited to `idle`, all of it until `deadline`.
+/// Returns the decompressed body. Each wait for bytes is limited to `idle`, and the whole body to `deadline`.
 pub(super) fn body(
     wire: Chunks,
     headers: &HeaderMap,
@@ -63,11 +60,11 @@ pub(super) fn body(
     }
 }
 
-/// The bytes on the wire: counted, and not waited for too long.
+/// The bytes on the network: counted and timed.
 struct Guarded {
     chunks: Chunks,
     idle: Option<Duration>,
-    /// Whether `timer` runs: since the last poll that found nothing. A consumer that does not poll is not timed.
+    /// True if `timer` runs, which starts with a poll that found nothing. A consumer that does not poll is not timed.
     waiting: bool,
     timer: Pin<Box<Sleep>>,
     deadline: Option<Pin<Box<Sleep>>>,
@@ -105,7 +102,7 @@ pub(super) fn idle_error(idle: Duration) -> TransportError {
     TransportError::new(TransportErrorKind::ReadIdle, message)
 }
 
-/// Errors as the traits of IO want them.
+/// Converts errors for the traits of IO.
 struct ForReader(Guarded);
 
 impl Stream for ForReader {
@@ -134,7 +131,7 @@ impl<R: tokio::io::AsyncBufRead + Unpin> Stream for Decompressed<R> {
     }
 }
 
-/// The next chunk that is not empty.
+/// Returns the next chunk that is not empty.
 pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, TransportError> {
     loop {
         match poll_fn(|cx| chunks.as_mut().poll_next(cx)).await {
@@ -145,7 +142,7 @@ pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, Tra
     }
 }
 
-/// The beginning of a body of which `first` was read already: whole if it is short, or what came of it before it broke.
+/// Returns the beginning of a body, of which `first` was read already: the whole body if it is short or breaks.
 pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
     let mut bytes = Vec::from(first);
     while bytes.len() < ERROR_SIZE {
@@ -158,7 +155,7 @@ pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
     bytes
 }
 
-/// The error in an answer with this status, whatever its body is.
+/// Returns the error of a response with this status, whatever its body is.
 pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: &dyn Transport) -> ApiError {
     let status = protobuf_status(body)
         .or_else(|| json_status(body))
@@ -166,7 +163,7 @@ pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: 
     of_status(status, code, headers)
 }
 
-/// The error that a Status is, which came with this code of HTTP.
+/// Returns the error of a Status in a response with this code of HTTP.
 pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> ApiError {
     let code = u16::try_from(status.code).ok().filter(|code| *code != 0).unwrap_or(code);
     status.code = i32::from(code);
@@ -182,7 +179,7 @@ fn protobuf_status(body: &[u8]) -> Option<Status> {
     if type_meta.kind == "Status" { Status::read(raw) } else { None }
 }
 
-/// The type meta and the object of an envelope, as protobuf has a single object.
+/// Returns the type meta and the object of the envelope of a single object in protobuf.
 pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
     use crate::wire::protobuf::Fields;
 
@@ -218,7 +215,7 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
     Some(headers.get(CONTENT_TYPE)?.to_str().ok()?.to_owned())
 }
 
-/// How a text begins, on one line and without credentials; `None` where it is none.
+/// Returns the beginning of a text, on one line and without credentials; `None` for a body that is no text.
 pub(super) fn snippet(body: &[u8], transport: &dyn Transport) -> Option<String> {
     let text = String::from_utf8_lossy(body.get(..ERROR_SIZE).unwrap_or(body));
     if text.chars().take(SNIPPET_CHARS).any(|c| c == char::REPLACEMENT_CHARACTER || c == '\0') {
@@ -231,32 +228,6 @@ pub(super) fn snippet(body: &[u8], transport: &dyn Transport) -> Option<String> 
         snippet.push('…');
     }
     (!snippet.is_empty()).then_some(snippet)
-}
-
-/// Takes out the transport's secrets, and what looks like one: what follows `Bearer` or `Basic`, and JSON web tokens.
-pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
-    let text = transport.redact(text);
-    let is_inner = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
-    let (mut clean, mut rest, mut scheme) = (String::with_capacity(text.len()), &*text, false);
-    while let Some(first) = rest.chars().next() {
-        let inner = is_inner(first);
-        let end = rest.find(|c| is_inner(c) != inner).unwrap_or(rest.len());
-        let (word, after) = rest.split_at(end);
-        if inner && (scheme && !NO_CREDENTIALS.contains(&word) || is_web_token(word)) {
-            clean.push_str("[redacted]");
-        } else {
-            clean.push_str(word);
-        }
-        if inner {
-            scheme = word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic");
-        }
-        rest = after;
-    }
-    clean
-}
-
-fn is_web_token(word: &str) -> bool {
-    word.find("eyJ").is_some_and(|at| word.get(at..).is_some_and(|token| token.len() > 16))
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@ use std::{fmt, mem};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use http::StatusCode;
 
-use super::body;
 use super::params::InvalidParams;
+use super::redact::redact;
 use super::resource::PathError;
-use super::retry::{Class, classify};
 use super::transport::{Transport, TransportError, TransportErrorKind};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
@@ -53,7 +52,7 @@ impl Error {
 
     /// Removes credentials from all text that a server or a proxy sent, except for text of items.
     pub(super) fn redacted(mut self, transport: &dyn Transport) -> Self {
-        let clean = |text: &mut String| *text = body::redact(transport, mem::take(text));
+        let clean = |text: &mut String| *text = redact(transport, mem::take(text));
         match &mut self.0.kind {
             ErrorKind::Api(error) => {
                 let Status { metadata, status, message, reason, details, code: _ } = &mut error.status;
@@ -167,15 +166,6 @@ impl Error {
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         matches!(self.kind(), ErrorKind::Incomplete(_))
-    }
-
-    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled connection.
-    ///
-    /// The client has then retried, within its [`Retry`](super::Retry), unless items were delivered. It returns false if the
-    /// server's request timeout interrupted a list: the timeout would interrupt the next list too.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        classify(self, false) == Class::Transient
     }
 }
 

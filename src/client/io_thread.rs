@@ -1,9 +1,8 @@
 //! A thread that reads connections.
 //!
-//! A connection of hyper is a task of its own, which hands each chunk of HTTP/1.1, about 4 KiB of an API server's, to the
-//! body's reader and waits until it is taken. Where the two are on different threads, as below `#[tokio::main]`, every chunk
-//! costs two wake-ups: together more than decoding does. Here both are on one thread, and what they read goes out in pieces
-//! that are worth waking somebody for.
+//! A connection of hyper is a task, which passes each chunk of HTTP/1.1, about 4 KiB from an API server, to the body's reader and
+//! waits until the reader takes it. If the two are on different threads, as with `#[tokio::main]`, each chunk costs two
+//! wake-ups, which cost more than decoding. Here both are on one thread, which passes on large pieces.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -23,13 +22,13 @@ use tracing::instrument::{Instrument, WithSubscriber};
 use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
-/// From how many bytes on a piece is handed over, though more is there to be read.
+/// The size in bytes from which on a piece is passed on, even if more can be read.
 const PIECE: usize = 256 << 10;
 
-/// A thread that sends the requests of a transport and reads its responses, so that a connection and what reads it share one
+/// A thread that sends the requests of a transport and reads its responses, so that a connection and its reader share one
 /// thread.
 ///
-/// All TLS of a transport then runs on that thread, and each piece of a body (up to 256 KiB) crosses from it to the caller's.
+/// All TLS of the transport runs on that thread, and each piece of a body (up to 256 KiB) crosses to the caller's thread.
 /// The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all responses that it
 /// returned are dropped. If it cannot be started, the next request tries again.
 #[derive(Default)]
@@ -64,7 +63,7 @@ impl IoThread {
                         hand_over(body, pieces).await;
                     }
                 }
-                // Who asked is gone.
+                // The caller may be gone.
                 Err(error) => drop(head.send(Err(error))),
             }
         };
@@ -127,7 +126,7 @@ async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, Transpor
         }
         if let Some(end) = end {
             if let Some(error) = end {
-                // Who reads is gone.
+                // The reader may be gone.
                 drop(pieces.send(error).await);
             }
             return;

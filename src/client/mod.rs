@@ -59,6 +59,7 @@ mod list;
 mod metrics;
 mod params;
 mod progress;
+mod redact;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod resolve;
@@ -395,7 +396,7 @@ impl Client {
         self.was_reached.store(true, Ordering::Relaxed);
         let (status, headers) = (response.status, response.headers);
         let audit_id = text(&headers, &HeaderName::from_static("audit-id"));
-        let audit_id = audit_id.map(|id| body::redact(&*self.transport, id));
+        let audit_id = audit_id.map(|id| redact::redact(&*self.transport, id));
         if status.is_redirection() {
             let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(origin);
             return Err(Error::new(ErrorKind::Redirect { status, to }).with_audit_id(audit_id));
@@ -411,7 +412,7 @@ impl Client {
         }
         let chunks = body::body(response.body, &headers, body_idle, deadline, counters)?;
         let warnings = headers.get_all(http::header::WARNING).iter().filter_map(|text| text.to_str().ok());
-        let warnings = warnings.map(|header| body::redact(&*self.transport, warning(header))).collect();
+        let warnings = warnings.map(|header| redact::redact(&*self.transport, warning(header))).collect();
         Ok(Answer { headers, first: Bytes::new(), chunks, audit_id, warnings, started })
     }
 

@@ -482,3 +482,129 @@ pub enum InvalidParams {
     #[error("field selector: {0}")]
     FieldSelector(&'static str),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exact(text: &str) -> ResourceVersion {
+        ResourceVersion::Exact(text.to_owned())
+    }
+
+    fn at_least(text: &str) -> ResourceVersion {
+        ResourceVersion::AtLeast(text.to_owned())
+    }
+
+    #[test]
+    fn queries_of_lists() {
+        let params = ListParams::default;
+        let version = |version| params().resource_version(version);
+        let labels: LabelSelector = "tier in (a,b),!c".parse().unwrap();
+        let fields: FieldSelector = r"metadata.name=a\,b&c".parse().unwrap();
+        let selected = |selection: Selection| ListParams::new(selection);
+        for (params, token, expected) in [
+            (params(), None, ""),
+            (selected(Selection::all().labels(labels)), None, "labelSelector=%21c%2Ctier%20in%20%28a%2Cb%29"),
+            (selected(Selection::all().fields(fields)), None, "fieldSelector=metadata.name%3Da%5C%2Cb%26c"),
+            (params().page_size(500), None, "limit=500"),
+            (params(), Some("eyJ2_-"), "continue=eyJ2_-"),
+            (params(), Some("a+b/c=d&"), "continue=a%2Bb%2Fc%3Dd%26"),
+            (version(ResourceVersion::MostRecent), None, ""),
+            (version(ResourceVersion::Any), None, "resourceVersion=0"),
+            (version(at_least("7")), None, "resourceVersion=7&resourceVersionMatch=NotOlderThan"),
+            (version(exact("7")), None, "resourceVersion=7&resourceVersionMatch=Exact"),
+            (params().timeout(Duration::from_secs(30)), None, "timeout=30s&timeoutSeconds=30"),
+            (selected(Selection::all().metadata_only().drop_managed_fields().json()), None, ""),
+            (
+                selected(Selection::all().shard(Shard::new(1, 2).unwrap())),
+                None,
+                "shardSelector=shardRange%28object.metadata.uid%2C%20%270x8000000000000000%27%2C%20\
+                 %270x10000000000000000%27%29",
+            ),
+            (
+                selected(Selection::all().fields("a=b".parse().unwrap()).labels("c".parse().unwrap()))
+                    .resource_version(exact("9"))
+                    .timeout(Duration::from_secs(1))
+                    .page_size(2),
+                None,
+                "labelSelector=c&fieldSelector=a%3Db&limit=2&resourceVersion=9&resourceVersionMatch=Exact\
+                 &timeout=1s&timeoutSeconds=1",
+            ),
+            // A version is never sent with a token.
+            (version(ResourceVersion::Any), Some("t"), "continue=t"),
+            (version(exact("9")).page_size(2), Some("t"), "limit=2&continue=t"),
+            (version(at_least("9")), Some("u"), "continue=u"),
+        ] {
+            assert_eq!(params.query(token), expected);
+        }
+    }
+
+    #[test]
+    fn refuses_what_the_server_refuses() {
+        let seconds = Duration::from_secs;
+        let params = ListParams::default;
+        let version = |version| params().resource_version(version);
+        for (params, expected) in [
+            (version(exact("0")), InvalidParams::ExactZero),
+            (version(exact("00")), InvalidParams::ExactZero),
+            (version(exact("")), InvalidParams::Version(String::new())),
+            (version(at_least("")), InvalidParams::Version(String::new())),
+            (version(at_least("x1")), InvalidParams::Version("x1".into())),
+            (version(at_least("-1")), InvalidParams::Version("-1".into())),
+            (version(exact("+1")), InvalidParams::Version("+1".into())),
+            (params().page_size(0), InvalidParams::PageSize),
+            (params().timeout(seconds(0)), InvalidParams::Timeout(seconds(0))),
+            (params().timeout(Duration::from_millis(1500)), InvalidParams::Timeout(Duration::from_millis(1500))),
+            (
+                params().timeout(seconds(MAX_TIMEOUT_SECONDS + 1)),
+                InvalidParams::Timeout(seconds(MAX_TIMEOUT_SECONDS + 1)),
+            ),
+        ] {
+            assert_eq!(params.validate(), Err(expected), "{params:?}");
+        }
+        for params in [
+            params(),
+            version(ResourceVersion::Any).page_size(1),
+            version(at_least("0")),
+            version(at_least("7")).page_size(1),
+            // Versions may exceed u64.
+            version(exact("99999999999999999999999")),
+            params().timeout(seconds(1)),
+            params().timeout(seconds(MAX_TIMEOUT_SECONDS)),
+        ] {
+            assert_eq!(params.validate(), Ok(()), "{params:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_give_the_servers_reasons() {
+        for (error, reason) in [
+            (InvalidParams::ExactZero, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
+            (InvalidParams::Version("x".into()), "invalid resource version \"x\""),
+            (InvalidParams::Timeout(Duration::ZERO), "timeout 0ns: it must be whole seconds"),
+        ] {
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn accept_headers() {
+        let drop = ";drop=metadata.managedFields";
+        let lists = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let objects = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        for (selection, list, watch) in [
+            (Selection::all(), String::new(), String::new()),
+            (Selection::all().metadata_only(), lists.to_owned(), objects.to_owned()),
+            (Selection::all().drop_managed_fields(), drop.to_owned(), drop.to_owned()),
+            (
+                Selection::all().metadata_only().drop_managed_fields(),
+                format!("{lists}{drop}"),
+                format!("{objects}{drop}"),
+            ),
+        ] {
+            let both = |form: &str| format!("application/vnd.kubernetes.protobuf{form},application/json{form}");
+            assert_eq!((selection.accept_list(), selection.accept_watch()), (both(&list), both(&watch)));
+            assert_eq!(selection.json().accept_list(), format!("application/json{list}"));
+        }
+    }
+}

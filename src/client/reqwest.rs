@@ -33,31 +33,31 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// kilobyte each. A stream's window full of frames of 16 bytes passes.
 const CONNECTION_WINDOW: u32 = 128 << 20;
 
-/// A HTTP/2 connection on which nothing came for so long, while a request waits, is asked whether it lives, and given up when
-/// it does not answer: else one that fell silent would be used for all requests to come. client-go has the same two times.
+/// A HTTP/2 connection is pinged when no byte arrived for this time while a request waits, and closed when it does not respond.
+/// Otherwise all later requests would use a dead connection. client-go has the same two times.
 const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A [`Transport`] over reqwest and rustls.
 ///
-/// It speaks HTTP/1.1 unless told otherwise. One list is one stream, so that HTTP/2 has nothing to interleave, and its
-/// frames and windows only cost: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 over HTTP/2, on two cores.
-/// HTTP/2 pays where one process has many requests open at once.
+/// It uses HTTP/1.1 unless [set](HttpTransportBuilder::http2). A list is one stream, so HTTP/2 has nothing to interleave, and its
+/// frames and windows cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 over HTTP/2, on two cores. HTTP/2
+/// pays if one process has many requests open at once.
 ///
-/// Where no certificate authority is given, the platform's roots count, by its own verifier: an API server behind a public
-/// or a company's authority is trusted as by every other program on the host, and nothing is frozen at build time. Where
-/// one is given, as clusters do, only that one counts.
+/// Without a certificate authority it trusts the platform's roots, by the platform's verifier, as other programs on the host do.
+/// With one, as clusters have, it trusts only that one.
 ///
-/// Connections are read on a thread of this transport, which the first request starts and which ends with the transport and
-/// its last response. It hands bodies over in pieces of about 256 KiB, so that a runtime's threads need not wake each other for
-/// every chunk of a few kilobytes. The price: all TLS of the transport runs on one core, and each piece crosses threads. A process that reads many bodies at once over one transport, or has a current-thread runtime, does better
-/// [without it](HttpTransportBuilder::on_caller_runtime).
+/// It reads connections on a thread of its own, which the first request starts and which ends with the transport and its last
+/// response. The thread passes bodies on in pieces of about 256 KiB, so that a runtime's threads need not wake each other for
+/// each chunk of a few kilobytes. The price is that all TLS of the transport runs on one core. A process that reads many bodies at
+/// once over one transport, or has a current-thread runtime, is faster
+/// [without the thread](HttpTransportBuilder::on_caller_runtime).
 ///
-/// It follows no redirects. A token goes out with every request, in a header that is marked sensitive, and stands in no
-/// error, log or `Debug` output. Proxies are taken from the environment unless set, except for loopback.
+/// It follows no redirects. It sends a token with every request, in a header that is marked sensitive; no error, log or `Debug`
+/// output has the token. It uses the proxies of the environment unless set, except for loopback.
 ///
-/// Files may be replaced while it runs: a token file is read for each request, and certificates that were given as files are
-/// read again after a request that failed or was answered with 401.
+/// Files may be replaced while it runs: it reads a token file for each request, and certificate files again after a request that
+/// failed or got a 401.
 pub struct HttpTransport {
     client: Mutex<reqwest::Client>,
     /// What the client is made from again, if certificates are in files.
@@ -89,7 +89,6 @@ enum Credentials {
 impl Files {
     /// Returns a client with what is in the files now, or `None` if that has not changed.
     fn changed_client(&self) -> Result<Option<reqwest::Client>, TransportError> {
-        // A few small files: not worth a thread.
         let pem = Pem::read(&self.settings)?;
         let mut read = lock(&self.read);
         if pem == *read {
@@ -102,7 +101,7 @@ impl Files {
 }
 
 impl HttpTransport {
-    /// For the server at this URL: `https://host:port`, with a path in front of `/api` if a proxy has one.
+    /// Creates a builder for the server at this URL: `https://host:port`, with a path before `/api` if a proxy has one.
     pub fn builder(base_url: impl Into<String>) -> HttpTransportBuilder {
         HttpTransportBuilder {
             base_url: base_url.into(),
@@ -118,12 +117,12 @@ impl HttpTransport {
         }
     }
 
-    /// For the server of the cluster that this process runs in, as its service account.
+    /// Creates a builder for the server of the cluster that this process runs in, with its service account.
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`] when the environment has no `KUBERNETES_SERVICE_HOST` and `_PORT`. The certificate authority
-    /// is read by [`build`](HttpTransportBuilder::build).
+    /// [`TransportErrorKind::Setup`] when the environment has no `KUBERNETES_SERVICE_HOST` or `_PORT`.
+    /// [`build`](HttpTransportBuilder::build) reads the certificate authority.
     pub fn in_cluster() -> Result<HttpTransportBuilder, TransportError> {
         let variable = |name: &str| env::var(name).map_err(|_| setup(format!("not in a cluster: {name} is not set")));
         let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
@@ -159,7 +158,6 @@ impl HttpTransport {
             Credentials::None => Ok(None),
             Credentials::Token(token) => header(token).map(Some),
             Credentials::File(path, last) => {
-                // A read of a small file in memory: not worth a thread.
                 let token = fs::read_to_string(path).map_err(|error| {
                     TransportError::new(TransportErrorKind::Credentials, format!("{}: {error}", path.display()))
                 })?;
@@ -232,7 +230,7 @@ impl fmt::Debug for HttpTransport {
     }
 }
 
-/// How to reach a server, see [`HttpTransport::builder`].
+/// The settings of a [`HttpTransport`]: see [`HttpTransport::builder`].
 #[must_use]
 pub struct HttpTransportBuilder {
     base_url: String,
@@ -268,7 +266,7 @@ enum Authority {
 }
 
 enum ClientIdentity {
-    /// Certificate and key, one behind the other.
+    /// The certificate, followed by the key.
     Pem(SecretString),
     Files {
         certificate: PathBuf,
@@ -314,7 +312,7 @@ fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretString {
     format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
 }
 
-/// Finds the addresses of one host, whatever name is asked for: the URL has the name that the certificate is to be for.
+/// Finds the addresses of one host for every name: the URL has the name in the certificate.
 struct OneHost(String);
 
 impl Resolve for OneHost {
@@ -384,8 +382,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Sends the bearer token in this file, in place of one from [`bearer_token`](Self::bearer_token). The file is read for
-    /// each request, and so once more after a 401.
+    /// Sends the bearer token in this file, which is read for each request. It replaces
+    /// [`bearer_token`](Self::bearer_token).
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.credentials = Credentials::File(path.into(), Mutex::default());
         self
@@ -397,42 +395,41 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Trusts the certificate authorities in this file, in place of those from [`ca_pem`](Self::ca_pem). The file is read again
-    /// after a request that failed.
+    /// Trusts the certificate authorities in this file, which is read again after a request that failed. It replaces
+    /// [`ca_pem`](Self::ca_pem).
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.authority = Some(Authority::File(path.into()));
         self
     }
 
-    /// Shows this certificate (PEM, with its intermediates behind it), of which this is the key (PEM).
+    /// Authenticates with this certificate (PEM, followed by its intermediates) and its key (PEM).
     pub fn client_certificate(mut self, certificate_pem: &str, key_pem: &SecretString) -> Self {
         self.settings.identity = Some(ClientIdentity::Pem(identity(certificate_pem, key_pem)));
         self
     }
 
-    /// Shows the certificate in this file, with its key in the other, in place of those from
-    /// [`client_certificate`](Self::client_certificate). The files are read again after a request that failed or was answered
-    /// with 401.
+    /// Authenticates with the certificate and the key in these files, which are read again after a request that failed or got a
+    /// 401. It replaces [`client_certificate`](Self::client_certificate).
     pub fn client_certificate_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let (certificate, key) = (certificate.into(), key.into());
         self.settings.identity = Some(ClientIdentity::Files { certificate, key });
         self
     }
 
-    /// Expects this name in the server's certificate, and sends it as SNI, in place of the host of the URL. It also
-    /// becomes the `Host` header. It excludes proxies: those of the environment are ignored.
+    /// Expects this name in the server's certificate instead of the host of the URL, and sends it as SNI and `Host`. Proxies of
+    /// the environment are then ignored, and a proxy in the builder is an error.
     pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Sends requests through this proxy (an `http` or `https` URL), in place of those from the environment.
+    /// Sends requests through this proxy (an `http` or `https` URL) instead of the proxies of the environment.
     pub fn proxy(mut self, url: impl Into<SecretString>) -> Self {
         self.proxy = Some(url.into());
         self
     }
 
-    /// The `User-Agent` header: `listwatch/` and its version unless set, or that of the client that the caller brings.
+    /// Sets the `User-Agent` header: `listwatch/` and its version unless set, or the header of a client from the caller.
     pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = Some(user_agent.into());
         self
@@ -445,42 +442,41 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Reads connections on the caller's runtime, and not on a thread of the transport: see [`HttpTransport`].
+    /// Reads connections on the caller's runtime instead of a thread of the transport: see [`HttpTransport`].
     pub fn on_caller_runtime(mut self) -> Self {
         self.on_caller_runtime = true;
         self
     }
 
-    /// Speaks HTTP/2: by prior knowledge to a `http` URL, else where the server has it too. [`HttpTransport`] says why this
-    /// is not the default.
+    /// Uses HTTP/2: by prior knowledge with a `http` URL, else if the server has it. See [`HttpTransport`] for its cost.
     pub fn http2(mut self) -> Self {
         self.settings.http2 = true;
         self
     }
 
-    /// How long a connection may take: [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT) unless set.
+    /// Sets how long a connection may take: [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT) unless set.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = Some(timeout);
         self
     }
 
-    /// Uses this client, on the caller's runtime: its connections may be shared, and outlive the transport. TLS, proxy, HTTP
-    /// version and timeouts are then as it has them, and setting them here too is an error of [`build`](Self::build).
+    /// Uses this client, on the caller's runtime. Its connections may be shared, and outlive the transport. TLS, proxy, HTTP
+    /// version and timeouts are then the client's; setting them here too is an error of [`build`](Self::build).
     ///
-    /// Build it with `redirect(Policy::none())`: one that follows a redirect to another origin is found out only after it
-    /// did. A total timeout (`timeout`) or a `read_timeout` of its own would end lists whose consumer is slow.
+    /// Build it with `redirect(Policy::none())`: the transport detects a redirect to another origin only after the client has
+    /// followed it. A total timeout (`timeout`) or a `read_timeout` of the client would end lists whose consumer is slow.
     pub fn reqwest_client(mut self, client: reqwest::Client) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// Nothing is connected yet.
+    /// Builds the transport, without a connection.
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`]: the URL is not `http` or `https`, or has credentials or a query in it; a file cannot be
-    /// read; a certificate or key is no PEM; a header is malformed or is `Authorization`; or a client is given in addition to
-    /// settings that it has itself.
+    /// [`TransportErrorKind::Setup`] when the URL is not `http` or `https`, or has credentials or a query; when a file cannot be
+    /// read; when a certificate or key is no PEM; when a header is malformed or is `Authorization`; or when settings contradict
+    /// a client from the caller.
     pub fn build(self) -> Result<HttpTransport, TransportError> {
         // The URL is not quoted: it may hold a password.
         let mut base = Url::parse(&self.base_url).map_err(|error| setup(format!("the base URL: {error}")))?;
@@ -507,13 +503,12 @@ impl HttpTransportBuilder {
         let mut settings = self.settings;
         (settings.is_plain, settings.is_loopback) = (base.scheme() == "http", loopback);
         if let Some(proxy) = self.proxy {
-            // Nor is this one quoted.
             let proxy = Proxy::all(proxy.expose_secret()).map_err(|_| setup("the proxy: not a URL of one"))?;
             settings.proxy = Some(proxy);
         }
         if let Some(name) = self.server_name {
             if settings.proxy.is_some() {
-                return Err(setup("a TLS server name beside a proxy"));
+                return Err(setup("a TLS server name in addition to a proxy"));
             }
             let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             if name.parse::<IpAddr>().is_ok() || base.set_host(Some(&name)).is_err() {
@@ -531,8 +526,7 @@ impl HttpTransportBuilder {
         let (client, files) = match self.client {
             Some(_) if has_settings => {
                 return Err(setup(
-                    "a client of your own beside certificates, HTTP/2, a proxy or a connect timeout: set them on the \
-                     client",
+                    "a client in addition to certificates, HTTP/2, a proxy or a connect timeout: set them on the client",
                 ));
             }
             Some(client) => (client, None),
@@ -623,7 +617,7 @@ mod tests {
             ),
             (
                 HttpTransport::builder("https://host").http2().reqwest_client(client()),
-                "setup: a client of your own beside certificates, HTTP/2, a proxy or a connect timeout: set them on the client",
+                "setup: a client in addition to certificates, HTTP/2, a proxy or a connect timeout: set them on the client",
             ),
             (
                 HttpTransport::builder("https://host").ca_file("/none"),
@@ -642,7 +636,7 @@ mod tests {
             ),
             (
                 HttpTransport::builder("https://host").tls_server_name("other").proxy("http://proxy"),
-                "setup: a TLS server name beside a proxy",
+                "setup: a TLS server name in addition to a proxy",
             ),
         ] {
             assert!(!format!("{builder:?}").contains("s3cret"));

@@ -75,6 +75,17 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
     }
 }
 
+impl Error {
+    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled connection.
+    ///
+    /// The client has then retried, within its [`Retry`](super::Retry), unless items were delivered. It returns false if the
+    /// server's request timeout interrupted a list: the timeout would interrupt the next list too.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        classify(self, false) == Class::Transient
+    }
+}
+
 /// How often the client retries a request after an error that [may pass](Error::is_retryable).
 ///
 /// A request is retried before its first item. A page that a continue token names is retried after that too: if the delivered

@@ -52,6 +52,26 @@ impl FromStr for LabelSelector {
 }
 
 impl LabelSelector {
+    /// Requires what a `LabelSelectorRequirement` of meta/v1 does: `operator` is `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    ///
+    /// # Errors
+    ///
+    /// [`SelectorError`] for another operator.
+    pub fn requirement(
+        self,
+        key: impl Into<String>,
+        operator: &str,
+        values: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<Self, SelectorError> {
+        Ok(match operator {
+            "In" => self.is_in(key, values),
+            "NotIn" => self.not_in(key, values),
+            "Exists" => self.exists(key),
+            "DoesNotExist" => self.does_not_exist(key),
+            _ => return Err(Fault(0, "expected In, NotIn, Exists or DoesNotExist").of(operator, 0)),
+        })
+    }
+
     /// Refuses what the server would read as another selector.
     pub(super) fn validate(&self) -> Result<(), &'static str> {
         for (key, label) in &self.0 {
@@ -71,6 +91,21 @@ impl LabelSelector {
             }
         }
         Ok(())
+    }
+}
+
+/// Converts the selector of a Deployment, a Service or another object.
+#[cfg(feature = "k8s-pb")]
+impl TryFrom<&k8s_pb::apimachinery::pkg::apis::meta::v1::LabelSelector> for LabelSelector {
+    type Error = SelectorError;
+
+    fn try_from(selector: &k8s_pb::apimachinery::pkg::apis::meta::v1::LabelSelector) -> Result<Self, SelectorError> {
+        let labels = selector.match_labels.iter();
+        let equal = labels.fold(Self::new(), |all, (key, value)| all.equal(key, value));
+        selector.match_expressions.iter().try_fold(equal, |all, expression| {
+            let operator = expression.operator.as_deref().unwrap_or_default();
+            all.requirement(expression.key.as_deref().unwrap_or_default(), operator, &expression.values)
+        })
     }
 }
 
@@ -468,6 +503,32 @@ mod tests {
             (new().equal("a", "b,c=d\\"), false),
         ] {
             assert_eq!(selector.validate().is_err(), refused, "{selector:?}");
+        }
+    }
+
+    #[cfg(feature = "k8s-pb")]
+    #[test]
+    fn label_selectors_of_objects() {
+        use k8s_pb::apimachinery::pkg::apis::meta::v1 as meta;
+
+        let expression = |operator: &str, values: &[&str]| meta::LabelSelectorRequirement {
+            key: Some("k".to_owned()),
+            operator: Some(operator.to_owned()),
+            values: values.iter().map(ToString::to_string).collect(),
+        };
+        for (operator, values, expected) in [
+            ("In", &["a", "b"][..], Some("app=web,k in (a,b)")),
+            ("NotIn", &["a"], Some("app=web,k notin (a)")),
+            ("Exists", &[], Some("app=web,k")),
+            ("DoesNotExist", &[], Some("app=web,!k")),
+            ("Gt", &["1"], None),
+        ] {
+            let selector = meta::LabelSelector {
+                match_labels: [("app".to_owned(), "web".to_owned())].into(),
+                match_expressions: vec![expression(operator, values)],
+            };
+            let converted = LabelSelector::try_from(&selector).ok().map(|selector| selector.to_string());
+            assert_eq!(converted.as_deref(), expected, "{operator}");
         }
     }
 

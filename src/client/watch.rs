@@ -1,5 +1,6 @@
 //! Watches: [`WatchEvents`] are the events of one connection, and [`ResumedWatch`] resumes where a connection ended.
 
+mod delivered;
 mod idle;
 mod resume;
 

@@ -53,7 +53,7 @@ pub use self::warm::ColdStart;
 use crate::adapt::FromRef;
 use crate::cache::{StorageFormat, Store, Stored};
 use crate::client::{
-    Client, Connections, Error, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
+    Client, Connections, Error, Kind, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
 };
 use crate::meta::TypeMeta;
 use crate::object::{Item, Projection};
@@ -114,6 +114,13 @@ impl<T: Stored + ?Sized> Deref for Attached<T> {
 impl<T: Stored + ?Sized> Drop for Attached<T> {
     fn drop(&mut self) {
         self.store.detach(self.cause.take().map(|cause| Arc::new(cause) as _));
+    }
+}
+
+impl<T: Item + Stored + Kind + ?Sized> Reflector<T> {
+    /// Creates a reflector of the resource of `T`, with its own store, which keeps objects encoded.
+    pub fn of(client: &Client) -> Self {
+        Self::new(client, &T::resource())
     }
 }
 

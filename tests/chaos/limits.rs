@@ -1,9 +1,9 @@
 //! Compressed bodies, and bodies that are larger than they look: what is broken or over a limit is an error, in bounded memory.
 
-use listwatch::client::{Compression, ErrorKind, ListParams, Resource};
+use futures::TryStreamExt as _;
+use listwatch::client::{Compression, Error, ErrorKind, ListParams, Resource};
 use listwatch::{DecodeErrorKind, Limits};
 use listwatch_testserver::{Answer, Body};
-use std::ops::ControlFlow;
 use tokio::time::timeout;
 
 use crate::support::{len_field, tag, varint};
@@ -137,14 +137,17 @@ fn millions_of_items_end_at_the_limit_in_bounded_memory() {
             let before = resident();
             let (mut delivered, mut most) = (0_u64, before);
             let list = client(&server.url(), http2).list::<[u8]>(&Resource::PODS, &ListParams::default());
-            let ended = list.limits(Limits::default().items(LIMIT)).for_each(|item| {
-                assert!(item.is_empty());
-                if delivered.is_multiple_of(50_000) {
-                    most = most.max(resident());
+            let mut items = list.limits(Limits::default().items(LIMIT)).stream();
+            let ended = async {
+                while let Some(item) = items.try_next().await? {
+                    assert!(item.is_empty());
+                    if delivered.is_multiple_of(50_000) {
+                        most = most.max(resident());
+                    }
+                    delivered += 1;
                 }
-                delivered += 1;
-                ControlFlow::<()>::Continue(())
-            });
+                Ok::<_, Error>(())
+            };
             let error = timeout(DEADLINE, ended).await.unwrap().unwrap_err();
             let ErrorKind::Decode(decode) = error.kind() else { panic!("{error}") };
             assert!(

@@ -243,7 +243,7 @@ async fn every_error_status_is_a_typed_error() {
             "JSON without content type",
             Answer::ok(Body::replay(json.clone())).no_content_type().status(504),
             504,
-            "API error: 504 Timeout: slow [redacted] [ResourceVersionTooLarge], asks to be asked again after 7 s",
+            "API error: 504 Timeout: slow [redacted] [ResourceVersionTooLarge], retry after 7 s",
             Some(7),
         ),
         (

@@ -33,7 +33,7 @@ async fn delivers_events_until_the_connection_ends() {
         (list(&["a"], "7"), "ConfigMapList"),
         (
             Answer::pieces([event_frame("ADDED", &body_of("v1", "Pod", &config_maps::config_map("a", "8")))]),
-            "another kind: asked for ConfigMap",
+            "another kind: expected ConfigMap",
         ),
         (
             Answer::pieces([event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x02\x32\x00"))]),

@@ -8,7 +8,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use listwatch::client::{HttpTransport, Request, ResponseFuture, Transport};
 use listwatch_kube::KubeTransport;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::notices;
 
 /// As for kubectl, each option overrides its part of the kubeconfig.
@@ -97,7 +97,7 @@ impl Connection {
         };
         let config = self.overridden(config)?;
         let namespace = config.default_namespace.clone();
-        let transport = KubeTransport::from_config(config).map_err(|error| Failure::Error(error.to_string()))?;
+        let transport = KubeTransport::from_config(config).map_err(|error| Failure::Error(chain(&error)))?;
         Ok((Server::Kube(Box::new(transport)), namespace))
     }
 
@@ -118,7 +118,7 @@ impl Connection {
         if let Some(path) = &self.certificate_authority {
             builder = builder.ca_file(path);
         }
-        builder.build().map_err(|error| Failure::Error(error.to_string()))
+        builder.build().map_err(|error| Failure::Error(chain(&error)))
     }
 
     /// Returns what the kubeconfig has; `None` where there is none, or none that is asked for.

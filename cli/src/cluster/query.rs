@@ -11,7 +11,7 @@ use listwatch::{FieldSelector, LabelSelector, Shard};
 use listwatch::{ItemError, ItemRef};
 
 use crate::cluster::resource;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::notices;
 use crate::rows::Reached;
 
@@ -117,8 +117,8 @@ where
 /// The error of a list: parameters that were refused before anything was sent are wrong usage.
 pub fn failure(error: &Error) -> Failure {
     match error.kind() {
-        ErrorKind::Params(error) => Failure::Usage(error.to_string()),
-        _ => Failure::Error(error.to_string()),
+        ErrorKind::Params(error) => Failure::Usage(chain(error)),
+        _ => Failure::Error(chain(error)),
     }
 }
 

@@ -3,7 +3,7 @@
 use listwatch::client::{Client, Resource};
 use listwatch::client::{DiscoveredResource, ResourceName, resolve};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 
 /// What every API server since 1.23 has, in the order of its groups, with the short names that it gives them.
 const EVERYWHERE: &[(Resource, &[&str])] = &[
@@ -54,8 +54,8 @@ pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
     if let Some(resource) = everywhere(typed) {
         return Ok(resource);
     }
-    let discovered = client.discover().await.map_err(|error| Failure::Error(error.to_string()))?;
-    resolve(typed, &discovered).map_err(|error| Failure::Error(error.to_string()))
+    let discovered = client.discover().await.map_err(|error| Failure::Error(chain(&error)))?;
+    resolve(typed, &discovered).map_err(|error| Failure::Error(chain(&error)))
 }
 
 fn everywhere(typed: &str) -> Option<Resource> {

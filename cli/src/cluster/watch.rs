@@ -1,5 +1,6 @@
 //! `listwatch watch`: what happens in a collection.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -16,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::cluster::connect::Connection;
 use crate::cluster::query::{self, Selection};
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::notices;
 use crate::output::{self, Format, Output, Row, Rows, Shown};
 use crate::rows::FLUSH_EVERY;
@@ -114,7 +115,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
             Some(error) => {
                 notices::unknown_fields(watcher.counts.unknown_fields);
-                return Err(Failure::Error(error.to_string()));
+                return Err(Failure::Error(chain(&error)));
             }
         }
     }
@@ -286,7 +287,7 @@ impl Seen {
         } else {
             None
         };
-        let [uid, version] = [meta.uid(), meta.resource_version()].map(str::to_owned);
+        let [uid, version] = [meta.uid(), meta.resource_version()].map(Cow::into_owned);
         Ok(Self { row, uid, version, fields, unknown_fields })
     }
 }

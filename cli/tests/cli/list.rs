@@ -126,7 +126,7 @@ fn reports_each_error_on_one_line() {
     let pods = || Body::replay(fixture("pods.pb"));
     for (answers, expected) in [
         (vec![status(401, "Unauthorized", "Unauthorized")], "error: API error: 401 Unauthorized: Unauthorized\n"),
-        (vec![ok("clusterroles.pb")], "error: another kind: asked for "),
+        (vec![ok("clusterroles.pb")], "error: another kind: expected "),
         (vec![Answer::ok(Body::replay("<html>no</html>"))], "error: unexpected encoding: the body looks like "),
         (vec![Answer::ok(pods().cut_at(100_000))], "error: incomplete: the body ended before the list did"),
         (vec![Answer::ok(Body::replay(r#"{"kind":"PodList"}"#))], "error: malformed: no value in "),

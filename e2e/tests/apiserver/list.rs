@@ -15,8 +15,8 @@ use listwatch::client::{
     Client, Compression, ErrorKind, HttpTransport, Items, List, ListParams, ListSummary, Resource, ResourceVersion,
     Restart, Retry, Selection, TransportErrorKind, resolve,
 };
+use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch::{FieldSelector, LabelSelector, Shard};
-use listwatch::{ItemError, ItemRef, Json};
 use listwatch_e2e::{Result, Server};
 use listwatch_kube::KubeTransport;
 
@@ -159,7 +159,7 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
 
     let (namespace, name) = all.first().and_then(|pod| pod.split_once('/')).ok_or("no pod")?;
     let pod = client.get::<[u8]>(&Resource::PODS, Some(namespace), name).await?;
-    assert_eq!(listwatch::MetaView::new(&pod)?.name(), name);
+    assert_eq!(ItemRef::new(Encoding::Protobuf, &pod).meta()?.name(), name);
     assert!(client.get::<[u8]>(&Resource::PODS, Some(namespace), "nobody").await.unwrap_err().is_not_found());
     Ok(())
 }

@@ -187,7 +187,7 @@ impl<O: Send + 'static> ParallelItems<O> {
         }
     }
 
-    /// The next batch that is decoded; `None` when nobody owes one.
+    /// Returns the next decoded batch, or `None` if no thread owes one.
     fn next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Decoded<O>>> {
         let candidates = if self.is_ordered { 1 } else { self.window.len() };
         for (at, owed) in self.window.iter_mut().enumerate().take(candidates) {
@@ -309,7 +309,7 @@ impl Batch {
         }
     }
 
-    /// Stops when nobody wants it any more.
+    /// Decodes the items, and stops when the consumer is gone.
     fn decode<O, E: Into<ItemError>>(
         self,
         own: &impl Fn(ItemRef<'_>) -> Result<O, E>,

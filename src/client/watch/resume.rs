@@ -1,9 +1,6 @@
 //! A watch that resumes where its connections end.
 
-use std::cmp::Ordering;
-use std::collections::{HashSet, VecDeque};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,6 +11,7 @@ use futures_core::Stream;
 use tokio::time::{Sleep, sleep};
 use tracing::field;
 
+use super::delivered::Delivered;
 use super::{Connection, Locating, Opening, OwnedEvent, Plan};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
@@ -22,7 +20,7 @@ use crate::client::retry::{Class, Retry};
 use crate::client::transport::TransportErrorKind;
 use crate::decode::WatchEvent;
 use crate::error::ItemError;
-use crate::object::{ItemRef, compare_resource_versions, is_older};
+use crate::object::{ItemRef, is_older};
 
 /// The longest wait before a connection, except for a server's `Retry-After`.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -32,9 +30,6 @@ const HEALTHY: Duration = Duration::from_secs(10);
 
 /// The page size of a list that the server could not write within its request timeout, as client-go's (`tools/pager`).
 pub(crate) const PAGE: u32 = 500;
-
-/// The number of deletions that are remembered at least.
-const DELETIONS: usize = 1024;
 
 /// A watch over as many connections as it takes, as a stream.
 ///
@@ -62,7 +57,7 @@ const DELETIONS: usize = 1024;
 /// oversized frame, an object that cannot be decoded. [`resource_version`](Self::resource_version) is then before the event that
 /// failed.
 ///
-/// Events whose versions do not [compare](compare_resource_versions) are all delivered. A deletion may have an older version
+/// Events whose versions do not [compare](crate::compare_resource_versions) are all delivered. A deletion may have an older version
 /// than earlier events, so that the stream remembers deletions until the version advances, in 8 bytes and the overhead of two
 /// collections each.
 ///
@@ -370,7 +365,7 @@ impl Run {
             initial_events_timeout: DEFAULT_INITIAL_EVENTS_TIMEOUT,
             on_disconnect: None,
             is_synced,
-            delivered: Delivered { version, ..Delivered::default() },
+            delivered: Delivered::up_to(version),
             heard: 0,
             has_begun: false,
             lists: false,
@@ -529,7 +524,7 @@ impl Run {
         let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default();
         let wait = if falls_back { Duration::ZERO } else { self.backoff.next().unwrap_or(MAX_DELAY).max(asked) };
         if !self.is_synced {
-            self.delivered = Delivered { events: self.delivered.events, ..Delivered::default() };
+            self.delivered.forget();
         }
         let disconnect = Disconnect {
             resource_version: self.version().map(str::to_owned),
@@ -582,56 +577,6 @@ impl Run {
             self.plan.params.start = WatchStart::State(ResourceVersion::MostRecent);
         }
         self.plan.client.totals.restart();
-    }
-}
-
-/// What was delivered.
-#[derive(Default)]
-struct Delivered {
-    events: u64,
-    /// All events up to this version; empty before the first version.
-    version: String,
-    /// Hashes of the last deletions, in order and for search.
-    deletions: VecDeque<u64>,
-    found: HashSet<u64>,
-    /// The number of deletions since the version advanced.
-    since: usize,
-    hasher: RandomState,
-}
-
-impl Delivered {
-    /// Returns a hash of the deleted object and its version.
-    fn deletion(&self, object: ItemRef<'_>, version: &str) -> Result<u64, ItemError> {
-        let meta = object.meta()?;
-        Ok(self.hasher.hash_one((meta.namespace(), meta.name(), meta.uid(), version)))
-    }
-
-    /// Returns true if an event of this version, or this deletion, was delivered.
-    fn has(&self, version: &str, deletion: Option<u64>) -> bool {
-        !self.is_behind(version) && deletion.is_none_or(|deletion| self.found.contains(&deletion))
-    }
-
-    fn advance(&mut self, version: &str) {
-        if self.is_behind(version) {
-            version.clone_into(&mut self.version);
-            self.since = 0;
-        }
-    }
-
-    /// Returns true if this version is newer, or may be. The empty version is opaque.
-    fn is_behind(&self, version: &str) -> bool {
-        !matches!(compare_resource_versions(version, &self.version), Some(Ordering::Less | Ordering::Equal))
-    }
-
-    fn remember(&mut self, deletion: u64) {
-        self.since += 1;
-        if self.found.insert(deletion) {
-            self.deletions.push_back(deletion);
-        }
-        while self.deletions.len() > self.since.max(DELETIONS) {
-            let Some(oldest) = self.deletions.pop_front() else { break };
-            self.found.remove(&oldest);
-        }
     }
 }
 

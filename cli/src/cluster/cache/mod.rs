@@ -26,7 +26,7 @@ use self::index::{ByText, IndexBy};
 use self::status::Live;
 use crate::cluster::connect::Connection;
 use crate::cluster::query::Selection;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::notices;
 use crate::signals::interrupted;
 
@@ -193,7 +193,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             synced = &mut syncing, if !has_synced => {
                 has_synced = true;
                 if let Err(error @ SyncError::Incomplete { .. }) = synced {
-                    return Err(Failure::Error(error.to_string()));
+                    return Err(Failure::Error(chain(&error)));
                 }
             }
             () = &mut interrupted => {
@@ -202,7 +202,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                 return Ok(());
             }
             _ = save_tick.tick() => save(&cached.cache, file.as_deref()).await,
-            Err(error) = &mut reflecting => return Err(Failure::Error(error.to_string())),
+            Err(error) = &mut reflecting => return Err(Failure::Error(chain(&error))),
             _ = tick.tick() => live.tell(),
         }
     }

@@ -42,7 +42,7 @@ impl<'a> Live<'a> {
             self.bar.set_message(self.lines(&status, rate));
         }
         if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
-            notices::tell("retrying:", &error.to_string());
+            notices::tell("retrying:", &crate::failure::chain(error));
         }
         if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
             notices::tell("skipped:", &skipped.to_string());

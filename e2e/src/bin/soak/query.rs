@@ -243,7 +243,7 @@ pub struct Object {
 fn object(item: ItemRef<'_>) -> std::result::Result<Object, ItemError> {
     let meta = item.meta()?;
     let key = format!("{}/{}", meta.namespace(), meta.name());
-    Ok(Object { key, version: meta.resource_version().to_owned(), bytes: item.to_box() })
+    Ok(Object { key, version: meta.resource_version().into_owned(), bytes: item.to_box() })
 }
 
 fn hash(bytes: &[u8]) -> u64 {
