@@ -231,7 +231,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             let span = tracing::info_span!(
                 "listwatch.reflector",
                 resource = %self.resource,
-                resource_version = attempt.known,
+                resource_version = field::Empty,
                 attempt = attempts,
                 error = field::Empty,
                 %strategy,
