@@ -73,7 +73,7 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// older, the reflector relists, and takes no object for unchanged. It does not notice a restored server that has passed the
 /// version of the cache by then.
 #[must_use = "nothing is sent until run is polled"]
-pub struct Reflector<T: Item + Stored + ?Sized> {
+pub struct Reflector<T: Stored + ?Sized> {
     client: Client,
     resource: Resource,
     options: ListOptions,
@@ -116,7 +116,7 @@ impl<T: Stored + ?Sized> Drop for Attached<T> {
     }
 }
 
-impl<T: Item + Stored + ?Sized> Reflector<T> {
+impl<T: Stored + ?Sized> Reflector<T> {
     /// Creates a reflector with its own store, which keeps objects encoded.
     pub fn new(client: &Client, resource: &Resource) -> Self {
         Self {
@@ -437,7 +437,7 @@ fn failed(status: &watch::Sender<ReflectorStatus>, error: Error) {
     });
 }
 
-impl<T: Item + Stored + ?Sized> fmt::Debug for Reflector<T> {
+impl<T: Stored + ?Sized> fmt::Debug for Reflector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reflector")
             .field("resource", &self.resource)
