@@ -29,7 +29,7 @@ use crate::sync::{Mutex, RwLock, lock, read, write};
 /// The store keeps it up to date until its last clone and its last subscriber are dropped. A lookup takes about `log2(values)`
 /// comparisons, and returns the objects of one moment, unordered.
 ///
-/// It takes about 30 bytes for each object, and 120 for each value, which is there twice: for text prefer `Arc<str>`.
+/// It takes about 30 bytes for each object, and for each value about 130 and the value twice: for text prefer `Arc<str>`.
 pub struct Index<T: Stored + ?Sized, V> {
     inner: Arc<Inner<T>>,
     kept: Arc<Kept<T, V>>,

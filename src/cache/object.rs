@@ -16,7 +16,7 @@ use crate::meta::TypeMeta;
 use crate::object::Json;
 #[cfg(feature = "client")]
 use crate::object::LabelSelector;
-use crate::object::{self, ItemRef, MetaView};
+use crate::object::{self, Item, ItemRef, MetaView};
 #[cfg(feature = "json")]
 use crate::schema;
 use crate::sync::{Mutex, lock};
@@ -25,11 +25,11 @@ use crate::wire::Encoding;
 /// The type that the objects of a [`Store`](super::Store) are decoded to: any prost message, [`Json<T>`](crate::Json), or `[u8]`
 /// for objects that are not decoded.
 ///
-/// It differs from [`Item`](crate::Item) in two ways. Readers share one decoded value, so it is not boxed. And it can be encoded
-/// again: [`StorageFormat::Decoded`](super::StorageFormat::Decoded) keeps no bytes.
+/// It adds two things to an [`Item`]. Readers share one decoded value, so it is not boxed. And it can be encoded again:
+/// [`StorageFormat::Decoded`](super::StorageFormat::Decoded) keeps no bytes.
 ///
 /// prost drops fields that the message does not have, so an object that is encoded again may lack some of its fields.
-pub trait Stored: 'static {
+pub trait Stored: Item + 'static {
     /// What an object is decoded to: `M` for a message `M`, `T` for `Json<T>`, and a copy of the bytes for `[u8]`.
     type Decoded: Send + Sync + 'static;
 

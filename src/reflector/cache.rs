@@ -13,7 +13,7 @@ use crate::client::Selection;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::object::path::meta;
-use crate::object::{FieldPath, Item, ItemRef, Projection, compare_resource_versions};
+use crate::object::{FieldPath, ItemRef, Projection, compare_resource_versions};
 use crate::wire::Encoding;
 
 /// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the store.
@@ -132,9 +132,7 @@ impl<T: Stored + ?Sized> Cache<T> {
             }
         }
     }
-}
 
-impl<T: Item + Stored + ?Sized> Cache<T> {
     /// Writes the server's answer to a write of the caller, so that the cache has it before the watch does. The bytes are protobuf or
     /// JSON; [`apply_decoded`](Self::apply_decoded) takes a decoded object.
     ///

@@ -56,7 +56,7 @@ use crate::client::{
     Client, Connections, Error, Kind, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
 };
 use crate::meta::TypeMeta;
-use crate::object::{Item, Projection};
+use crate::object::Projection;
 
 /// The longest wait between two attempts, which jitter may double.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -74,7 +74,7 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// older, the reflector relists, and takes no object for unchanged. It does not notice a restored server that has passed the
 /// version of the cache by then.
 #[must_use = "nothing is sent until run is polled"]
-pub struct Reflector<T: Item + Stored + ?Sized> {
+pub struct Reflector<T: Stored + ?Sized> {
     client: Client,
     resource: Resource,
     selection: Selection,
@@ -117,14 +117,14 @@ impl<T: Stored + ?Sized> Drop for Attached<T> {
     }
 }
 
-impl<T: Item + Stored + Kind + ?Sized> Reflector<T> {
+impl<T: Stored + Kind + ?Sized> Reflector<T> {
     /// Creates a reflector of the resource of `T`, with its own store, which keeps objects encoded.
     pub fn of(client: &Client) -> Self {
         Self::new(client, &T::resource())
     }
 }
 
-impl<T: Item + Stored + ?Sized> Reflector<T> {
+impl<T: Stored + ?Sized> Reflector<T> {
     /// Creates a reflector with its own store, which keeps objects encoded.
     pub fn new(client: &Client, resource: &Resource) -> Self {
         Self {
@@ -237,7 +237,7 @@ impl<T: Item + Stored + ?Sized> Reflector<T> {
             let span = tracing::info_span!(
                 "listwatch.reflector",
                 resource = %self.resource,
-                resource_version = attempt.known,
+                resource_version = field::Empty,
                 attempt = attempts,
                 error = field::Empty,
                 %strategy,
@@ -436,7 +436,7 @@ fn failed(status: &watch::Sender<ReflectorStatus>, error: Error) {
     });
 }
 
-impl<T: Item + Stored + ?Sized> fmt::Debug for Reflector<T> {
+impl<T: Stored + ?Sized> fmt::Debug for Reflector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reflector")
             .field("resource", &self.resource)

@@ -43,7 +43,7 @@ pub enum ColdStart {
     Unknown,
 }
 
-impl<T: Item + Stored + ?Sized> Reflector<T> {
+impl<T: Stored + ?Sized> Reflector<T> {
     /// Loads a file that [`Cache::save`](super::Cache::save) wrote into the empty store: [`run`](Self::run) then watches from the resource
     /// version of the file, and sends no list. An error leaves the reflector as it was, which is a cold start.
     ///

@@ -11,7 +11,7 @@ use crate::support::store::{Object, object};
 use allocation_counter::measure;
 use fastrand::Rng;
 use listwatch::cache::{Change, LoadError, SaveError, StorageFormat, Store, StoreError, Stored};
-use listwatch::{Encoding, ItemError};
+use listwatch::{Encoding, Item, ItemError, ItemRef};
 use tempfile::TempDir;
 
 const RESIDENCIES: &[StorageFormat] = &[
@@ -338,6 +338,14 @@ const OLD: usize = 2;
 /// An object whose encoding waits for the parent, as the child of the next test saves it.
 struct Paused;
 
+impl Item for Paused {
+    type Owned = Box<[u8]>;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        Ok(item.to_box())
+    }
+}
+
 impl Stored for Paused {
     type Decoded = Vec<u8>;
 
@@ -448,6 +456,14 @@ fn a_crash_while_a_file_takes_its_place_leaves_one_of_the_two_whole() {
 struct Counted;
 
 static DECODED: AtomicUsize = AtomicUsize::new(0);
+
+impl Item for Counted {
+    type Owned = Box<[u8]>;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        Ok(item.to_box())
+    }
+}
 
 impl Stored for Counted {
     type Decoded = Vec<u8>;

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::support::store::{Object, object};
 use listwatch::cache::{Change, ObjectKey, StorageFormat, Store, StoreError, Stored, Written};
-use listwatch::{Encoding, ItemError, Json, ListReader, TypeMeta};
+use listwatch::{Encoding, Item, ItemError, ItemRef, Json, ListReader, TypeMeta};
 
 const FORMATS: [StorageFormat; 3] = [StorageFormat::Encoded, StorageFormat::Compressed, StorageFormat::Decoded];
 
@@ -458,6 +458,14 @@ fn lists_a_namespace() {
 struct Counted;
 
 static DECODED: AtomicUsize = AtomicUsize::new(0);
+
+impl Item for Counted {
+    type Owned = Box<[u8]>;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        Ok(item.to_box())
+    }
+}
 
 impl Stored for Counted {
     type Decoded = Vec<u8>;

@@ -11,3 +11,4 @@ mod status;
 mod strategies;
 #[path = "../support/mod.rs"]
 mod support;
+mod trace;

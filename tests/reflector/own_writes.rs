@@ -6,7 +6,7 @@ use listwatch::Shard;
 use listwatch::cache::{StoreError, Stored, Written};
 use listwatch::client::{Client, Resource, Retry, Selection};
 use listwatch::reflector::{Cache, Reflector, Strategy};
-use listwatch::{Encoding, FieldPath, Item, ItemError, Json, Projection};
+use listwatch::{Encoding, FieldPath, ItemError, Json, Projection};
 use tokio::time::sleep;
 
 use crate::script::{LIST, deleted, idle_watch, list, objects, reflector, requests, scripted, watch};
@@ -115,13 +115,13 @@ async fn stores_what_the_reflector_would_store_of_it() {
 }
 
 /// Returns version and encoding of an object.
-fn held<T: Item + Stored + ?Sized>(cache: &Cache<T>) -> Option<String> {
+fn held<T: Stored + ?Sized>(cache: &Cache<T>) -> Option<String> {
     cache.get(("ns", "a")).map(|object| format!("{} {}", object.resource_version(), object.encoding()))
 }
 
 #[tokio::test(start_paused = true)]
 async fn takes_protobuf_json_and_decoded_objects() {
-    async fn run<T: Item + Stored + ?Sized + Send + Sync>(list: Answer) -> Cache<T> {
+    async fn run<T: Stored + ?Sized + Send + Sync>(list: Answer) -> Cache<T> {
         let client = Client::new(scripted([list, idle_watch()])).retry(Retry::never());
         let reflector = Reflector::<T>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
         let cache = reflector.cache();

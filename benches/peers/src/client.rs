@@ -230,9 +230,7 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
                     touch([metadata.namespace(), metadata.name(), metadata.resource_version()])
                 }
                 // Off the bytes.
-                StorageFormat::Encoded => {
-                    touch([object.namespace(), object.name(), object.resource_version()])
-                }
+                StorageFormat::Encoded => touch([object.namespace(), object.name(), object.resource_version()]),
                 _ => {
                     let pod = object.encoded()?;
                     let meta = MetaView::new(pod)?;
