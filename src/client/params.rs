@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::resource::encode;
+#[cfg(feature = "cache")]
 use crate::error::ItemError;
+#[cfg(feature = "cache")]
 use crate::object::ItemRef;
 use crate::object::selector::{FieldSelector, LabelSelector};
 use crate::object::shard::Shard;
@@ -166,7 +168,7 @@ impl Selection {
 /// let web = Selection::default().labels("app=web".parse()?);
 /// let params = ListParams::new(web).resource_version(ResourceVersion::Any);
 /// let paged = ListParams::default().page_size(500);
-/// # Ok::<(), listwatch::SelectorError>(())
+/// # Ok::<(), listwatch::client::SelectorError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListParams {
@@ -264,7 +266,7 @@ impl ListParams {
 /// let since = WatchParams::from_version("71532");
 /// let web = Selection::default().labels("app=web".parse()?);
 /// let state_and_changes = WatchParams::with_initial_state().selection(web);
-/// # Ok::<(), listwatch::SelectorError>(())
+/// # Ok::<(), listwatch::client::SelectorError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchParams {
