@@ -185,9 +185,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, items, audit_id } = &*self.0;
         write!(f, "{kind}")?;
-        // A decode error counts the items of its own page.
-        if *items > 0 && !matches!(kind, ErrorKind::Decode(error) if error.items() == *items) {
-            write!(f, ", {items} item{} delivered", if *items == 1 { "" } else { "s" })?;
+        match kind {
+            // A decode error counts the items of its own page.
+            ErrorKind::Decode(error) if error.items() == *items => {}
+            ErrorKind::Decode(_) => write!(f, ", {items} in all")?,
+            _ if *items == 0 => {}
+            _ => write!(f, ", {items} item{} delivered", if *items == 1 { "" } else { "s" })?,
         }
         match audit_id {
             Some(id) => write!(f, " (audit id {})", id.escape_debug()),

@@ -641,8 +641,8 @@ mod tests {
             ("spec.hostNetwork=true", &pod, Ok(true)),
             ("spec.hostNetwork=false", &pod, Ok(false)),
             ("spec.hostNetwork=1", &pod, Ok(false)),
-            ("spec.nodeName=n-1", &node, Err("field selector: spec.nodeName of Node is not supported")),
-            ("metadata.name=x,spec.x=", &pod, Err("field selector: spec.x of Pod is not supported")),
+            ("spec.nodeName=n-1", &node, Err("unsupported field selector: \"spec.nodeName\" of \"Node\"")),
+            ("metadata.name=x,spec.x=", &pod, Err("unsupported field selector: \"spec.x\" of \"Pod\"")),
         ] {
             let parsed: FieldSelector = selector.parse().unwrap();
             let item = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(type_meta);
@@ -667,7 +667,7 @@ mod tests {
             ("spec.color!=red", Ok(false)),
             ("spec.none=,spec.more=,spec.on.more=,more.color=", Ok(true)),
             ("spec.size=7", Ok(false)),
-            ("spec.of=x", Err("a value of another type in field spec.of")),
+            ("spec.of=x", Err("a value of the wrong type in field spec.of")),
         ] {
             let selector: FieldSelector = selector.parse().unwrap();
             let matched = selector.matches(&ItemRef::new(Encoding::Json, widget).with_type_meta(&type_meta));

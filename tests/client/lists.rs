@@ -162,7 +162,11 @@ async fn lists_in_json_where_there_is_no_protobuf() {
         assert_eq!(names.into_vec().await.unwrap().0.len(), 30);
         // Protobuf messages are never read off JSON.
         let error = client.list::<Pod>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
-        assert!(error.to_string().starts_with("item: it is in JSON, where protobuf is to be read"), "{error}");
+        let error = crate::support::chain(&error);
+        assert!(
+            error.starts_with("cannot read item 0, ") && error.contains("is in JSON, expected protobuf"),
+            "{error}"
+        );
     }
     let accepted = server.requests().into_iter().map(|request| request.headers["accept"].to_str().unwrap().to_owned());
     let (both, json) = ("application/vnd.kubernetes.protobuf,application/json", "application/json");
@@ -190,7 +194,7 @@ async fn a_body_that_is_not_the_list_is_an_error() {
             Answer::ok(Body::replay(fixture("configmaps.cbor"))).content_type("application/cbor"),
             "unexpected encoding: the body looks like CBOR, not like a list (content type application/cbor)",
         ),
-        ("a table", status(200, "pods-table.json"), "not a list: the body is a Table of \"meta.k8s.io/v1\""),
+        ("a table", status(200, "pods-table.json"), "not a list: the body has the kind \"Table\" of \"meta.k8s.io/v1\""),
         ("a JSON Status", Answer::ok(Body::replay(JSON_STATUS)), "API error: 403 Forbidden: no"),
         (
             "JSON of another kind",
@@ -201,7 +205,7 @@ async fn a_body_that_is_not_the_list_is_an_error() {
         ("malformed JSON", Answer::ok(Body::replay("{]")), "malformed: "),
         ("a Status", status(200, "error-403.pb"), "API error: 403 Forbidden: "),
         ("another kind", status(200, "nodes.pb"), "another kind: expected PodList of \"v1\", got NodeList of \"v1\""),
-        ("an object", status(200, "single-configmap.pb"), "not a list: the body is a ConfigMap of \"v1\""),
+        ("an object", status(200, "single-configmap.pb"), "not a list: the body has the kind \"ConfigMap\" of \"v1\""),
         ("bad gzip", bad_gzip, "transport: compression: gzip: "),
         ("brotli", brotli, "transport: compression: the body is neither plain nor gzip"),
         ("an appended Status", Answer::ok(pods().append(fixture("error-410-exact.pb"))), "API error: 410 Expired: "),
@@ -374,7 +378,8 @@ async fn an_item_that_fails_ends_the_list_or_is_skipped() {
         let (items, summary) = list(0).on_item_error(OnItemError::Skip).into_vec().await.unwrap();
         assert_eq!((items.len(), summary.items, summary.skipped), (60, 60, 60));
         let error = list(0).into_vec().await.unwrap_err();
-        assert!(error.to_string().starts_with("item: even in item 1, at byte "), "{error}");
+        let text = crate::support::chain(&error);
+        assert!(text.starts_with("cannot read item 1, at byte ") && text.ends_with(": even"), "{text}");
         assert_eq!(error.items(), 1);
         // One that is skipped was seen: the request is not sent again.
         let broken = serve(Answer::ok(Body::replay(recorded_pods()).reset_at(30_000))).await;
