@@ -15,7 +15,7 @@ fn watch(events: &[String]) -> Answer {
 /// The list from which a watch learns the current version.
 fn now(version: &str) -> Answer {
     let meta = format!(r#""metadata":{{"resourceVersion":"{version}"}},"items":[]"#);
-    let list = format!(r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",{meta}}}"#);
+    let list = format!(r#"{{"kind":"ConfigMapList","apiVersion":"v1",{meta}}}"#);
     Answer::ok(Body::replay(list))
 }
 
