@@ -46,21 +46,25 @@ where
     /// are decoded only to be dropped arrive no sooner than without threads. So the closure of
     /// [`list_with`](crate::client::Client::list_with) should return what the consumer needs of a Pod.
     ///
+    /// Threads call the closure at the same time, so it is a function, or a closure that is assigned to a variable before: Rust takes
+    /// a closure in the call of `list_with` for one that only one thread may call.
+    ///
     /// ```no_run
     /// use std::thread::available_parallelism;
     ///
     /// use futures::TryStreamExt;
     /// use k8s_pb::api::core::v1::Pod;
     /// use listwatch::client::{Client, ListParams, Resource};
-    /// use listwatch::ItemError;
+    /// use listwatch::{ItemError, ItemRef};
+    ///
+    /// fn containers(item: ItemRef<'_>) -> Result<usize, ItemError> {
+    ///     Ok(item.decode::<Pod>()?.spec.unwrap_or_default().containers.len())
+    /// }
     ///
     /// # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
-    ///     let pod = item.decode::<Pod>()?;
-    ///     Ok::<_, ItemError>(pod.spec.unwrap_or_default().containers.len())
-    /// });
-    /// let containers = pods.parallel_unordered(available_parallelism()?);
-    /// let sum: usize = containers.try_fold(0, |sum, count| async move { Ok(sum + count) }).await?;
+    /// let pods = client.list_with(&Resource::PODS, &ListParams::default(), containers);
+    /// let counts = pods.parallel_unordered(available_parallelism()?);
+    /// let sum = counts.try_fold(0, |sum, count| async move { Ok(sum + count) }).await?;
     /// println!("{sum} containers");
     /// # Ok(())
     /// # }
