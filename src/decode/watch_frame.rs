@@ -59,6 +59,7 @@ pub(super) struct EventContext<'s> {
 /// of a Pod. The rest, or the whole frame where it differs, is read field by field. A test pins the two to each other.
 impl<'f> Frame<'f> {
     /// Reads a frame into this, which is empty: returned, it would be copied.
+    #[inline]
     pub(super) fn merge(&mut self, frame: &'f [u8]) -> Result<(), FieldFault> {
         if self.usual_frame(frame).is_none() {
             self.any_frame(frame)?;
@@ -168,6 +169,7 @@ impl<'f> Frame<'f> {
     }
 
     /// Checks the fields, and borrows the event.
+    #[inline]
     pub(super) fn event(
         &mut self,
         context: EventContext<'f>,

@@ -138,30 +138,35 @@ impl<'a> MetaView<'a> {
 
     /// Returns the name.
     #[must_use]
+    #[inline]
     pub fn name(&self) -> Cow<'a, str> {
         self.name.clone()
     }
 
     /// Returns the prefix that the server made the name from; empty if the client chose the name.
     #[must_use]
+    #[inline]
     pub fn generate_name(&self) -> Cow<'a, str> {
         self.generate_name.clone()
     }
 
     /// Returns the namespace; empty for a cluster-scoped object.
     #[must_use]
+    #[inline]
     pub fn namespace(&self) -> Cow<'a, str> {
         self.namespace.clone()
     }
 
     /// Returns the uid.
     #[must_use]
+    #[inline]
     pub fn uid(&self) -> Cow<'a, str> {
         self.uid.clone()
     }
 
     /// Returns the resource version of the object.
     #[must_use]
+    #[inline]
     pub fn resource_version(&self) -> Cow<'a, str> {
         self.resource_version.clone()
     }
@@ -196,12 +201,14 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn labels(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
-        let labels: BTreeMap<_, _> = match &self.collections {
-            Collections::Protobuf(object) => all(object, LABELS, cow_entry).map_err(at("metadata.labels"))?,
+        match &self.collections {
+            Collections::Protobuf(object) => {
+                let borrowed = all(object, LABELS, entry).map_err(at("metadata.labels"))?;
+                Ok(entries(borrowed, BTreeMap::new()))
+            }
             #[cfg(feature = "json")]
-            Collections::Json(meta) => entries(&meta.labels),
-        };
-        Ok(labels.into_iter())
+            Collections::Json(meta) => Ok(entries(BTreeMap::new(), copied(&meta.labels))),
+        }
     }
 
     /// Returns the value of one label. For protobuf it allocates nothing.
@@ -223,12 +230,14 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn annotations(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
-        let annotations: BTreeMap<_, _> = match &self.collections {
-            Collections::Protobuf(object) => all(object, ANNOTATIONS, cow_entry).map_err(at("metadata.annotations"))?,
+        match &self.collections {
+            Collections::Protobuf(object) => {
+                let borrowed = all(object, ANNOTATIONS, entry).map_err(at("metadata.annotations"))?;
+                Ok(entries(borrowed, BTreeMap::new()))
+            }
             #[cfg(feature = "json")]
-            Collections::Json(meta) => entries(&meta.annotations),
-        };
-        Ok(annotations.into_iter())
+            Collections::Json(meta) => Ok(entries(BTreeMap::new(), copied(&meta.annotations))),
+        }
     }
 
     /// Returns the value of one annotation. For protobuf it allocates nothing.
@@ -416,12 +425,16 @@ pub(crate) fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
     Ok(entry)
 }
 
-fn cow_entry(value: Value<'_>) -> Result<(Cow<'_, str>, Cow<'_, str>), Fault> {
-    entry(value).map(|(key, value)| (key.into(), value.into()))
+/// Returns the entries of two maps, of which one is empty: maps of `&str` are cheaper to make.
+fn entries<'a>(
+    borrowed: BTreeMap<&'a str, &'a str>,
+    copied: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
+    borrowed.into_iter().map(|(key, value)| (key.into(), value.into())).chain(copied)
 }
 
 #[cfg(feature = "json")]
-fn entries<'a>(map: &BTreeMap<JsonText<'a>, JsonText<'a>>) -> BTreeMap<Cow<'a, str>, Cow<'a, str>> {
+fn copied<'a>(map: &BTreeMap<JsonText<'a>, JsonText<'a>>) -> BTreeMap<Cow<'a, str>, Cow<'a, str>> {
     map.iter().map(|(key, value)| (key.0.clone(), value.0.clone())).collect()
 }
 
