@@ -375,6 +375,7 @@ mod tests {
         for (bytes, expected) in [
             (0, "0 bytes"),
             (1, "1 byte"),
+            (512, "512 bytes"),
             (1023, "1023 bytes"),
             (1024, "1 KiB"),
             (16 << 20, "16 MiB"),

@@ -172,7 +172,7 @@ fn reports_oversized_items_that_are_skipped() {
             let reader = reader.accept_json();
             let mut reader = reader.on_skip(move |error| report.send(error.clone()).unwrap());
             let delivered = reader.by_ref().map(Result::unwrap).count() as u64;
-            let first_skipped = skipped.recv().unwrap();
+            let first_skipped = skipped.try_recv().unwrap();
             let exceeded = first_skipped.limit().unwrap();
             assert_eq!((exceeded.limit, exceeded.size, exceeded.max), (Limit::ItemSize, max + 1, max));
             assert_eq!(first_skipped.index(), Some(over));
