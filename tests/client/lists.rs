@@ -194,7 +194,11 @@ async fn a_body_that_is_not_the_list_is_an_error() {
             Answer::ok(Body::replay(fixture("configmaps.cbor"))).content_type("application/cbor"),
             "unexpected encoding: the body looks like CBOR, not like a list (content type application/cbor)",
         ),
-        ("a table", status(200, "pods-table.json"), "not a list: the body has the kind \"Table\" of \"meta.k8s.io/v1\""),
+        (
+            "a table",
+            status(200, "pods-table.json"),
+            "not a list: the body has the kind \"Table\" of \"meta.k8s.io/v1\"",
+        ),
         ("a JSON Status", Answer::ok(Body::replay(JSON_STATUS)), "API error: 403 Forbidden: no"),
         (
             "JSON of another kind",

@@ -10,7 +10,7 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_pb::api::core::v1 as pb;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, PartialObjectMetadata};
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
-use kube::api::{ListParams, ObjectList};
+use kube::api::{self, ObjectList};
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -18,7 +18,7 @@ use kube::{Api, ResourceExt};
 use listwatch::cache::{Object, StorageFormat, Store};
 use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
 use listwatch::path::pod;
-use listwatch::{ItemError, Json, MetaView};
+use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch_kube::runtime;
 use prost::Message;
 
@@ -137,13 +137,14 @@ async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
 async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let keys = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
+    let decode = |item: ItemRef<'_>| {
         let pod = black_box(item.decode::<pb::Pod>()?);
         let metadata = pod.metadata.unwrap_or_default();
         Ok::<_, ItemError>(
             [metadata.namespace, metadata.name, metadata.resource_version].map(Option::unwrap_or_default),
         )
-    });
+    };
+    let keys = client.list_with(&Resource::PODS, &ListParams::default(), decode);
     let mut keys = keys.parallel_unordered(NonZeroUsize::new(2).context("two")?);
     while let Some([namespace, name, version]) = keys.try_next().await? {
         seen.item(&namespace, &name, &version);
@@ -180,7 +181,7 @@ async fn keep_bytes(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<[u8]>>
     seen.begin()?;
     let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         let meta = item.meta()?;
-        seen.item(meta.namespace(), meta.name(), meta.resource_version());
+        seen.item(&meta.namespace(), &meta.name(), &meta.resource_version());
         Ok::<_, ItemError>(item.to_box())
     });
     Ok(pods.into_vec().await?.0)
@@ -210,7 +211,7 @@ async fn fill_store(
     let mut replace = store.begin_replace();
     let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         let meta = item.meta()?;
-        seen.item(meta.namespace(), meta.name(), meta.resource_version());
+        seen.item(&meta.namespace(), &meta.name(), &meta.resource_version());
         drop(replace.apply(item.encoding(), item.bytes())?);
         Ok::<_, ItemError>(())
     });
@@ -233,8 +234,8 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
                 StorageFormat::Encoded => touch([object.namespace(), object.name(), object.resource_version()]),
                 _ => {
                     let pod = object.encoded()?;
-                    let meta = MetaView::new(pod)?;
-                    touch([meta.namespace(), meta.name(), meta.resource_version()])
+                    let meta = ItemRef::new(Encoding::Protobuf, pod).meta()?;
+                    touch([&meta.namespace(), &meta.name(), &meta.resource_version()])
                 }
             })
         };
@@ -296,7 +297,7 @@ fn kube_api(url: &str) -> anyhow::Result<Api<KubePod>> {
 async fn kube_list(url: &str, seen: &mut Seen) -> anyhow::Result<ObjectList<KubePod>> {
     let api = kube_api(url)?;
     seen.begin()?;
-    let list = api.list(&ListParams::default()).await?;
+    let list = api.list(&api::ListParams::default()).await?;
     list.items.iter().for_each(|pod| seen.kube(pod));
     Ok(list)
 }
@@ -304,7 +305,7 @@ async fn kube_list(url: &str, seen: &mut Seen) -> anyhow::Result<ObjectList<Kube
 async fn kube_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<ObjectList<PartialObjectMeta<KubePod>>> {
     let api = kube_api(url)?;
     seen.begin()?;
-    let list = api.list_metadata(&ListParams::default()).await?;
+    let list = api.list_metadata(&api::ListParams::default()).await?;
     list.items.iter().for_each(|pod| seen.kube(pod));
     Ok(list)
 }

@@ -272,7 +272,7 @@ impl ApiServer {
         let list = client.list_with(&Resource::PODS, &params, |pod| {
             let meta = pod.meta()?;
             items += 1;
-            add_key(&mut hash, meta.namespace(), meta.name(), meta.resource_version());
+            add_key(&mut hash, &meta.namespace(), &meta.name(), &meta.resource_version());
             Ok::<_, ItemError>(())
         });
         Runtime::new()?.block_on(list.into_vec())?;
