@@ -10,7 +10,7 @@ use super::params::InvalidParams;
 use super::redact::redact;
 use super::resource::PathError;
 use super::transport::{Transport, TransportError, TransportErrorKind};
-use crate::error::{DecodeError, DecodeErrorKind};
+use crate::error::{DecodeError, DecodeErrorKind, LimitExceeded};
 use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
 use crate::wire::BodyFormat;
 
@@ -115,6 +115,15 @@ impl Error {
     pub fn api(&self) -> Option<&ApiError> {
         match self.kind() {
             ErrorKind::Api(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the limit that the body or one of its items exceeds, with its size.
+    #[must_use]
+    pub fn limit(&self) -> Option<LimitExceeded> {
+        match self.kind() {
+            ErrorKind::Decode(error) => error.limit(),
             _ => None,
         }
     }

@@ -366,7 +366,8 @@ async fn limits_count_after_decompression_and_over_pages() {
         let error = list.into_vec().await.unwrap_err();
         let ErrorKind::Decode(decode) = error.kind() else { panic!("{error}") };
         assert!(matches!(decode.kind(), DecodeErrorKind::Limit { size: 71, max: 70, .. }), "{error}");
-        assert_eq!(error.items(), 70);
+        let exceeded = error.limit().expect("the error names the limit");
+        assert_eq!((exceeded.limit, exceeded.size, error.items()), (listwatch::Limit::Items, 71, 70));
     }
 }
 

@@ -64,7 +64,7 @@ fn look(criterion: &mut Criterion) {
     bench("copy", &|pod| drop(black_box(Box::<[u8]>::from(pod))));
     bench("copy without managedFields", &|pod| drop(black_box(item(pod).project(&managed_fields).expect("a Pod"))));
     bench("copy without managedFields, last-applied, status", &|pod| {
-        drop(black_box(item(pod).project(&much).expect("a Pod")))
+        drop(black_box(item(pod).project(&much).expect("a Pod")));
     });
 
     // An item is lent by a decoder: framing comes on top.

@@ -168,12 +168,12 @@ async fn run(folder: &Path) -> Result<()> {
     copy(&state, &backup)?;
     let server = Server::start(&state, PORT, &[])?;
     let running = warm(&server, StorageFormat::Compressed, &file).await?;
-    let untouched = running.cache.get((&*namespace(0), &*name(0))).ok_or("no such Pod")?.decode()?;
+    let untouched = running.cache.get((namespace(0), name(0))).ok_or("no such Pod")?.decode()?;
     running.is_synced(&server).await?;
     let status = running.cache.status();
     println!("after a restart: {} collections, last error {:?}", running.transport.collections(), status.last_error);
     assert!(status.syncs == 1 && status.last_error.is_some_and(|error| error.is_expired()));
-    let again = running.cache.get((&*namespace(0), &*name(0))).ok_or("no such Pod")?.decode()?;
+    let again = running.cache.get((namespace(0), name(0))).ok_or("no such Pod")?.decode()?;
     assert!(Arc::ptr_eq(&untouched, &again), "it is the entry that was loaded");
 
     // Then it goes on, is saved, and the backup is restored.

@@ -38,49 +38,49 @@ pub const QUERIES: [Query; 13] = [
         paths: &["/api/v1/pods"],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| list(client, &Resource::PODS, ListParams::default()),
+        list: |client| list(client, &Resource::PODS, &ListParams::default()),
     },
     Query {
         name: "pods, gzip",
         paths: &["/api/v1/pods"],
         accept: PROTOBUF,
         gzip: true,
-        list: |client| list(&gzip(client), &Resource::PODS, ListParams::default()),
+        list: |client| list(&gzip(client), &Resource::PODS, &ListParams::default()),
     },
     Query {
         name: "pods, in pages",
         paths: &["/api/v1/pods"],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| list(client, &Resource::PODS, ListParams::default().page_size(300)),
+        list: |client| list(client, &Resource::PODS, &ListParams::default().page_size(300)),
     },
     Query {
         name: "pods, as JSON",
         paths: &["/api/v1/pods"],
         accept: JSON,
         gzip: false,
-        list: |client| list(client, &Resource::PODS, ListParams::new(Selection::all().json())),
+        list: |client| list(client, &Resource::PODS, &ListParams::new(Selection::all().json())),
     },
     Query {
         name: "pods, as JSON, in pages, gzip",
         paths: &["/api/v1/pods"],
         accept: JSON,
         gzip: true,
-        list: |client| list(&gzip(client), &Resource::PODS, ListParams::new(Selection::all().json()).page_size(500)),
+        list: |client| list(&gzip(client), &Resource::PODS, &ListParams::new(Selection::all().json()).page_size(500)),
     },
     Query {
         name: "pods, metadata",
         paths: &["/api/v1/pods"],
         accept: METADATA,
         gzip: false,
-        list: |client| list(client, &Resource::PODS, ListParams::new(Selection::all().metadata_only())),
+        list: |client| list(client, &Resource::PODS, &ListParams::new(Selection::all().metadata_only())),
     },
     Query {
         name: "pods, from the cache",
         paths: &["/api/v1/pods"],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| list(client, &Resource::PODS, ListParams::default().resource_version(ResourceVersion::Any)),
+        list: |client| list(client, &Resource::PODS, &ListParams::default().resource_version(ResourceVersion::Any)),
     },
     Query {
         name: "pods, by labels",
@@ -89,7 +89,7 @@ pub const QUERIES: [Query; 13] = [
         gzip: false,
         list: |client| {
             let labels = "app.kubernetes.io/name in (ledger, feed)".parse().expect("a selector");
-            list(client, &Resource::PODS, ListParams::new(Selection::all().labels(labels)))
+            list(client, &Resource::PODS, &ListParams::new(Selection::all().labels(labels)))
         },
     },
     Query {
@@ -99,7 +99,7 @@ pub const QUERIES: [Query; 13] = [
         gzip: false,
         list: |client| {
             let fields = "metadata.namespace!=team-01,status.phase=Running".parse().expect("a selector");
-            list(client, &Resource::PODS, ListParams::new(Selection::all().fields(fields)))
+            list(client, &Resource::PODS, &ListParams::new(Selection::all().fields(fields)))
         },
     },
     Query {
@@ -112,7 +112,7 @@ pub const QUERIES: [Query; 13] = [
         accept: PROTOBUF,
         gzip: false,
         list: |client| {
-            list(client, &Resource::PODS, ListParams::default()).namespaces(["team-02", "nobody", "team-03"])
+            list(client, &Resource::PODS, &ListParams::default()).namespaces(["team-02", "nobody", "team-03"])
         },
     },
     Query {
@@ -120,21 +120,21 @@ pub const QUERIES: [Query; 13] = [
         paths: &["/api/v1/namespaces"],
         accept: PROTOBUF,
         gzip: false,
-        list: |client| list(client, &Resource::NAMESPACES, ListParams::default()),
+        list: |client| list(client, &Resource::NAMESPACES, &ListParams::default()),
     },
     Query {
         name: "widgets",
         paths: &["/apis/example.com/v1/widgets"],
         accept: JSON,
         gzip: false,
-        list: |client| list(client, &WIDGETS, ListParams::default()),
+        list: |client| list(client, &WIDGETS, &ListParams::default()),
     },
     Query {
         name: "widgets, metadata, in pages",
         paths: &["/apis/example.com/v1/widgets"],
         accept: METADATA,
         gzip: false,
-        list: |client| list(client, &WIDGETS, ListParams::new(Selection::all().metadata_only()).page_size(50)),
+        list: |client| list(client, &WIDGETS, &ListParams::new(Selection::all().metadata_only()).page_size(50)),
     },
 ];
 
@@ -144,8 +144,8 @@ impl Query {
     }
 }
 
-fn list(client: &Client, resource: &Resource, params: ListParams) -> List<Decode> {
-    client.list_with(resource, &params, object)
+fn list(client: &Client, resource: &Resource, params: &ListParams) -> List<Decode> {
+    client.list_with(resource, params, object)
 }
 
 fn gzip(client: &Client) -> Client {
