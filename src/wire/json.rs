@@ -224,7 +224,6 @@ pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
 }
 
 /// The text of a string, a number or a literal; [`Fault::Type`] for an object or an array.
-#[cfg(feature = "client")]
 pub(crate) fn scalar(value: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match value.first() {
         Some(b'"') => text(value),
