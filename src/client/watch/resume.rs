@@ -33,8 +33,8 @@ pub(crate) const PAGE: u32 = 500;
 
 /// A watch over as many connections as it takes, as a stream.
 ///
-/// From [`WatchParams::from_version`] and [`WatchParams::from_now`] it delivers changes. From
-/// [`WatchParams::with_initial_state`] it delivers the collection first: each object as [`OwnedEvent::Added`], then
+/// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
+/// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state) it delivers the collection first: each object as [`OwnedEvent::Added`], then
 /// [`OwnedEvent::Synced`], then changes.
 ///
 /// It requests the collection as initial events of the watch. It lists the collection if the server refuses initial events,
