@@ -103,11 +103,11 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     /// # use listwatch::{ItemError, cache::{StorageFormat, Store}};
     /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
     /// let by_app = store.index("app", |object| {
-    ///     Ok::<_, ItemError>(object.meta()?.label("app")?.map(str::to_owned))
+    ///     Ok::<_, ItemError>(object.meta()?.label("app")?.map(String::from))
     /// });
     /// let by_owner = store.index("owner", |object| {
     ///     let meta = object.meta()?;
-    ///     Ok::<Vec<_>, ItemError>(meta.owner_references()?.map(|owner| owner.uid.to_owned()).collect())
+    ///     Ok::<Vec<_>, ItemError>(meta.owner_references()?.map(|owner| owner.uid.into_owned()).collect())
     /// });
     /// assert_eq!(by_app.count("web") + by_owner.values().len(), 0);
     /// ```
