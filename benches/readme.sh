@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures, and writes the tables of README.md from what was measured: what the demo prints, and the medians of the benches.
+# Measures, and writes the tables of docs/benchmarking.md from what was measured: what the demo prints, and the medians of the benches.
 # Takes jq, 4 GB of memory and a quiet machine. Arguments go to criterion: `benches/readme.sh --measurement-time 1`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,7 +55,7 @@ demo() {
 
 # Puts the table between the two comments of that name.
 publish() {
-    sed -i -e "/<!-- $1 /,/<!-- end of $1 -->/{//!d}" -e "/<!-- $1 /r $target/$1.md" README.md
+    sed -i -e "/<!-- $1 /,/<!-- end of $1 -->/{//!d}" -e "/<!-- $1 /r $target/$1.md" docs/benchmarking.md
 }
 
 cargo bench --locked -p listwatch-benches --bench framing --bench decode --bench json --bench look --bench client -- "$@"

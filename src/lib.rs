@@ -30,6 +30,8 @@ pub mod cache;
 pub mod client;
 mod decode;
 mod error;
+#[cfg(all(any(doc, doctest), feature = "cache", feature = "reqwest"))]
+pub mod guide;
 mod limits;
 mod meta;
 mod object;

@@ -22,6 +22,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+/// From a kube reflector to a cache of listwatch.
+#[cfg(all(any(doc, doctest), feature = "runtime"))]
+#[doc = include_str!("../guide.md")]
+pub mod guide {}
 mod kind;
 #[cfg(feature = "runtime")]
 pub mod runtime;

@@ -1,0 +1,25 @@
+//! The guide: one chapter for each task, and for what lists and watches cost.
+
+#[doc = include_str!("../docs/guide/listing.md")]
+pub mod listing {}
+
+#[doc = include_str!("../docs/guide/watching.md")]
+pub mod watching {}
+
+#[doc = include_str!("../docs/guide/caching.md")]
+pub mod caching {}
+
+#[doc = include_str!("../docs/guide/partial_decoding.md")]
+pub mod partial_decoding {}
+
+#[doc = include_str!("../docs/guide/custom_resources.md")]
+pub mod custom_resources {}
+
+#[doc = include_str!("../docs/guide/performance.md")]
+pub mod performance {}
+
+#[doc = include_str!("../docs/guide/api_server_load.md")]
+pub mod api_server_load {}
+
+#[doc = include_str!("../docs/guide/failure_modes.md")]
+pub mod failure_modes {}
