@@ -29,7 +29,7 @@ pub const CHUNK: usize = 256 << 10;
 Examples:
   listwatch decode pods.pb                 the names of all Pods
   listwatch decode -o summary pods.pb.gz   kind, version and counts, as JSON
-  listwatch decode -o json pods.pb         one JSON object a line, with all fields
+  listwatch decode -o json pods.pb         one JSON object a line, without managedFields
 
 From a live API server, while `kubectl proxy` runs:
   curl -sH 'Accept: application/vnd.kubernetes.protobuf' localhost:8001/api/v1/pods | listwatch decode -o table")]
@@ -85,11 +85,16 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         .limits(args.limits())
         .on_item_error(args.on_item_error());
     let mut output = Output::new(&args.shown);
-    rows::print(&mut items, &mut output, &mut args.limit.clone(), |items| reached(items.decoder()))
-        .await?
-        .map_err(|error| Failure::Error(explain(&error, &source, items.decoder())))?;
+    let done = rows::print(&mut items, &mut output, &mut args.limit.clone(), |items| reached(items.decoder())).await?;
+    let error = done.err().map(|error| explain(&error, &source, items.decoder()));
+    let end = items.end().cloned();
+    drop(items);
+    rows.check()?;
+    if let Some(error) = error {
+        return Err(Failure::Error(error));
+    }
     // There is none at the limit.
-    let end = items.end();
+    let end = end.as_ref();
     let summary = end.map(|end| Summary::new(&end.type_meta, &end.list_meta, end.items, end.bytes));
     output.end(summary.as_ref())?;
     if let Some(end) = end
@@ -97,7 +102,6 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     {
         eprintln!("skipped: {} bad items", end.skipped);
     }
-    drop(items);
     notices::unknown_fields(rows.unknown_fields);
     Ok(())
 }
@@ -134,6 +138,9 @@ pub async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
 
 fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) -> String {
     match error {
+        ListError::Decode(error) if error.is_incomplete() && decoder.position() == 0 => {
+            format!("{source} is empty, and not the body of a list")
+        }
         ListError::Decode(error) => {
             let option = match error.limit().map(|exceeded| exceeded.limit) {
                 Some(Limit::ItemSize) => "; --max-item-size raises it",

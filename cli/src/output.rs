@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use clap::ValueEnum;
 use console::style;
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, FieldPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
+use listwatch::{Encoding, FieldPath, InvalidPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -29,7 +29,7 @@ pub enum Format {
     Json,
     /// One YAML document for each object
     Yaml,
-    /// One JSON object about the whole list, once it is complete
+    /// For lists: one JSON object about the whole list, once it is complete
     Summary,
 }
 
@@ -88,12 +88,25 @@ pub struct Shown {
 impl Shown {
     /// Returns what makes the rows.
     pub fn rows(&self) -> Result<Rows<'_>, Failure> {
-        if !self.drop.is_empty() && !self.format.prints_fields() {
-            return Err(Failure::Usage("--drop is for -o json and yaml: no other format prints fields".to_owned()));
+        let of_fields = [("--drop", !self.drop.is_empty()), ("--show-managed-fields", self.show_managed_fields)];
+        let of_tables = [
+            ("--label-columns", !self.label_columns.is_empty()),
+            ("--show-labels", self.show_labels),
+            ("--no-headers", self.no_headers),
+        ];
+        let is_set = |options: &[(&'static str, bool)]| options.iter().find(|option| option.1).map(|option| option.0);
+        match (is_set(&of_fields), is_set(&of_tables)) {
+            (Some(option), _) if !self.format.prints_fields() => {
+                return Err(Failure::Usage(format!("{option} is for -o json and yaml: no other format prints fields")));
+            }
+            (_, Some(option)) if !self.format.is_table() => {
+                return Err(Failure::Usage(format!("{option} is for -o table and wide")));
+            }
+            _ => {}
         }
         match self.drop.iter().find(|path| path.starts_with(|c: char| c.is_ascii_digit())) {
             Some(path) => Err(Failure::Usage(format!("--drop {path}: the fields of JSON have names"))),
-            None => Ok(Rows { shown: self, drop: None, unknown_fields: 0 }),
+            None => Ok(Rows { shown: self, drop: None, invalid_path: None, unknown_fields: 0 }),
         }
     }
 
@@ -128,11 +141,21 @@ pub struct Rows<'a> {
     shown: &'a Shown,
     /// Known once an item has shown which type the objects have.
     drop: Option<Projection>,
+    /// Why a path to drop is none of the objects'.
+    invalid_path: Option<InvalidPath>,
     /// The number of fields that are not in the JSON.
     pub unknown_fields: u64,
 }
 
 impl Rows<'_> {
+    /// Returns the usage error of a path to drop, which only the first item can show.
+    pub fn check(&self) -> Result<(), Failure> {
+        match &self.invalid_path {
+            Some(error) => Err(Failure::Usage(format!("--drop: {error}"))),
+            None => Ok(()),
+        }
+    }
+
     pub fn row(&mut self, item: &ItemRef<'_>) -> Result<Row, ItemError> {
         match self.shown.format {
             Format::Summary => Ok(Row::Nothing),
@@ -193,8 +216,14 @@ impl Rows<'_> {
 
     fn projection(&mut self, of: &TypeMeta) -> Result<&Projection, ItemError> {
         if self.drop.is_none() {
-            let paths: Result<Vec<_>, _> = self.shown.drop.iter().map(|path| FieldPath::parse(path, of)).collect();
-            let mut projection = paths.map_err(ItemError::other)?.iter().fold(Projection::new(), Projection::drop);
+            // kubectl writes paths with a dot before them.
+            let parse = |path: &String| FieldPath::parse(path.trim_start_matches('.'), of);
+            let paths: Result<Vec<_>, _> = self.shown.drop.iter().map(parse).collect();
+            let paths = paths.map_err(|error| {
+                self.invalid_path = Some(error.clone());
+                ItemError::other(error)
+            })?;
+            let mut projection = paths.iter().fold(Projection::new(), Projection::drop);
             if self.shown.hides_managed_fields() {
                 projection = projection.drop(&meta::MANAGED_FIELDS);
             }

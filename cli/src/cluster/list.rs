@@ -86,10 +86,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let progress = list.progress();
         let mut items = list.stream();
         let ended = rows::print(&mut items, &mut output, &mut limit, |_| query::reached(&progress)).await?;
+        let summary = items.summary().cloned();
+        drop(items);
+        rows.check()?;
         ended.map_err(|error| query::failure(&error))?;
         // There is none at the limit.
-        let Some(summary) = items.summary() else { break };
-        query::warn(summary);
+        let Some(summary) = summary else { break };
+        query::warn(&summary);
         match name {
             Some(name) if summary.items == 0 => missing.push(name),
             _ if shown.format == Format::Summary => {

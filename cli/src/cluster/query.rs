@@ -1,6 +1,7 @@
 //! What of a resource to list or watch: the options that commands share.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
@@ -198,6 +199,19 @@ impl Version {
 }
 
 impl Selection {
+    /// Returns the resource as the user typed it.
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// Returns true if the user typed the name of a saved body in place of a resource.
+    pub fn is_file(&self) -> bool {
+        let path = Path::new(&self.resource);
+        let is_body =
+            path.extension().is_some_and(|extension| ["gz", "json", "pb"].map(AsRef::as_ref).contains(&extension));
+        is_body && path.is_file()
+    }
+
     pub fn selected(&self) -> Selected {
         let mut selected = Selected::all();
         if let Some(selector) = &self.selector {

@@ -39,6 +39,10 @@ pub struct Live {
 pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
     let Live { selection, version, pages, connection } = args;
     let selection = selection.expect("clap wants a resource where there is no file");
+    if selection.is_file() {
+        let hint = format!("{} is a file: to read it, use --file {0}", selection.resource());
+        return Err(Failure::Usage(hint));
+    }
     let query = Query { selection, version };
     let selected = query.selection.selected();
     let (transport, namespace) = connection.open().await?;

@@ -25,43 +25,43 @@ use crate::rows;
 
 /// Shows where the bytes of a collection are: per field, per namespace, per object.
 ///
-/// The collection is one of an API server (feature `cluster`), or a saved body with --file. Nothing of it is kept: of more than 10,000 fields
-/// and keys, or namespaces, the later ones are counted together, as `others`. Sizes are those in the list's encoding. In
-/// protobuf a field takes its tag, its length and its value; in JSON its name, its value and the comma.
+/// The collection comes from an API server, or from a saved body with --file. No object is kept in memory. After 10,000 fields and keys, or
+/// 10,000 namespaces, further ones are summed as `others`. Sizes are in the list's encoding: a field in protobuf is its tag, its length
+/// and its value; in JSON its name, its value and the comma. Shares are of the bytes of all objects.
 #[derive(clap::Args)]
 #[command(after_help = live::EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     live: live::Live,
 
-    /// A saved body in place of a resource, gzipped or not; `-` for stdin
+    /// Saved body to read in place of a resource, gzipped or not; `-` for stdin
     #[arg(short, long, value_name = "FILE", required = live::ARGUMENTS.is_empty(), conflicts_with_all = live::ARGUMENTS)]
     file: Option<PathBuf>,
 
-    /// How deep to look into objects; annotations are shown one by one
+    /// Depth of fields to show; annotations are shown one by one at every depth
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
     depth: u8,
 
-    /// How many to name of the fields of one, of namespaces and of objects; the rest is `others`
+    /// Number of rows for each table, and for the fields of each field; the rest are summed as `others`
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     top: u16,
 
-    /// A field of which to tell what it saves to drop it, as `status` or `metadata.annotations["KEY"]`
+    /// Show how many bytes it saves to drop this field, such as `status` or `metadata.annotations["KEY"]`; repeat for several fields
     #[arg(long, value_name = "PATH")]
     drop: Vec<String>,
 
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Form::Table, value_name = "FORMAT")]
     output: Form,
 
-    /// Writes a page with plots as well, which a browser opens
+    /// Also write an HTML page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Form {
-    /// Tables, to be read
+    /// Tables for people
     Table,
     /// One JSON object, with sizes in bytes
     Json,

@@ -30,10 +30,10 @@ use crate::failure::{Failure, chain};
 use crate::notices;
 use crate::signals::interrupted;
 
-/// Keeps a collection in memory and in step, and serves it on loopback: for those who debug a controller.
+/// Keeps a collection in memory and up to date, and serves it on loopback, for example to debug a controller.
 ///
-/// It goes on whatever happens to connections and servers, and shows on stderr how far it is. Ctrl-C ends it. What is
-/// served needs no authentication: whoever may connect to loopback on this machine may read all of it.
+/// It survives disconnects and restarts of the server, and shows its progress on stderr. Ctrl-C ends it. Readers need no
+/// authentication: every user of this machine who can connect to loopback can read the whole collection.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Served, to GET and HEAD, in JSON but for metrics, and data once the collection is complete:
@@ -52,14 +52,14 @@ Examples:
   curl localhost:8002/indexes/node/node-1         the keys of the Pods on a node
   curl localhost:8002/indexes/node/?objects       the Pods on none yet, as JSON
   listwatch cache pods -A --drop metadata.managedFields --drop status
-  listwatch cache secrets -A --metadata-only      without what is in them
-  listwatch cache pods -A --file pods.cache       goes on from where it was when it is started again
-  listwatch cache nodes --listen 127.0.0.1:0      at any port, which it tells")]
+  listwatch cache secrets -A --metadata-only      without their data
+  listwatch cache pods -A --file pods.cache       resumes from the file after a restart
+  listwatch cache nodes --listen 127.0.0.1:0      on a free port")]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
 
-    /// How objects are held in memory
+    /// Storage format of objects in memory
     #[arg(long, value_enum, default_value_t = Format::Compressed, value_name = "FORMAT")]
     format: Format,
 
@@ -68,26 +68,25 @@ pub struct Args {
     #[arg(long, value_name = "MIB")]
     budget: Option<usize>,
 
-    /// Begin with what this file has, without a list where the server still knows its version; and write it every 5
-    /// minutes and at the end. A file of anything else is refused
+    /// Load this file at the start, so that the watch resumes from its resource version without a list; save it every 5 minutes and at the end.
+    /// A file of another collection is refused
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Hold objects without this field, as in `status` or `metadata.annotations["KEY"]`; again for more. Of custom
-    /// resources nothing can be dropped
+    /// Store objects without this field, such as `status` or `metadata.annotations["KEY"]`; repeat for several fields
     #[arg(long, value_name = "PATH")]
     drop: Vec<String>,
 
-    /// Find objects by the text, numbers or booleans at this path; again for more. Objects without any are found by the
-    /// empty value
+    /// Index objects by the text, numbers or booleans at this path; repeat for several indexes. Objects without a value have the empty
+    /// one
     #[arg(long, value_name = "NAME=PATH")]
     index: Vec<IndexBy>,
 
-    /// How to sync [default: as the server can, and as turns out to work]
+    /// How to sync [default: what the server supports]
     #[arg(long, value_enum, value_name = "STRATEGY")]
     strategy: Option<Strategy>,
 
-    /// Where to serve: an address and a port of loopback, 0 for any
+    /// Loopback address and port to serve on; port 0 chooses a free one
     #[arg(long, default_value = "127.0.0.1:8002", value_name = "ADDRESS", value_parser = loopback)]
     listen: SocketAddr,
 
@@ -97,19 +96,19 @@ pub struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// As it came: the fastest to read
+    /// As received: the fastest to read
     Encoded,
-    /// Compressed with a dictionary trained on the collection: about a fifth of that
+    /// Compressed with a dictionary trained on the collection: about a fifth of the size
     Compressed,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Strategy {
-    /// By the initial events of a watch
+    /// The initial events of a watch
     WatchList,
-    /// By a list, and a watch from its version
+    /// A list, then a watch from its version
     ListThenWatch,
-    /// By a watch, and a list beside it: for collections that take longer to list than the server keeps history
+    /// A watch first, then a list: for collections that take longer to list than the server keeps history
     WatchFirst,
 }
 
