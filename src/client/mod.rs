@@ -105,7 +105,7 @@ pub use self::transport::{
     redact_secret,
 };
 #[cfg(feature = "cache")]
-pub(crate) use self::watch::{Change, Connections, PAGE};
+pub(crate) use self::watch::{ChangeType, Connections, PAGE};
 pub use self::watch::{Disconnect, OwnedEvent, ResumedWatch, Watch, WatchEvents};
 use crate::adapt::FromRef;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};

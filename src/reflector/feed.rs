@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use super::status::SkippedObject;
 use super::sync::Attempt;
 use crate::cache::{ObjectKey, Replace, Store, StoreError, Stored};
-use crate::client::{Change, Connections, Error, OwnedEvent, Pages};
+use crate::client::{ChangeType, Connections, Error, OwnedEvent, Pages};
 use crate::error::ItemError;
 use crate::object::{ItemRef, Projection, is_older};
 use crate::wire::Encoding;
@@ -165,12 +165,12 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
             let encoding = item.encoding();
             let bytes = projected(&item, projection);
             let written = match (change, &mut replace, bytes) {
-                (Change::Added, Some(replace), bytes) => listed(replace, encoding, item.bytes(), bytes),
+                (ChangeType::Added, Some(replace), bytes) => listed(replace, encoding, item.bytes(), bytes),
                 (_, _, Err(error)) => {
                     store.skip_unwritten(encoding, item.bytes());
                     Err(error)
                 }
-                (Change::Deleted, _, Ok(bytes)) => store.delete(encoding, &bytes).map(drop),
+                (ChangeType::Deleted, _, Ok(bytes)) => store.delete(encoding, &bytes).map(drop),
                 (_, _, Ok(bytes)) => store.apply(encoding, &bytes).map(drop),
             };
             if let Err(error) = written {

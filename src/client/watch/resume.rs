@@ -105,7 +105,7 @@ pub struct Disconnect {
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ChangeType {
     Added,
     Modified,
     Deleted,
@@ -217,7 +217,7 @@ impl Connections {
     pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
-        decode: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
         let next = ready!(self.try_advance(cx, decode));
         if next.is_err() {
@@ -229,7 +229,7 @@ impl Connections {
     fn try_advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
-        decode: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
         let Self { run, state } = self;
         loop {
@@ -272,7 +272,7 @@ impl Connections {
                         Err(error) => Some(error),
                     }
                 }
-                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| decode(Change::Added, item))) {
+                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| decode(ChangeType::Added, item))) {
                     Ok(Some(item)) => {
                         run.delivered.events += 1;
                         run.has_begun = true;
@@ -426,7 +426,7 @@ impl Run {
         &mut self,
         event: WatchEvent<'_>,
         is_in_shard: bool,
-        decode: &mut impl FnMut(Change, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
         // A bookmark of an older version means that the server went back, and not that the watch is up to date.
         let is_behind = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
@@ -434,13 +434,13 @@ impl Run {
         self.heard += u64::from(!is_behind);
         let (object, version, change, made): (_, _, _, fn(O) -> OwnedEvent<O>) = match event {
             WatchEvent::Added { object, resource_version } => {
-                (object, resource_version, Change::Added, OwnedEvent::Added)
+                (object, resource_version, ChangeType::Added, OwnedEvent::Added)
             }
             WatchEvent::Modified { object, resource_version } => {
-                (object, resource_version, Change::Modified, OwnedEvent::Modified)
+                (object, resource_version, ChangeType::Modified, OwnedEvent::Modified)
             }
             WatchEvent::Deleted { object, resource_version } => {
-                (object, resource_version, Change::Deleted, OwnedEvent::Deleted)
+                (object, resource_version, ChangeType::Deleted, OwnedEvent::Deleted)
             }
             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                 if self.is_synced {
@@ -459,14 +459,14 @@ impl Run {
             }
             return Ok(None);
         }
-        let is_initial = !self.is_synced && change == Change::Added;
-        let deletion = (change == Change::Deleted).then(|| self.delivered.deletion(object, version)).transpose()?;
+        let is_initial = !self.is_synced && change == ChangeType::Added;
+        let deletion = (change == ChangeType::Deleted).then(|| self.delivered.deletion(object, version)).transpose()?;
         if !is_initial && self.delivered.has(version, deletion) {
             return Ok(None);
         }
         let object = decode(change, object).map_err(Into::into)?;
         // Initial events have no order, and a deletion may have any version.
-        if self.is_synced || change == Change::Modified {
+        if self.is_synced || change == ChangeType::Modified {
             self.delivered.advance(version);
         }
         if let Some(deletion) = deletion {
