@@ -42,6 +42,11 @@ pub mod schema;
 mod sync;
 mod wire;
 
+/// Paths of fields that are often read.
+pub mod path {
+    pub use crate::object::path::{meta, pod};
+}
+
 pub use adapt::{FromRef, ListError, ListReader};
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};
@@ -53,6 +58,6 @@ pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta
 pub use object::Json;
 pub use object::{
     FieldPath, FieldSelector, InvalidPath, InvalidShard, Item, ItemRef, LabelSelector, ManagedFieldsEntry, MetaView,
-    OwnerReference, Prefilter, Projection, Shard, Time, compare_resource_versions, path,
+    OwnerReference, Prefilter, Projection, Shard, Time, compare_resource_versions,
 };
 pub use wire::{BodyFormat, Encoding, Fault};
