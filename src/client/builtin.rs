@@ -9,10 +9,10 @@ use super::resource::Resource;
 /// The kinds that kube-apiserver of the newest two releases lists by default. Alpha versions are left out.
 ///
 /// A name without a version is the newest stable version.
+#[rustfmt::skip]
 impl Resource {
     /// `componentstatuses.v1.`, kind `ComponentStatus`.
-    pub const COMPONENT_STATUSES: Self =
-        Self::from_static("", "v1", "componentstatuses", "ComponentStatus").cluster_scoped();
+    pub const COMPONENT_STATUSES: Self = Self::from_static("", "v1", "componentstatuses", "ComponentStatus").cluster_scoped();
     /// `configmaps.v1.`, kind `ConfigMap`.
     pub const CONFIG_MAPS: Self = Self::from_static("", "v1", "configmaps", "ConfigMap");
     /// `endpoints.v1.`, kind `Endpoints`.
@@ -26,18 +26,15 @@ impl Resource {
     /// `nodes.v1.`, kind `Node`.
     pub const NODES: Self = Self::from_static("", "v1", "nodes", "Node").cluster_scoped();
     /// `persistentvolumeclaims.v1.`, kind `PersistentVolumeClaim`.
-    pub const PERSISTENT_VOLUME_CLAIMS: Self =
-        Self::from_static("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+    pub const PERSISTENT_VOLUME_CLAIMS: Self = Self::from_static("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
     /// `persistentvolumes.v1.`, kind `PersistentVolume`.
-    pub const PERSISTENT_VOLUMES: Self =
-        Self::from_static("", "v1", "persistentvolumes", "PersistentVolume").cluster_scoped();
+    pub const PERSISTENT_VOLUMES: Self = Self::from_static("", "v1", "persistentvolumes", "PersistentVolume").cluster_scoped();
     /// `pods.v1.`, kind `Pod`.
     pub const PODS: Self = Self::from_static("", "v1", "pods", "Pod");
     /// `podtemplates.v1.`, kind `PodTemplate`.
     pub const POD_TEMPLATES: Self = Self::from_static("", "v1", "podtemplates", "PodTemplate");
     /// `replicationcontrollers.v1.`, kind `ReplicationController`.
-    pub const REPLICATION_CONTROLLERS: Self =
-        Self::from_static("", "v1", "replicationcontrollers", "ReplicationController");
+    pub const REPLICATION_CONTROLLERS: Self = Self::from_static("", "v1", "replicationcontrollers", "ReplicationController");
     /// `resourcequotas.v1.`, kind `ResourceQuota`.
     pub const RESOURCE_QUOTAS: Self = Self::from_static("", "v1", "resourcequotas", "ResourceQuota");
     /// `secrets.v1.`, kind `Secret`.
@@ -47,72 +44,25 @@ impl Resource {
     /// `services.v1.`, kind `Service`.
     pub const SERVICES: Self = Self::from_static("", "v1", "services", "Service");
     /// `mutatingadmissionpolicies.v1.admissionregistration.k8s.io`, kind `MutatingAdmissionPolicy`.
-    pub const MUTATING_ADMISSION_POLICIES: Self =
-        Self::from_static("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy")
-            .cluster_scoped();
+    pub const MUTATING_ADMISSION_POLICIES: Self = Self::from_static("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy").cluster_scoped();
     /// `mutatingadmissionpolicybindings.v1.admissionregistration.k8s.io`, kind `MutatingAdmissionPolicyBinding`.
-    pub const MUTATING_ADMISSION_POLICY_BINDINGS: Self = Self::from_static(
-        "admissionregistration.k8s.io",
-        "v1",
-        "mutatingadmissionpolicybindings",
-        "MutatingAdmissionPolicyBinding",
-    )
-    .cluster_scoped();
+    pub const MUTATING_ADMISSION_POLICY_BINDINGS: Self = Self::from_static("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding").cluster_scoped();
     /// `mutatingwebhookconfigurations.v1.admissionregistration.k8s.io`, kind `MutatingWebhookConfiguration`.
-    pub const MUTATING_WEBHOOK_CONFIGURATIONS: Self = Self::from_static(
-        "admissionregistration.k8s.io",
-        "v1",
-        "mutatingwebhookconfigurations",
-        "MutatingWebhookConfiguration",
-    )
-    .cluster_scoped();
+    pub const MUTATING_WEBHOOK_CONFIGURATIONS: Self = Self::from_static("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration").cluster_scoped();
     /// `validatingadmissionpolicies.v1.admissionregistration.k8s.io`, kind `ValidatingAdmissionPolicy`.
-    pub const VALIDATING_ADMISSION_POLICIES: Self = Self::from_static(
-        "admissionregistration.k8s.io",
-        "v1",
-        "validatingadmissionpolicies",
-        "ValidatingAdmissionPolicy",
-    )
-    .cluster_scoped();
+    pub const VALIDATING_ADMISSION_POLICIES: Self = Self::from_static("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy").cluster_scoped();
     /// `validatingadmissionpolicybindings.v1.admissionregistration.k8s.io`, kind `ValidatingAdmissionPolicyBinding`.
-    pub const VALIDATING_ADMISSION_POLICY_BINDINGS: Self = Self::from_static(
-        "admissionregistration.k8s.io",
-        "v1",
-        "validatingadmissionpolicybindings",
-        "ValidatingAdmissionPolicyBinding",
-    )
-    .cluster_scoped();
+    pub const VALIDATING_ADMISSION_POLICY_BINDINGS: Self = Self::from_static("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding").cluster_scoped();
     /// `validatingwebhookconfigurations.v1.admissionregistration.k8s.io`, kind `ValidatingWebhookConfiguration`.
-    pub const VALIDATING_WEBHOOK_CONFIGURATIONS: Self = Self::from_static(
-        "admissionregistration.k8s.io",
-        "v1",
-        "validatingwebhookconfigurations",
-        "ValidatingWebhookConfiguration",
-    )
-    .cluster_scoped();
+    pub const VALIDATING_WEBHOOK_CONFIGURATIONS: Self = Self::from_static("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration").cluster_scoped();
     /// `mutatingadmissionpolicies.v1beta1.admissionregistration.k8s.io`, kind `MutatingAdmissionPolicy`.
-    pub const MUTATING_ADMISSION_POLICIES_V1BETA1: Self = Self::from_static(
-        "admissionregistration.k8s.io",
-        "v1beta1",
-        "mutatingadmissionpolicies",
-        "MutatingAdmissionPolicy",
-    )
-    .cluster_scoped();
+    pub const MUTATING_ADMISSION_POLICIES_V1BETA1: Self = Self::from_static("admissionregistration.k8s.io", "v1beta1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy").cluster_scoped();
     /// `mutatingadmissionpolicybindings.v1beta1.admissionregistration.k8s.io`, kind `MutatingAdmissionPolicyBinding`.
-    pub const MUTATING_ADMISSION_POLICY_BINDINGS_V1BETA1: Self = Self::from_static(
-        "admissionregistration.k8s.io",
-        "v1beta1",
-        "mutatingadmissionpolicybindings",
-        "MutatingAdmissionPolicyBinding",
-    )
-    .cluster_scoped();
+    pub const MUTATING_ADMISSION_POLICY_BINDINGS_V1BETA1: Self = Self::from_static("admissionregistration.k8s.io", "v1beta1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding").cluster_scoped();
     /// `customresourcedefinitions.v1.apiextensions.k8s.io`, kind `CustomResourceDefinition`.
-    pub const CUSTOM_RESOURCE_DEFINITIONS: Self =
-        Self::from_static("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-            .cluster_scoped();
+    pub const CUSTOM_RESOURCE_DEFINITIONS: Self = Self::from_static("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition").cluster_scoped();
     /// `apiservices.v1.apiregistration.k8s.io`, kind `APIService`.
-    pub const API_SERVICES: Self =
-        Self::from_static("apiregistration.k8s.io", "v1", "apiservices", "APIService").cluster_scoped();
+    pub const API_SERVICES: Self = Self::from_static("apiregistration.k8s.io", "v1", "apiservices", "APIService").cluster_scoped();
     /// `controllerrevisions.v1.apps`, kind `ControllerRevision`.
     pub const CONTROLLER_REVISIONS: Self = Self::from_static("apps", "v1", "controllerrevisions", "ControllerRevision");
     /// `daemonsets.v1.apps`, kind `DaemonSet`.
@@ -124,132 +74,91 @@ impl Resource {
     /// `statefulsets.v1.apps`, kind `StatefulSet`.
     pub const STATEFUL_SETS: Self = Self::from_static("apps", "v1", "statefulsets", "StatefulSet");
     /// `horizontalpodautoscalers.v2.autoscaling`, kind `HorizontalPodAutoscaler`.
-    pub const HORIZONTAL_POD_AUTOSCALERS: Self =
-        Self::from_static("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler");
+    pub const HORIZONTAL_POD_AUTOSCALERS: Self = Self::from_static("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler");
     /// `horizontalpodautoscalers.v1.autoscaling`, kind `HorizontalPodAutoscaler`.
-    pub const HORIZONTAL_POD_AUTOSCALERS_V1: Self =
-        Self::from_static("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler");
+    pub const HORIZONTAL_POD_AUTOSCALERS_V1: Self = Self::from_static("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler");
     /// `cronjobs.v1.batch`, kind `CronJob`.
     pub const CRON_JOBS: Self = Self::from_static("batch", "v1", "cronjobs", "CronJob");
     /// `jobs.v1.batch`, kind `Job`.
     pub const JOBS: Self = Self::from_static("batch", "v1", "jobs", "Job");
     /// `certificatesigningrequests.v1.certificates.k8s.io`, kind `CertificateSigningRequest`.
-    pub const CERTIFICATE_SIGNING_REQUESTS: Self =
-        Self::from_static("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest")
-            .cluster_scoped();
+    pub const CERTIFICATE_SIGNING_REQUESTS: Self = Self::from_static("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest").cluster_scoped();
     /// `clustertrustbundles.v1.certificates.k8s.io`, kind `ClusterTrustBundle`.
-    pub const CLUSTER_TRUST_BUNDLES: Self =
-        Self::from_static("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle").cluster_scoped();
+    pub const CLUSTER_TRUST_BUNDLES: Self = Self::from_static("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle").cluster_scoped();
     /// `podcertificaterequests.v1.certificates.k8s.io`, kind `PodCertificateRequest`.
-    pub const POD_CERTIFICATE_REQUESTS: Self =
-        Self::from_static("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest");
+    pub const POD_CERTIFICATE_REQUESTS: Self = Self::from_static("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest");
     /// `clustertrustbundles.v1beta1.certificates.k8s.io`, kind `ClusterTrustBundle`.
-    pub const CLUSTER_TRUST_BUNDLES_V1BETA1: Self =
-        Self::from_static("certificates.k8s.io", "v1beta1", "clustertrustbundles", "ClusterTrustBundle")
-            .cluster_scoped();
+    pub const CLUSTER_TRUST_BUNDLES_V1BETA1: Self = Self::from_static("certificates.k8s.io", "v1beta1", "clustertrustbundles", "ClusterTrustBundle").cluster_scoped();
     /// `podcertificaterequests.v1beta1.certificates.k8s.io`, kind `PodCertificateRequest`.
-    pub const POD_CERTIFICATE_REQUESTS_V1BETA1: Self =
-        Self::from_static("certificates.k8s.io", "v1beta1", "podcertificaterequests", "PodCertificateRequest");
+    pub const POD_CERTIFICATE_REQUESTS_V1BETA1: Self = Self::from_static("certificates.k8s.io", "v1beta1", "podcertificaterequests", "PodCertificateRequest");
     /// `leases.v1.coordination.k8s.io`, kind `Lease`.
     pub const LEASES: Self = Self::from_static("coordination.k8s.io", "v1", "leases", "Lease");
     /// `leasecandidates.v1beta1.coordination.k8s.io`, kind `LeaseCandidate`.
-    pub const LEASE_CANDIDATES_V1BETA1: Self =
-        Self::from_static("coordination.k8s.io", "v1beta1", "leasecandidates", "LeaseCandidate");
+    pub const LEASE_CANDIDATES_V1BETA1: Self = Self::from_static("coordination.k8s.io", "v1beta1", "leasecandidates", "LeaseCandidate");
     /// `endpointslices.v1.discovery.k8s.io`, kind `EndpointSlice`.
     pub const ENDPOINT_SLICES: Self = Self::from_static("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
     /// `events.v1.events.k8s.io`, kind `Event`.
     pub const EVENTS_K8S_IO: Self = Self::from_static("events.k8s.io", "v1", "events", "Event");
     /// `flowschemas.v1.flowcontrol.apiserver.k8s.io`, kind `FlowSchema`.
-    pub const FLOW_SCHEMAS: Self =
-        Self::from_static("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema").cluster_scoped();
+    pub const FLOW_SCHEMAS: Self = Self::from_static("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema").cluster_scoped();
     /// `prioritylevelconfigurations.v1.flowcontrol.apiserver.k8s.io`, kind `PriorityLevelConfiguration`.
-    pub const PRIORITY_LEVEL_CONFIGURATIONS: Self = Self::from_static(
-        "flowcontrol.apiserver.k8s.io",
-        "v1",
-        "prioritylevelconfigurations",
-        "PriorityLevelConfiguration",
-    )
-    .cluster_scoped();
+    pub const PRIORITY_LEVEL_CONFIGURATIONS: Self = Self::from_static("flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration").cluster_scoped();
     /// `ingressclasses.v1.networking.k8s.io`, kind `IngressClass`.
-    pub const INGRESS_CLASSES: Self =
-        Self::from_static("networking.k8s.io", "v1", "ingressclasses", "IngressClass").cluster_scoped();
+    pub const INGRESS_CLASSES: Self = Self::from_static("networking.k8s.io", "v1", "ingressclasses", "IngressClass").cluster_scoped();
     /// `ingresses.v1.networking.k8s.io`, kind `Ingress`.
     pub const INGRESSES: Self = Self::from_static("networking.k8s.io", "v1", "ingresses", "Ingress");
     /// `ipaddresses.v1.networking.k8s.io`, kind `IPAddress`.
-    pub const IP_ADDRESSES: Self =
-        Self::from_static("networking.k8s.io", "v1", "ipaddresses", "IPAddress").cluster_scoped();
+    pub const IP_ADDRESSES: Self = Self::from_static("networking.k8s.io", "v1", "ipaddresses", "IPAddress").cluster_scoped();
     /// `networkpolicies.v1.networking.k8s.io`, kind `NetworkPolicy`.
     pub const NETWORK_POLICIES: Self = Self::from_static("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy");
     /// `servicecidrs.v1.networking.k8s.io`, kind `ServiceCIDR`.
-    pub const SERVICE_CIDRS: Self =
-        Self::from_static("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR").cluster_scoped();
+    pub const SERVICE_CIDRS: Self = Self::from_static("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR").cluster_scoped();
     /// `ipaddresses.v1beta1.networking.k8s.io`, kind `IPAddress`.
-    pub const IP_ADDRESSES_V1BETA1: Self =
-        Self::from_static("networking.k8s.io", "v1beta1", "ipaddresses", "IPAddress").cluster_scoped();
+    pub const IP_ADDRESSES_V1BETA1: Self = Self::from_static("networking.k8s.io", "v1beta1", "ipaddresses", "IPAddress").cluster_scoped();
     /// `servicecidrs.v1beta1.networking.k8s.io`, kind `ServiceCIDR`.
-    pub const SERVICE_CIDRS_V1BETA1: Self =
-        Self::from_static("networking.k8s.io", "v1beta1", "servicecidrs", "ServiceCIDR").cluster_scoped();
+    pub const SERVICE_CIDRS_V1BETA1: Self = Self::from_static("networking.k8s.io", "v1beta1", "servicecidrs", "ServiceCIDR").cluster_scoped();
     /// `runtimeclasses.v1.node.k8s.io`, kind `RuntimeClass`.
-    pub const RUNTIME_CLASSES: Self =
-        Self::from_static("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass").cluster_scoped();
+    pub const RUNTIME_CLASSES: Self = Self::from_static("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass").cluster_scoped();
     /// `poddisruptionbudgets.v1.policy`, kind `PodDisruptionBudget`.
-    pub const POD_DISRUPTION_BUDGETS: Self =
-        Self::from_static("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget");
+    pub const POD_DISRUPTION_BUDGETS: Self = Self::from_static("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget");
     /// `clusterrolebindings.v1.rbac.authorization.k8s.io`, kind `ClusterRoleBinding`.
-    pub const CLUSTER_ROLE_BINDINGS: Self =
-        Self::from_static("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
-            .cluster_scoped();
+    pub const CLUSTER_ROLE_BINDINGS: Self = Self::from_static("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding").cluster_scoped();
     /// `clusterroles.v1.rbac.authorization.k8s.io`, kind `ClusterRole`.
-    pub const CLUSTER_ROLES: Self =
-        Self::from_static("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole").cluster_scoped();
+    pub const CLUSTER_ROLES: Self = Self::from_static("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole").cluster_scoped();
     /// `rolebindings.v1.rbac.authorization.k8s.io`, kind `RoleBinding`.
     pub const ROLE_BINDINGS: Self = Self::from_static("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding");
     /// `roles.v1.rbac.authorization.k8s.io`, kind `Role`.
     pub const ROLES: Self = Self::from_static("rbac.authorization.k8s.io", "v1", "roles", "Role");
     /// `deviceclasses.v1.resource.k8s.io`, kind `DeviceClass`.
-    pub const DEVICE_CLASSES: Self =
-        Self::from_static("resource.k8s.io", "v1", "deviceclasses", "DeviceClass").cluster_scoped();
+    pub const DEVICE_CLASSES: Self = Self::from_static("resource.k8s.io", "v1", "deviceclasses", "DeviceClass").cluster_scoped();
     /// `devicetaintrules.v1.resource.k8s.io`, kind `DeviceTaintRule`.
-    pub const DEVICE_TAINT_RULES: Self =
-        Self::from_static("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule").cluster_scoped();
+    pub const DEVICE_TAINT_RULES: Self = Self::from_static("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule").cluster_scoped();
     /// `resourceclaims.v1.resource.k8s.io`, kind `ResourceClaim`.
     pub const RESOURCE_CLAIMS: Self = Self::from_static("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim");
     /// `resourceclaimtemplates.v1.resource.k8s.io`, kind `ResourceClaimTemplate`.
-    pub const RESOURCE_CLAIM_TEMPLATES: Self =
-        Self::from_static("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate");
+    pub const RESOURCE_CLAIM_TEMPLATES: Self = Self::from_static("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate");
     /// `resourceslices.v1.resource.k8s.io`, kind `ResourceSlice`.
-    pub const RESOURCE_SLICES: Self =
-        Self::from_static("resource.k8s.io", "v1", "resourceslices", "ResourceSlice").cluster_scoped();
+    pub const RESOURCE_SLICES: Self = Self::from_static("resource.k8s.io", "v1", "resourceslices", "ResourceSlice").cluster_scoped();
     /// `deviceclasses.v1beta2.resource.k8s.io`, kind `DeviceClass`.
-    pub const DEVICE_CLASSES_V1BETA2: Self =
-        Self::from_static("resource.k8s.io", "v1beta2", "deviceclasses", "DeviceClass").cluster_scoped();
+    pub const DEVICE_CLASSES_V1BETA2: Self = Self::from_static("resource.k8s.io", "v1beta2", "deviceclasses", "DeviceClass").cluster_scoped();
     /// `devicetaintrules.v1beta2.resource.k8s.io`, kind `DeviceTaintRule`.
-    pub const DEVICE_TAINT_RULES_V1BETA2: Self =
-        Self::from_static("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule").cluster_scoped();
+    pub const DEVICE_TAINT_RULES_V1BETA2: Self = Self::from_static("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule").cluster_scoped();
     /// `resourceclaims.v1beta2.resource.k8s.io`, kind `ResourceClaim`.
-    pub const RESOURCE_CLAIMS_V1BETA2: Self =
-        Self::from_static("resource.k8s.io", "v1beta2", "resourceclaims", "ResourceClaim");
+    pub const RESOURCE_CLAIMS_V1BETA2: Self = Self::from_static("resource.k8s.io", "v1beta2", "resourceclaims", "ResourceClaim");
     /// `resourceclaimtemplates.v1beta2.resource.k8s.io`, kind `ResourceClaimTemplate`.
-    pub const RESOURCE_CLAIM_TEMPLATES_V1BETA2: Self =
-        Self::from_static("resource.k8s.io", "v1beta2", "resourceclaimtemplates", "ResourceClaimTemplate");
+    pub const RESOURCE_CLAIM_TEMPLATES_V1BETA2: Self = Self::from_static("resource.k8s.io", "v1beta2", "resourceclaimtemplates", "ResourceClaimTemplate");
     /// `resourceslices.v1beta2.resource.k8s.io`, kind `ResourceSlice`.
-    pub const RESOURCE_SLICES_V1BETA2: Self =
-        Self::from_static("resource.k8s.io", "v1beta2", "resourceslices", "ResourceSlice").cluster_scoped();
+    pub const RESOURCE_SLICES_V1BETA2: Self = Self::from_static("resource.k8s.io", "v1beta2", "resourceslices", "ResourceSlice").cluster_scoped();
     /// `deviceclasses.v1beta1.resource.k8s.io`, kind `DeviceClass`.
-    pub const DEVICE_CLASSES_V1BETA1: Self =
-        Self::from_static("resource.k8s.io", "v1beta1", "deviceclasses", "DeviceClass").cluster_scoped();
+    pub const DEVICE_CLASSES_V1BETA1: Self = Self::from_static("resource.k8s.io", "v1beta1", "deviceclasses", "DeviceClass").cluster_scoped();
     /// `resourceclaims.v1beta1.resource.k8s.io`, kind `ResourceClaim`.
-    pub const RESOURCE_CLAIMS_V1BETA1: Self =
-        Self::from_static("resource.k8s.io", "v1beta1", "resourceclaims", "ResourceClaim");
+    pub const RESOURCE_CLAIMS_V1BETA1: Self = Self::from_static("resource.k8s.io", "v1beta1", "resourceclaims", "ResourceClaim");
     /// `resourceclaimtemplates.v1beta1.resource.k8s.io`, kind `ResourceClaimTemplate`.
-    pub const RESOURCE_CLAIM_TEMPLATES_V1BETA1: Self =
-        Self::from_static("resource.k8s.io", "v1beta1", "resourceclaimtemplates", "ResourceClaimTemplate");
+    pub const RESOURCE_CLAIM_TEMPLATES_V1BETA1: Self = Self::from_static("resource.k8s.io", "v1beta1", "resourceclaimtemplates", "ResourceClaimTemplate");
     /// `resourceslices.v1beta1.resource.k8s.io`, kind `ResourceSlice`.
-    pub const RESOURCE_SLICES_V1BETA1: Self =
-        Self::from_static("resource.k8s.io", "v1beta1", "resourceslices", "ResourceSlice").cluster_scoped();
+    pub const RESOURCE_SLICES_V1BETA1: Self = Self::from_static("resource.k8s.io", "v1beta1", "resourceslices", "ResourceSlice").cluster_scoped();
     /// `priorityclasses.v1.scheduling.k8s.io`, kind `PriorityClass`.
-    pub const PRIORITY_CLASSES: Self =
-        Self::from_static("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass").cluster_scoped();
+    pub const PRIORITY_CLASSES: Self = Self::from_static("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass").cluster_scoped();
     /// `podgroups.v1beta1.scheduling.k8s.io`, kind `PodGroup`.
     pub const POD_GROUPS_V1BETA1: Self = Self::from_static("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup");
     /// `workloads.v1beta1.scheduling.k8s.io`, kind `Workload`.
@@ -259,29 +168,19 @@ impl Resource {
     /// `csinodes.v1.storage.k8s.io`, kind `CSINode`.
     pub const CSI_NODES: Self = Self::from_static("storage.k8s.io", "v1", "csinodes", "CSINode").cluster_scoped();
     /// `csistoragecapacities.v1.storage.k8s.io`, kind `CSIStorageCapacity`.
-    pub const CSI_STORAGE_CAPACITIES: Self =
-        Self::from_static("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity");
+    pub const CSI_STORAGE_CAPACITIES: Self = Self::from_static("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity");
     /// `storageclasses.v1.storage.k8s.io`, kind `StorageClass`.
-    pub const STORAGE_CLASSES: Self =
-        Self::from_static("storage.k8s.io", "v1", "storageclasses", "StorageClass").cluster_scoped();
+    pub const STORAGE_CLASSES: Self = Self::from_static("storage.k8s.io", "v1", "storageclasses", "StorageClass").cluster_scoped();
     /// `volumeattachments.v1.storage.k8s.io`, kind `VolumeAttachment`.
-    pub const VOLUME_ATTACHMENTS: Self =
-        Self::from_static("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment").cluster_scoped();
+    pub const VOLUME_ATTACHMENTS: Self = Self::from_static("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment").cluster_scoped();
     /// `volumeattributesclasses.v1.storage.k8s.io`, kind `VolumeAttributesClass`.
-    pub const VOLUME_ATTRIBUTES_CLASSES: Self =
-        Self::from_static("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass").cluster_scoped();
+    pub const VOLUME_ATTRIBUTES_CLASSES: Self = Self::from_static("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass").cluster_scoped();
     /// `volumeattributesclasses.v1beta1.storage.k8s.io`, kind `VolumeAttributesClass`.
-    pub const VOLUME_ATTRIBUTES_CLASSES_V1BETA1: Self =
-        Self::from_static("storage.k8s.io", "v1beta1", "volumeattributesclasses", "VolumeAttributesClass")
-            .cluster_scoped();
+    pub const VOLUME_ATTRIBUTES_CLASSES_V1BETA1: Self = Self::from_static("storage.k8s.io", "v1beta1", "volumeattributesclasses", "VolumeAttributesClass").cluster_scoped();
     /// `storageversionmigrations.v1.storagemigration.k8s.io`, kind `StorageVersionMigration`.
-    pub const STORAGE_VERSION_MIGRATIONS: Self =
-        Self::from_static("storagemigration.k8s.io", "v1", "storageversionmigrations", "StorageVersionMigration")
-            .cluster_scoped();
+    pub const STORAGE_VERSION_MIGRATIONS: Self = Self::from_static("storagemigration.k8s.io", "v1", "storageversionmigrations", "StorageVersionMigration").cluster_scoped();
     /// `storageversionmigrations.v1beta1.storagemigration.k8s.io`, kind `StorageVersionMigration`.
-    pub const STORAGE_VERSION_MIGRATIONS_V1BETA1: Self =
-        Self::from_static("storagemigration.k8s.io", "v1beta1", "storageversionmigrations", "StorageVersionMigration")
-            .cluster_scoped();
+    pub const STORAGE_VERSION_MIGRATIONS_V1BETA1: Self = Self::from_static("storagemigration.k8s.io", "v1beta1", "storageversionmigrations", "StorageVersionMigration").cluster_scoped();
 
     /// All of these constants.
     pub const BUILT_IN: &'static [Self] = &[
