@@ -11,7 +11,7 @@ use crate::error::ItemError;
 #[non_exhaustive]
 pub enum StoreError {
     /// The metadata cannot be read; or the object cannot be decoded, and the store keeps objects decoded.
-    #[error("{0}")]
+    #[error(transparent)]
     Object(#[from] ItemError),
     /// The object has no name.
     #[error("the object has no name")]
@@ -39,7 +39,7 @@ impl From<StoreError> for ItemError {
 
 /// The function of an index failed for an object, so the index does not have the object.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("index {index} of {key}: {source}")]
+#[error("index {index} of {key}")]
 #[non_exhaustive]
 pub struct IndexError {
     /// The name of the index.

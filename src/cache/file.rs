@@ -68,15 +68,15 @@ pub enum SaveError {
     #[error("{0} was decoded as a type that does not have all its fields")]
     Lossy(ObjectKey),
     /// The object cannot be encoded or decompressed.
-    #[error("{0}: {1}")]
-    Object(ObjectKey, ItemError),
+    #[error("cannot read {0}")]
+    Object(ObjectKey, #[source] ItemError),
     /// The file cannot be written.
-    #[error("the file cannot be written: {0}")]
+    #[error("the file cannot be written")]
     Io(#[from] io::Error),
     /// The new file has replaced the previous one, but the folder could not be flushed to disk: a crash of the machine may
     /// restore the previous file.
-    #[error("the file was written, but its folder cannot be flushed to disk: {0}")]
-    Unflushed(io::Error),
+    #[error("the file was written, but its folder cannot be flushed to disk")]
+    Unflushed(#[source] io::Error),
 }
 
 /// Nothing was loaded. The store is unchanged.
@@ -84,7 +84,7 @@ pub enum SaveError {
 #[non_exhaustive]
 pub enum LoadError {
     /// The file cannot be read: before the first save there is none.
-    #[error("the file cannot be read: {0}")]
+    #[error("the file cannot be read")]
     Io(#[from] io::Error),
     /// The file does not begin as a saved one does.
     #[error("the file was not written by Store::save")]
@@ -112,7 +112,7 @@ pub enum LoadError {
     #[error("the file is compressed, which takes the feature zstd")]
     Compressed,
     /// The store cannot hold an object: it cannot be decoded, and the store keeps objects decoded; or the objects exceed the budget.
-    #[error("an object of the file: {0}")]
+    #[error("the store cannot hold an object of the file")]
     Object(#[from] StoreError),
     /// The store has been written to.
     #[error("the store is not empty")]

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::{Error, ErrorKind};
 use super::resolve::DiscoveredResource;
+use super::transport::chain;
 use super::{Client, Document, body};
 use crate::error::{DecodeError, DecodeErrorKind};
 
@@ -41,7 +42,7 @@ impl Client {
                                     name: "listwatch.discovery",
                                     group,
                                     version,
-                                    %error,
+                                    error = %chain(&error),
                                     "the resources of this group are unknown"
                                 );
                             }

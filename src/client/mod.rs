@@ -100,6 +100,8 @@ pub(crate) use self::retry::Class;
 pub use self::retry::Retry;
 use self::retry::{Tries, classify};
 pub use self::selector::SelectorError;
+#[cfg(feature = "cache")]
+pub(crate) use self::transport::chain;
 pub use self::transport::{
     Chunks, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
     redact_secret,
@@ -363,7 +365,7 @@ impl Client {
             Err(error) if error.is_unauthorized() && self.transport.renews_credentials() => {
                 let error = error.redacted(&*self.transport);
                 self.totals.retry();
-                tracing::warn!(%error, "retrying with credentials that are read again");
+                tracing::warn!(error = %transport::chain(&error), "retrying with credentials that are read again");
                 self.head_once(path_and_query, accept, body_idle, deadline, counters).await
             }
             answer => answer,

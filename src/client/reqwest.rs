@@ -140,7 +140,7 @@ impl HttpTransport {
                 // Files are replaced one after the other: until the last is, the client stays.
                 Err(error) => {
                     files.is_stale.store(true, Ordering::Relaxed);
-                    tracing::warn!(%error, "the certificates cannot be read again");
+                    tracing::warn!(error = %transport::chain(&error), "the certificates cannot be read again");
                 }
             }
         }

@@ -8,7 +8,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use super::Client;
 use super::error::{Error, ErrorKind};
 use super::metrics::Totals;
-use super::transport::TransportErrorKind;
+use super::transport::{TransportErrorKind, chain};
 use crate::error::DecodeErrorKind;
 use crate::wire::BodyFormat;
 
@@ -181,7 +181,7 @@ impl Tries {
         self.sent += 1;
         self.totals.retry();
         let seconds = wait.as_secs_f64();
-        tracing::warn!(name: "listwatch.retry", %error, attempt = self.sent, seconds, "retrying in {seconds:.1} s");
+        tracing::warn!(name: "listwatch.retry", error = %chain(error), attempt = self.sent, seconds, "retrying in {seconds:.1} s");
         Some(wait)
     }
 }

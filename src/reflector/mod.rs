@@ -54,6 +54,7 @@ use crate::adapt::FromRef;
 use crate::cache::{StorageFormat, Store, Stored};
 use crate::client::{
     Client, Connections, Error, Kind, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
+    chain,
 };
 use crate::meta::TypeMeta;
 use crate::object::Projection;
@@ -245,7 +246,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             );
             let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
             if let Some(error) = &error {
-                span.record("error", field::display(error));
+                span.record("error", field::display(chain(error)));
                 failed(&self.status, error.clone());
             }
             if self.synced_at.take().is_some_and(|at| at.elapsed() >= HEALTHY) {
@@ -259,7 +260,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
                     backoff.next().unwrap_or(MAX_DELAY).max(asked)
                 }
             };
-            let error = error.as_ref().map(field::display);
+            let error = error.as_ref().map(|error| field::display(chain(error)));
             span.in_scope(|| tracing::warn!(error, ?wait, "the attempt ended, retrying"));
             sleep(wait).await;
         }
@@ -342,11 +343,11 @@ impl<T: Stored + ?Sized> Reflector<T> {
     /// Updates the objects that the store could not hold, before the resource version up to which it has all others.
     fn stored(&self, mut progress: Progress) -> Progress {
         if let Some(skipped) = &progress.skipped {
-            tracing::warn!(%skipped, "skipped an object: the cache is incomplete");
+            tracing::warn!(skipped = %chain(skipped), "skipped an object: the cache is incomplete");
         }
         let (index_errors, mut last_index_error) = self.store.take_index_errors();
         if let Some(error) = &last_index_error {
-            tracing::warn!(%error, errors = index_errors, "an index function failed: the index lacks an object");
+            tracing::warn!(error = %chain(error), errors = index_errors, "an index function failed: the index lacks an object");
         }
         let skipped = self.store.skipped();
         self.status.send_if_modified(|status| {

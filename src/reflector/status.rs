@@ -1,11 +1,12 @@
 //! How far a reflector is, and why a cache is not synced.
 
+use std::error::Error;
 use std::fmt;
 use std::time::Instant;
 
 use super::sync::Strategy;
 use crate::cache::{IndexError, ObjectKey, StoreError};
-use crate::client::Error;
+use crate::client;
 
 /// The progress of a [`Reflector`](super::Reflector).
 #[derive(Clone, Debug, Default)]
@@ -25,7 +26,7 @@ pub struct ReflectorStatus {
     /// Connections and lists that ended in an error.
     pub errors: u64,
     /// The last of these errors.
-    pub last_error: Option<Error>,
+    pub last_error: Option<client::Error>,
     /// Objects that the store does not have in their latest state, because it could not hold them: see
     /// [`skipped`](crate::cache::StoreReader::skipped). The cache is incomplete unless this is 0.
     pub skipped: usize,
@@ -37,7 +38,7 @@ pub struct ReflectorStatus {
     /// The last error of such a function.
     pub last_index_error: Option<IndexError>,
     /// The error that [`run`](super::Reflector::run) returned.
-    pub ended_by: Option<Error>,
+    pub ended_by: Option<client::Error>,
 }
 
 /// An object of the collection that a [`Reflector`](super::Reflector) could not store.
@@ -59,6 +60,12 @@ impl fmt::Display for SkippedObject {
     }
 }
 
+impl Error for SkippedObject {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
 /// A wait for a [`Cache`](super::Cache) failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -76,28 +83,27 @@ pub enum SyncError {
     /// The reflector has ended, so the cache gets no more changes.
     Ended {
         /// The error that [`run`](super::Reflector::run) returned; `None` when the reflector was dropped.
-        cause: Option<Error>,
+        cause: Option<client::Error>,
     },
 }
 
 impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Incomplete { resource_version, skipped, last } => {
+            Self::Incomplete { resource_version, skipped, .. } => {
                 let were = if *skipped == 1 { "object was" } else { "objects were" };
-                write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")?;
-                last.iter().try_for_each(|last| write!(f, ": {last}"))
+                write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")
             }
-            Self::Ended { cause: Some(cause) } => write!(f, "the reflector of the cache has ended: {cause}"),
+            Self::Ended { cause: Some(_) } => f.write_str("the reflector of the cache has ended"),
             Self::Ended { cause: None } => f.write_str("the reflector of the cache was dropped"),
         }
     }
 }
 
-impl std::error::Error for SyncError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for SyncError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Incomplete { last, .. } => last.as_ref().map(|last| &last.error as _),
+            Self::Incomplete { last, .. } => last.as_ref().map(|last| last as _),
             Self::Ended { cause } => cause.as_ref().map(|cause| cause as _),
         }
     }

@@ -18,11 +18,11 @@ use crate::wire::Encoding;
 #[non_exhaustive]
 pub enum ColdStart {
     /// The file does not exist, is damaged, or has another collection.
-    #[error("{0}")]
+    #[error(transparent)]
     File(#[from] LoadError),
     /// A request for an object of the file failed; or the server does not know the resource version of the file, although it would
     /// be an old one ([`Error::is_too_large_version`]).
-    #[error("cannot check that the file is of this cluster: {0}")]
+    #[error("cannot check that the file is of this cluster")]
     Client(#[from] Error),
     /// The server has an object at a version that the file should have, or at an older one: the file is of another cluster, or the
     /// server was restored from a backup.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use crate::support::chain;
 use crate::support::store::{Object, object};
 use listwatch::cache::{Change, ObjectKey, StorageFormat, Store, StoreError, Stored, Written};
 use listwatch::{Encoding, Item, ItemError, ItemRef, Json, ListReader, TypeMeta};
@@ -106,7 +107,7 @@ fn what_cannot_be_held_is_an_error_and_changes_nothing() {
             store.delete(Encoding::Protobuf, &bytes).unwrap_err(),
             store.begin_replace().apply(Encoding::Protobuf, &bytes).unwrap_err(),
         ] {
-            assert!(error.to_string().contains(expected), "{error}");
+            assert!(chain(&error).contains(expected), "{error}");
         }
         assert!(store.is_empty());
     }
@@ -525,7 +526,7 @@ fn an_index_that_fails_names_itself_and_the_object() {
         drop(store.apply(Encoding::Protobuf, &bytes).unwrap());
         assert_eq!(by_label.errors().len(), failed, "{team}");
         for error in by_label.errors() {
-            assert_eq!(error.to_string(), "index team of default/x: no such team");
+            assert_eq!(chain(&error), "index team of default/x: no such team");
         }
         assert_eq!(by_label.count("a"), count);
         assert!(store.get(("default", "x")).is_some());

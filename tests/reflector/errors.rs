@@ -15,7 +15,7 @@ use crate::script::{
 };
 use crate::support::config_maps::{self, error, initial_end};
 use crate::support::transport::{Answer, Scripted};
-use crate::support::{body_of, len_field};
+use crate::support::{body_of, chain, len_field};
 
 #[tokio::test(start_paused = true)]
 async fn retries_and_keeps_the_store() {
@@ -198,7 +198,7 @@ async fn skips_and_counts_an_object_that_cannot_be_stored() {
     let run = tokio::spawn(reflector.run());
     let error = cache.synced().await.unwrap_err();
     assert_eq!(
-        error.to_string(),
+        chain(&error),
         "the cache is incomplete at version 10: 1 object was skipped: default/a: the object has no name"
     );
     let SyncError::Incomplete { resource_version, skipped, last } = error else { panic!("{error}") };
@@ -250,7 +250,7 @@ async fn a_full_cache_is_incomplete_until_the_skipped_object_is_gone() {
     cache.wait_for_resource_version("13").await.unwrap();
     assert_eq!(cache.status().skipped, 1, "d, whatever often it came");
     let error = cache.synced().await.unwrap_err();
-    assert!(error.to_string().contains("default/d: the store has no room for the object in its 300 bytes"), "{error}");
+    assert!(chain(&error).contains("default/d: the store has no room for the object in its 300 bytes"), "{error}");
     sleep(Duration::from_secs(60)).await;
     assert_eq!((objects(&cache).as_str(), script.left()), ("a@1 b@2", 1), "no relist brings more");
     run.abort();

@@ -16,6 +16,7 @@ use crate::script::{
     FIRST, LIST, added, deleted, idle_watch, list, modified, objects, one, reflector, requests, scripted, too_large,
     watch,
 };
+use crate::support::chain;
 use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::support::transport::Answer;
 
@@ -201,7 +202,7 @@ async fn rejects_a_file_of_another_collection_and_starts_cold() {
         let answers = [*answers, &[list("7", "c@7"), idle_watch()]].concat();
         let script = scripted(answers);
         let mut reflector = build(reflector(script.clone(), LIST));
-        let error = reflector.load(path).await.unwrap_err().to_string();
+        let error = chain(&reflector.load(path).await.unwrap_err());
         assert!(error.contains(said), "{error}");
         assert_eq!(requests(&script), *asked, "{error}");
         let cache = reflector.cache();

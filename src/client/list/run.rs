@@ -25,6 +25,7 @@ use crate::client::params::{InvalidParams, ListParams};
 use crate::client::progress::{Counters, Progress};
 use crate::client::resource::Resource;
 use crate::client::retry::Tries;
+use crate::client::transport::chain;
 use crate::client::{Answer, Client, accept_header, body, within};
 use crate::decode::{ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
@@ -385,7 +386,7 @@ impl Run {
                 return self.open(wait);
             }
         }
-        self.span.in_scope(|| tracing::debug!(%error, "failed"));
+        self.span.in_scope(|| tracing::debug!(error = %chain(&error), "failed"));
         Err(error)
     }
 
@@ -397,7 +398,7 @@ impl Run {
             // An offered token that has expired in turn is of no use.
             if let Some(token) = offered.filter(|token| !token.is_empty() && self.token.as_ref() != Some(*token)) {
                 let _entered = self.span.enter();
-                tracing::warn!(%error, "the next page has expired: continuing at the latest version");
+                tracing::warn!(error = %chain(error), "the next page has expired: continuing at the latest version");
                 self.token = Some(token.clone());
                 self.summary.consistent = false;
                 return true;
@@ -410,7 +411,8 @@ impl Run {
         let [items, skipped, other_shards, pages, bytes] = self.before;
         let abandoned = self.summary.items + self.seen.items - items;
         let namespace = self.plan.namespaces.get(self.namespace).cloned().flatten();
-        self.span.in_scope(|| tracing::warn!(%error, abandoned, "the next page has expired: starting over"));
+        self.span
+            .in_scope(|| tracing::warn!(error = %chain(error), abandoned, "the next page has expired: starting over"));
         self.plan.client.totals.restart();
         on_restart(Restart { namespace, items: abandoned });
         self.abandoned += abandoned;

@@ -17,7 +17,7 @@ use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
 use crate::client::retry::{Class, Retry};
-use crate::client::transport::TransportErrorKind;
+use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEvent;
 use crate::error::ItemError;
 use crate::object::{ItemRef, is_older};
@@ -533,7 +533,7 @@ impl Run {
             error,
         };
         let Disconnect { error, resource_version, .. } = &disconnect;
-        let error = error.as_ref().map(field::display);
+        let error = error.as_ref().map(|error| field::display(chain(error)));
         if error.is_some() {
             self.plan.client.totals.retry();
         }

@@ -219,7 +219,7 @@ async fn load(reflector: &mut Reflector<[u8]>, file: &Path) -> Result<(), Failur
         Err(ColdStart::File(error @ (LoadError::NotSaved | LoadError::Foreign { .. }))) => {
             return Err(Failure::Error(format!("{}: {error}", file.to_string_lossy())));
         }
-        Err(error) => notices::warn(&format!("nothing is loaded: {error}")),
+        Err(error) => notices::warn(&format!("nothing is loaded: {}", chain(&error))),
     }
     Ok(())
 }
@@ -231,7 +231,7 @@ async fn save(cache: &Cache<[u8]>, file: Option<&Path>) {
     let saved = spawn_blocking(move || cache.save(path)).await;
     match saved {
         Ok(Ok(()) | Err(SaveError::Incomplete)) | Err(_) => {}
-        Ok(Err(error)) => notices::warn(&format!("{} is not saved: {error}", file.to_string_lossy())),
+        Ok(Err(error)) => notices::warn(&format!("{} is not saved: {}", file.to_string_lossy(), chain(&error))),
     }
 }
 

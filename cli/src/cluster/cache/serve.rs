@@ -128,9 +128,10 @@ fn is_complete(cached: &Cached) -> Result<(), Refused> {
     let status = cached.cache.status();
     match (status.resource_version, status.last_error) {
         (Some(_), _) => Ok(()),
-        (None, Some(error)) => {
-            Err(Refused(StatusCode::SERVICE_UNAVAILABLE, format!("the collection is not complete yet: {error}")))
-        }
+        (None, Some(error)) => Err(Refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("the collection is not complete yet: {}", chain(&error)),
+        )),
         (None, None) => Err(Refused(StatusCode::SERVICE_UNAVAILABLE, "the collection is not complete yet".to_owned())),
     }
 }

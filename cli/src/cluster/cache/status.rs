@@ -8,6 +8,7 @@ use listwatch::reflector::ReflectorStatus;
 use tokio::time::Instant;
 
 use super::Cached;
+use crate::failure::chain;
 use crate::notices;
 
 /// Two lines that stay at the foot of a terminal; and everywhere, a line for each sync and each error.
@@ -42,10 +43,10 @@ impl<'a> Live<'a> {
             self.bar.set_message(self.lines(&status, rate));
         }
         if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
-            notices::tell("retrying:", &crate::failure::chain(error));
+            notices::tell("retrying:", &chain(error));
         }
         if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
-            notices::tell("skipped:", &skipped.to_string());
+            notices::tell("skipped:", &chain(skipped));
         }
         // What was loaded is complete without a sync.
         let is_news = status.syncs > self.syncs || !self.is_synced;
