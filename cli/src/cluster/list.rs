@@ -64,12 +64,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             selected = selected.drop_managed_fields();
         }
     }
-    // The server should not send much more than is printed. From its cache it sends everything at once, whatever the page size.
-    let page_size = match (pages.chunk_size, limit.and_then(|limit| u32::try_from(limit).ok())) {
-        (Some(chunk_size), Some(limit)) => Some(chunk_size.min(limit)),
-        (None, Some(limit)) if !query.version.is_any() => Some(limit),
-        (chunk_size, _) => chunk_size,
-    };
+    // The server should not send many more items than are printed. At version 0 it ignores page sizes.
+    let limit_page = limit.filter(|_| !query.version.is_any()).and_then(|limit| u32::try_from(limit).ok());
+    let page_size = pages.size(&query.version).into_iter().chain(limit_page).min();
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
     let Query { selection, version } = query;
@@ -90,7 +87,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         drop(items);
         rows.check()?;
         ended.map_err(|error| query::failure(&error))?;
-        // There is none at the limit.
+        // The list ended at --limit.
         let Some(summary) = summary else { break };
         query::warn(&summary);
         match name {

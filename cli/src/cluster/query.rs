@@ -1,4 +1,4 @@
-//! What of a resource to list or watch: the options that commands share.
+//! Options that select what to list or watch, shared by several commands.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -62,7 +62,7 @@ pub struct Selection {
     #[arg(long)]
     pub metadata_only: bool,
 
-    /// One of N equal parts of the collection, I counted from 0 (KEP-5866); objects of other parts that the server sends are filtered out here
+    /// Shard I of N equal shards, from 0 (KEP-5866). Objects of other shards that an older server sends are filtered out here
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 }
@@ -97,7 +97,7 @@ impl Query {
     }
 }
 
-/// Returns the list of a resource that was found.
+/// Returns the list of a resource.
 pub fn list_of<F, O, E>(
     client: &Client,
     (resource, namespace): &(Resource, Option<String>),
@@ -115,7 +115,7 @@ where
     }
 }
 
-/// The error of a list: parameters that were refused before anything was sent are wrong usage.
+/// Converts the error of a list. Parameters that were refused before a request was sent are a usage error.
 pub fn failure(error: &Error) -> Failure {
     match error.kind() {
         ErrorKind::Params(error) => Failure::Usage(chain(error)),
@@ -140,17 +140,30 @@ pub fn names(selection: &mut Selection, mut names: Vec<String>) -> Result<Vec<St
     }
 }
 
-/// Returns the selector of the object of this name, which also finds it where names are not unique: in all namespaces.
+/// Returns the selector of the objects of this name, which works in all namespaces too.
 pub fn of_name(name: &str) -> FieldSelector {
     FieldSelector::new().equal("metadata.name", name)
 }
 
-/// Page size, and the number of items to stop after.
+/// The page size.
 #[derive(clap::Args)]
 pub struct Pages {
     /// Number of items in one response, for collections that take longer than the server's request timeout allows [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub chunk_size: Option<u32>,
+    chunk_size: Option<u32>,
+}
+
+impl Pages {
+    /// Returns the page size, and warns if the server ignores it at this version.
+    pub fn size(&self, version: &Version) -> Option<u32> {
+        let items = self.chunk_size?;
+        if version.is_any() {
+            notices::warn(&format!(
+                "--chunk-size {items} is ignored with resource version 0: the server sends the whole collection"
+            ));
+        }
+        Some(items)
+    }
 }
 
 /// Takes any text; the names of built-in resources are for shell completion.
@@ -176,16 +189,13 @@ impl Version {
         version == ResourceVersion::Any || version == ResourceVersion::AtLeast("0".to_owned())
     }
 
-    /// Returns the parameters of a list, and warns of a page size that the server ignores.
+    /// Returns the parameters of a list.
     pub fn params(&self, selected: Selected, page_size: Option<u32>) -> ListParams {
         let params = ListParams::new(selected).resource_version(self.asked());
-        let Some(items) = page_size else { return params };
-        if self.is_any() {
-            notices::warn(&format!(
-                "--chunk-size {items} is ignored with resource version 0: the server sends the whole collection"
-            ));
+        match page_size {
+            Some(items) => params.page_size(items),
+            None => params,
         }
-        params.page_size(items)
     }
 
     fn asked(&self) -> ResourceVersion {
@@ -212,6 +222,7 @@ impl Selection {
         is_body && path.is_file()
     }
 
+    /// Returns the selection of these options.
     pub fn selected(&self) -> Selected {
         let mut selected = Selected::all();
         if let Some(selector) = &self.selector {
@@ -229,7 +240,8 @@ impl Selection {
         selected
     }
 
-    /// The resource, and the namespace if it is only one. As with kubectl, a namespace is no fault where there are none.
+    /// Finds the resource, and returns it with the namespace; `None` selects all namespaces. Like kubectl, it ignores a namespace
+    /// if the resource has none.
     pub async fn find(self, client: &Client, default_namespace: String) -> Result<(Resource, Option<String>), Failure> {
         let resource = resource::find(client, &self.resource).await?;
         let is_one = !self.all_namespaces && resource.is_namespaced();
@@ -237,7 +249,7 @@ impl Selection {
     }
 }
 
-/// How far a list is.
+/// Returns the progress of a list.
 pub fn reached(progress: &Progress) -> Reached {
     Reached {
         bytes: progress.bytes(),
@@ -247,7 +259,7 @@ pub fn reached(progress: &Progress) -> Reached {
     }
 }
 
-/// Warns of what a complete list reports.
+/// Prints the warnings of a complete list.
 pub fn warn(summary: &ListSummary) {
     if summary.other_shards > 0 {
         notices::warn(&format!(

@@ -1,4 +1,4 @@
-//! `listwatch stats RESOURCE`: a collection of an API server.
+//! `listwatch stats RESOURCE`: reads a collection from an API server.
 
 use listwatch::client::Client;
 
@@ -14,11 +14,11 @@ use crate::rows;
 pub const EXAMPLES: &str = "\
 Examples:
   listwatch stats pods -A                                    all Pods of a cluster
-  listwatch stats pods -A --drop metadata.managedFields      and what it would save to drop a field
-  listwatch stats --file pods.pb --html pods.html            a saved body, as a page to look at
+  listwatch stats pods -A --drop metadata.managedFields      also shows what dropping a field saves
+  listwatch stats --file pods.pb --html pods.html            a saved body, also as an HTML page
   listwatch stats secrets -A -o json | jq .sizes.p99         for scripts";
 
-/// The arguments and groups of [`Live`], none of which a saved body has.
+/// The arguments and groups of [`Live`], which conflict with `--file`.
 pub const ARGUMENTS: [&str; 4] = ["Selection", "Version", "Pages", "Connection"];
 
 #[derive(clap::Args)]
@@ -38,17 +38,18 @@ pub struct Live {
 
 pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
     let Live { selection, version, pages, connection } = args;
-    let selection = selection.expect("clap wants a resource where there is no file");
+    let selection = selection.expect("clap requires a resource without --file");
     if selection.is_file() {
         let hint = format!("{} is a file: to read it, use --file {0}", selection.resource());
         return Err(Failure::Usage(hint));
     }
+    let page_size = pages.size(&version);
     let query = Query { selection, version };
     let selected = query.selection.selected();
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
     let row = |item: listwatch::ItemRef<'_>| stats.add(&item).map(|()| Row::Nothing);
-    let list = query.list(&client, selected, pages.chunk_size, namespace, row).await?;
+    let list = query.list(&client, selected, page_size, namespace, row).await?;
     let progress = list.progress();
     let mut items = list.stream();
     let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;

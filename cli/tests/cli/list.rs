@@ -1,4 +1,4 @@
-//! `listwatch list` against a server: what it sends and prints, how it ends.
+//! `listwatch list` against a server: what it sends and prints, and how it ends.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use listwatch_testserver::{Answer, Body, Synthesizer, TOKEN, recorded_pods};
 use crate::support::api::{Api, ok, status};
 use crate::support::{FIXTURES, fixture, listwatch, pods, stderr, stdout};
 
-/// What `-o name` prints of a body.
+/// Returns the output of `-o name` for a body.
 fn names(body: &[u8]) -> String {
     crate::support::names(&pods(body))
 }
@@ -39,7 +39,7 @@ fn requests_the_path_and_query_of_each_option() {
         ("deployments.apps -A", "/apis/apps/v1/deployments"),
         ("deployments.v1.apps -A", "/apis/apps/v1/deployments"),
         ("hpa -A", "/apis/autoscaling/v2/horizontalpodautoscalers"),
-        // Discovery begins so.
+        // The first request of discovery.
         ("hpa.v1.autoscaling -A", "/api"),
         ("deployments.ap -A", "/api"),
         ("widgets.v1.example.com", "/api"),
@@ -120,7 +120,7 @@ fn prints_one_summary_of_all_pages() {
     assert_eq!(summary["bytes"], bytes);
 }
 
-/// An error is one line, the last one; retries and warnings come before it.
+/// Retries and warnings are printed on lines before the error.
 #[test]
 fn reports_each_error_on_one_line() {
     let pods = || Body::replay(fixture("pods.pb"));
@@ -143,7 +143,8 @@ fn reports_retries_and_warnings() {
     let busy = status(429, "TooManyRequests", "busy");
     let warned = ok("pods.pb").header("warning", r#"299 - "pods are deprecated""#);
     let api = Api::new([busy, warned]);
-    let output = api.run(&["list", "pods", "-A", "--resource-version", "0", "--chunk-size", "10"]);
+    let args = ["list", "pods", "-A", "--resource-version", "0", "--chunk-size", "10", "--limit", "200"];
+    let output = api.run(&args);
     let lines: Vec<_> = stderr(&output).lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     for (line, [beginning, part]) in lines.iter().zip([
@@ -186,7 +187,7 @@ fn rejects_wrong_usage_before_any_request() {
     assert_eq!(api.paths(), [""; 0]);
 }
 
-/// By discovery, in its older form: a custom resource, and names that stand for nothing. One group does not answer.
+/// Finds a custom resource by the older form of discovery, in which one group fails, and rejects an unknown name.
 #[test]
 fn discovers_resources_that_are_not_built_in() {
     let api = Api::by(|request, _| {
@@ -216,10 +217,10 @@ fn discovers_resources_that_are_not_built_in() {
         let warning =
             "warning: metrics.k8s.io: the resources of this group are unknown: API error: 500 InternalError: down\n";
         let expected = format!("{warning}{expected}");
-        let (retries, said): (Vec<_>, Vec<_>) = stderr(&output)
+        let (retries, rest): (Vec<_>, Vec<_>) = stderr(&output)
             .split_inclusive('\n')
             .partition(|line| line.starts_with("retrying in ") && line.contains(" s: API error: 500"));
-        assert_eq!((said.concat(), retries.len(), output.status.code()), (expected, 4, Some(1)), "{args}");
+        assert_eq!((rest.concat(), retries.len(), output.status.code()), (expected, 4, Some(1)), "{args}");
     }
     let lists: Vec<_> = api.paths().into_iter().filter(|path| path.ends_with("widgets")).collect();
     let paths = ["namespaces/default/widgets", "namespaces/web/widgets", "widgets"];
@@ -229,7 +230,7 @@ fn discovers_resources_that_are_not_built_in() {
 #[test]
 fn explains_a_missing_server() {
     let output = listwatch(&["list", "pods"]).output().unwrap();
-    let expected = "error: no kubeconfig, and not in a cluster: name one with --kubeconfig, or a --server\n";
+    let expected = "error: no kubeconfig, and not in a cluster: use --kubeconfig or --server\n";
     assert_eq!((stderr(&output), output.status.code()), (expected, Some(1)));
     let output =
         listwatch(&["list", "pods", "--server", "http://127.0.0.1:1", "--token-file", "/no"]).output().unwrap();
@@ -300,7 +301,7 @@ fn exits_with_130_on_an_interrupt() {
     }
 }
 
-/// It reads no more pages than it prints, and ends without an error.
+/// The command requests no more pages than it prints, and exits with 0.
 #[test]
 fn stops_at_the_limit() {
     let all = names(&fixture("pods-page-1.pb")) + &names(&fixture("pods-page-2.pb"));
@@ -313,7 +314,7 @@ fn stops_at_the_limit() {
     }
 }
 
-/// One list for each name, by a field selector; what is missing is an error after everything else was printed.
+/// The command sends one list per name, with a field selector. Missing objects are an error after the output.
 #[test]
 fn lists_objects_by_name() {
     let answers = || [ok("pods-selected.pb"), ok("pods-empty.pb"), ok("pods-selected.pb")];
@@ -332,7 +333,7 @@ fn lists_objects_by_name() {
     assert_eq!((headers, stdout(&output).lines().count()), (1, 1 + expected.lines().count()));
 }
 
-/// As for kubectl: options override their part of a kubeconfig, and `--server` keeps its credentials, except over plain HTTP.
+/// As in kubectl, options override their part of a kubeconfig. `--server` alone uses its credentials only over HTTPS.
 #[test]
 fn overrides_parts_of_a_kubeconfig() {
     let directory = tempfile::tempdir().unwrap();
@@ -365,7 +366,7 @@ fn overrides_parts_of_a_kubeconfig() {
         (vec!["--server", &url], "- - -"),
         (vec!["--server", &url, "--as", "jane"], "- jane -"),
     ] {
-        // The kubeconfig that is found without an option.
+        // KUBECONFIG is read if no option names a kubeconfig.
         let output = listwatch(&["list", "pods"]).args(&args).env("KUBECONFIG", config).output().unwrap();
         let text = stderr(&output);
         assert!(text.ends_with(&format!("403 Forbidden: {expected}\n")), "{args:?}: {text}");
@@ -384,7 +385,7 @@ fn overrides_parts_of_a_kubeconfig() {
     }
 }
 
-/// Debug logs go to stderr, and hold no token.
+/// Debug logs go to stderr, and contain no token.
 #[test]
 fn logs_requests_with_verbose() {
     let api = Api::new([ok("pods.pb"), ok("pods.pb")]);
