@@ -1,4 +1,4 @@
-//! Code of the user's that a store calls: it may panic, and it may call the store.
+//! User code that a store calls may panic and may call the store.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,12 +9,12 @@ use std::task::{Context, Wake, Waker};
 use futures::Stream as _;
 use listwatch::Encoding::Protobuf;
 use listwatch::ItemError;
-use listwatch::cache::{Change, StorageFormat, Store, Written};
+use listwatch::cache::{self, Change, StorageFormat, Store, Written};
 
 use crate::support::store::{Object, object};
 
 thread_local! {
-    /// How many more calls there are before one panics.
+    /// Number of calls before the one that panics.
     static CALLS: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -22,12 +22,12 @@ fn call() {
     let left = CALLS.get();
     if left == Some(0) {
         CALLS.set(None);
-        panic!("as the test wants it");
+        panic!("scheduled by the test");
     }
     CALLS.set(left.map(|left| left - 1));
 }
 
-/// The value of an index, whose code panics when the test wants it.
+/// A value of an index whose code panics when the test schedules it.
 #[derive(Debug)]
 struct Value(String);
 
@@ -64,7 +64,7 @@ fn bytes(name: &str, version: u32, data: &str) -> Vec<u8> {
     object("ns", name, &version.to_string()).data(data).to_bytes(Protobuf)
 }
 
-fn data(object: &listwatch::cache::Object<Object>) -> Result<Vec<Value>, ItemError> {
+fn data(object: &cache::Object<Object>) -> Result<Vec<Value>, ItemError> {
     Ok(object.decode()?.data.split(' ').map(|value| Value(value.to_owned())).collect())
 }
 
@@ -117,7 +117,7 @@ fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_we
             break;
         }
         panics += 1;
-        // It goes on like any other.
+        // The store still works.
         for write in writes {
             write();
         }
@@ -156,46 +156,41 @@ fn a_waker_may_write_to_the_store() {
     assert_eq!(names.into_inner().unwrap(), ["one", "other"]);
 }
 
-#[test]
-fn what_is_there_is_filtered_while_others_may_write() {
+/// Returns a store of 200 objects at version 1, and a filter that writes version 2 of each object that it sees at version 1.
+fn filtered() -> (Store<[u8]>, impl Fn(&cache::Object<[u8]>) -> bool + Send + Sync + 'static) {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     for i in 0..200 {
         drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 1, "")).unwrap());
     }
     let writes = store.clone();
-    // Each object is changed while it is looked at; those that are told first are told in their new state.
-    let filter = move |object: &listwatch::cache::Object<[u8]>| {
-        if object.resource_version() == "1" {
-            drop(writes.apply(Protobuf, &bytes(object.name(), 2, "")).unwrap());
-        }
-        true
-    };
-    let mut subscriber = store.subscribe().with_initial_state().filter(filter).start();
-    let mut told = Vec::new();
-    while let Some(Change::Applied { new: object, .. }) = subscriber.try_next() {
-        told.push(format!("{}@{}", object.name(), object.resource_version()));
-    }
-    told.sort();
-    let mut all: Vec<_> = (0..200).map(|i| format!("o-{i}@2")).collect();
-    all.sort();
-    assert_eq!(told, all);
-}
-
-#[test]
-fn a_subscriber_is_registered_while_others_may_write() {
-    let store = Store::<[u8]>::new(StorageFormat::Encoded);
-    for i in 0..200 {
-        drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 1, "")).unwrap());
-    }
-    let writes = store.clone();
-    let filter = move |object: &listwatch::cache::Object<[u8]>| {
+    let filter = move |object: &cache::Object<[u8]>| {
         if object.resource_version() == "1" {
             drop(writes.apply(Protobuf, &bytes(object.name(), 2, "")).unwrap());
         }
         object.name() != "o-7"
     };
+    (store, filter)
+}
+
+#[test]
+fn the_initial_state_is_filtered_without_a_lock() {
+    let (store, filter) = filtered();
+    let mut subscriber = store.subscribe().with_initial_state().filter(filter).start();
+    let mut received = Vec::new();
+    while let Some(Change::Applied { new: object, .. }) = subscriber.try_next() {
+        received.push(format!("{}@{}", object.name(), object.resource_version()));
+    }
+    received.sort();
+    let mut all: Vec<_> = (0..200).filter(|&i| i != 7).map(|i| format!("o-{i}@2")).collect();
+    all.sort();
+    assert_eq!(received, all);
+}
+
+#[test]
+fn a_subscriber_is_registered_without_a_lock() {
+    let (store, filter) = filtered();
     let mut subscriber = store.subscribe().filter(filter).start();
-    // It knows what is there, and gets no initial state but what changed since.
+    // Without the initial state, it receives only what changed since the registration.
     while let Some(change) = subscriber.try_next() {
         assert!(matches!(&change, Change::Applied { new, .. } if new.resource_version() == "2"), "{change:?}");
     }
@@ -211,27 +206,27 @@ fn a_subscriber_is_registered_while_others_may_write() {
 }
 
 #[test]
-fn one_event_is_looked_at_once_for_all_subscribers_of_an_index() {
-    let looks = Arc::new(AtomicUsize::new(0));
+fn an_event_calls_the_index_function_once_for_all_subscribers() {
+    let calls = Arc::new(AtomicUsize::new(0));
     let store = Store::<Object>::new(StorageFormat::Encoded);
     let counted = {
-        let looks = Arc::clone(&looks);
-        move |object: &listwatch::cache::Object<Object>| {
-            looks.fetch_add(1, Relaxed);
+        let calls = Arc::clone(&calls);
+        move |object: &cache::Object<Object>| {
+            calls.fetch_add(1, Relaxed);
             Ok::<_, ItemError>([object.decode()?.data.clone()])
         }
     };
     let by_node = store.index("node", counted);
     let mut subscribers: Vec<_> = (0..5000).map(|node| by_node.subscribe(format!("node-{node}")).start()).collect();
-    for (version, node, told) in [(1, 7, vec![7]), (2, 7, vec![7]), (3, 8, vec![7, 8]), (4, 9000, vec![8])] {
-        looks.store(0, Relaxed);
+    for (version, node, notified) in [(1, 7, vec![7]), (2, 7, vec![7]), (3, 8, vec![7, 8]), (4, 9000, vec![8])] {
+        calls.store(0, Relaxed);
         let written = store.apply(Protobuf, &bytes("pod", version, &format!("node-{node}"))).unwrap();
         assert!(matches!(written, Written::Added(_) | Written::Modified { .. }));
-        assert_eq!(looks.load(Relaxed), 1, "version {version}");
-        let who: Vec<_> = (0..5000).filter(|&node| subscribers[node].try_next().is_some()).collect();
-        assert_eq!(who, told, "version {version}");
+        assert_eq!(calls.load(Relaxed), 1, "version {version}");
+        let changed: Vec<_> = (0..5000).filter(|&node| subscribers[node].try_next().is_some()).collect();
+        assert_eq!(changed, notified, "version {version}");
     }
-    // Those that are dropped are forgotten, and an index lives as long as its subscribers.
+    // The store forgets dropped subscribers, and an index lives as long as its subscribers.
     drop(by_node);
     subscribers.truncate(8);
     drop(store.apply(Protobuf, &bytes("pod", 5, "node-3")).unwrap());

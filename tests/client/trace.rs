@@ -1,48 +1,10 @@
-//! What a subscriber of `tracing` gets to see of lists and watches, and what it never sees.
+//! The spans and events of lists and watches, and the secrets that are never in them.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
+use crate::support::log::subscribe;
 use crate::support::server::{anonymous, client, client_of, serve_by};
 use futures::StreamExt;
 use listwatch::client::{ListParams, Metrics, Resource, ResourceVersion, Retry, WatchParams};
 use listwatch_testserver::{Answer, Body, RecordedRequest, TOKEN, leak, recorded_pods};
-use tracing::Level;
-use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::fmt::format::FmtSpan;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// For as long as the guard lives.
-fn subscribe() -> (Log, DefaultGuard) {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(Level::TRACE)
-        .with_span_events(FmtSpan::CLOSE)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    (log, tracing::subscriber::set_default(subscriber))
-}
 
 #[track_caller]
 fn find(log: &str, parts: &[&str]) {

@@ -1,36 +1,17 @@
-//! What a subscriber of `tracing` sees of a reflector.
+//! The spans and events of a reflector.
 
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::script::{LIST, idle_watch, list, modified, reflector, scripted, watch};
 use crate::support::config_maps::error;
+use crate::support::log::subscribe;
 use crate::support::transport::Answer;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn each_attempt_is_a_span() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_span_events(FmtSpan::CLOSE).with_ansi(false);
-    let _guard = tracing::subscriber::set_default(subscriber.with_writer(move || writer.clone()).finish());
+    let (log, _guard) = subscribe();
     let answers = [Answer::status(503), list("10", "a@1"), watch([modified("a@11"), error(410)]), list("12", "a@11")];
     let reflector = reflector(scripted(answers.into_iter().chain([idle_watch()])), LIST);
     let cache = reflector.cache();
@@ -39,7 +20,7 @@ async fn each_attempt_is_a_span() {
     sleep(Duration::from_secs(1)).await;
     run.abort();
     drop(run.await);
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.take();
     let spans: Vec<_> = log.lines().filter(|line| line.contains(": listwatch::reflector: close")).collect();
     for (attempt, version, has_error) in [(1, None, true), (2, Some("10"), true), (3, Some("12"), false)] {
         let begin = format!(" listwatch.reflector{{resource=configmaps attempt={attempt} ");

@@ -2,6 +2,8 @@
 #![allow(dead_code, missing_docs, reason = "each test program uses a part of it")]
 
 pub mod config_maps;
+#[cfg(feature = "client")]
+pub mod log;
 pub mod members;
 pub mod process;
 pub mod seeds;
