@@ -1,4 +1,4 @@
-# What .ci/run and .ci/nightly share: where they run, how they report, and the tools they install, pinned by version.
+# Shared by .ci/run, .ci/nightly and .ci/package: the working directory, the output, and tools at pinned versions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never RUSTFLAGS='-D warnings' RUSTDOCFLAGS='-D warnings'
@@ -10,24 +10,37 @@ NIGHTLY=nightly
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 
-# limit MINUTES COMMAND...: ends a command that hangs, so that CI fails early; the output before says which test hung.
+# limit MINUTES COMMAND...: kills a command that hangs, so that CI fails early. Its output shows which test hung.
 limit() { timeout --kill-after=10 "$1m" "${@:2}" || { echo "error: failed, or took longer than $1 minutes: ${*:2}" >&2; return 1; }; }
 
-# cargo_tool NAME VERSION: installs the tool from source unless that version is there.
+# logged MINUTES COMMAND...: runs tests, and adds their output and the log of the library to target/tests.log.
+logged() {
+    local log=target/tests.part.log
+    mkdir -p target
+    if ! LISTWATCH_WATCH_LOGS=1 RUST_TEST_NOCAPTURE=1 limit "$@" >"$log" 2>&1; then
+        grep -aE '^(test .* FAILED|error|thread .* panicked)' "$log"
+        tail -n 100 "$log"
+        return 1
+    fi
+    grep -aE '^test result' "$log"
+    cat "$log" >>target/tests.log
+}
+
+# cargo_tool NAME VERSION: installs the tool from source unless this version is installed.
 cargo_tool() {
     cargo install --list | grep -q "^$1 v$2:" || RUSTFLAGS='' cargo install --quiet --locked "$1@$2"
 }
 
-# debian COMMAND PACKAGE...: installs the packages unless the command is there.
+# debian COMMAND PACKAGE...: installs the packages unless the command exists.
 debian() {
     local command=$1
     shift
     command -v "$command" >/dev/null || { apt-get update -qq && apt-get install -y -qq "$@" >/dev/null; }
 }
 
-# The real API server and, where there is none, kubectl of the same version.
+# Builds the API server, and kubectl of the same version unless one is installed.
 apiserver() {
-    command -v go >/dev/null || { echo 'error: Go builds the API server of the end-to-end tests, and is not installed' >&2; exit 1; }
+    command -v go >/dev/null || { echo 'error: Go is not installed; it builds the API server of the end-to-end tests' >&2; exit 1; }
     e2e/apiserver/build.sh
     if ! command -v kubectl >/dev/null; then
         (cd e2e/apiserver && go build -o bin/kubectl k8s.io/kubernetes/cmd/kubectl)
@@ -35,7 +48,7 @@ apiserver() {
     fi
 }
 
-# readme_command PATTERN: the line of README's code blocks that begins so, to be run as it is printed.
+# readme_command PATTERN: prints the first line of README.md that begins with PATTERN, so that CI runs the documented command.
 readme_command() {
-    grep -m1 -E "^$1" README.md || { echo "error: README.md has no command $1" >&2; exit 1; }
+    grep -m1 -E "^$1" README.md || { echo "error: README.md has no line that begins with $1" >&2; exit 1; }
 }

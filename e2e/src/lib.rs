@@ -1,5 +1,5 @@
 //! Runs the kube-apiserver that apiserver/build.sh builds.
-#![allow(missing_docs, clippy::missing_errors_doc, reason = "of the tests in this package")]
+#![allow(missing_docs, clippy::missing_errors_doc, reason = "only the tests of this package use it")]
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -13,8 +13,17 @@ use listwatch::client::{HttpTransport, HttpTransportBuilder};
 
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A kube-apiserver on a directory and a port of its own; etcd has the two ports above. Stopped when dropped, as hard as
-/// SIGKILL does.
+/// Returns the number in an environment variable (`PODS`, `CHANGES`), which .ci/nightly sets, or `default`.
+///
+/// # Panics
+///
+/// If the variable is not a number.
+#[must_use]
+pub fn size(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
+}
+
+/// A kube-apiserver with its own directory and port; etcd has the next two ports. Dropping it kills the process with SIGKILL.
 pub struct Server {
     child: Child,
     pub dir: PathBuf,
@@ -23,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// On what the directory holds of an earlier start.
+    /// Starts a server, with the data and certificates of an earlier start if the directory has them.
     pub fn start(dir: &Path, port: u16, flags: &[&str]) -> Result<Self> {
         let etcd_port = (port + 1).to_string();
         fs::create_dir_all(dir)?;
@@ -41,7 +50,7 @@ impl Server {
         Ok(Self { child, dir: dir.to_owned(), url, etcd_port })
     }
 
-    /// If it ended by itself: how, and its last words.
+    /// Returns the exit status and the last lines of the log, if the server has ended by itself.
     pub fn last_words(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
         let log = fs::read_to_string(self.dir.join("server.log")).unwrap_or_default();
@@ -49,7 +58,7 @@ impl Server {
         Some(format!("{status}\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n")))
     }
 
-    pub fn load(&self, pods: usize) -> Result<()> {
+    pub fn load(&self, pods: u64) -> Result<()> {
         let status = Command::new(bin("load"))
             .args(["-host", &self.url, "-etcd", &format!("http://127.0.0.1:{}", self.etcd_port)])
             .args(["-base", "400", "-n", &pods.to_string()])
@@ -67,14 +76,14 @@ impl Server {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// `namespace/name` of what `kubectl get` finds.
+    /// Returns `namespace/name` of each object that `kubectl get` finds.
     pub fn names(&self, args: &[&str]) -> Result<BTreeSet<String>> {
         let columns = "custom-columns=NS:.metadata.namespace,N:.metadata.name";
         let output = self.kubectl(&[&["get", "--chunk-size=0", "--no-headers", "-o", columns], args].concat())?;
         Ok(output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join("/")).collect())
     }
 
-    /// The definition of `widgets.example.com`, and these.
+    /// Applies the definition of `widgets.example.com`, and these widgets.
     pub fn apply_widgets(&self, widgets: &str) -> Result<()> {
         for (file, documents) in [("definition.json", WIDGETS), ("widgets.json", widgets)] {
             let path = self.dir.join(file);
@@ -93,7 +102,7 @@ impl Server {
         Ok(HttpTransport::builder(&self.url).bearer_token(token).ca_pem(self.ca()?))
     }
 
-    /// From the kubeconfig that kubectl gets, as another user.
+    /// Returns kubectl's configuration, with `change` applied to its user.
     pub async fn kube(&self, change: impl FnOnce(&mut AuthInfo)) -> Result<kube::Config> {
         let mut kubeconfig = Kubeconfig::read_from(self.dir.join("kubeconfig"))?;
         let user = kubeconfig.auth_infos.first_mut().and_then(|user| user.auth_info.as_mut()).ok_or("no user")?;

@@ -35,7 +35,7 @@ type protobuf interface {
 	Unmarshal([]byte) error
 }
 
-// newScheme has the types of the module's own release.
+// newScheme returns a scheme with the types of this module's own release.
 func newScheme() *runtime.Scheme {
 	all := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -105,14 +105,14 @@ func writeRecorded(scheme *runtime.Scheme) {
 	writeGzip("recorded.ndjson.gz", lines.Bytes())
 }
 
-// writeFilled writes, for each kind, a list of objects from empty to full, and more until every field was set once: in
-// protobuf (each body behind its length), and what Go reads from there as lines of JSON.
+// writeFilled writes, for each kind, a list of objects from empty to full, and more objects until every field was set once:
+// as protobuf, with the length before each body, and as lines of the JSON that Go prints for the decoded objects.
 func writeFilled(kinds []kind, t table) {
 	var bodies, lines bytes.Buffer
 	unset := map[string]bool{}
 	for i, kind := range kinds {
 		if kind.Version == "v1beta1" && kind.Group == "meta.k8s.io" {
-			continue // its list is not like the others, and recorded
+			continue // its list has another layout, and is recorded
 		}
 		var objects [][]byte
 		densities := []float64{0, 0.3, 0.7}
@@ -143,7 +143,7 @@ func writeFilled(kinds []kind, t table) {
 	writeGzip("filled.ndjson.gz", lines.Bytes())
 }
 
-// writeList writes a list of objects of this kind, after its length.
+// writeList writes the length and the body of a list of objects of this kind.
 func writeList(bodies *bytes.Buffer, of runtime.TypeMeta, objects ...[]byte) {
 	raw := []byte{0x0a, 0}
 	for _, object := range objects {
@@ -187,15 +187,15 @@ func writeGzip(name string, content []byte) {
 	must(os.WriteFile(root+"/tests/core/json_form/"+name, compressed.Bytes(), 0o644))
 }
 
-// filler fills values at random; density is how likely a field is set.
+// filler fills values at random; density is the probability that a field is set.
 type filler struct {
 	*rand.Rand
 	density float64
 	within  map[reflect.Type]int
 	table   table
-	// unset has the fields of all structs met so far: whether they still wait for their first value.
+	// By field of the structs so far: true if no object has a value in it.
 	unset map[string]bool
-	// news: one of them got it.
+	// True if this object is the first with a value in some field.
 	news bool
 }
 
@@ -312,7 +312,7 @@ func (f *filler) set(v reflect.Value) {
 	}
 }
 
-// isRequired: Go has null for the field when it is empty, and the table leaves it out, because not all releases have it.
+// isRequired returns true if Go prints null for the empty field, but the table omits it, because not all releases have it.
 func (f *filler) isRequired(in reflect.Type, of reflect.StructField) bool {
 	m := f.table[packageOf(in.PkgPath())+"."+in.Name()]
 	return m != nil && slices.ContainsFunc(m.fields, func(known field) bool {
@@ -330,7 +330,7 @@ func isEmpty(v reflect.Value) bool {
 	return false
 }
 
-// enter fills what may be of a type that it is itself a part of; not more than twice in each other.
+// enter fills a value whose type may contain itself; it nests a type at most twice.
 func (f *filler) enter(t reflect.Type, v reflect.Value) bool {
 	if t.Kind() == reflect.Struct && f.within[t] == 2 {
 		return false

@@ -36,7 +36,7 @@ func main() {
 		source := download(version)
 		newer := source.table()
 		if contradictions := newer.merge(union); contradictions != nil {
-			log.Fatalf("%s and the releases before contradict each other:\n%s", version, strings.Join(contradictions, "\n"))
+			log.Fatalf("%s contradicts earlier releases:\n%s", version, strings.Join(contradictions, "\n"))
 		}
 		sources, union = append(sources, source), newer
 	}

@@ -14,8 +14,8 @@ import (
 
 const testdata = "/testdata/HEAD/"
 
-// writeReleases writes the test objects of all releases, which have a value in every field: in protobuf, and as the lines of
-// JSON that Go printed. An object that no release changed is there once.
+// writeReleases writes the test objects of all releases, which have a value in every field: as protobuf, and as lines of the
+// JSON that Go printed. An object that a release did not change is not repeated.
 func writeReleases(releases []*sources, t table) {
 	names := map[string]bool{}
 	for _, release := range releases {

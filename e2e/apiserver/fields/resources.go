@@ -23,11 +23,11 @@ type served struct {
 	isNamespaced                 bool
 }
 
-// The releases whose resources are constants in Rust: the last two.
+// servedReleases returns the releases whose resources are constants in Rust: the last two.
 func servedReleases() []string { return releases[len(releases)-2:] }
 
-// resources returns what kube-apiserver of the release lists by default: kinds with a generated client and a list. Alpha
-// versions, and versions that the release has removed, are left out.
+// resources returns the kinds that kube-apiserver of the release lists by default: kinds with a generated client and a list
+// type, without alpha versions and versions that the release has removed.
 func (s *sources) resources() map[served]bool {
 	found := map[served]bool{}
 	for module, patterns := range modules {
@@ -91,7 +91,7 @@ func (p *goPackage) addResources(found map[served]bool, dir string) {
 	}
 }
 
-// tagsBetween returns the tags in the comments between two places: those of a type may stand before its documentation.
+// tagsBetween returns the tags in the comments between two places: the tags of a type may precede its documentation.
 func tagsBetween(file *ast.File, after, before token.Pos) (tags []string) {
 	for _, group := range file.Comments {
 		if group.Pos() < after || group.Pos() > before {
@@ -115,7 +115,7 @@ func lifecycle(method *ast.FuncDecl) (name string, minor int) {
 	return name, minor
 }
 
-// minor is 36 of v0.36.3.
+// minor returns the minor release: 36 for v0.36.3.
 func (s *sources) minor() int {
 	minor, err := strconv.Atoi(strings.Split(s.version, ".")[1])
 	must(err)
@@ -140,7 +140,7 @@ func plural(singular string) string {
 	return singular + "s"
 }
 
-// constant is the name of a kind's constant: CSI_DRIVERS of CSIDriver.
+// constant returns the name of a kind's constant: CSI_DRIVERS for CSIDriver.
 func constant(kind string) string {
 	var snake strings.Builder
 	runes := []rune(kind)
@@ -164,12 +164,12 @@ use super::resource::Resource;
 
 /// The kinds that kube-apiserver of the newest two releases lists by default. Alpha versions are left out.
 ///
-/// A name without a version is the newest stable version.
+/// A constant without a version in its name is the newest stable version.
 #[rustfmt::skip]
 impl Resource {
 `
 
-// rustResources is the constants as Rust.
+// rustResources returns the constants as Rust code.
 func rustResources(found map[served]bool) []byte {
 	sorted := slices.SortedFunc(maps.Keys(found), func(a, b served) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), -cmp.Compare(stability(a.version), stability(b.version)), cmp.Compare(a.plural, b.plural))
@@ -211,7 +211,7 @@ func rustResources(found map[served]bool) []byte {
 	return out.Bytes()
 }
 
-// stability is 2000 of v2 and 1002 of v1beta2.
+// stability returns a sort key of a version: 2 for v1beta2, 1000 for v1, 2000 for v2.
 func stability(version string) int {
 	major, minor := 0, 0
 	if n, _ := fmt.Sscanf(version, "v%dbeta%d", &major, &minor); n == 2 {

@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// The modules whose types the table has, and their packages with kinds.
+// The modules whose types are in the table, and their packages with kinds.
 var modules = map[string][]string{
 	"k8s.io/api":                     {"*/v*"},
 	"k8s.io/apiextensions-apiserver": {"pkg/apis/apiextensions/v1"},
@@ -40,7 +40,7 @@ var metaKinds = []struct{ path, name, apiVersion string }{
 	{metaPackage, "PartialObjectMetadata", "meta.k8s.io/v1beta1"},
 }
 
-// Messages whose JSON is not an object of their fields, and the fields where the Go struct is not like the message.
+// Messages whose JSON is not an object of their fields, with their fields if the Go struct differs from the message.
 var forms = map[string]struct {
 	form   string
 	fields []field
@@ -72,21 +72,21 @@ type goPackage struct {
 	*sources
 	path  string
 	types map[string]goType
-	// Of each type that has such a method.
+	// The types that have such a method.
 	unmarshals, marshalsJSON map[string]bool
 	// apiVersion, and the types that are kinds in it.
 	apiVersion string
 	kinds      []string
 }
 
-// goType is an expression with the package and the file that it stands in.
+// goType is an expression, with its package and its file.
 type goType struct {
 	*goPackage
 	file *ast.File
 	expr ast.Expr
 }
 
-// download has the Go command download the modules of a release, and check them against the checksum database.
+// download makes the Go command download the modules of a release and check them against the checksum database.
 func download(version string) *sources {
 	args := []string{"mod", "download", "-json"}
 	for module := range modules {
@@ -107,7 +107,7 @@ func download(version string) *sources {
 	return s
 }
 
-// table has every kind of the release, and all messages in them.
+// table returns every kind of the release, and all messages in these kinds.
 func (s *sources) table() table {
 	t := table{}
 	for module, patterns := range modules {
@@ -132,7 +132,7 @@ func (s *sources) table() table {
 func (p *goPackage) addKind(t table, name, apiVersion string) {
 	fields, _ := p.types[name].underlying().expr.(*ast.StructType)
 	if fields == nil {
-		log.Fatalf("%s.%s is no struct", p.path, name)
+		log.Fatalf("%s.%s is not a struct", p.path, name)
 	}
 	isList := slices.ContainsFunc(fields.Fields.List, func(field *ast.Field) bool {
 		return len(field.Names) == 1 && field.Names[0].Name == "Items"
@@ -232,7 +232,7 @@ func (p *goPackage) register(file *ast.File) {
 			}
 			for _, arg := range node.Args {
 				if pointer, ok := arg.(*ast.UnaryExpr); ok {
-					// Those of other packages are of meta/v1.
+					// Types of other packages are types of meta/v1.
 					if name, ok := pointer.X.(*ast.CompositeLit).Type.(*ast.Ident); ok {
 						p.kinds = append(p.kinds, name.Name)
 					}
@@ -244,7 +244,7 @@ func (p *goPackage) register(file *ast.File) {
 	p.apiVersion = path.Join(group, version)
 }
 
-// packageOf is the end of the path: core/v1.
+// packageOf returns the last two parts of the path: core/v1.
 func packageOf(importPath string) string {
 	parts := strings.Split(importPath, "/")
 	return strings.Join(parts[max(0, len(parts)-2):], "/")
@@ -258,7 +258,7 @@ func (p *goPackage) addMessage(t table, name string) *message {
 	}
 	special, isSpecial := forms[key]
 	if isSpecial != (p.marshalsJSON[name] || key == "meta/v1.FieldsV1") {
-		log.Fatalf("%s %s: has a JSON of its own: %v", p.version, key, !isSpecial)
+		log.Fatalf("%s %s: has its own JSON form: %v", p.version, key, !isSpecial)
 	}
 	m := &message{form: cmp.Or(special.form, "Object"), fields: special.fields}
 	t[key] = m
@@ -266,7 +266,7 @@ func (p *goPackage) addMessage(t table, name string) *message {
 	switch expr := underlying.expr.(type) {
 	case *ast.ArrayType:
 		if of, shape := underlying.resolve(t); of != "string" || shape != "Repeated" {
-			log.Fatalf("%s %s has other items than strings", p.version, key)
+			log.Fatalf("%s %s has items that are not strings", p.version, key)
 		}
 		m.form, m.fields = "Items", []field{{number: 1, name: "items", shape: "Repeated", of: "string"}}
 	case *ast.StructType:
@@ -279,12 +279,12 @@ func (p *goPackage) addMessage(t table, name string) *message {
 			}
 		}
 	default:
-		log.Fatalf("%s %s is no message", p.version, key)
+		log.Fatalf("%s %s is not a message", p.version, key)
 	}
 	return m
 }
 
-// field is nil for what protobuf does not have.
+// field returns nil for a field that protobuf does not have.
 func (in goType) field(t table, parent string, m *message, of *ast.Field) *field {
 	goName := ""
 	switch {
@@ -305,7 +305,7 @@ func (in goType) field(t table, parent string, m *message, of *ast.Field) *field
 	wire := strings.Split(tag.Get("protobuf"), ",")
 	if len(wire) < 2 {
 		if parent == "pkg/runtime.RawExtension" {
-			return nil // Object, for programs
+			return nil // Object, which is not serialized
 		}
 		log.Fatalf("%s %s.%s has no number", in.version, parent, goName)
 	}
@@ -331,7 +331,7 @@ func (in goType) field(t table, parent string, m *message, of *ast.Field) *field
 			f.omit = cmp.Or(f.omit, "Empty")
 		case "omitzero":
 			if f.of != "meta/v1.Time" {
-				log.Fatalf("%s %s.%s is omitzero, and no time", in.version, parent, goName)
+				log.Fatalf("%s %s.%s is omitzero, but not a time", in.version, parent, goName)
 			}
 			f.omit = "Zero"
 		case "inline":
@@ -340,12 +340,12 @@ func (in goType) field(t table, parent string, m *message, of *ast.Field) *field
 		}
 	}
 	if inner := t[f.of]; inner != nil && inner.form == "Items" && f.shape != "Map" {
-		log.Fatalf("%s %s.%s has its items outside a map", in.version, parent, goName)
+		log.Fatalf("%s %s.%s is a type with items outside a map", in.version, parent, goName)
 	}
 	return f
 }
 
-// The names in protobuf of Go's scalars. (The tag is no help: it says bytes of some integers.)
+// The protobuf names of Go's scalars. The tag does not help: it has bytes for some integers.
 var scalars = map[string]string{"string": "string", "bool": "bool", "int32": "int32", "int64": "int64", "float64": "double"}
 
 // resolve returns the scalar or the message, which it adds to the table, and the shape around it.
@@ -395,7 +395,7 @@ func (p *goPackage) named(t table, name string) (of, shape string) {
 	return g.resolve(t)
 }
 
-// typeName is the name of a type without its package.
+// typeName returns the name of a type without its package.
 func typeName(expr ast.Expr) string {
 	switch expr := expr.(type) {
 	case *ast.Ident:
@@ -406,7 +406,7 @@ func typeName(expr ast.Expr) string {
 	return ""
 }
 
-// underlying is the type that a name stands for.
+// underlying returns the type that a name refers to.
 func (g goType) underlying() goType {
 	switch expr := g.expr.(type) {
 	case *ast.Ident:
@@ -419,7 +419,7 @@ func (g goType) underlying() goType {
 	return g
 }
 
-// imported is the package that this name stands for in the file.
+// imported returns the package that this name refers to in the file.
 func (g goType) imported(name string) *goPackage {
 	for _, spec := range g.file.Imports {
 		importPath, err := strconv.Unquote(spec.Path.Value)

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// table has messages by package and name: core/v1.Pod.
+// table holds messages by package and name: core/v1.Pod.
 type table map[string]*message
 
 type message struct {
-	// What its JSON is.
+	// The form of its JSON.
 	form string
-	// Those in which it is a kind.
+	// The API versions in which it is a kind.
 	apiVersions []string
 	// In the order of JSON.
 	fields []field
@@ -27,7 +27,7 @@ type field struct {
 	number int
 	// Empty for an inlined message.
 	name string
-	// When JSON leaves it out: "" (never), Empty (omitempty) or Zero (omitzero).
+	// When JSON omits it: "" (never), Empty (omitempty) or Zero (omitzero).
 	omit string
 	// "" (single), Optional, Repeated or Map.
 	shape string
@@ -41,9 +41,9 @@ func (f *field) String() string {
 	return fmt.Sprintf("%d %s %s %s", f.number, f.name, f.shape, f.of)
 }
 
-// merge adds the fields of an older release to those of a newer one, and returns where they contradict each other: a number
-// or a name that means something else. What both have is as in the newer release; a field that the newer one does not have
-// stays behind the field that it followed.
+// merge adds the fields of an older release to the table of a newer release, and returns the contradictions: numbers or names
+// with another meaning. A field of both releases stays as in the newer release. A field of the older release alone is inserted
+// after the field that it followed.
 func (t table) merge(older table) (contradictions []string) {
 	for key, old := range older {
 		m := t[key]
@@ -82,7 +82,7 @@ func (t table) merge(older table) (contradictions []string) {
 	return contradictions
 }
 
-// sameMeaning: a single field may become optional, or the reverse.
+// sameMeaning compares two fields. A single field may become optional, or the reverse.
 func sameMeaning(a, b field) bool {
 	isOne := func(shape string) bool { return shape == "" || shape == "Optional" }
 	return a.number == b.number && a.name == b.name && a.of == b.of && (a.shape == b.shape || isOne(a.shape) && isOne(b.shape))
@@ -113,7 +113,7 @@ const fn kind(at: u16, len: u8, message: u16) -> Kind {
 
 `
 
-// rust is the table as Rust.
+// rust returns the table as Rust code.
 func (t table) rust() []byte {
 	keys := slices.Sorted(maps.Keys(t))
 	places, names := map[string]int{}, map[string]bool{}
@@ -134,7 +134,7 @@ func (t table) rust() []byte {
 	paths := strings.Join(slices.Sorted(maps.Keys(modules)), ", ")
 	fmt.Fprintf(&out, head, paths, strings.Join(releases, ", "))
 
-	out.WriteString("/// All names, one after the other.\npub(super) static NAMES: &str = \"\\\n")
+	out.WriteString("/// All names, concatenated.\npub(super) static NAMES: &str = \"\\\n")
 	at, end := map[string]int{}, 0
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		fits(len(name), math.MaxUint8)
@@ -159,13 +159,13 @@ func (t table) rust() []byte {
 	fits(first, math.MaxUint16)
 	out.WriteString("];\n\n")
 
-	fmt.Fprintf(&out, "/// Of all messages, in their order.\npub(super) static FIELDS: [Field; %d] = [\n", count)
+	fmt.Fprintf(&out, "/// The fields of all messages, in the order of the messages.\npub(super) static FIELDS: [Field; %d] = [\n", count)
 	for _, key := range keys {
 		fmt.Fprintf(&out, "    // %s\n", key)
 		for _, f := range t[key].fields {
 			fits(f.number, math.MaxUint16)
 			if f.isPartial && (f.omit == "" || f.shape == "" && t[f.of] != nil) {
-				// Go writes such a field always, in protobuf too; without it the object is of another release.
+				// Go always writes such a field, in protobuf too: an object without it is from another release.
 				f.omit = "Absent"
 			}
 			of := fmt.Sprintf("Message(%d)", places[f.of])
@@ -188,7 +188,7 @@ func (t table) rust() []byte {
 	slices.SortFunc(kinds, func(a, b kind) int {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.apiVersion, b.apiVersion))
 	})
-	fmt.Fprintf(&out, "/// Sorted by name and version.\npub(super) static KINDS: [Kind; %d] = [\n", len(kinds))
+	fmt.Fprintf(&out, "/// All kinds, sorted by name and version.\npub(super) static KINDS: [Kind; %d] = [\n", len(kinds))
 	for _, kind := range kinds {
 		fmt.Fprintf(&out, "    kind(%s, %d), // %s %s\n", name(kind.apiVersion), places[kind.key], kind.apiVersion, kind.name)
 	}

@@ -1,5 +1,5 @@
-//! Lists a million Pods, 8 GB, over loopback and fails if the client ever holds 32 MB: `cargo run --release -p listwatch-e2e --bin
-//! million`. It takes a minute and needs no API server.
+//! Lists a million Pods, 8 GB, over loopback and fails if the client's memory reaches 32 MB: `cargo run --release -p listwatch-e2e
+//! --bin million`. It takes a minute and needs no API server.
 
 #[path = "../../../tests/support/mod.rs"]
 mod support;
@@ -15,7 +15,7 @@ use support::memory;
 const PODS: u32 = 1_000_000;
 const MOST: u64 = 32 << 20;
 
-/// The server is this process, the client one of its own, which gets the URL as its argument.
+/// The process is the server, and starts itself as the client, with the URL as the argument.
 #[tokio::main]
 async fn main() {
     match std::env::args().nth(1).filter(|argument| argument.starts_with("http://")) {
@@ -30,15 +30,16 @@ async fn serve() {
     let server = Server::start(Answer::ok(Body::synthesize(pods)).always()).await.unwrap();
     let mut client = Command::new(std::env::current_exe().unwrap());
     let mut client = client.arg(server.url()).stdout(Stdio::piped()).spawn().unwrap();
-    let said = tokio::task::spawn_blocking(move || {
-        let mut said = String::new();
-        client.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    let output = tokio::task::spawn_blocking(move || {
+        let mut output = String::new();
+        client.stdout.take().unwrap().read_to_string(&mut output).unwrap();
         assert!(client.wait().unwrap().success(), "the client failed");
-        said
+        output
     });
-    let said = said.await.unwrap();
-    let [items, received, peak] = said.split_whitespace().map(|n| n.parse().unwrap()).collect::<Vec<u64>>()[..] else {
-        panic!("the client said {said:?}");
+    let output = output.await.unwrap();
+    let [items, received, peak] = output.split_whitespace().map(|n| n.parse().unwrap()).collect::<Vec<u64>>()[..]
+    else {
+        panic!("unexpected output of the client: {output:?}");
     };
     println!("{items} items, {received} bytes, at most {peak} bytes resident");
     assert_eq!((items, received), (u64::from(PODS), bytes));

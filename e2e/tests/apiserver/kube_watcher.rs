@@ -1,4 +1,4 @@
-//! The watcher of listwatch-kube and kube's own fill the same stores. `PODS=20000` and `CHANGES=20000` set the size.
+//! The watcher of listwatch-kube and kube's own watcher fill equal stores. `PODS=20000` and `CHANGES=20000` set the size.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher as theirs;
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use listwatch_e2e::{Result, Server};
+use listwatch_e2e::{Result, Server, size};
 use listwatch_kube::runtime::watcher as ours;
 use listwatch_kube::runtime::watcher::{self, Config, Event};
 use serde::de::DeserializeOwned;
@@ -30,19 +30,15 @@ const WRITERS: u64 = 8;
 /// Versions by name.
 type View = BTreeMap<String, String>;
 
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_api_server() -> Result<()> {
+async fn both_watchers_fill_equal_stores_through_restarts() -> Result<()> {
     let state = std::env::temp_dir().join(format!("listwatch-kube-runtime-{}", std::process::id()));
     let done = run(&state).await;
     fs::remove_dir_all(&state)?;
     done
 }
 
-/// A store of kube that a watcher fills.
+/// A kube store that a watcher fills.
 struct Followed {
     name: String,
     see: Box<dyn Fn() -> View + Send>,
@@ -87,23 +83,23 @@ async fn listed<K: Resource + Clone + Debug + DeserializeOwned>(api: &Api<K>) ->
     Ok(api.list(&ListParams::default()).await?.items.iter().map(see).collect())
 }
 
-/// Until all of them see what there is.
-async fn agreed(followed: &[Followed], there: &View) {
+/// Waits until every store has the expected objects.
+async fn agreed(followed: &[Followed], expected: &View) {
     for Followed { name, see, .. } in followed {
         let agrees = async {
-            while see() != *there {
+            while see() != *expected {
                 sleep(Duration::from_millis(10)).await;
             }
         };
         let agrees = timeout(Duration::from_secs(120), agrees).await;
-        assert!(agrees.is_ok(), "{name}: {} of {}", see().len(), there.len());
+        assert!(agrees.is_ok(), "{name}: {} of {}", see().len(), expected.len());
     }
 }
 
 async fn run(state: &Path) -> Result<()> {
-    let (pods, changes) = (number("PODS", 3000), number("CHANGES", 4000));
+    let (pods, changes) = (size("PODS", 1000), size("CHANGES", 2000));
     let server = Server::start(state, PORT, &[])?;
-    server.load(usize::try_from(pods)?)?;
+    server.load(pods)?;
     let widgets: Vec<_> = (0..50).map(widget).collect();
     server.apply_widgets(&json!({"apiVersion": "v1", "kind": "List", "items": widgets}).to_string())?;
     let client = Client::try_from(server.kube(|user| user.token = Some("admin".into())).await?)?;
@@ -166,7 +162,7 @@ fn widget(number: u32) -> serde_json::Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"n": number}})
 }
 
-/// Changes, deletes and makes Pods until there were enough, and waits while the server is away.
+/// Changes and deletes Pods until there were enough writes, and pauses after an error while the server is down.
 async fn write(client: &Client, names: &[String], writer: u64, done: &AtomicU64, changes: u64) {
     let mut rng = fastrand::Rng::with_seed(writer);
     while done.load(Relaxed) < changes {
@@ -180,7 +176,7 @@ async fn write(client: &Client, names: &[String], writer: u64, done: &AtomicU64,
         };
         match written {
             Ok(()) => drop(done.fetch_add(1, Relaxed)),
-            // Deleted before.
+            // The Pod was deleted before.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(_) => sleep(Duration::from_millis(100)).await,
         }

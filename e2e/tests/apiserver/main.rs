@@ -1,7 +1,7 @@
-//! The library against a real kube-apiserver, a module for each promise.
+//! Tests of the library against a real kube-apiserver, one module per promise.
 //!
-//! `e2e/apiserver/build.sh` builds the server, then `cargo test -p listwatch-e2e --test apiserver -- --test-threads=1`. Each test
-//! starts servers of its own; two tests at once would share the cores, and their time limits with them.
+//! `e2e/apiserver/build.sh` builds the server; `cargo test -p listwatch-e2e --test apiserver -- --test-threads=2` runs the tests. Each
+//! test starts its own servers. Two at a time use two cores; more of them could exceed their time limits.
 
 mod kube_watcher;
 mod list;

@@ -14,7 +14,7 @@ use listwatch::ItemError;
 use listwatch::cache::{Change, Object, StorageFormat, Store, Subscriber};
 use listwatch::client::{Client, ListParams, Resource};
 use listwatch::reflector::{Cache, Reflector, Strategy};
-use listwatch_e2e::{Result, Server};
+use listwatch_e2e::{Result, Server, size};
 use tokio::time::{Instant, sleep, timeout};
 
 const PORT: u16 = 16753;
@@ -23,12 +23,8 @@ const WRITERS: u64 = 16;
 /// Versions by name.
 type View = BTreeMap<String, String>;
 
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_api_server() -> Result<()> {
+async fn reflectors_stay_synced_through_a_restart() -> Result<()> {
     let state = std::env::temp_dir().join(format!("listwatch-reflector-{}", std::process::id()));
     let done = run(&state).await;
     fs::remove_dir_all(&state)?;
@@ -36,9 +32,9 @@ async fn a_real_api_server() -> Result<()> {
 }
 
 async fn run(state: &Path) -> Result<()> {
-    let (pods, changes) = (number("PODS", 3000), number("CHANGES", 6000));
+    let (pods, changes) = (size("PODS", 2000), size("CHANGES", 3000));
     let server = Server::start(state, PORT, &[])?;
-    server.load(usize::try_from(pods)?)?;
+    server.load(pods)?;
     let client = Client::new(server.http("admin")?.build()?);
 
     let mut followed = Vec::new();
@@ -52,15 +48,15 @@ async fn run(state: &Path) -> Result<()> {
         tokio::spawn(follow(subscriber, Arc::clone(&view)));
         tokio::spawn(reflector.run());
         let version = timeout(Duration::from_secs(300), cache.synced()).await??;
-        // A list of the watch cache may be of a moment before the last Pods were loaded.
-        let there = listed(&client).await?;
+        // A list from the watch cache may be older than the last loaded Pods.
+        let loaded = listed(&client).await?;
         let is_loaded = async {
-            while seen(&cache) != there {
+            while seen(&cache) != loaded {
                 sleep(Duration::from_millis(10)).await;
             }
         };
         let is_loaded = timeout(Duration::from_secs(60), is_loaded).await;
-        assert!(is_loaded.is_ok(), "{strategy}: {} of {} Pods, {pods} were loaded", cache.len(), there.len());
+        assert!(is_loaded.is_ok(), "{strategy}: {} of {} Pods, {pods} were loaded", cache.len(), loaded.len());
         let memory = cache.memory();
         println!("{strategy}: {} Pods at {version} in {:?}, {} bytes", cache.len(), started.elapsed(), memory.total());
         followed.push((strategy, cache, view, memory.total()));
@@ -87,17 +83,17 @@ async fn run(state: &Path) -> Result<()> {
     for (strategy, cache, view, before) in followed {
         timeout(Duration::from_secs(120), cache.wait_for_resource_version(&last)).await??;
         assert_eq!(seen(&cache), expected, "{strategy}");
-        // The subscriber is told a moment later.
-        let told = async {
+        // The subscriber gets the last change a moment later.
+        let is_received = async {
             while *view.lock().unwrap() != expected {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(Duration::from_secs(60), told).await?;
+        timeout(Duration::from_secs(60), is_received).await?;
         let (status, after) = (cache.status(), cache.memory().total());
         println!("{strategy}: {} events, {} syncs, {before} bytes before, {after} after", status.events, status.syncs);
-        assert!(after < before + before / 20 + 100_000, "{strategy}: it grew from {before} to {after} bytes");
-        assert!(status.errors > 0, "the server was away");
+        assert!(after < before + before / 20 + 100_000, "{strategy}: the store grew from {before} to {after} bytes");
+        assert!(status.errors > 0, "{strategy}: the restart causes an error");
     }
     Ok(())
 }
@@ -136,7 +132,7 @@ async fn follow(mut subscriber: Subscriber<Pod>, view: Arc<Mutex<View>>) {
     }
 }
 
-/// Changes Pods of its own until there were enough, and waits while the server is away.
+/// Annotates random Pods until there were enough writes, and pauses after an error while the server is down.
 async fn write(client: &kube::Client, names: &[String], writer: u64, done: &AtomicU64, changes: u64) {
     let mut rng = fastrand::Rng::with_seed(writer);
     while done.load(Relaxed) < changes {
@@ -147,7 +143,7 @@ async fn write(client: &kube::Client, names: &[String], writer: u64, done: &Atom
     }
 }
 
-/// The version of the Pod, with another label.
+/// Sets an annotation of the Pod, and returns its new version.
 async fn annotate(client: &kube::Client, pod: &str, value: &str) -> Result<String> {
     let (namespace, name) = pod.split_once('/').ok_or("no name")?;
     let body = format!(r#"{{"metadata":{{"annotations":{{"example.com/changed":"{value}"}}}}}}"#);

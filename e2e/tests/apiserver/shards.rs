@@ -1,4 +1,4 @@
-//! The example `shards` of listwatch-kube, against a server that knows shards and one that ignores them.
+//! The example `shards` of listwatch-kube, against a server that supports shards and a server that ignores them.
 
 #[path = "../../../kube/examples/shards/assignment.rs"]
 mod assignment;
@@ -28,19 +28,19 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 const PORT: u16 = 16783;
-const PODS: usize = 3000;
+const PODS: usize = 1000;
 const SHARDS: u32 = 3;
 const LEASE_SECONDS: u64 = 9;
 
-/// Who serves which shard, as the replicas tell.
+/// Which replica serves which shard, as the replicas report.
 #[derive(Default)]
 struct Board {
     served: BTreeMap<String, (&'static str, Cache<[u8]>)>,
-    /// What should never be.
+    /// Reports that contradict `served`.
     faults: Vec<String>,
 }
 
-/// One in a runtime of its own, which ends without a word when it is dropped, as a process that is killed.
+/// A replica in its own runtime. Dropping it ends the runtime without a report, as when a process is killed.
 struct Running {
     name: &'static str,
     runtime: Option<Runtime>,
@@ -53,7 +53,7 @@ struct Running {
 async fn each_pod_is_in_one_replica() -> Result<()> {
     for (knows_shards, flags) in [(true, &["--feature-gates=ShardedListAndWatch=true"][..]), (false, &[])] {
         let state = std::env::temp_dir().join(format!("listwatch-shards-{}", std::process::id()));
-        println!("a server that {} shards", if knows_shards { "knows" } else { "ignores" });
+        println!("a server that {} shards", if knows_shards { "supports" } else { "ignores" });
         let done = run(&state, knows_shards, flags).await;
         fs::remove_dir_all(&state)?;
         done?;
@@ -63,7 +63,7 @@ async fn each_pod_is_in_one_replica() -> Result<()> {
 
 async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
     let server = Server::start(state, PORT, flags)?;
-    server.load(PODS)?;
+    server.load(PODS as u64)?;
     let config = server.kube(|user| user.token = Some("admin".into())).await?;
     let client = Client::new(server.http("admin")?.build()?);
     let options = ListParams::new(Selection::all().shard(Shard::new(0, SHARDS)?));
@@ -98,7 +98,7 @@ async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
     let changed = listed(&client).await?;
     assert!(changed.len() < pods.len() && changed.iter().filter(|pod| !pods.contains(pod)).count() >= 40);
 
-    // It ends without a word, or nobody hears of it any more: then it has to end to serve before others begin.
+    // Replica b is killed, or cut off from the server: then it must stop serving before another replica takes its shard.
     let b = if knows_shards {
         kill(b, &board);
         None
@@ -112,7 +112,7 @@ async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
     settled(&board, &client, &[("a", 1), ("c", 1), ("d", 1)]).await?;
 
     stop(a).await?;
-    assert!(board.lock().unwrap().served.values().all(|(replica, _)| *replica != "a"), "it has told that it ends");
+    assert!(board.lock().unwrap().served.values().all(|(replica, _)| *replica != "a"), "replica a serves no shard");
     settled(&board, &client, &[("c", 2), ("d", 1)]).await?;
     stop(c).await?;
     settled(&board, &client, &[("d", 3)]).await?;
@@ -170,13 +170,13 @@ fn kill(replica: Running, board: &Mutex<Board>) {
 }
 
 async fn stop(mut replica: Running) -> Result<()> {
-    // Its runtime goes on until it is done.
+    // The runtime must run until the replica is done.
     let (sender, _) = oneshot::channel();
     drop(std::mem::replace(&mut replica.stop, sender));
     timeout(Duration::from_secs(60), &mut replica.done).await??
 }
 
-/// A URL behind which is the server, unless it is cut off: then nothing passes, and nobody is told.
+/// Returns the URL of a proxy to the server. After a cut, its connections stay open, but carry nothing.
 async fn far_end(server: &str, is_cut: watch::Receiver<bool>) -> Result<String> {
     let server = server.strip_prefix("https://").ok_or("no https")?.to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -197,7 +197,7 @@ async fn far_end(server: &str, is_cut: watch::Receiver<bool>) -> Result<String> 
     Ok(url)
 }
 
-/// Waits until each replica serves so many shards, and together they have each Pod once.
+/// Waits until each replica serves the expected number of shards, and their caches together have each Pod once.
 async fn settled(board: &Mutex<Board>, client: &Client, expected: &[(&str, usize)]) -> Result<()> {
     let started = Instant::now();
     let is_settled = async {
@@ -220,10 +220,10 @@ async fn settled(board: &Mutex<Board>, client: &Client, expected: &[(&str, usize
     let replicas: Vec<_> =
         served.iter().map(|(shard, (name, cache))| format!("{shard}: {name} {}", cache.len())).collect();
     println!("{replicas:?} after {:?}, {faults:?}", started.elapsed());
-    is_settled.map_err(|_| format!("it does not become {expected:?}"))?
+    is_settled.map_err(|_| format!("the replicas do not reach {expected:?}"))?
 }
 
-/// Names and versions of all Pods.
+/// Returns the names and versions of all Pods.
 async fn listed(client: &Client) -> Result<Vec<(String, String)>> {
     let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
         let meta = pod.meta()?;
@@ -234,7 +234,7 @@ async fn listed(client: &Client) -> Result<Vec<(String, String)>> {
     Ok(pods)
 }
 
-/// Those of all caches: one that is in two is here twice.
+/// Returns the names and versions of the Pods in all caches; a Pod in two caches is returned twice.
 fn cached(board: &Mutex<Board>) -> Vec<(String, String)> {
     let caches: Vec<_> = board.lock().unwrap().served.values().map(|(_, cache)| cache.clone()).collect();
     let mut pods = Vec::new();

@@ -14,7 +14,7 @@ use listwatch::cache::{StorageFormat, Store};
 use listwatch::client::{Client, HttpTransport, ListParams, Resource, Transport};
 use listwatch::client::{Request, ResponseFuture};
 use listwatch::reflector::{Cache, ColdStart, Reflector, Strategy};
-use listwatch_e2e::{Result, Server};
+use listwatch_e2e::{Result, Server, size};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -23,11 +23,11 @@ const PORT: u16 = 17953;
 /// Versions by name.
 type View = BTreeMap<String, String>;
 
-/// Notes what is asked for.
+/// Records the requests.
 #[derive(Clone)]
-struct Noting(Arc<HttpTransport>, Arc<Mutex<Vec<String>>>);
+struct Recording(Arc<HttpTransport>, Arc<Mutex<Vec<String>>>);
 
-impl Transport for Noting {
+impl Transport for Recording {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
         self.1.lock().unwrap().push(request.path_and_query.clone());
         self.0.get(request)
@@ -38,15 +38,15 @@ impl Transport for Noting {
     }
 }
 
-impl Noting {
+impl Recording {
     fn new(server: &Server) -> Result<Self> {
         Ok(Self(Arc::new(server.http("admin")?.build()?), Arc::default()))
     }
 
-    /// How often the collection was asked for: by a list, or by initial events.
+    /// Returns how often the collection was requested, by a list or with initial events.
     fn collections(&self) -> usize {
-        let asked = self.1.lock().unwrap();
-        let whole = asked.iter().filter(|path| {
+        let requests = self.1.lock().unwrap();
+        let whole = requests.iter().filter(|path| {
             path.starts_with("/api/v1/pods") && (!path.contains("watch=1") || path.contains("sendInitialEvents"))
         });
         whole.count()
@@ -56,11 +56,11 @@ impl Noting {
 struct Running {
     cache: Cache<Pod>,
     run: JoinHandle<()>,
-    transport: Noting,
+    transport: Recording,
 }
 
 impl Running {
-    fn begin(reflector: Reflector<Pod>, transport: Noting) -> Self {
+    fn begin(reflector: Reflector<Pod>, transport: Recording) -> Self {
         let cache = reflector.cache();
         let run = tokio::spawn(async move { drop(reflector.run().await) });
         Self { cache, run, transport }
@@ -68,13 +68,13 @@ impl Running {
 
     async fn is_synced(&self, server: &Server) -> Result<()> {
         timeout(Duration::from_secs(120), self.cache.synced()).await??;
-        let listed = listed(&Client::new(Noting::new(server)?)).await?;
+        let listed = listed(&Client::new(Recording::new(server)?)).await?;
         let is_all = async {
             while seen(&self.cache) != listed {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(Duration::from_secs(60), is_all).await.map_err(|_| "it is another collection")?;
+        timeout(Duration::from_secs(60), is_all).await.map_err(|_| "the cache differs from the list")?;
         Ok(())
     }
 }
@@ -85,50 +85,50 @@ impl Drop for Running {
     }
 }
 
-fn reflector(transport: &Noting, format: StorageFormat) -> Reflector<Pod> {
+fn reflector(transport: &Recording, format: StorageFormat) -> Reflector<Pod> {
     Reflector::new(&Client::new(transport.clone()), &Resource::PODS).store(Store::new(format))
 }
 
 async fn warm(server: &Server, format: StorageFormat, path: &Path) -> Result<Running> {
-    let transport = Noting::new(server)?;
+    let transport = Recording::new(server)?;
     let mut reflector = reflector(&transport, format);
     reflector.load(path).await?;
     Ok(Running::begin(reflector, transport))
 }
 
 async fn refused(server: &Server, path: &Path) -> Result<ColdStart> {
-    let transport = Noting::new(server)?;
+    let transport = Recording::new(server)?;
     let mut reflector = reflector(&transport, StorageFormat::Encoded);
-    let error = reflector.load(path).await.err().ok_or("it was loaded")?;
+    let error = reflector.load(path).await.err().ok_or("the file was loaded")?;
     let running = Running::begin(reflector, transport);
     running.is_synced(server).await?;
     Ok(error)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_api_server() -> Result<()> {
+async fn warm_starts_resume_without_a_list() -> Result<()> {
     let folder = tempfile::tempdir()?;
     run(folder.path()).await
 }
 
 async fn run(folder: &Path) -> Result<()> {
-    let pods: usize = std::env::var("PODS").map_or(Ok(3000), |pods| pods.parse())?;
+    let pods = size("PODS", 2000);
     let [state, backup, other] = ["state", "backup", "other"].map(|name| folder.join(name));
     let server = Server::start(&state, PORT, &[])?;
     server.load(pods)?;
-    let first_pods = listed(&Client::new(Noting::new(&server)?)).await?;
+    let first_pods = listed(&Client::new(Recording::new(&server)?)).await?;
     let name = |at: usize| first_pods.keys().nth(at).map_or("", |key| key.split_once('/').unwrap_or_default().1);
 
     let file = folder.join("pods");
     for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
         for strategy in [Strategy::WatchList, Strategy::ListThenWatch] {
-            let transport = Noting::new(&server)?;
+            let transport = Recording::new(&server)?;
             let started = Instant::now();
             let cold = Running::begin(reflector(&transport, format).strategy(strategy), transport);
             timeout(Duration::from_secs(300), cold.cache.synced()).await??;
             let cold_time = started.elapsed();
             cold.is_synced(&server).await?;
-            assert!(cold.transport.collections() > 0, "it would be no measure");
+            assert!(cold.transport.collections() > 0, "a cold start requests the collection");
             let started = Instant::now();
             let cache = cold.cache.clone();
             let path = file.clone();
@@ -153,7 +153,7 @@ async fn run(folder: &Path) -> Result<()> {
         }
     }
 
-    // What changed while nobody watched.
+    // Changes while no watch runs.
     let namespace = |at: usize| first_pods.keys().nth(at).map_or("", |key| key.split_once('/').unwrap_or_default().0);
     server.kubectl(&["-n", namespace(1), "annotate", "pod", name(1), "warm=1"])?;
     server.kubectl(&["-n", namespace(2), "delete", "pod", name(2), "--wait=false", "--grace-period=0", "--force"])?;
@@ -163,7 +163,7 @@ async fn run(folder: &Path) -> Result<()> {
     assert_eq!(running.cache.status().resource_version.is_some(), running.cache.is_synced());
     drop(running);
 
-    // A server that was started since has no history: the collection comes again, and is not stored again.
+    // A restarted server has no history: the reflector relists, and keeps the entries of unchanged objects.
     drop(server);
     copy(&state, &backup)?;
     let server = Server::start(&state, PORT, &[])?;
@@ -174,9 +174,9 @@ async fn run(folder: &Path) -> Result<()> {
     println!("after a restart: {} collections, last error {:?}", running.transport.collections(), status.last_error);
     assert!(status.syncs == 1 && status.last_error.is_some_and(|error| error.is_expired()));
     let again = running.cache.get((namespace(0), name(0))).ok_or("no such Pod")?.decode()?;
-    assert!(Arc::ptr_eq(&untouched, &again), "it is the entry that was loaded");
+    assert!(Arc::ptr_eq(&untouched, &again), "the loaded entry is kept");
 
-    // Then it goes on, is saved, and the backup is restored.
+    // The collection changes, the cache is saved, and the backup is restored.
     for value in 2..10 {
         server.kubectl(&["-n", namespace(3), "annotate", "--overwrite", "pod", name(3), &format!("warm={value}")])?;
     }
@@ -186,12 +186,12 @@ async fn run(folder: &Path) -> Result<()> {
     drop(server);
     let server = Server::start(&backup, PORT, &[])?;
     println!("restored from a backup: {}", refused(&server, &file).await?);
-    // It goes on in another way, past the saved version.
+    // The restored server gets other changes, past the saved version.
     for value in 20..60 {
         server.kubectl(&["-n", namespace(4), "annotate", "--overwrite", "pod", name(4), &format!("warm={value}")])?;
     }
     let error = refused(&server, &file).await?;
-    println!("and having passed the saved version: {error}");
+    println!("past the saved version: {error}");
     assert!(matches!(error, ColdStart::OtherHistory { .. }), "{error}");
     drop(server);
 
@@ -201,7 +201,7 @@ async fn run(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A data directory, of a server that is not running.
+/// Copies the data directory of a server that does not run.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let status = Command::new("cp").arg("-a").args([from, to]).status()?;
     if status.success() { Ok(()) } else { Err(format!("cp: {status}").into()) }

@@ -1,4 +1,4 @@
-//! Watches through both transports, while the server is killed and started again under 20,000 changes.
+//! Watches through both transports, and a watch that resumes while the server is restarted. `CHANGES=20000` sets the size.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,16 +11,15 @@ use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
 use listwatch::client::{Client, Error, OwnedEvent, Resource, Selection, Watch, WatchParams};
 use listwatch::{ItemError, ItemRef, compare_resource_versions};
-use listwatch_e2e::{Result, Server};
+use listwatch_e2e::{Result, Server, size};
 use listwatch_kube::KubeTransport;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 const PORT: u16 = 16653;
-const CHANGES: u64 = 20_000;
 const RESTARTS: u32 = 5;
 const WRITERS: u64 = 16;
-/// What is written last.
+/// The object that is written last.
 const LAST: &str = "default/last";
 
 /// Name and version.
@@ -42,7 +41,7 @@ fn defaults() -> WatchParams {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_api_server() -> Result<()> {
+async fn watches_resume_through_restarts() -> Result<()> {
     let state = std::env::temp_dir().join(format!("listwatch-watch-{}", std::process::id()));
     let done = run(&state).await;
     fs::remove_dir_all(&state)?;
@@ -60,7 +59,7 @@ async fn run(state: &Path) -> Result<()> {
         resumed(&server, client).await?;
     }
     drop(server);
-    // It refuses sendInitialEvents.
+    // This server refuses sendInitialEvents.
     let server = Server::start(state, PORT, &["--feature-gates=WatchList=false"])?;
     resumed(&server, &http).await?;
     through_restarts(server, state, http).await
@@ -68,7 +67,7 @@ async fn run(state: &Path) -> Result<()> {
 
 async fn single_connections(server: &Server, client: &Client) -> Result<()> {
     let namespaces = Resource::NAMESPACES;
-    // All that there is, and where it ends.
+    // The initial state, and its version.
     for selection in [Selection::all(), Selection::all().metadata_only(), Selection::all().json()] {
         let options = defaults().selection(selection);
         let mut events = watched(client, &namespaces, &options).stream();
@@ -83,7 +82,7 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
         seen.sort();
         let expected = server.kubectl(&["get", "namespaces", "-o", "jsonpath={.items[*].metadata.name}"])?;
         assert_eq!(seen, expected.split(' ').collect::<Vec<_>>(), "{options:?}");
-        // From there on.
+        // The changes after that version.
         let mut events = watched(client, &Resource::CONFIG_MAPS, &exact(&version)).namespace("default").stream();
         server.kubectl(&["create", "configmap", "one", "-n", "default", "--from-literal=a=1"])?;
         server.kubectl(&["label", "configmap", "one", "-n", "default", "b=2"])?;
@@ -100,7 +99,7 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
         kinds.retain(|kind| !kind.is_empty());
         assert_eq!(kinds, ["+", "~", "-"]);
     }
-    // The server ends it.
+    // The server ends the watch after its timeout.
     let options = defaults().timeout(Duration::from_secs(2));
     let ended: Vec<_> =
         timeout(Duration::from_secs(20), watched(client, &namespaces, &options).stream().collect()).await?;
@@ -113,13 +112,13 @@ fn exact(version: &str) -> WatchParams {
     WatchParams::from_version(version)
 }
 
-/// Selected, and in JSON; through the ends of connections, which last a second.
+/// Watches selected custom resources, which are in JSON, over connections that last a second.
 async fn resumed(server: &Server, client: &Client) -> Result<()> {
     let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
     let options = defaults().timeout(Duration::from_secs(1)).selection(Selection::all().labels("keep=yes".parse()?));
     let mut events = watched(client, &widgets, &options).resume();
     let mut next = async || -> Result<String> {
-        let event = timeout(Duration::from_secs(30), events.next()).await?.ok_or("it ended")??;
+        let event = timeout(Duration::from_secs(30), events.next()).await?.ok_or("the watch ended")??;
         Ok(match event {
             OwnedEvent::Added((name, _)) => format!("+{name}"),
             OwnedEvent::Modified((name, _)) => format!("~{name}"),
@@ -133,7 +132,7 @@ async fn resumed(server: &Server, client: &Client) -> Result<()> {
     for (arguments, expected) in [
         (["label", "widget", "b", "keep=yes"], "+default/b"),
         (["annotate", "widget", "b", "x=y"], "~default/b"),
-        // It leaves the selection.
+        // The object leaves the selection.
         (["label", "widget", "b", "keep-"], "-default/b"),
         (["label", "widget", "b", "keep=yes"], "+default/b"),
         (["annotate", "widget", "b", "x-"], "~default/b"),
@@ -146,16 +145,17 @@ async fn resumed(server: &Server, client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// As many changes as the server takes, while it is killed and started again.
+/// Writes as fast as the server allows, while it is killed and restarted.
 async fn through_restarts(server: Server, state: &Path, client: Client) -> Result<()> {
     let config = server.kube(|user| user.token = Some("admin".into())).await?;
     let writer = kube::Client::try_from(config)?;
+    let total = size("CHANGES", 8000);
     let changes = AtomicU64::new(0);
     let (restarts, restarted) = watch::channel(0);
-    let writing = join_all((0..WRITERS).map(|number| write(&writer, number, &changes, restarted.clone())));
+    let writing = join_all((0..WRITERS).map(|number| write(&writer, number, &changes, total, restarted.clone())));
     let load = async {
         writing.await;
-        // When the last one is in the view, all of those before are.
+        // A view that has the last object has all changes before it.
         while request(&writer, "POST", PATH, r#"{"metadata":{"name":"last"}}"#).await.is_err() {
             sleep(Duration::from_millis(100)).await;
         }
@@ -164,7 +164,7 @@ async fn through_restarts(server: Server, state: &Path, client: Client) -> Resul
     let restarting = async {
         let mut server = server;
         for restart in 1..=RESTARTS {
-            while changes.load(Relaxed) < CHANGES * u64::from(restart) / u64::from(RESTARTS + 1) {
+            while changes.load(Relaxed) < total * u64::from(restart) / u64::from(RESTARTS + 1) {
                 sleep(Duration::from_millis(10)).await;
             }
             drop(server);
@@ -174,7 +174,7 @@ async fn through_restarts(server: Server, state: &Path, client: Client) -> Resul
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(server)
     };
     let watching = converge(&client);
-    let ((), server, (view, told)) = tokio::try_join!(load, restarting, watching)?;
+    let ((), server, (view, counts)) = tokio::try_join!(load, restarting, watching)?;
     let columns = "custom-columns=NS:.metadata.namespace,N:.metadata.name,V:.metadata.resourceVersion";
     let expected: View = server
         .kubectl(&["get", "configmaps", "-A", "--chunk-size=0", "--no-headers", "-o", columns])?
@@ -184,34 +184,34 @@ async fn through_restarts(server: Server, state: &Path, client: Client) -> Resul
             Some((format!("{}/{}", cells.next()?, cells.next()?), cells.next()?.to_owned()))
         })
         .collect();
-    println!("{told:?}, {} changes written, {} objects left", changes.load(Relaxed), expected.len());
-    assert!(expected.len() > 100 && expected == view, "the view is not what kubectl gets");
-    // What was before a restart, the server has forgotten.
+    println!("{counts:?}, {} changes written, {} objects left", changes.load(Relaxed), expected.len());
+    assert!(expected.len() > 100 && expected == view, "the view equals kubectl's");
+    // A restarted server has no history, so earlier versions are expired.
     let least = u64::from(RESTARTS);
-    assert!(told.disconnects >= least && told.expired > 0 && told.events >= CHANGES / 2, "{told:?}");
+    assert!(counts.disconnects >= least && counts.expired > 0 && counts.events >= total / 2, "{counts:?}");
     Ok(())
 }
 
-/// What the watch told.
+/// What the watch reported.
 #[derive(Debug, Default)]
-struct Told {
+struct Counts {
     events: u64,
     disconnects: u64,
     expired: u64,
 }
 
-/// The view of a watch, from the start again when its version has expired, when the last object is in it.
-async fn converge(client: &Client) -> Result<(View, Told)> {
-    let mut told = Told::default();
+/// Returns the view of a watch once it has the last object. The watch starts over when its version has expired.
+async fn converge(client: &Client) -> Result<(View, Counts)> {
+    let mut counts = Counts::default();
     loop {
         let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
         let watch = watched(client, &Resource::CONFIG_MAPS, &defaults()).resume();
         let mut events = watch.on_disconnect(move |disconnect| drop(disconnects.send(disconnect.clone())));
         let (mut view, mut is_synced) = (View::new(), false);
         let error = loop {
-            let next = timeout(Duration::from_secs(120), events.next()).await?.ok_or("it ended")?;
+            let next = timeout(Duration::from_secs(120), events.next()).await?.ok_or("the watch ended")?;
             while disconnected.try_recv().is_ok() {
-                told.disconnects += 1;
+                counts.disconnects += 1;
             }
             let event = match next {
                 Ok(event) => event,
@@ -219,7 +219,7 @@ async fn converge(client: &Client) -> Result<(View, Told)> {
             };
             match event {
                 OwnedEvent::Added((name, version)) | OwnedEvent::Modified((name, version)) => {
-                    told.events += 1;
+                    counts.events += 1;
                     if let Some(before) = view.insert(name, version.clone())
                         && compare_resource_versions(&before, &version) != Some(Ordering::Less)
                     {
@@ -227,9 +227,9 @@ async fn converge(client: &Client) -> Result<(View, Told)> {
                     }
                 }
                 OwnedEvent::Deleted((name, version)) => {
-                    told.events += 1;
+                    counts.events += 1;
                     if view.remove(&name).is_none() {
-                        return Err(format!("{name} at {version} was deleted, and not there").into());
+                        return Err(format!("{name} was deleted at {version}, but was not in the view").into());
                     }
                 }
                 OwnedEvent::Synced { .. } => is_synced = true,
@@ -237,21 +237,27 @@ async fn converge(client: &Client) -> Result<(View, Told)> {
                 _ => {}
             }
             if is_synced && view.contains_key(LAST) {
-                return Ok((view, told));
+                return Ok((view, counts));
             }
         };
         if !error.is_expired() {
             return Err(error.into());
         }
-        told.expired += 1;
+        counts.expired += 1;
     }
 }
 
-/// Creates, changes and deletes ConfigMaps of its own; when the server is away, waits until it is back.
-async fn write(client: &kube::Client, writer: u64, changes: &AtomicU64, mut restarted: watch::Receiver<u32>) {
+/// Creates, changes and deletes its own ConfigMaps; while the server is down, waits for its restart.
+async fn write(
+    client: &kube::Client,
+    writer: u64,
+    changes: &AtomicU64,
+    total: u64,
+    mut restarted: watch::Receiver<u32>,
+) {
     for number in 0.. {
         let done = changes.load(Relaxed);
-        if done >= CHANGES {
+        if done >= total {
             return;
         }
         let name = format!("w{writer}-{}", number / 4);
@@ -264,7 +270,7 @@ async fn write(client: &kube::Client, writer: u64, changes: &AtomicU64, mut rest
         };
         match sent {
             Ok(_) => drop(changes.fetch_add(1, Relaxed)),
-            // Of a write that was under way nobody knows; the next may then find nothing, or too much.
+            // An interrupted write may have been applied or not, so the next write may get 404 or 409.
             Err(kube::Error::Api(_)) => {}
             Err(_) => drop(timeout(Duration::from_secs(1), restarted.changed()).await),
         }

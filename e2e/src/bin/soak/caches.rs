@@ -1,4 +1,4 @@
-//! Reflectors beside the lists, under troubles of their own, while what they hold changes; and what each must have then.
+//! Reflectors that run in parallel with the lists, with their own faults, while their objects change; and checks of their stores.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -22,38 +22,38 @@ use crate::trouble::{Fault, Trouble, Troubled, proxy};
 use crate::worker::World;
 use listwatch_e2e::Result;
 
-/// No other has any: nothing else writes there.
+/// Only the soak writes to this namespace.
 const NAMESPACE: &str = "soak";
 const CONFIG_MAPS: usize = 300;
 const MOST_LINES: usize = 40;
-/// Between two writes.
+/// The pause between two writes.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A reflector that was without its server for long waits for up to a minute.
-const IN_STEP: Duration = Duration::from_secs(90);
+/// How long a cache may take to be synced: after a long outage, a reflector retries after up to a minute.
+const SYNC_WITHIN: Duration = Duration::from_secs(90);
 
-/// By name: the version, and a hash of all bytes.
+/// By name: the version of the object, and a hash of its bytes.
 type View = BTreeMap<String, (String, u64)>;
 
-/// Reflectors that run as long as this, one for each strategy, and what changes beneath them.
+/// The reflectors, one for each strategy, and the tasks that change their objects.
 pub struct Caches {
     caches: Vec<Followed>,
-    /// Those who write and those who make trouble hold it for reading.
+    /// The tasks that write objects or inject faults hold it for reading.
     gate: Arc<RwLock<()>>,
     direct: Client,
-    /// Those that came.
+    /// How often each fault happened.
     faults: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 struct Followed {
     strategy: Strategy,
     cache: Cache<ConfigMap>,
-    /// What a subscriber has been told to be there.
-    told: Arc<Mutex<View>>,
+    /// The objects according to a subscriber.
+    received: Arc<Mutex<View>>,
     reflector: JoinHandle<()>,
 }
 
 impl Caches {
-    /// Its tasks are those of the runtime that it is called on.
+    /// Starts the tasks on the current runtime.
     pub async fn start(world: Arc<World>, mut rng: Rng) -> Result<Self> {
         let transport = |to: SocketAddr| {
             HttpTransport::builder(format!("https://{to}")).bearer_token("admin").ca_pem(world.ca.clone())
@@ -80,24 +80,24 @@ impl Caches {
             let reflector = Reflector::<ConfigMap>::new(&client, &Resource::CONFIG_MAPS).namespace(NAMESPACE);
             let reflector = reflector.strategy(strategy).store(Store::new(StorageFormat::Compressed));
             let cache = reflector.cache();
-            let told = Arc::new(Mutex::new(View::new()));
-            tokio::spawn(follow(cache.subscribe().with_initial_state().start(), Arc::clone(&told)));
+            let received = Arc::new(Mutex::new(View::new()));
+            tokio::spawn(follow(cache.subscribe().with_initial_state().start(), Arc::clone(&received)));
             let reflector = tokio::spawn(async { drop(reflector.run().await) });
             cache.synced().await?;
             tokio::spawn(make_trouble(trouble, rng.fork(), Arc::clone(&gate), Arc::clone(&faults)));
-            caches.push(Followed { strategy, cache, told, reflector });
+            caches.push(Followed { strategy, cache, received, reflector });
         }
         tokio::spawn(write(writer, rng.fork(), Arc::clone(&gate)));
         Ok(Self { caches, gate, direct, faults })
     }
 
-    /// Nothing changes, and nothing goes wrong, for as long as it is held.
+    /// Stops the writes and the faults until the guard is dropped.
     pub async fn quiet(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.gate).write_owned().await
     }
 
-    /// When it is quiet and the server is there, each must come to have what that has, and so must those that are told: what of
-    /// it is not so.
+    /// Waits until each cache and its subscriber have the server's objects, and returns the differences that remain. The server
+    /// must be up, and the caller must hold the guard of `quiet`.
     pub async fn divergences(&self) -> Vec<String> {
         let listed = match self.listed().await {
             Ok(listed) => listed,
@@ -105,13 +105,13 @@ impl Caches {
         };
         let mut wrong = Vec::new();
         for followed in &self.caches {
-            let Followed { strategy, cache, told, reflector } = followed;
+            let Followed { strategy, cache, received, reflector } = followed;
             let start = Instant::now();
             loop {
                 let differs = differs("the cache", &seen(cache), &listed)
-                    .or_else(|| differs("what a subscriber was told", &told.lock().unwrap(), &listed));
+                    .or_else(|| differs("the subscriber", &received.lock().unwrap(), &listed));
                 let Some(differs) = differs else { break };
-                if start.elapsed() > IN_STEP || reflector.is_finished() {
+                if start.elapsed() > SYNC_WITHIN || reflector.is_finished() {
                     wrong.push(format!("{strategy}: {differs}; {:?}", cache.status()));
                     break;
                 }
@@ -121,7 +121,7 @@ impl Caches {
         wrong
     }
 
-    /// What the stores take of the memory that Rust has allocated, as they say.
+    /// Returns how much of the memory that Rust has allocated the stores report as theirs.
     pub fn memory(&self) -> usize {
         let of = |followed: &Followed| followed.cache.memory().total() - followed.cache.memory().zstd;
         self.caches.iter().map(of).sum()
@@ -166,7 +166,7 @@ fn seen(cache: &Cache<ConfigMap>) -> View {
     cache.snapshot().iter().map(|object| see(&object)).collect()
 }
 
-/// One of the differences.
+/// Describes one of the differences.
 fn differs(what: &str, view: &View, listed: &View) -> Option<String> {
     let names = view.keys().chain(listed.keys());
     let name = names.into_iter().find(|name| view.get(*name) != listed.get(*name))?;
@@ -180,20 +180,20 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-async fn follow(mut subscriber: Subscriber<ConfigMap>, told: Arc<Mutex<View>>) {
+async fn follow(mut subscriber: Subscriber<ConfigMap>, received: Arc<Mutex<View>>) {
     while let Some(change) = subscriber.next().await {
         match change {
             Change::Applied { new, .. } => {
                 let (name, state) = see(&new);
-                told.lock().unwrap().insert(name, state);
+                received.lock().unwrap().insert(name, state);
             }
-            Change::Deleted { last, .. } => drop(told.lock().unwrap().remove(last.name())),
+            Change::Deleted { last, .. } => drop(received.lock().unwrap().remove(last.name())),
             _ => {}
         }
     }
 }
 
-/// One fault after the other. Of those that change what comes, only those that a checksum tells.
+/// Injects one fault after another. The only fault that changes bytes is one that TLS detects.
 async fn make_trouble(
     trouble: Arc<Trouble>,
     mut rng: Rng,
@@ -213,7 +213,7 @@ async fn make_trouble(
     }
 }
 
-/// Changes, deletes and creates objects, and waits while the server is away.
+/// Changes, deletes and creates objects, and ignores errors while the server is down.
 async fn write(client: kube::Client, mut rng: Rng, gate: Arc<RwLock<()>>) {
     loop {
         {
@@ -221,7 +221,7 @@ async fn write(client: kube::Client, mut rng: Rng, gate: Arc<RwLock<()>>) {
             let number = rng.usize(..CONFIG_MAPS);
             let method = if rng.u8(..10) == 0 { "DELETE" } else { "PUT" };
             if put(&client, method, number, &mut rng).await.is_err() {
-                // What is not there cannot be changed.
+                // The object may not exist, and then it cannot be changed.
                 let _ = put(&client, "POST", number, &mut rng).await;
             }
         }

@@ -1,13 +1,12 @@
-//! Lists from a real API server for as long as one likes, several at once, while a tenth of them meets a fault and the server is
-//! killed every 30 seconds: `cargo run --release -p listwatch-e2e -- 1h`, once apiserver/build.sh has built the server.
+//! Runs concurrent lists against a real API server for a given time. A tenth of the lists meets a fault, and the server is killed
+//! every 30 seconds: `cargo run --release -p listwatch-e2e -- 1h`, after apiserver/build.sh has built the server.
 //!
-//! It fails on a complete list that is not what was loaded, item by item and byte by byte; on an error that nothing provoked,
-//! or that reports the wrong number of delivered items; on a list that ends after its deadline; and on memory, descriptors or
-//! tasks that are left when no list is running.
+//! It fails if a complete list differs from the loaded objects in any item or byte, if an error has no cause or reports the wrong
+//! number of delivered items, if a list ends after its deadline, or if memory, descriptors or tasks are left when no list runs.
 //!
-//! At the same time, three reflectors, one for each strategy, fill compressed stores over connections that break, while objects
-//! are changed, deleted and created. It fails if one does not equal the server, byte by byte, once the changes stop, or if its
-//! subscriber missed a change.
+//! At the same time, three reflectors, one for each strategy, fill compressed stores over unreliable connections, while objects
+//! are changed, deleted and created. It fails if, once the changes stop, a store differs from the server in any byte, or its
+//! subscriber has missed a change.
 
 mod caches;
 mod query;
@@ -42,34 +41,34 @@ use worker::{Outage, Tally, Worker, World};
 const PORT: u16 = 16743;
 const WIDGETS: usize = 200;
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// How long what a dropped client leaves may take to end.
+/// How long the tasks and connections of dropped clients may take to end.
 const SETTLE: Duration = Duration::from_secs(10);
-/// The quiet points that do not count: until every buffer and thread local has been needed once.
+/// The quiet points that do not count: before them, buffers and thread locals are allocated for the first time.
 const WARM_UP: usize = 1;
-/// More would say nothing new.
+/// After this many failures the soak ends early.
 const MOST_WRONG: usize = 20;
 
-/// Lists from a real API server, over and over, while things go wrong.
+/// Lists from a real API server repeatedly, with faults and restarts
 #[derive(Parser)]
 #[command(name = "soak", version)]
 struct Args {
-    /// For how long: 90s, 2m, 1h.
+    /// How long to run: 90s, 2m, 1h
     #[arg(default_value = "2m", value_parser = duration)]
     duration: Duration,
 
-    /// How often the server is killed and started again.
+    /// How often the server is killed and restarted
     #[arg(long, default_value = "30s", value_parser = duration)]
     restart_every: Duration,
 
-    /// How many lists at once.
+    /// Number of concurrent lists
     #[arg(long, default_value_t = 4)]
     workers: usize,
 
-    /// Of 8 KB each.
+    /// Number of Pods, of 8 KB each
     #[arg(long, default_value_t = 2000)]
-    pods: usize,
+    pods: u64,
 
-    /// What goes wrong, and where, follows from it: not when.
+    /// Seed of the faults and their places; it does not determine their times
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -78,14 +77,14 @@ fn duration(text: &str) -> std::result::Result<Duration, jiff::Error> {
     text.parse::<SignedDuration>()?.try_into()
 }
 
-/// The client under test has a runtime of its own, so that its tasks can be counted.
+/// The client under test has its own runtime, so that its tasks can be counted.
 fn main() -> ExitCode {
     let args = Args::parse();
-    let here = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let elsewhere = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let beside = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let clients = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let helpers = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let reflectors = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let state = env::temp_dir().join(format!("listwatch-soak-{}", process::id()));
-    let done = here.block_on(soak(&args, &state, elsewhere.handle(), beside.handle()));
+    let done = clients.block_on(soak(&args, &state, helpers.handle(), reflectors.handle()));
     let _ = fs::remove_dir_all(&state);
     match done {
         Ok(code) => code,
@@ -96,7 +95,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn soak(args: &Args, state: &Path, elsewhere: &Handle, beside: &Handle) -> Result<ExitCode> {
+async fn soak(args: &Args, state: &Path, helpers: &Handle, reflectors: &Handle) -> Result<ExitCode> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}");
     let mut rng = Rng::with_seed(seed);
@@ -105,15 +104,15 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle, beside: &Handle) ->
     let mut workers = Vec::new();
     for _ in 0..args.workers {
         let trouble = Arc::new(Trouble::default());
-        let proxy = elsewhere.spawn(proxy(world.server, Arc::clone(&trouble))).await??;
+        let proxy = helpers.spawn(proxy(world.server, Arc::clone(&trouble))).await??;
         workers.push(Worker { rng: rng.fork(), trouble, proxy, world: Arc::clone(&world) });
     }
-    let caches = Arc::new(beside.spawn(Caches::start(Arc::clone(&world), rng.fork())).await??);
+    let caches = Arc::new(reflectors.spawn(Caches::start(Arc::clone(&world), rng.fork())).await??);
     let interrupted = Arc::new(AtomicBool::new(false));
-    let interrupt = elsewhere.spawn(interrupt(Arc::clone(&world), Arc::clone(&interrupted)));
+    let interrupt = helpers.spawn(interrupt(Arc::clone(&world), Arc::clone(&interrupted)));
     let start = Instant::now();
-    let lines = elsewhere.spawn(lines(start, Arc::clone(&world), Arc::clone(&caches), Handle::current()));
-    // The proxies, and the two above.
+    let lines = helpers.spawn(lines(start, Arc::clone(&world), Arc::clone(&caches), Handle::current()));
+    // The proxies, and the two tasks above.
     let background = args.workers + 2;
 
     let (mut points, mut restarts) = (Vec::new(), 0);
@@ -130,7 +129,7 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle, beside: &Handle) ->
                 world.tally.lock().unwrap().wrong.push(format!("the server ended by itself: {words}"));
             }
             let state = state.to_owned();
-            let again = elsewhere.spawn_blocking(move || Server::start(&state, PORT, &[])).await?;
+            let again = helpers.spawn_blocking(move || Server::start(&state, PORT, &[])).await?;
             if !interrupted.load(Ordering::Relaxed) {
                 server = Some(again?);
                 *world.outage.lock().unwrap() = Outage { down: false, up_since: Some(Instant::now()) };
@@ -148,7 +147,7 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle, beside: &Handle) ->
                 world.tally.lock().unwrap().wrong.push(diverged);
             }
         }
-        let tasks = || (Handle::current().metrics().num_alive_tasks(), elsewhere.metrics().num_alive_tasks());
+        let tasks = || (Handle::current().metrics().num_alive_tasks(), helpers.metrics().num_alive_tasks());
         let settled = Instant::now();
         while tasks() != (0, background) && settled.elapsed() < SETTLE {
             sleep(Duration::from_millis(10)).await;
@@ -157,7 +156,7 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle, beside: &Handle) ->
         let (of_client, others) = tasks();
         println!("quiet: {usage}, {of_client} tasks, {} connections", others - background);
         if (of_client, others) != (0, background) {
-            let left = format!("{of_client} tasks and {} connections are left of dropped clients", others - background);
+            let left = format!("{of_client} tasks and {} connections of dropped clients are left", others - background);
             world.tally.lock().unwrap().wrong.push(left);
         }
         points.push(usage);
@@ -176,13 +175,13 @@ async fn soak(args: &Args, state: &Path, elsewhere: &Handle, beside: &Handle) ->
     })
 }
 
-/// Loads the server, and finds out what it has.
+/// Loads the server, and fetches the expected result of each query.
 async fn world(server: &Server, args: &Args) -> Result<World> {
     server.load(args.pods)?;
     server.apply_widgets(&widgets())?;
     let queries = QUERIES;
-    // The loader writes into etcd behind the server's back; its watch cache follows a little later.
-    while Known::ask(server, &queries[0]).await?.len() < args.pods as u64 {}
+    // The loader writes directly into etcd, so the server's watch cache needs a moment.
+    while Known::ask(server, &queries[0]).await?.len() < args.pods {}
     let mut known = Vec::new();
     for query in queries {
         let of_query = Known::ask(server, &query).await?;
@@ -191,7 +190,7 @@ async fn world(server: &Server, args: &Args) -> Result<World> {
     for (i, resource) in [(0, "pods"), (11, "widgets")] {
         let names: BTreeSet<_> = known[i].1.names().map(str::to_owned).collect();
         if names != server.names(&[resource, "-A"])? {
-            return Err(format!("kubectl has other {resource}").into());
+            return Err(format!("kubectl lists other {resource}").into());
         }
     }
     Ok(World {
@@ -222,7 +221,7 @@ fn is_over(world: &World, interrupted: &AtomicBool) -> bool {
     interrupted.load(Ordering::Relaxed) || world.tally.lock().unwrap().wrong.len() >= MOST_WRONG
 }
 
-/// The terminal interrupts the server too: what breaks from then on is meant.
+/// Waits for Ctrl-C. The terminal interrupts the server too, so later errors are expected.
 async fn interrupt(world: Arc<World>, interrupted: Arc<AtomicBool>) {
     if tokio::signal::ctrl_c().await.is_ok() {
         world.outage.lock().unwrap().down = true;
@@ -231,10 +230,10 @@ async fn interrupt(world: Arc<World>, interrupted: Arc<AtomicBool>) {
     std::future::pending::<()>().await;
 }
 
-async fn lines(start: Instant, world: Arc<World>, caches: Arc<Caches>, here: Handle) {
+async fn lines(start: Instant, world: Arc<World>, caches: Arc<Caches>, clients: Handle) {
     loop {
         sleep(LINE_EVERY).await;
-        let tasks = here.metrics().num_alive_tasks();
+        let tasks = clients.metrics().num_alive_tasks();
         let (elapsed, tally) = (start.elapsed().as_secs(), world.tally.lock().unwrap());
         println!("{elapsed} s: {tally}; {}, {tasks} tasks", Usage::now(caches.memory()));
     }
@@ -246,10 +245,10 @@ fn summary(tally: &Tally, elapsed: Duration, restarts: u32, points: usize) -> St
         counts.join(", ")
     };
     let mut text = format!("\n{} s, {restarts} restarts, {points} quiet points\n{tally}\n", elapsed.as_secs());
-    let _ = writeln!(text, "{} items, {} requests sent again", tally.items, tally.again);
+    let _ = writeln!(text, "{} items, {} retries", tally.items, tally.retries);
     let _ = writeln!(text, "faults: {}", kinds(&tally.faults));
-    let _ = writeln!(text, "broken as meant: {}", kinds(&tally.broken));
-    let _ = writeln!(text, "by restarts: {}", kinds(&tally.by_restart));
+    let _ = writeln!(text, "failed by faults: {}", kinds(&tally.broken));
+    let _ = writeln!(text, "failed by restarts: {}", kinds(&tally.by_restart));
     for wrong in &tally.wrong {
         let _ = writeln!(text, "WRONG: {wrong}");
     }

@@ -1,4 +1,4 @@
-//! The lists that are asked for over and over, and what each must give, found out without this crate.
+//! The lists that the workers repeat, and the expected result of each, determined without the library.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,10 +19,10 @@ type Decode = fn(ItemRef<'_>) -> std::result::Result<Object, ItemError>;
 
 pub struct Query {
     pub name: &'static str,
-    /// What curl would ask for, to the same effect.
+    /// The paths that curl would request to get the same objects.
     paths: &'static [&'static str],
     accept: &'static str,
-    /// With a checksum, so that no byte of it can be another unnoticed.
+    /// The body has a checksum, which detects a changed byte.
     pub gzip: bool,
     pub list: fn(&Client) -> List<Decode>,
 }
@@ -106,13 +106,13 @@ pub const QUERIES: [Query; 13] = [
         name: "pods of namespaces",
         paths: &[
             "/api/v1/namespaces/team-02/pods",
-            "/api/v1/namespaces/nobody/pods",
+            "/api/v1/namespaces/no-such-team/pods",
             "/api/v1/namespaces/team-03/pods",
         ],
         accept: PROTOBUF,
         gzip: false,
         list: |client| {
-            list(client, &Resource::PODS, &ListParams::default()).namespaces(["team-02", "nobody", "team-03"])
+            list(client, &Resource::PODS, &ListParams::default()).namespaces(["team-02", "no-such-team", "team-03"])
         },
     },
     Query {
@@ -152,10 +152,10 @@ fn gzip(client: &Client) -> Client {
     client.clone().compression(Compression::Gzip)
 }
 
-/// What a list must give: by namespace and name, the version and a hash of all bytes.
+/// The expected result of a list: by namespace and name, the version and a hash of all bytes.
 pub struct Known {
     objects: HashMap<String, (String, u64)>,
-    /// Of the bodies as they are sent.
+    /// The length of the bodies as they are sent.
     pub wire_bytes: u64,
 }
 
@@ -211,7 +211,7 @@ impl Known {
     }
 }
 
-/// The items of one list, compared with what is known.
+/// Compares the items of one list with the expected items.
 pub struct Check<'a> {
     known: &'a Known,
     seen: HashSet<&'a str>,
@@ -220,20 +220,22 @@ pub struct Check<'a> {
 impl Check<'_> {
     pub fn item(&mut self, item: &Object) -> std::result::Result<(), String> {
         let Object { key, version, bytes } = item;
-        let Some((known, of_known)) = self.known.objects.get_key_value(key) else { return Err(format!("no {key:?}")) };
+        let Some((known, of_known)) = self.known.objects.get_key_value(key) else {
+            return Err(format!("unexpected {key:?}"));
+        };
         if *of_known != (version.clone(), hash(bytes)) {
-            return Err(format!("{key} is another: version {version}"));
+            return Err(format!("{key} differs at version {version}"));
         }
-        if self.seen.insert(known) { Ok(()) } else { Err(format!("{key} came twice")) }
+        if self.seen.insert(known) { Ok(()) } else { Err(format!("{key} was delivered twice")) }
     }
 
     pub fn end(&self) -> std::result::Result<(), String> {
-        let (came, all) = (self.seen.len(), self.known.objects.len());
-        if came == all { Ok(()) } else { Err(format!("complete with {came} items of {all}")) }
+        let (delivered, all) = (self.seen.len(), self.known.objects.len());
+        if delivered == all { Ok(()) } else { Err(format!("complete with {delivered} items of {all}")) }
     }
 }
 
-/// An item as it came.
+/// An item as it was delivered.
 pub struct Object {
     pub key: String,
     pub version: String,

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: on the way, between client and server, and in the body that a transport hands over.
+//! Injected faults: on the connection between client and server, and in the body that a transport returns.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,24 +25,24 @@ const SLOW: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection ends, without a word of TLS.
+    /// The connection ends without `close_notify`.
     Cut,
     Reset,
-    /// Nothing comes any more.
+    /// The connection stays open, but no more bytes arrive.
     Stall,
-    /// A byte of TLS is another.
+    /// A bit of the TLS stream is flipped.
     Corrupt,
-    /// A byte of the body is another.
+    /// A bit of the body is flipped.
     Flip,
     /// A chunk of the body is missing.
     Drop,
-    /// The body ends as if it were whole.
+    /// The body is truncated without an error.
     End,
-    /// The caller has no time.
+    /// The list has a short deadline.
     Deadline,
-    /// The body ends as if it were whole, and the next watch is told that its version is too old.
+    /// The body is truncated without an error, and the next watch gets 410: its version is too old.
     Expired,
-    /// Nothing comes for a while.
+    /// No bytes arrive for a while.
     Slow,
 }
 
@@ -50,7 +50,7 @@ impl Fault {
     pub const ALL: [Self; 8] =
         [Self::Cut, Self::Reset, Self::Stall, Self::Corrupt, Self::Flip, Self::Drop, Self::End, Self::Deadline];
 
-    /// A watch has no end that tells whether all of it came as it was.
+    /// Without `Flip` and `Drop`: a watch cannot detect them, because its body has no checksum and no end.
     pub const OF_WATCHES: [Self; 7] =
         [Self::Cut, Self::Reset, Self::Stall, Self::Corrupt, Self::End, Self::Expired, Self::Slow];
 
@@ -63,10 +63,10 @@ impl Fault {
     }
 }
 
-/// The fault of one worker's next list, and whether it has come.
+/// The fault of a worker's next list, and whether it has happened.
 #[derive(Default)]
 pub struct Trouble {
-    /// The fault, and how many bytes before it.
+    /// The fault, and how many bytes precede it.
     armed: Mutex<Option<(Fault, u64)>>,
     happened: AtomicBool,
     /// Whether the next watch is refused.
@@ -80,7 +80,7 @@ impl Trouble {
         *self.armed.lock().unwrap() = Some((fault, after));
     }
 
-    /// Whether it has come. The connections that it may have hit end with it.
+    /// Removes the fault, and returns whether it happened. If it did, the proxy ends its connections.
     pub fn disarm(&self) -> bool {
         *self.armed.lock().unwrap() = None;
         let happened = self.happened.swap(false, Ordering::SeqCst);
@@ -90,7 +90,7 @@ impl Trouble {
         happened
     }
 
-    /// So many bytes more: the fault if it is among them, and where.
+    /// Counts these bytes, and returns the fault and its offset if it is among them.
     fn meet(&self, bytes: usize, layer: fn(Fault) -> bool) -> Option<(Fault, usize)> {
         let mut armed = self.armed.lock().unwrap();
         let (fault, after) = armed.as_mut().filter(|(fault, _)| layer(*fault))?;
@@ -105,7 +105,7 @@ impl Trouble {
     }
 }
 
-/// Accepts connections as long as its task lives, which is that of the runtime.
+/// Starts a proxy on the current runtime, and returns its address.
 pub async fn proxy(upstream: SocketAddr, trouble: Arc<Trouble>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -117,7 +117,7 @@ pub async fn proxy(upstream: SocketAddr, trouble: Arc<Trouble>) -> io::Result<So
     Ok(address)
 }
 
-/// Until one side ends, or the fault is over.
+/// Forwards bytes until one side ends or the fault is removed.
 async fn carry(client: TcpStream, upstream: SocketAddr, trouble: Arc<Trouble>) {
     let over = trouble.over.notified();
     let Ok(server) = TcpStream::connect(upstream).await else { return };
@@ -159,7 +159,7 @@ async fn down(mut from_server: OwnedReadHalf, mut to_client: OwnedWriteHalf, tro
     }
 }
 
-/// A transport whose bodies may be other than what came.
+/// A transport that adds faults to the bodies of another transport.
 pub struct Troubled<T> {
     pub inner: T,
     pub trouble: Arc<Trouble>,
@@ -191,7 +191,7 @@ impl<T: Transport> Transport for Troubled<T> {
     }
 }
 
-/// As an API server says it whose watch cache begins later.
+/// Returns the response of an API server whose watch cache begins at a later version.
 fn too_old() -> Response {
     let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);

@@ -1,4 +1,4 @@
-//! One list after the other, and whether each ended as it may.
+//! Runs one list after another, and checks how each ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,30 +18,30 @@ use crate::query::{Known, Query};
 use crate::trouble::{Fault, Trouble, Troubled};
 use listwatch_e2e::Result;
 
-/// Of every list that is given time.
+/// The deadline of each list without `Fault::Deadline`.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// What the machine may be late by.
+/// How late a deadline may be on a busy machine.
 const GRACE: Duration = Duration::from_secs(2);
-/// A stall ends after it. The server itself was silent for 6 s after a start, on a busy machine.
+/// A stalled response fails after this time. On a busy machine, the server itself sent nothing for 6 s after a start.
 const READ_IDLE: Duration = Duration::from_secs(15);
-/// Which share of the lists meets a fault: a tenth of all, as those right after a restart meet none.
+/// The share of the lists that meet a fault: a tenth of all lists, because the lists right after a restart meet none.
 const BROKEN: f64 = 0.125;
-/// Which share is left half way.
+/// The share of the lists that are dropped before their end.
 const LEFT: f64 = 0.08;
 
-/// What all workers share.
+/// The state that all workers share.
 pub struct World {
     pub queries: Vec<(Query, Known)>,
     pub server: SocketAddr,
     pub ca: Vec<u8>,
     pub kube: kube::Config,
     pub outage: Mutex<Outage>,
-    /// Asks the workers for their last lists.
+    /// Makes the workers run their last lists.
     pub stop: AtomicBool,
     pub tally: Mutex<Tally>,
 }
 
-/// When the server is not there: what is under way meanwhile may break.
+/// When the server is down: the lists that run then may fail.
 #[derive(Default)]
 pub struct Outage {
     pub down: bool,
@@ -59,26 +59,26 @@ pub struct Tally {
     pub lists: u64,
     pub complete: u64,
     pub left: u64,
-    /// Complete, although something went wrong: the client asked again, or it was behind the last byte of the list.
-    pub mended: u64,
+    /// Complete despite a fault: the client retried, or the fault came after the last byte of the list.
+    pub recovered: u64,
     pub items: u64,
     pub wire_bytes: u64,
-    /// Requests beyond the one that each page takes.
-    pub again: u64,
-    /// Armed, whether the list came so far or not.
+    /// Requests in addition to one for each page.
+    pub retries: u64,
+    /// The armed faults, whether or not the list reached them.
     pub faults: BTreeMap<String, u64>,
     pub broken: BTreeMap<String, u64>,
     pub by_restart: BTreeMap<String, u64>,
-    /// What must not be.
+    /// The failures of the soak.
     pub wrong: Vec<String>,
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lists, complete, left, mended, wire_bytes, broken, by_restart, wrong, .. } = self;
+        let Self { lists, complete, left, recovered, wire_bytes, broken, by_restart, wrong, .. } = self;
         let [broken, by_restart] = [broken, by_restart].map(|counts| counts.values().sum::<u64>());
-        write!(f, "{lists} lists, {} MB: {complete} complete ({mended} of them mended), ", wire_bytes >> 20)?;
-        write!(f, "{left} left, {broken} broken as meant, {by_restart} by restarts, {} wrong", wrong.len())
+        write!(f, "{lists} lists, {} MB: {complete} complete ({recovered} despite a fault), ", wire_bytes >> 20)?;
+        write!(f, "{left} dropped, {broken} failed by faults, {by_restart} by restarts, {} wrong", wrong.len())
     }
 }
 
@@ -89,7 +89,7 @@ pub struct Worker {
     pub world: Arc<World>,
 }
 
-/// A client that the worker has, and its way to the server.
+/// A client of the worker, and its route to the server.
 struct Route {
     name: &'static str,
     client: Client,
@@ -97,7 +97,7 @@ struct Route {
 }
 
 impl Worker {
-    /// Until the workers are stopped; then each way to the server must work again.
+    /// Runs lists until the workers are stopped; then each route to the server must work again.
     pub async fn run(mut self) -> Self {
         let routes = self.routes().expect("clients");
         let world = Arc::clone(&self.world);
@@ -187,8 +187,8 @@ impl Worker {
         tally.wire_bytes += progress.wire_bytes();
         let is_outage = self.world.outage.lock().unwrap().meets(started);
         for what in ended.judge(query, is_outage, &mut tally) {
-            let came = if happened { "came" } else { "did not come" };
-            let fault = fault.map(|fault| format!(" ({fault:?} {came})")).unwrap_or_default();
+            let outcome = if happened { "happened" } else { "did not happen" };
+            let fault = fault.map(|fault| format!(" ({fault:?} {outcome})")).unwrap_or_default();
             let what = format!("{} over {}{fault}, {delivered} items, {elapsed:?}: {what}", query.name, route.name);
             println!("WRONG: {what}");
             tally.wrong.push(what);
@@ -196,24 +196,24 @@ impl Worker {
     }
 }
 
-/// How a list ended, and what is known of it.
+/// How a list ended, and the results of its checks.
 struct Ended {
     end: End,
     elapsed: Duration,
     deadline: Duration,
     delivered: u64,
-    /// Whether each item is as it should be.
+    /// Whether each item equals the expected item.
     exact: std::result::Result<(), String>,
-    /// Whether they are all.
+    /// Whether all items were delivered.
     whole: std::result::Result<(), String>,
-    /// Whether nothing came behind the end.
+    /// Whether the stream yielded nothing after its end.
     is_silent: bool,
     fault: Option<Fault>,
     happened: bool,
 }
 
 impl Ended {
-    /// Counts it, and says what is wrong with it.
+    /// Counts the list, and returns what is wrong with it.
     fn judge(self, query: &Query, is_outage: bool, tally: &mut Tally) -> Vec<String> {
         let Self { end, elapsed, deadline, delivered, exact, whole, is_silent, fault, happened } = self;
         let mut wrong = Vec::new();
@@ -226,9 +226,9 @@ impl Ended {
             wrong.push(format!("took {elapsed:?}, with a deadline of {deadline:?}"));
         }
         if !is_silent {
-            wrong.push("went on after its end".to_owned());
+            wrong.push("continued after its end".to_owned());
         }
-        // What a changed body without a checksum becomes, nobody can tell.
+        // A changed body without a checksum may decode to anything.
         let (mut items_are_exact, mut complete_is_exact) = (true, true);
         if happened && matches!(fault, Some(Fault::Flip | Fault::Drop)) {
             items_are_exact = false;
@@ -238,19 +238,19 @@ impl Ended {
             End::Left => tally.left += 1,
             End::Complete(summary) => {
                 tally.complete += 1;
-                tally.mended += u64::from(happened);
+                tally.recovered += u64::from(happened);
                 items_are_exact |= complete_is_exact;
                 if complete_is_exact {
                     wrong.extend(whole.err());
                 }
                 if summary.items != delivered || !summary.consistent {
-                    wrong.push(format!("{delivered} items, and the summary {summary:?}"));
+                    wrong.push(format!("{delivered} items delivered, but the summary is {summary:?}"));
                 }
-                tally.again += summary.attempts.saturating_sub(summary.pages);
+                tally.retries += summary.attempts.saturating_sub(summary.pages);
             }
             End::Error(error) => {
                 if error.items() != delivered {
-                    wrong.push(format!("{delivered} items delivered, not {}", error.items()));
+                    wrong.push(format!("{delivered} items delivered, but the error has {}", error.items()));
                 }
                 let kind = kind_of(&error);
                 if is_outage && may_be_of_restart(&error) {
@@ -258,7 +258,7 @@ impl Ended {
                 } else if fault.is_some_and(|fault| may_be_of(&error, fault, happened)) {
                     *tally.broken.entry(kind).or_default() += 1;
                 } else {
-                    wrong.push(format!("not provoked: {error}"));
+                    wrong.push(format!("unexpected error: {error}"));
                 }
             }
         }
@@ -309,7 +309,7 @@ fn may_be_of(error: &Error, fault: Fault, happened: bool) -> bool {
     match fault {
         Fault::Deadline => transport == Some(TransportErrorKind::Deadline),
         _ if !happened => false,
-        // Nothing of the body is another, and what is behind TLS ends at the cut.
+        // TLS never delivers changed bytes, so the body is only interrupted or truncated.
         _ if fault.is_on_the_way() => transport.is_some() || error.is_incomplete(),
         Fault::End => error.is_incomplete(),
         _ => true,
