@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Measures, and writes the tables of docs/benchmarking.md from what was measured: what the demo prints, and the medians of the benches.
-# Takes jq, 4 GB of memory and a quiet machine. Arguments go to criterion: `benches/readme.sh --measurement-time 1`.
+# Runs the demo and the benches, and writes two tables of docs/benchmarking.md: the demo's rows, and the medians of the benches.
+# Needs jq, 4 GB of memory and an idle machine. Passes its arguments to criterion: `benches/readme.sh --measurement-time 1`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 
-# Each bench, and the reference that it is measured with: its work, its name, the reference, its name.
+# Each row has four columns: what the bench does, its name, the reference, and the name of the reference's bench.
 rows='
 skip over the items, chunks of 64 KiB    | framing/framing-65536                | memcpy                 | framing/memcpy-65536
 skip over the items, chunks of 4 KiB     | framing/framing-4096                 | memcpy                 | framing/memcpy-4096
-cut a JSON list, chunks of 64 KiB        | json-pods/cut-65536                  | memcpy                 | json-pods/memcpy-65536
-cut a JSON list, chunks of 4 KiB         | json-pods/cut-4096                   | memcpy                 | json-pods/memcpy-4096
-cut a JSON list, chunks of 4 KiB         | json-pods/cut-4096                   | `serde_json::Value`    | json-pods/value
+split a JSON list, chunks of 64 KiB      | json-pods/split-65536                | memcpy                 | json-pods/memcpy-65536
+split a JSON list, chunks of 4 KiB       | json-pods/split-4096                 | memcpy                 | json-pods/memcpy-4096
+split a JSON list, chunks of 4 KiB       | json-pods/split-4096                 | `serde_json::Value`    | json-pods/value
 decode and drop, chunks of 64 KiB        | decode/Pods dropped-65536            | full buffer            | decode/full buffer
 decode and drop, chunks of 4 KiB         | decode/Pods dropped-4096             | full buffer            | decode/full buffer
 keep `Box<Pod>`, chunks of 64 KiB        | decode/Pods kept-65536               | full buffer            | decode/full buffer
@@ -23,7 +23,7 @@ copy without managedFields               | look/copy without managedFields      
 count over loopback                      | client/count                         | draining with reqwest  | client/drain
 '
 
-# What a bench does in a second: the unit, and how many.
+# Prints the unit of a bench's throughput and the number of units per second.
 speed() {
     jq -sr '(.[0].throughput | to_entries[0]) as $one | "\($one.key) \($one.value / .[1].median.point_estimate * 1e9)"' \
         "$target/criterion/$1/new/"{benchmark,estimates}.json
@@ -43,17 +43,17 @@ benches() {
     echo
 }
 
-# The rows of its table, whose eight columns are two spaces apart.
+# Prints the demo's table in Markdown. In the demo's output, at least two spaces separate the eight columns.
 demo() {
     printf '\n| | wall time | user time | system time | first item | peak memory | held per item | memory ratio |\n'
     echo '|---|---:|---:|---:|---:|---:|---:|---:|'
     cargo run --release --locked --no-default-features -- demo --svg "$target/demo.svg" | awk -F '  +' '
         NF == 8 && /^(full buffer|listwatch)/ { gsub(/  +/, " | "); gsub(/Box<[^ ]+>/, "`&`"); print "| " $0 " |"; rows++ }
-        END { if (rows != 4) { print "the demo did not show four ways" >"/dev/stderr"; exit 1 } }'
+        END { if (rows != 4) { print "error: the table of the demo does not have four rows" >"/dev/stderr"; exit 1 } }'
     echo
 }
 
-# Puts the table between the two comments of that name.
+# Writes a table between the two comments of its name.
 publish() {
     sed -i -e "/<!-- $1 /,/<!-- end of $1 -->/{//!d}" -e "/<!-- $1 /r $target/$1.md" docs/benchmarking.md
 }

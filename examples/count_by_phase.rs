@@ -13,7 +13,7 @@ use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Without a URL, Pods that were recorded.
+    // Without a URL, a local server replays recorded Pods.
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
     let url = args().nth(1).unwrap_or_else(|| server.url());
 

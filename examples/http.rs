@@ -10,7 +10,7 @@ use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Without a URL, Pods that were recorded.
+    // Without a URL, a local server replays recorded Pods.
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let node = pod.spec.unwrap_or_default().node_name.unwrap_or_default();
         println!("{name} runs on {node}");
     }
-    let end = pods.end().ok_or("the list ended in an error before")?;
+    let end = pods.end().ok_or("the list is not complete")?;
     eprintln!("{} Pods at version {}", end.items, end.list_meta.resource_version);
     Ok(())
 }

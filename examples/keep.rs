@@ -1,4 +1,4 @@
-//! Keeps a whole list as encoded items, each in a box of its own, and decodes one: `cargo run --example keep [FILE]`.
+//! Keeps a whole list as encoded items, each in its own box, and decodes one item: `cargo run --example keep [FILE]`.
 
 use std::collections::HashMap;
 use std::env::args;
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} Pods in {bytes} bytes", pods.len());
     if let Some((name, pod)) = pods.iter().max_by_key(|(_, pod)| pod.len()) {
         let labels = Pod::decode(&pod[..])?.metadata.unwrap_or_default().labels;
-        println!("the largest is {name}, with the labels {labels:?}");
+        println!("the largest Pod is {name}, with the labels {labels:?}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The ten largest Pods, by their bytes on the wire: `cargo run --example largest [URL]`, with the URL that
+//! Prints the ten largest Pods by encoded size: `cargo run --example largest [URL]`, with the URL that
 //! `kubectl proxy` prints.
 
 use std::cmp::Reverse;
@@ -12,7 +12,7 @@ use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Without a URL, Pods that were recorded.
+    // Without a URL, a local server replays recorded Pods.
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
     let url = args().nth(1).unwrap_or_else(|| server.url());
 

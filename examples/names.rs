@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for name in &mut names {
         println!("{}", name?);
     }
-    let end = names.end().expect("without an error the list is complete");
+    let end = names.end().expect("a list that ends without an error is complete");
     eprintln!("{} items at version {}", end.items, end.list_meta.resource_version);
     Ok(())
 }

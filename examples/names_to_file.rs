@@ -1,4 +1,4 @@
-//! Writes the names of all Pods to a file, which is there once the list is complete: `cargo run --example names_to_file
+//! Writes the names of all Pods to a file, which appears once the list is complete: `cargo run --example names_to_file
 //! [URL [FILE]]`, with the URL that `kubectl proxy` prints.
 
 use std::env::args;
@@ -12,7 +12,7 @@ use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Without a URL, Pods that were recorded.
+    // Without a URL, a local server replays recorded Pods.
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
     let url = args().nth(1).unwrap_or_else(|| server.url());
     let file = args().nth(2).unwrap_or_else(|| "target/names.txt".to_owned());

@@ -1,4 +1,4 @@
-//! Exports custom resources as JSON, one object a line: `cargo run --example ndjson [URL GROUP VERSION PLURAL KIND]`,
+//! Exports custom resources as JSON, one object per line: `cargo run --example ndjson [URL GROUP VERSION PLURAL KIND]`,
 //! with the URL that `kubectl proxy` prints.
 
 use std::env::args;
@@ -13,7 +13,7 @@ const RECORDED: &[u8] = include_bytes!("../fixtures/widgets-negotiated.json");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Without a URL, objects that were recorded.
+    // Without a URL, a local server replays recorded objects.
     let server = Server::start(Answer::ok(Body::replay(RECORDED)).always()).await?;
     let [url, group, version, plural, kind] = <[String; 5]>::try_from(args().skip(1).collect::<Vec<_>>())
         .unwrap_or_else(|_| [&*server.url(), "example.com", "v1", "widgets", "Widget"].map(str::to_owned));

@@ -1,4 +1,4 @@
-//! Keeps what a controller needs of all Pods, by name, decoded from what is left of each: `cargo run --example
+//! Drops all fields but labels, node name and phase, decodes the rest, and keeps it by name: `cargo run --example
 //! projections [URL]`, with the URL that `kubectl proxy` prints.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Without a URL, Pods that were recorded.
+    // Without a URL, a local server replays recorded Pods.
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
@@ -26,6 +26,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (pods, summary) = pods.into_vec().await?;
     let pods: HashMap<String, Box<Pod>> = pods.into_iter().collect();
     let running = pods.values().filter(|pod| pod.status.as_ref().is_some_and(|status| status.phase() == "Running"));
-    println!("{} of {} Pods run, at version {}", running.count(), pods.len(), summary.list_meta.resource_version);
+    println!(
+        "{} of {} Pods are running, at version {}",
+        running.count(),
+        pods.len(),
+        summary.list_meta.resource_version
+    );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Feeds the decoder by hand, from whatever brings bytes: `cargo run --example sans_io <fixtures/pods.pb`.
+//! Feeds the decoder with bytes from any source, here stdin: `cargo run --example sans_io <fixtures/pods.pb`.
 
 use std::error::Error;
 use std::io::{Read, stdin};
@@ -28,6 +28,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let end = decoder.finish()?;
-    println!("{} items, {} bytes, the longest item {longest}", end.items, end.bytes);
+    println!("{} items, {} bytes, the longest item has {longest} bytes", end.items, end.bytes);
     Ok(())
 }

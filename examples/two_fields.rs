@@ -1,6 +1,6 @@
-//! Counts Pods per node with a message of just the fields that takes: `cargo run --example two_fields [FILE]`.
+//! Counts Pods per node with messages of only the two fields that it needs: `cargo run --example two_fields [FILE]`.
 //!
-//! Protobuf skips the rest, so this is much cheaper than decoding whole Pods. The numbers are those of
+//! prost skips the other fields, so this is much cheaper than decoding whole Pods. The field numbers are from
 //! `k8s.io/api/core/v1/generated.proto`.
 
 use std::collections::BTreeMap;

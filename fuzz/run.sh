@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fuzzes each target, or those named, for so many seconds: fuzz/run.sh SECONDS [TARGET...]
-# The corpus stays as it is; FUZZ_CORPUS names a folder to keep what is found, one folder per target. With FUZZ_SEED, a number,
-# the inputs are the same each time.
+# Fuzzes all targets, or the named ones, for SECONDS each: fuzz/run.sh SECONDS [TARGET...]
+# Leaves the corpus unchanged. FUZZ_CORPUS names a folder that keeps new inputs, one folder per target. FUZZ_SEED, a number,
+# makes the inputs the same in each run.
 set -euo pipefail
 cd "$(dirname "$0")"
-seconds=${1:?how many seconds per target}
+seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
 shift
 targets=("$@")
 [ $# -gt 0 ] || targets=(list_decode list_differential json_list watch_decode meta_view projection selectors http_error)

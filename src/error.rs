@@ -1,4 +1,4 @@
-//! Errors: what is wrong, where in the body, and how many items or events were delivered before.
+//! Errors of bodies and items, with their position and the number of items or events delivered before.
 //!
 //! Each error displays its own part on one line and returns the rest as `source()`.
 
@@ -11,24 +11,24 @@ use crate::wire::BodyFormat;
 use crate::wire::Encoding;
 pub(crate) use crate::wire::Fault;
 
-/// Why a body is not a complete list, or why a watch ended.
+/// The error of a body that is not a complete list or a well-formed watch.
 ///
-/// The items or events delivered before are exact; there may be more that were not delivered. A decoder that returned an error
-/// returns the same error from then on.
+/// The items or events delivered before are exact; the body may contain more. A decoder that returned an error returns the same
+/// error from every later call.
 ///
-/// It is displayed on one line: what happened, the offset and the number of items or events delivered. Why an item could not
-/// be read is its [`source`](Error::source), an [`ItemError`].
+/// It is displayed on one line: what happened, the offset and the number of items or events delivered. The
+/// [`source`](Error::source) of an item's error is an [`ItemError`].
 #[derive(Clone, Debug)]
 pub struct DecodeError(Box<Inner>);
 
-/// Boxed, so that a `Result` on the way of every item stays small.
+/// Boxed, so that the `Result`s of each item stay small.
 #[derive(Clone, Debug)]
 struct Inner {
     kind: DecodeErrorKind,
     offset: u64,
     index: Option<u64>,
     items: u64,
-    /// Its items are events.
+    /// True if its items are events.
     of_watch: bool,
 }
 
@@ -52,7 +52,7 @@ impl DecodeError {
         self.0.items = items;
     }
 
-    /// Returns what is wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &DecodeErrorKind {
         &self.0.kind
@@ -64,14 +64,14 @@ impl DecodeError {
     /// the offset of the faulty byte, for [`Incomplete`](DecodeErrorKind::Incomplete) the number of bytes received, and for
     /// [`Api`](DecodeErrorKind::Api) the offset where the Status begins.
     ///
-    /// In a watch it is the offset of the first byte of the faulty frame: of its length, or of its object in JSON. For
+    /// In a watch it is the offset of the first byte of the faulty frame: of its length, or in JSON of its object. For
     /// [`TruncatedFrame`](DecodeErrorKind::TruncatedFrame) it is the number of bytes received.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.0.offset
     }
 
-    /// Returns the index of the faulty item, counted from 0 and with the skipped ones; in a watch, of the event. `None` where
+    /// Returns the index of the faulty item, counted from 0 and including skipped items; in a watch, of the event. `None` if
     /// the fault is not in an item.
     #[must_use]
     pub fn index(&self) -> Option<u64> {
@@ -84,13 +84,13 @@ impl DecodeError {
         self.0.items
     }
 
-    /// Returns true if the body ended before the list, or before a frame of the watch, did: the transport interrupted it.
+    /// Returns true if the body ended before the end of the list, or inside a frame of the watch.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         matches!(self.0.kind, DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame)
     }
 
-    /// Returns the limit that the body, or the decoded form of one of its items, is over.
+    /// Returns the limit that the body, or the decoded form of one of its items, exceeds.
     ///
     /// ```
     /// use listwatch::{Limit, Limits, ListReader};
@@ -98,7 +98,7 @@ impl DecodeError {
     /// # let body = &include_bytes!("../fixtures/configmaps.pb")[..];
     /// let mut items = ListReader::new::<[u8]>(body).limits(Limits::default().items(5));
     /// let Some(Err(listwatch::ListError::Decode(error))) = items.nth(5) else { panic!("the sixth item is an error") };
-    /// let exceeded = error.limit().expect("it is over a limit");
+    /// let exceeded = error.limit().expect("the list exceeds a limit");
     /// assert_eq!((exceeded.limit, exceeded.size, exceeded.max), (Limit::Items, 6, 5));
     /// ```
     #[must_use]
@@ -148,7 +148,7 @@ impl Error for DecodeError {
     }
 }
 
-/// What can be wrong with the body of a list or a watch.
+/// The kind of a [`DecodeError`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
@@ -162,7 +162,7 @@ pub enum DecodeErrorKind {
     #[error("unexpected encoding: the body looks like {}", format(*.0, "watch"))]
     UnexpectedWatchEncoding(BodyFormat),
 
-    /// A field has bytes or a value that it may not have.
+    /// A field has invalid bytes or an invalid value.
     #[error("malformed: {fault} in {field}")]
     Malformed {
         /// The field, as in the Kubernetes API: `raw`, `metadata.resourceVersion`, `items`; or the part of the body.
@@ -194,7 +194,7 @@ pub enum DecodeErrorKind {
     NotAWatch {
         /// `apiVersion` of the body.
         api_version: String,
-        /// `kind` of the body; `List` where a JSON list has its kind after its items.
+        /// `kind` of the body; `List` if a JSON list has its kind after its items.
         kind: String,
     },
 
@@ -202,7 +202,7 @@ pub enum DecodeErrorKind {
     #[error("API error: {0}")]
     Api(Arc<Status>),
 
-    /// The body is over one of the [`Limits`](crate::Limits).
+    /// The body exceeds one of the [`Limits`](crate::Limits).
     #[error("{}", exceeded(*limit, *size, *max))]
     Limit {
         /// The limit.
@@ -217,7 +217,7 @@ pub enum DecodeErrorKind {
     #[error("cannot read the item")]
     Item(#[source] ItemError),
 
-    /// A callback panicked while it held an item: whether the item was delivered is unknown.
+    /// A callback panicked while it held an item, so it is unknown whether the item was delivered.
     #[error("poisoned: a callback panicked")]
     Poisoned,
 
@@ -244,7 +244,7 @@ fn exceeded(limit: Limit, size: u64, max: u64) -> String {
     }
 }
 
-/// A number of bytes, exactly: `16 MiB`, `16777217 bytes`.
+/// Displays a number of bytes without rounding: `16 MiB`, `16777217 bytes`.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -274,7 +274,7 @@ pub enum Limit {
     DecodedSize,
 }
 
-/// A limit that a body is over: see [`DecodeError::limit`].
+/// A limit that a body exceeds: see [`DecodeError::limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitExceeded {
@@ -286,7 +286,7 @@ pub struct LimitExceeded {
     pub max: u64,
 }
 
-/// Why a type or a closure refused an item.
+/// The error of an item that a type or a closure refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ItemError {
@@ -305,13 +305,12 @@ pub enum ItemError {
     /// a field has no JSON form.
     #[error("{fault} in field {path}")]
     Field {
-        /// The path: in numbers; for a JSON form in names, with the kind before them.
+        /// The path, in names or numbers; for a JSON form, the kind and names.
         path: Box<str>,
-        /// What is wrong.
+        /// What is wrong with the field.
         fault: Fault,
     },
-    /// The [table of fields](crate::schema) does not have the kind. Such objects have fields by name only where the server sends
-    /// JSON.
+    /// The [table of fields](crate::schema) does not have the kind. The names of its fields are known only if the server sends JSON.
     #[error("unknown fields: no table for the kind {kind:?} of {api_version:?}")]
     UnknownKind {
         /// `apiVersion` of the object.
@@ -322,7 +321,7 @@ pub enum ItemError {
     /// The object, or a message in it on a path of a [`Projection`](crate::Projection), is malformed.
     #[error("{0} in the projected fields")]
     Projection(Fault),
-    /// A field selector names a field that objects of this kind cannot be selected by.
+    /// A field selector names a field by which objects of this kind cannot be selected.
     #[error("unsupported field selector: {path:?} of {kind:?}")]
     FieldSelector {
         /// The field, as the selector names it.
@@ -338,15 +337,15 @@ pub enum ItemError {
         /// The largest estimate that is allowed.
         max: u64,
     },
-    /// prost implements `Message` for this type as a wrapper: it would decode any object into garbage.
+    /// prost implements `Message` for this type as a wrapper, which would decode any object into garbage.
     #[error("{0} is a protobuf wrapper type, not a Kubernetes object")]
     WrapperType(&'static str),
     /// `serde_json` refuses the item. The source's text may quote the value at fault.
     #[cfg(feature = "json")]
     #[error("cannot decode the JSON")]
     Json(#[source] Arc<serde_json::Error>),
-    /// The item is not in the encoding that the type or the path reads: API servers have custom resources in JSON only, and
-    /// send other resources in the encoding that the request prefers.
+    /// The item is not in the encoding that the type or the path reads. API servers send custom resources in JSON only, and other
+    /// resources in the encoding that the request prefers.
     #[error("unexpected encoding: the item is in {found}, expected {expected}")]
     WrongEncoding {
         /// The encoding of the item.

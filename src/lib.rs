@@ -11,14 +11,14 @@
 //! |---|---|
 //! | [`ListDecoder`], [`WatchDecoder`], [`Limits`] | bytes in, items and events out; no IO, no async |
 //! | [`ListReader`], `ListStream`, `ListCodec` | an iterator, a stream and a codec around the decoder |
-//! | [`ItemRef`], [`Item`], `Json` | one item, borrowed, and the types that it can be decoded to |
+//! | [`ItemRef`], [`Item`], `Json` | one item, borrowed, and the types that it can be decoded as |
 //! | [`MetaView`], [`FieldPath`], [`path`], [`Projection`], [`Prefilter`] | read, copy and filter an item without decoding it |
-//! | [`LabelSelector`], [`FieldSelector`], [`Shard`] | which objects of a collection |
+//! | [`LabelSelector`], [`FieldSelector`], [`Shard`] | select objects of a collection |
 //! | [`schema`] | names and types of the fields of every built-in kind |
-//! | `client` | lists and watches of an API server: requests, pages, retries, and exactly how a list ended |
+//! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
 //! | `cache` | whole collections in memory, by key and by index |
 //! | `reflector` | keeps a cache synced with an API server |
-//! | [`DecodeError`], [`ItemError`] | what is wrong, where in the body, and how many items were delivered before |
+//! | [`DecodeError`], [`ItemError`] | errors with the offset in the body and the number of items delivered before |
 //!
 //! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and the adapter
 //! over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
@@ -42,7 +42,7 @@ pub mod schema;
 mod sync;
 mod wire;
 
-/// Paths of fields that are often read.
+/// Paths of common fields.
 pub mod path {
     pub use crate::object::path::{meta, pod};
 }

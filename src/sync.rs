@@ -1,4 +1,4 @@
-//! Locks that are taken whatever panicked while they were held; under `cfg(shuttle)` those that tests interleave.
+//! Locks without poisoning: a panic while one is held does not affect later callers. Under `cfg(shuttle)`, shuttle's locks.
 
 use std::sync::PoisonError;
 

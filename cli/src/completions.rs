@@ -6,21 +6,21 @@ use clap_complete::{Shell, generate};
 
 use crate::failure::Failure;
 
-/// Prints completions for a shell.
+/// Prints the completion script for a shell.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   source <(listwatch completions bash)                               in ~/.bashrc
-  listwatch completions zsh >~/.zfunc/_listwatch                     a directory of $fpath
+  listwatch completions zsh >~/.zfunc/_listwatch                     a directory in $fpath
   listwatch completions fish >~/.config/fish/completions/listwatch.fish")]
 pub struct Args {
-    /// Which one
+    /// Shell to print the script for
     shell: Shell,
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut script = Vec::new();
-    // A plugin of kubectl is completed by kubectl; the script is for the command itself.
+    // kubectl completes its plugins, so the script always completes `listwatch`.
     generate(args.shell, &mut crate::command("listwatch"), "listwatch", &mut script);
     Ok(io::stdout().write_all(&script)?)
 }

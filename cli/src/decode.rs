@@ -1,4 +1,4 @@
-//! `listwatch decode`: a saved body.
+//! `listwatch decode`: decodes the saved body of a list.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use crate::rows::{self, Reached};
 
 pub const CHUNK: usize = 256 << 10;
 
-/// Decodes a saved body of a list, in protobuf or JSON, while it is read.
+/// Decodes the saved body of a list, in protobuf or JSON, while reading it.
 ///
-/// Gzip is undone. An error is one line on stderr: what is wrong, where in the body, and how many items came before.
+/// Gzip is decompressed. An error is one line on stderr: the fault, its position in the body, and the number of items delivered before it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ Examples:
 From a live API server, while `kubectl proxy` runs:
   curl -sH 'Accept: application/vnd.kubernetes.protobuf' localhost:8001/api/v1/pods | listwatch decode -o table")]
 pub struct Args {
-    /// The body; stdin without it or with `-`
+    /// File that contains the body; `-` for stdin [default: stdin]
     file: Option<PathBuf>,
 
     /// Stop after N items
@@ -44,23 +44,23 @@ pub struct Args {
     #[command(flatten)]
     shown: Shown,
 
-    /// Leave out items that are over --max-item-size or cannot be read, and say how many, instead of ending in an error
+    /// Skip items that exceed --max-item-size or cannot be read, and print their number, instead of failing
     #[arg(long)]
     skip_bad_items: bool,
 
-    /// The largest item
+    /// Maximum size of an item
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(Limits::DEFAULT_ITEM_SIZE), help_heading = "Limits")]
     max_item_size: ByteSize,
 
-    /// The largest number of items [default: no limit]
+    /// Maximum number of items [default: no limit]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     max_items: Option<u64>,
 
-    /// The largest body, after decompression [default: no limit]
+    /// Maximum size of the body, after decompression [default: no limit]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     max_bytes: Option<ByteSize>,
 
-    /// The largest string in the list's own metadata
+    /// Maximum size of a string in the list's own metadata
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(Limits::DEFAULT_METADATA_SIZE), help_heading = "Limits")]
     max_metadata_size: ByteSize,
 }
@@ -69,11 +69,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if args.file.is_none() && io::stdin().is_terminal() {
         let mut cli = crate::command(&crate::invoked_as());
         cli.build();
-        let decode = cli.find_subcommand_mut("decode").expect("this is it");
-        decode.error(ErrorKind::MissingRequiredArgument, "no FILE, and stdin is a terminal").exit();
+        let decode = cli.find_subcommand_mut("decode").expect("the subcommand exists");
+        decode.error(ErrorKind::MissingRequiredArgument, "no FILE is given, and stdin is a terminal").exit();
     }
     if args.shown.format == Format::Summary && args.limit.is_some() {
-        return Err(Failure::Usage("-o summary is about the whole list: no --limit".to_owned()));
+        return Err(Failure::Usage(
+            "--limit cannot be used with -o summary, which describes the whole list".to_owned(),
+        ));
     }
     let mut rows = args.shown.rows()?;
     let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
@@ -93,7 +95,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if let Some(error) = error {
         return Err(Failure::Error(error));
     }
-    // There is none at the limit.
+    // `None` if the list ended at --limit.
     let end = end.as_ref();
     let summary = end.map(|end| Summary::new(&end.type_meta, &end.list_meta, end.items, end.bytes));
     output.end(summary.as_ref())?;
@@ -127,7 +129,7 @@ pub async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
         None => Box::pin(tokio::io::stdin()),
     };
     let mut file = BufReader::with_capacity(CHUNK, file);
-    // The second byte may not have come yet; no other body begins with the first.
+    // The buffer may hold only the first byte of gzip's magic number. No list starts with that byte.
     if file.fill_buf().await?.first() != Some(&0x1f) {
         return Ok(Box::pin(file));
     }
@@ -139,14 +141,14 @@ pub async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
 fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) -> String {
     match error {
         ListError::Decode(error) if error.is_incomplete() && decoder.position() == 0 => {
-            format!("{source} is empty, and not the body of a list")
+            format!("{source} is empty: expected the body of a list")
         }
         ListError::Decode(error) => {
             let option = match error.limit().map(|exceeded| exceeded.limit) {
-                Some(Limit::ItemSize) => "; --max-item-size raises it",
-                Some(Limit::Items) => "; --max-items raises it",
-                Some(Limit::Bytes) => "; --max-bytes raises it",
-                Some(Limit::MetadataSize) => "; --max-metadata-size raises it",
+                Some(Limit::ItemSize) => "; --max-item-size raises the limit",
+                Some(Limit::Items) => "; --max-items raises the limit",
+                Some(Limit::Bytes) => "; --max-bytes raises the limit",
+                Some(Limit::MetadataSize) => "; --max-metadata-size raises the limit",
                 _ => "",
             };
             with_hint(error) + option
@@ -155,12 +157,12 @@ fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) ->
     }
 }
 
-/// The error, and what to ask a server for instead of the body.
+/// Returns the text of the error, and what to request from a server instead.
 pub fn with_hint(error: &DecodeError) -> String {
     let hint = match error.kind() {
-        DecodeErrorKind::NotAList { kind, .. } if kind == "Table" => "; ask for the list, without as=Table",
-        DecodeErrorKind::UnexpectedEncoding(BodyFormat::Cbor) => "; ask for application/vnd.kubernetes.protobuf",
-        DecodeErrorKind::Item(ItemError::UnknownKind { .. }) => "; ask the server for JSON",
+        DecodeErrorKind::NotAList { kind, .. } if kind == "Table" => "; request the list without as=Table",
+        DecodeErrorKind::UnexpectedEncoding(BodyFormat::Cbor) => "; request application/vnd.kubernetes.protobuf",
+        DecodeErrorKind::Item(ItemError::UnknownKind { .. }) => "; request JSON from the server",
         _ => "",
     };
     chain(error) + hint

@@ -1,4 +1,4 @@
-//! Why a command did not run to its end, and its exit code.
+//! Why a command ended early, and its exit code.
 
 use std::error::Error;
 use std::io;
@@ -8,17 +8,17 @@ use console::style;
 use crate::output::printable;
 
 pub enum Failure {
-    /// Whoever reads stdout wants no more.
+    /// The reader of stdout closed the pipe.
     Closed,
-    /// By Ctrl-C; says how far the command came.
+    /// Ctrl-C or SIGTERM, with the progress of the command.
     Interrupted(String),
-    /// Wrong usage that clap cannot know.
+    /// Wrong usage that clap does not detect.
     Usage(String),
     Error(String),
 }
 
 impl Failure {
-    /// Says it on stderr, on one line. Returns the exit code.
+    /// Prints the failure on stderr, on one line, and returns the exit code.
     pub fn report(&self) -> i32 {
         let (word, message, code) = match self {
             Self::Closed => return 0,
@@ -31,7 +31,7 @@ impl Failure {
     }
 }
 
-/// The error and its sources, on one line.
+/// Returns the text of the error and its sources, on one line.
 pub fn chain(error: &dyn Error) -> String {
     let source = error.source().map(|source| format!(": {}", chain(source))).unwrap_or_default();
     format!("{error}{source}")
@@ -43,7 +43,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// For what is written to stdout.
+/// Converts the error of a write to stdout.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

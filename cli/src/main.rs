@@ -21,8 +21,8 @@ use crate::failure::Failure;
 
 /// Streams huge Kubernetes collections over protobuf, in constant memory.
 ///
-/// Results go to stdout, everything else to stderr. Exit codes: 0 the list is complete, 1 it ended in an error, 2 wrong
-/// usage, 130 interrupted, by Ctrl-C or SIGTERM; watch and cache are meant to be interrupted: 0.
+/// Results go to stdout, everything else to stderr. Exit codes: 0 on success, 1 on an error, 2 on wrong usage, 130 on Ctrl-C or
+/// SIGTERM. `watch` and `cache` run until Ctrl-C or SIGTERM, and then exit with 0.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 #[cfg_attr(
@@ -71,7 +71,7 @@ async fn main() {
         Command::DemoServer(args) => demo::server::run(args).await.map_err(Failure::from),
         Command::DemoClient(args) => demo::client::run(args).await.map_err(Failure::from),
     };
-    // Returning would wait for a read of stdin that nothing may ever end.
+    // Returning from `main` would wait for a blocking read of stdin, which may never end.
     std::process::exit(done.map_or_else(|failure| failure.report(), |()| 0));
 }
 
@@ -80,14 +80,14 @@ fn parse() -> Cli {
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// `kubectl` runs what is installed as `kubectl-listwatch`.
+/// Returns the name of the command. `kubectl listwatch` runs the plugin `kubectl-listwatch`.
 fn invoked_as() -> String {
     let path = env::args_os().next().unwrap_or_default();
     let name = Path::new(&path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     if name == "kubectl-listwatch" { "kubectl listwatch".to_owned() } else { "listwatch".to_owned() }
 }
 
-/// The command as its help writes it.
+/// Returns the command, with this name in its help.
 fn command(name: &str) -> clap::Command {
     Cli::command().bin_name(name).mut_subcommands(|subcommand| match subcommand.get_after_help() {
         Some(text) if name != "listwatch" => {

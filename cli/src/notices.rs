@@ -1,4 +1,4 @@
-//! Lines on stderr, printed above the progress bar if there is one.
+//! Lines on stderr, above the progress bar.
 
 use std::sync::OnceLock;
 
@@ -7,18 +7,18 @@ use indicatif::ProgressBar;
 
 use crate::output::printable;
 
-/// The progress bar of this process, which is in the way of other lines.
+/// The progress bar of this process, suspended while a line is printed.
 static BAR: OnceLock<ProgressBar> = OnceLock::new();
 
-/// From now on above this bar.
+/// Prints later lines above this bar.
 pub fn show_above(bar: &ProgressBar) {
     // A second bar is ignored.
     let _ = BAR.set(bar.clone());
 }
 
-/// On stderr, on one line.
+/// Prints a warning on one line.
 pub fn warn(text: &str) {
-    tell("warning:", text);
+    print("warning:", text);
 }
 
 /// Warns of fields that were left out of JSON, if there are any.
@@ -29,11 +29,11 @@ pub fn unknown_fields(count: u64) {
     }
 }
 
-/// The same, under another word.
-pub fn tell(word: &str, text: &str) {
-    let print = || eprintln!("{} {}", style(word).for_stderr().yellow().bold(), printable(text));
+/// Prints one line that begins with this word.
+pub fn print(word: &str, text: &str) {
+    let line = || eprintln!("{} {}", style(word).for_stderr().yellow().bold(), printable(text));
     match BAR.get() {
-        Some(bar) => bar.suspend(print),
-        None => print(),
+        Some(bar) => bar.suspend(line),
+        None => line(),
     }
 }

@@ -1,4 +1,4 @@
-//! What is printed of a list or a watch, in the formats that all commands share.
+//! The output formats of lists and watches, shared by all commands.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -19,35 +19,35 @@ const BUFFER: usize = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One object a line: namespace/name, because a name is unique only within its namespace; or the name, if there is no namespace
+    /// One line per object: NAMESPACE/NAME, or NAME if the object has no namespace
     Name,
-    /// Namespace, name, version, age and size in bytes, in columns
+    /// Columns: namespace, name, version, age and size in bytes
     Table,
-    /// The columns of `table`, owner and UID; for Pods also phase, node and IP
+    /// The columns of `table`, and owner and UID; for Pods also phase, node and IP
     Wide,
-    /// One JSON object a line, with kind and apiVersion
+    /// One JSON object per line, with kind and apiVersion
     Json,
-    /// One YAML document for each object
+    /// One YAML document per object
     Yaml,
-    /// For lists: one JSON object about the whole list, once it is complete
+    /// For lists: one JSON object that describes the whole list, once it is complete
     Summary,
 }
 
-/// What a format prints of one item.
+/// The output for one item.
 pub enum Row {
-    /// With its end.
+    /// Text that ends in a line break.
     Line(Vec<u8>),
     Table(Cells),
     Nothing,
 }
 
 impl Format {
-    /// Returns true if it prints items as they arrive.
+    /// Returns true if the format prints items as they arrive.
     pub fn prints_items(self) -> bool {
         self != Self::Summary
     }
 
-    /// Returns true if it prints the fields of objects.
+    /// Returns true if the format prints the fields of objects.
     pub fn prints_fields(self) -> bool {
         matches!(self, Self::Json | Self::Yaml)
     }
@@ -57,14 +57,14 @@ impl Format {
     }
 }
 
-/// What is printed of the items.
+/// The options of the output.
 #[derive(Clone, clap::Args)]
 pub struct Shown {
     /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Name, value_name = "FORMAT", help_heading = "Output")]
     pub format: Format,
 
-    /// In a table, do not print the header
+    /// In a table, do not print headers
     #[arg(long, help_heading = "Output")]
     pub no_headers: bool,
 
@@ -76,7 +76,7 @@ pub struct Shown {
     #[arg(short = 'L', long, value_name = "LABELS", value_delimiter = ',', help_heading = "Output")]
     pub label_columns: Vec<String>,
 
-    /// With -o json and yaml, print metadata.managedFields, which are hidden otherwise
+    /// With -o json and yaml, print metadata.managedFields, which are hidden by default
     #[arg(long, help_heading = "Output")]
     pub show_managed_fields: bool,
 
@@ -86,7 +86,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Returns what makes the rows.
+    /// Returns the converter from items to rows.
     pub fn rows(&self) -> Result<Rows<'_>, Failure> {
         let of_fields = [("--drop", !self.drop.is_empty()), ("--show-managed-fields", self.show_managed_fields)];
         let of_tables = [
@@ -105,17 +105,17 @@ impl Shown {
             _ => {}
         }
         match self.drop.iter().find(|path| path.starts_with(|c: char| c.is_ascii_digit())) {
-            Some(path) => Err(Failure::Usage(format!("--drop {path}: the fields of JSON have names"))),
+            Some(path) => Err(Failure::Usage(format!("--drop {path}: expected names of fields, not numbers"))),
             None => Ok(Rows { shown: self, drop: None, invalid_path: None, unknown_fields: 0 }),
         }
     }
 
-    /// Returns true if metadata.managedFields are not printed.
+    /// Returns true if the output omits metadata.managedFields.
     pub fn hides_managed_fields(&self) -> bool {
         !self.show_managed_fields || self.drop.iter().any(|path| path == "metadata.managedFields")
     }
 
-    /// Returns the columns of a table, those of a watch included.
+    /// Returns the columns of a table, including EVENT and CHANGED, which only watches fill.
     fn columns(&self) -> Vec<Column> {
         let column = |header: &str, optional| Column { header: header.to_owned(), optional, right: false };
         let mut columns = vec![column("EVENT", true), column("NAMESPACE", true), column("NAME", false)];
@@ -125,7 +125,7 @@ impl Shown {
             columns.extend(["PHASE", "NODE", "IP"].map(|header| column(header, true)));
             columns.extend(["OWNER", "UID"].map(|header| column(header, false)));
         }
-        // As kubectl does.
+        // As in kubectl: the last segment of the key, in upper case.
         let of_label = |key: &String| column(&key.rsplit('/').next().unwrap_or(key).to_uppercase(), false);
         columns.extend(self.label_columns.iter().map(of_label));
         if self.show_labels {
@@ -136,19 +136,19 @@ impl Shown {
     }
 }
 
-/// Makes rows of items.
+/// Converts items to rows.
 pub struct Rows<'a> {
     shown: &'a Shown,
-    /// Known once an item has shown which type the objects have.
+    /// `None` until the first item, which has the type of the objects.
     drop: Option<Projection>,
-    /// Why a path to drop is none of the objects'.
+    /// The error of a path in `--drop` that the objects do not have.
     invalid_path: Option<InvalidPath>,
-    /// The number of fields that are not in the JSON.
+    /// The number of unknown fields, which the JSON lacks.
     pub unknown_fields: u64,
 }
 
 impl Rows<'_> {
-    /// Returns the usage error of a path to drop, which only the first item can show.
+    /// Returns the usage error of a path in `--drop`. It is known after the first item.
     pub fn check(&self) -> Result<(), Failure> {
         match &self.invalid_path {
             Some(error) => Err(Failure::Usage(format!("--drop: {error}"))),
@@ -216,7 +216,7 @@ impl Rows<'_> {
 
     fn projection(&mut self, of: &TypeMeta) -> Result<&Projection, ItemError> {
         if self.drop.is_none() {
-            // kubectl writes paths with a dot before them.
+            // Paths of kubectl begin with a dot.
             let parse = |path: &String| FieldPath::parse(path.trim_start_matches('.'), of);
             let paths: Result<Vec<_>, _> = self.shown.drop.iter().map(parse).collect();
             let paths = paths.map_err(|error| {
@@ -244,7 +244,7 @@ fn name(item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
     Ok([&*namespace, slash, &*name, "\n"].concat().into())
 }
 
-/// Returns a YAML document, whose fields are sorted as kubectl sorts them.
+/// Returns a YAML document with sorted fields, as kubectl prints it.
 pub fn yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {
     let value: Value = serde_json::from_slice(json).map_err(ItemError::other)?;
     let mut document = "---\n".to_owned();
@@ -257,7 +257,7 @@ pub fn yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {
     Ok(document.into())
 }
 
-/// Stdout, which nobody else writes to meanwhile.
+/// Stdout, locked and buffered.
 pub struct Output {
     format: Format,
     out: BufWriter<StdoutLock<'static>>,
@@ -296,7 +296,7 @@ impl Output {
         self.out.flush()
     }
 
-    /// Ends the output of a list that is complete, or that ended at the limit of the caller: then there is no summary.
+    /// Prints the end of the output: the rest of a table, or the summary, if there is one.
     pub fn end(&mut self, summary: Option<&Summary<'_>>) -> io::Result<()> {
         if self.format.is_table() {
             self.table.end(&mut self.out)?;
@@ -309,18 +309,18 @@ impl Output {
     }
 }
 
-/// A cell for each column, the first and the last of which only watches fill.
+/// One cell per column. Only watches fill the first (EVENT) and the last (CHANGED).
 pub type Cells = Vec<String>;
 
 struct Column {
     header: String,
-    /// Not shown where the first rows have nothing in it.
+    /// Hidden if the first rows have no text in it.
     optional: bool,
-    /// Aligned to the right.
+    /// Right-aligned.
     right: bool,
 }
 
-/// Aligns columns by the first rows, so that memory stays constant; a later cell that is longer shifts its row.
+/// A table with columns as wide as its first rows need, so that memory stays constant. A longer cell later shifts its row.
 #[derive(Default)]
 struct Table {
     columns: Vec<Column>,
@@ -329,7 +329,7 @@ struct Table {
     waiting: Vec<Cells>,
 }
 
-/// The width of each column; `None` where it is not shown.
+/// The width of each column; `None` if it is hidden.
 type Layout = Vec<Option<usize>>;
 
 impl Table {
@@ -347,7 +347,7 @@ impl Table {
         if self.waiting.is_empty() { Ok(()) } else { self.begin(out) }
     }
 
-    /// Prints the header of an empty list too.
+    /// Prints the rows that wait for the layout, and the header of an empty list.
     fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
         if self.layout.is_some() { Ok(()) } else { self.begin(out) }
     }
@@ -383,7 +383,7 @@ impl Table {
             let Some(width) = width else { continue };
             match column.right {
                 true => write!(out, "{gap}{cell:>width$}")?,
-                // No spaces at the end of a line.
+                // The last column has no trailing spaces.
                 false if Some(index) == last => write!(out, "{gap}{cell}")?,
                 false => write!(out, "{gap}{cell:width$}")?,
             }
@@ -393,7 +393,7 @@ impl Table {
     }
 }
 
-/// What [`Format::Summary`] prints.
+/// The output of [`Format::Summary`].
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary<'a> {
@@ -421,13 +421,13 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// A file that is to take the place of this one.
+/// Creates a temporary file in the directory of `path`, which the caller renames to `path`.
 pub fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
     NamedTempFile::new_in(directory)
 }
 
-/// How long ago a time in seconds since 1970 is, as kubectl writes it (apimachinery `util/duration.HumanDuration`).
+/// Returns the time since `created`, in seconds since 1970, as kubectl prints it (apimachinery `util/duration.HumanDuration`).
 fn age(created: i64) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     human(i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(created))
@@ -440,7 +440,7 @@ fn human(seconds: i64) -> String {
     };
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
-        // A second for clocks that differ.
+        // The server's clock may be a second ahead.
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),
@@ -455,9 +455,9 @@ fn human(seconds: i64) -> String {
     }
 }
 
-/// Control characters escaped, so that no name forges a line or drives the terminal.
+/// Escapes control characters, so that a name cannot forge a line or control the terminal.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    // Names are ASCII.
+    // Most text is printable ASCII.
     if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || !text.contains(char::is_control) {
         return text.into();
     }
@@ -467,9 +467,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    /// What kubectl prints.
     #[test]
-    fn ages() {
+    fn prints_ages_as_kubectl_does() {
         for (seconds, expected) in [
             (-2, "<invalid>"),
             (-1, "0s"),

@@ -1,4 +1,4 @@
-//! Prints rows as they come, until the list ends or the user has seen enough.
+//! Prints rows as they arrive, until the list ends, the limit is reached or the user interrupts the command.
 
 use std::io::{self, IsTerminal};
 use std::pin::pin;
@@ -13,10 +13,10 @@ use crate::notices;
 use crate::output::{Format, Output, Row};
 use crate::signals::interrupted;
 
-/// What is printed waits no longer than this while the input is slow.
+/// The longest time that a printed row stays in the buffer while the input is slow.
 pub const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// How far a list is.
+/// The progress of a list.
 pub struct Reached {
     pub bytes: u64,
     pub items: u64,
@@ -25,23 +25,24 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// As an error of the library ends.
+    /// Returns the progress in the words of the library's errors.
     pub fn text(&self) -> String {
         let Self { bytes, items, .. } = self;
         format!("at byte {bytes}, {items} item{} delivered", if *items == 1 { "" } else { "s" })
     }
 }
 
-/// How rows ended without an error.
+/// How the output ended without an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     Complete,
-    /// The user wanted no more.
+    /// `limit` rows were printed.
     AtLimit,
 }
 
-/// Prints rows until they end, or as many as `limit` allows, which counts down. The inner error is that of the rows. Whatever the
-/// result, everything that was printed is flushed.
+/// Prints rows until the stream ends or `limit`, which counts down, is 0. The inner error is an error of the stream.
+///
+/// The output is flushed if the stream fails or the user interrupts. Otherwise the caller continues it, or calls [`Output::end`].
 pub async fn print<S, E>(
     rows: &mut S,
     output: &mut Output,
@@ -87,7 +88,7 @@ where
     }
 }
 
-/// A bar on stderr, if that is a terminal where nothing else is printed meanwhile.
+/// A progress bar on stderr. Hidden if stderr is not a terminal, or if the rows are printed to a terminal.
 struct Progress {
     bar: ProgressBar,
 }
@@ -97,7 +98,7 @@ impl Progress {
         if format.prints_items() && io::stdout().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
         }
-        let style = ProgressStyle::with_template("{decimal_bytes}, {msg}").expect("the template is right");
+        let style = ProgressStyle::with_template("{decimal_bytes}, {msg}").expect("the template is valid");
         let bar = ProgressBar::no_length().with_style(style).with_finish(ProgressFinish::AndClear);
         notices::show_above(&bar);
         Self { bar }
@@ -108,7 +109,7 @@ impl Progress {
             return;
         }
         let Reached { bytes, items, expected_bytes, expected_items } = reached();
-        // Of pages, bytes are known of the one that is being read only.
+        // `expected_bytes` ends with the current page, so the length of all pages is estimated from their items.
         let length = match expected_items {
             Some(expected) if items > 0 => Some(scaled(bytes, expected, items)),
             _ => expected_bytes,
@@ -116,7 +117,7 @@ impl Progress {
         if let Some(length) = length {
             if self.bar.length().is_none() {
                 let template = "{percent:>3}% {wide_bar} {decimal_bytes} of {decimal_total_bytes}, {msg}";
-                self.bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+                self.bar.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
             }
             self.bar.set_length(length);
         }

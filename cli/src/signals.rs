@@ -1,6 +1,6 @@
-//! Signals that end a command in good order.
+//! The signals that end a command.
 
-/// Returns on Ctrl-C, and on Unix on SIGTERM, as Kubernetes and service managers end a process.
+/// Returns on Ctrl-C and, on Unix, on SIGTERM, with which Kubernetes and service managers end a process.
 pub async fn interrupted() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! The smallest persistent volume that fits a claim, found in an ordered index: `cargo run --features cache --example
+//! Finds the smallest persistent volume that fits a claim in an ordered index: `cargo run --features cache --example
 //! volumes`.
 
 mod matching;

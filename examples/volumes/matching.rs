@@ -1,4 +1,4 @@
-//! Which volume a claim gets, by the rules of kubernetes: `findByClaim` in
+//! Finds the volume for a claim by the rules of Kubernetes: `findByClaim` in
 //! `pkg/controller/volume/persistentvolume/index.go`, and `FindMatchingVolume` in
 //! `staging/src/k8s.io/component-helpers/storage/volume/pv_helpers.go` without a node and without delayed binding.
 
@@ -12,15 +12,15 @@ use listwatch::cache::{Index, Object, StoreReader};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Finds volumes of a store. Among those that are alike the first by name.
+/// Finds volumes in a store. Of several equal volumes it returns the first by name.
 pub struct Volumes {
-    /// What anybody may claim.
+    /// Volumes that any claim may bind.
     available: Index<PersistentVolume, Size>,
-    /// What is kept for a claim, by its namespace and name.
+    /// Volumes that are reserved for a claim, by its namespace and name.
     kept: Index<PersistentVolume, (String, String)>,
 }
 
-/// What a volume has and a claim wants: the smallest volume that has it is the first from there on in the order of these.
+/// What a volume offers, or a claim requests. Its order sorts volumes of equal class, mode and access modes by size.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Size {
     class: String,
@@ -46,8 +46,8 @@ impl Volumes {
         Self { available, kept }
     }
 
-    /// The smallest volume that fits, of those with the fewest access modes; before it one of as many access modes that is
-    /// kept for the claim.
+    /// Returns the smallest volume that fits, among those with the fewest access modes. A volume with the same access modes that
+    /// is reserved for the claim precedes it.
     pub fn find(&self, claim: &PersistentVolumeClaim) -> Result<Option<Arc<PersistentVolume>>, Error> {
         let wanted = Size::of_claim(claim)?;
         let kept = self.kept_for(claim, &wanted)?;
@@ -73,7 +73,7 @@ impl Volumes {
         Ok(None)
     }
 
-    /// Each with its access modes.
+    /// Returns the volumes that are reserved for the claim and fit, each with its access modes.
     fn kept_for(
         &self,
         claim: &PersistentVolumeClaim,
@@ -130,8 +130,8 @@ impl Size {
 
 pub const ACCESS_MODES: [&str; 4] = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"];
 
-/// The bytes of a quantity, as `500M`, `1.5Gi` or `1e3`, rounded up; `None` when it is none, is negative or beyond all
-/// sizes.
+/// Returns the bytes of a quantity (`500M`, `1.5Gi`, `1e3`), rounded up; `None` if the text is malformed, negative or too
+/// large.
 pub fn bytes(quantity: &str) -> Option<u128> {
     let end = quantity.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(quantity.len());
     let (number, suffix) = quantity.split_at(end);

@@ -1,5 +1,5 @@
-//! Any answer of a server, or of something before it, is a list or an error: on one line, without the token that was sent, and
-//! with no more than a snippet of a body that is unexpected.
+//! Any response, from a server or from a proxy in front of it, yields a list or an error. The error has one line, does not
+//! contain the token, and shows at most a snippet of an unexpected body.
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future, stream};
@@ -12,14 +12,14 @@ use tokio::runtime::Builder;
 
 use super::support::{cut, said};
 
-/// What no error may show.
+/// The token, which no error may contain.
 const TOKEN: &str = "t0ken";
 
-/// The longest snippet, in bytes.
+/// The maximum length of a snippet, in bytes.
 const LONGEST: usize = 8000;
 
-/// A response of HTTP/1.1: a line with the status, headers, an empty line, the body. With the header `x-break` the
-/// connection breaks where the body ends.
+/// Takes an HTTP/1.1 response: a status line, headers, an empty line and the body. With the header `x-break`, the
+/// connection breaks at the end of the body.
 pub fn run(data: &[u8]) {
     let Some(answer) = Answer::parse(data) else { return };
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -44,15 +44,15 @@ pub fn run(data: &[u8]) {
 
 fn check(error: &Error) {
     let text = error.to_string();
-    assert!(!text.contains(char::is_control), "more than one line: {text}");
-    let said = said(error);
-    assert!(!said.contains(TOKEN), "the token: {said}");
+    assert!(!text.contains(char::is_control), "an error with control characters: {text}");
+    let texts = said(error);
+    assert!(!texts.contains(TOKEN), "an error with the token: {texts}");
     if let ErrorKind::UnexpectedBody(body) = error.kind() {
         assert!(body.snippet.as_ref().is_none_or(|snippet| snippet.len() <= LONGEST), "{body}");
     }
 }
 
-/// The same answer to everything.
+/// A transport that returns the same response to every request.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -65,8 +65,8 @@ impl Answer {
         let mut rest = data;
         let mut line = || {
             let at = rest.iter().position(|byte| *byte == b'\n')?;
-            let (line, behind) = (&rest[..at], &rest[at + 1..]);
-            rest = behind;
+            let (line, after) = (&rest[..at], &rest[at + 1..]);
+            rest = after;
             Some(line.strip_suffix(b"\r").unwrap_or(line))
         };
         let status = StatusCode::from_bytes(line()?.split(|byte| *byte == b' ').nth(1)?).ok()?;

@@ -1,7 +1,7 @@
-//! JSON lists against `serde_json`: the items are the same bytes and the metadata the same values, or both refuse it.
+//! Compares JSON lists with `serde_json`: both return the same item bytes and the same metadata, or both refuse the list.
 //!
-//! What `serde_json` refuses and the decoder does not look at is taken out in [`without_unread`]: where an item, a member that
-//! is not known or an over-long name is malformed inside, whoever reads that finds it.
+//! The decoder only finds the end of items, unknown members and over-long names. [`without_unread`] removes them from a body
+//! that `serde_json` refuses, because they may be malformed inside.
 
 use std::mem;
 
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::support::members::Members;
 use super::support::{List, cut};
 
-/// The last byte says how the body before it is cut.
+/// The last byte sets the chunk length of the body before it.
 pub fn run(data: &[u8]) {
     let Some((chunk, body)) = data.split_last() else { return };
     if !body.starts_with(b"{") {
@@ -23,8 +23,8 @@ pub fn run(data: &[u8]) {
         Ok(members) => by_serde(&members),
         Err(error) if ours.is_ok() => {
             let read = without_unread(body);
-            let is_right = serde_json::from_slice::<&RawValue>(&read);
-            assert!(is_right.is_ok(), "{error}, which is allowed here: {}", String::from_utf8_lossy(&read));
+            let reparsed = serde_json::from_slice::<&RawValue>(&read);
+            assert!(reparsed.is_ok(), "only serde_json refuses: {error}: {}", String::from_utf8_lossy(&read));
             return;
         }
         Err(_) => return,
@@ -32,12 +32,12 @@ pub fn run(data: &[u8]) {
     match (ours, theirs) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
         (Err(_), Err(_)) => {}
-        (Ok(_), Err(theirs)) => panic!("{theirs}, which is allowed here"),
-        (Err(ours), Ok(_)) => panic!("{ours}, which serde_json allows"),
+        (Ok(_), Err(theirs)) => panic!("only serde_json refuses: {theirs}"),
+        (Err(ours), Ok(_)) => panic!("only the decoder refuses: {ours}"),
     }
 }
 
-/// The events are not checked against each other, as the type meta may come late and again.
+/// Does not check the order of events: the type meta may come after the items, and more than once.
 fn decode_json(body: &[u8], chunk: usize) -> Result<List, String> {
     let mut decoder = listwatch::ListDecoder::with_limits(Limits::default()).accept_json();
     let mut items = Vec::new();
@@ -57,20 +57,20 @@ fn decode_json(body: &[u8], chunk: usize) -> Result<List, String> {
     Ok(List { type_meta: end.type_meta, list_meta: end.list_meta, items })
 }
 
-/// Panics unless it is a JSON object on one line that has its type once.
+/// Panics unless the line is a single-line JSON object with exactly one kind and one API version.
 fn check_line(line: &[u8]) {
     let text = str::from_utf8(line).unwrap();
     let Members(members) = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     for expected in ["kind", "apiVersion"] {
         let values: Vec<_> =
             members.iter().filter(|(name, _)| name == expected).map(|(_, value)| value.get()).collect();
-        let [value] = values[..] else { panic!("{expected} {} times: {text}", values.len()) };
+        let [value] = values[..] else { panic!("{} values of {expected}: {text}", values.len()) };
         assert!(serde_json::from_str::<String>(value).is_ok_and(|value| !value.is_empty()), "{expected}: {text}");
     }
     assert!(!text.contains('\n'), "{text}");
 }
 
-/// The list as Go reads it: members in their order, the last one of a name counts, `null` sets nothing.
+/// Reads the list as Go does: members in their order, the last of equal names wins, and `null` sets nothing.
 fn by_serde(body: &Members<'_>) -> Result<List, String> {
     let mut list = List { type_meta: TypeMeta::default(), list_meta: ListMeta::default(), items: Vec::new() };
     let (mut has_items, mut may_be_status) = (false, true);
@@ -89,7 +89,7 @@ fn by_serde(body: &Members<'_>) -> Result<List, String> {
                 }
             }
             "metadata" => merge_list_meta(&mut list.list_meta, value)?,
-            // Its items are out.
+            // The decoder has already returned the first items.
             "items" if !list.items.is_empty() => return Err("items twice".to_owned()),
             "items" if is_null => has_items = true,
             "items" => {
@@ -99,7 +99,7 @@ fn by_serde(body: &Members<'_>) -> Result<List, String> {
                 }
                 (has_items, may_be_status) = (true, false);
                 for item in items {
-                    // The server's own error, in place of the item that it could not encode.
+                    // The server writes its error in place of an item that it cannot encode.
                     let is_status = item.get().starts_with(r#"{"kind":"Status","apiVersion":"v1""#);
                     if is_status || !item.get().starts_with(['{', 'n']) {
                         return Err(format!("an item {item}"));
@@ -133,7 +133,7 @@ fn merge_list_meta(list_meta: &mut ListMeta, json: &str) -> Result<(), String> {
     for (name, value) in members {
         let value = value.get();
         match name.as_str() {
-            // The one field that null does set: it is a pointer in Go.
+            // `null` resets a field that is a pointer in Go.
             "remainingItemCount" => {
                 list_meta.remaining_item_count = match serde_json::from_str(value) {
                     Ok(Value::Null) => None,
@@ -159,15 +159,15 @@ fn merge_list_meta(list_meta: &mut ListMeta, json: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The body without what the decoder only looks for the end of.
+/// Returns the body without the values that the decoder skips.
 fn without_unread(body: &[u8]) -> Vec<u8> {
     let mut read = Vec::new();
-    // A name over 64 bytes is not read.
+    // The decoder does not read a name over 64 bytes.
     copy_members(body, of_list, 64, &mut read);
     read
 }
 
-/// What the decoder reads of a member.
+/// The part of a member that the decoder reads.
 enum Part {
     Whole,
     Members(fn(&str) -> Part),
@@ -198,9 +198,9 @@ fn of_shard_info(name: &str) -> Part {
 
 fn copy_members(object: &[u8], part_of: fn(&str) -> Part, longest_name: usize, read: &mut Vec<u8>) {
     let mut rest = copy_until(object, b"{", read);
-    // All that is copied is left to serde_json, also where it is no list: it ends this loop at the latest.
+    // The loop ends at the first byte that begins no member. The rest is copied, so that serde_json refuses it.
     while let Some(b'"') = rest.first() {
-        let (name, behind) = value(rest);
+        let (name, after) = value(rest);
         let is_read = name.len() <= longest_name;
         let part = match serde_json::from_slice::<String>(name) {
             _ if !is_read => Part::Unread,
@@ -208,15 +208,15 @@ fn copy_members(object: &[u8], part_of: fn(&str) -> Part, longest_name: usize, r
             Err(_) => Part::Whole,
         };
         read.extend_from_slice(if is_read { name } else { b"\"\"" });
-        rest = copy_until(behind, b":", read);
-        let (whole, behind) = value(rest);
+        rest = copy_until(after, b":", read);
+        let (whole, after) = value(rest);
         match part {
             Part::Unread => read.extend_from_slice(b"null"),
             Part::Items if whole.starts_with(b"[") => without_items(whole, read),
             Part::Members(part_of) if whole.starts_with(b"{") => copy_members(whole, part_of, usize::MAX, read),
             _ => read.extend_from_slice(whole),
         }
-        rest = copy_until(behind, b",", read);
+        rest = copy_until(after, b",", read);
     }
     read.extend_from_slice(rest);
 }
@@ -230,7 +230,7 @@ fn without_items(items: &[u8], read: &mut Vec<u8>) {
     read.extend_from_slice(rest);
 }
 
-/// Copies this byte, if it is the next one, and the spaces before and behind it.
+/// Copies the wanted byte, if it is next, and the whitespace around it. Returns the rest.
 fn copy_until<'a>(bytes: &'a [u8], wanted: &[u8], copy: &mut Vec<u8>) -> &'a [u8] {
     let rest = bytes.trim_ascii_start();
     let rest = rest.strip_prefix(wanted).unwrap_or(rest).trim_ascii_start();
@@ -238,12 +238,12 @@ fn copy_until<'a>(bytes: &'a [u8], wanted: &[u8], copy: &mut Vec<u8>) -> &'a [u8
     rest
 }
 
-/// The value at the front, by its brackets and strings, and what comes behind it.
+/// Splits off the first value, whose end it finds by brackets and quotes. Returns the value and the rest.
 fn value(bytes: &[u8]) -> (&[u8], &[u8]) {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let is_scalar = !matches!(bytes.first(), Some(b'"' | b'{' | b'['));
     for (at, &byte) in bytes.iter().enumerate() {
-        // Outside of strings, where a backslash is a fault, it keeps a quote from being one, but no bracket.
+        // Outside of a string, where it is malformed, a backslash escapes a quote, but no bracket.
         let was_escaped = mem::take(&mut escaped);
         match byte {
             b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if is_scalar => return bytes.split_at(at),

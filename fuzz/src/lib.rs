@@ -1,4 +1,4 @@
-//! What the fuzz targets do, as plain functions: libFuzzer calls them on what it makes up, `tests/client/fuzz.rs` on what is kept.
+//! The fuzz targets as plain functions: libFuzzer calls them with generated inputs, `tests/client/fuzz.rs` with saved ones.
 
 pub mod http_error;
 pub mod json_list;

@@ -1,11 +1,11 @@
-//! Any bytes, cut anywhere, give the same events and the same end, in memory that the limits bound.
+//! Any bytes, in any chunks, yield the same events and the same end, in memory that the limits bound.
 
 use allocation_counter::measure;
 use listwatch::{Encoding, Event, Limits, ListDecoder, ListEnd, ListMeta, OnItemError, TypeMeta};
 
 use super::support::cut;
 
-/// The last six bytes say how the body before them is cut and what its limits are.
+/// The last six bytes set the chunk lengths and the limits of the body before them.
 pub fn run(data: &[u8]) {
     let Some((body, [a, b, c, which, small, skip])) = data.split_last_chunk() else { return };
     let limits = Caps::new(*which, u64::from(*small), *skip);
@@ -14,12 +14,12 @@ pub fn run(data: &[u8]) {
     for lengths in [&[1][..], &lengths] {
         assert_eq!(walk(body, &limits, lengths), whole, "in chunks of {lengths:?}");
     }
-    // A list that is complete at its cut has lost no item by it.
+    // If the truncated list is complete, it has all items.
     let at = (usize::from(*a) << 8 | usize::from(*b)) % (body.len() + 1);
-    let cut_short = walk(&body[..at], &limits, &lengths);
-    assert_eq!(cut_short.seen, whole.seen[..cut_short.seen.len()]);
-    if cut_short.end.is_ok() {
-        assert_eq!(cut_short.items(), whole.items());
+    let truncated = walk(&body[..at], &limits, &lengths);
+    assert_eq!(truncated.seen, whole.seen[..truncated.seen.len()]);
+    if truncated.end.is_ok() {
+        assert_eq!(truncated.items(), whole.items());
     }
     limits.check_memory(body, &lengths);
 }
@@ -32,7 +32,7 @@ struct Caps {
 }
 
 impl Caps {
-    /// The defaults, but for those of which a bit is set: they are small.
+    /// Each limit is small if its bit is set in `which`, and otherwise the default.
     fn new(which: u8, small: u64, skip: u8) -> Self {
         let cap = |bit: u8, small, default| if which >> bit & 1 == 1 { small } else { default };
         let item_size = cap(0, small, Limits::DEFAULT_ITEM_SIZE);
@@ -44,15 +44,15 @@ impl Caps {
         Self { item_size, items, metadata_size, limits }
     }
 
-    /// A split item and what is kept of the metadata, each with the buffer that it outgrew. Of a Status, a cause of two
-    /// bytes is three strings.
+    /// Bounds memory by a split item and the kept metadata, each with the buffer that it outgrew. A Status takes more: two
+    /// bytes of a cause become three strings.
     fn check_memory(&self, body: &[u8], lengths: &[usize]) {
         let mut is_status = false;
         let counted = measure(|| is_status = drain(body, self.limits, lengths));
         let item = self.item_size.min(body.len() as u64);
         let metadata = self.metadata_size.min(body.len() as u64);
         let max = 2 * item + if is_status { 200 } else { 8 } * metadata + 2000;
-        assert!(counted.bytes_max <= max, "{} bytes, where {max} are allowed", counted.bytes_max);
+        assert!(counted.bytes_max <= max, "{} bytes allocated, over the bound of {max}", counted.bytes_max);
     }
 }
 
@@ -67,7 +67,7 @@ enum Seen {
 #[derive(Debug, PartialEq)]
 struct Walked {
     seen: Vec<Seen>,
-    /// An error with its kind, offset and item.
+    /// An error is its text, with its kind, offset and item.
     end: Result<ListEnd, String>,
 }
 
@@ -96,7 +96,7 @@ fn walk(body: &[u8], caps: &Caps, lengths: &[usize]) -> Walked {
     }
     let end = decoder.finish();
     if let (Some(broken), end) = (&broken, &end) {
-        assert_eq!(end.as_ref().unwrap_err().to_string(), broken.to_string(), "an error stays");
+        assert_eq!(end.as_ref().unwrap_err().to_string(), broken.to_string(), "finish returns the error of decode");
     }
     let end = end.map_err(|error| {
         assert!(error.offset() <= body.len() as u64, "{error}");
@@ -129,7 +129,7 @@ fn see(event: Event<'_>, caps: &Caps) -> Seen {
     }
 }
 
-/// Decodes and drops; gives whether it ended in the server's own error.
+/// Decodes and drops the body. Returns true if it ends in an error that the server sent.
 fn drain(body: &[u8], limits: Limits, lengths: &[usize]) -> bool {
     let mut decoder = ListDecoder::with_limits(limits).accept_json();
     for mut chunk in cut(body, lengths) {

@@ -1,7 +1,7 @@
-//! A list as an API server could send it, changed in a few places, against prost's decode of the full buffer: the same
-//! items and metadata, or both refuse it.
+//! Compares a generated list, changed in a few places, with prost's decode of the full buffer: both return the same items
+//! and metadata, or both refuse the list.
 //!
-//! What prost allows beyond that, and we do not, is named in [`is_stricter`], one by one.
+//! [`is_stricter`] names each case that prost allows and the decoder does not.
 
 use arbitrary::{Arbitrary, Unstructured};
 use listwatch::{DecodeError, DecodeErrorKind, Fault, Limits, TypeMeta};
@@ -26,18 +26,18 @@ pub(super) fn compare(body: &[u8], chunk: usize) {
         (Ok((list, _)), Ok((_, theirs))) => assert_eq!(list, theirs),
         (Err(_), Err(_)) => {}
         (Err(ours), Ok((envelope, _))) => {
-            assert!(is_stricter(&ours, body, &envelope), "{ours}, which prost allows: {}", body.escape_ascii());
+            assert!(is_stricter(&ours, body, &envelope), "only the decoder refuses: {ours}: {}", body.escape_ascii());
         }
-        // prost counts the messages around a group, and the fields in it, towards its 100 levels.
+        // prost counts the messages around a group, and the fields in it, towards its limit of 100 levels.
         (Ok(_), Err(theirs)) => assert!(
             theirs.contains("recursion limit reached"),
-            "{theirs}, which is allowed here: {}",
+            "only prost refuses the list: {theirs}: {}",
             body.escape_ascii()
         ),
     }
 }
 
-/// runtime.Unknown with every value of a field that comes again.
+/// `runtime.Unknown` with every value of a field that occurs more than once.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
     #[prost(message, optional, tag = "1")]
@@ -66,21 +66,21 @@ fn by_prost(body: &[u8]) -> Result<(Envelope, List), String> {
     Ok((envelope, List { type_meta, list_meta: metadata.unwrap_or_default(), items }))
 }
 
-/// Whether the error is about something that protobuf allows and a list must not have.
+/// Returns true if the error is about something that protobuf allows and a list must not contain.
 fn is_stricter(error: &DecodeError, body: &[u8], envelope: &Envelope) -> bool {
     let Envelope { raws, content_encodings, content_types, .. } = envelope;
-    // The items of the first are out; prost reads the last one only, whatever the others are. What is in it nothing else
-    // says than a type meta before it.
+    // prost reads only the last `raw`, whereas the decoder has returned the items of the first by then. Only a type meta
+    // before `raw` says what it contains.
     if raws.len() > 1 || !is_in_order(body) {
         return true;
     }
     let is_not_a_list =
         |kind: &str| !kind.ends_with("List") || ["List", "APIResourceList", "APIGroupList"].contains(&kind);
     match error.kind() {
-        // It has a ListMeta at least.
+        // Every list has a list meta, so its `raw` is not missing or empty.
         DecodeErrorKind::Incomplete => raws.is_empty(),
         DecodeErrorKind::Malformed { field: "raw", fault: Fault::Empty } => raws[0].is_empty(),
-        // Then raw is something else.
+        // With an encoding or a content type, `raw` is not a protobuf list.
         DecodeErrorKind::Malformed { fault: Fault::NotEmpty, .. } => {
             content_encodings.iter().chain(content_types).any(|text| !text.is_empty())
         }
@@ -92,7 +92,7 @@ fn is_stricter(error: &DecodeError, body: &[u8], envelope: &Envelope) -> bool {
     }
 }
 
-/// Whether a kind comes before `raw`, and no type meta behind it.
+/// Returns true if a kind precedes `raw` and no type meta follows it.
 fn is_in_order(body: &[u8]) -> bool {
     let mut rest = &body[4..];
     let (mut type_meta, mut has_raw) = (RuntimeTypeMeta::default(), false);
@@ -124,14 +124,14 @@ struct Body {
     before: Vec<EnvelopeField>,
     between: Vec<EnvelopeField>,
     raw: Vec<ListField>,
-    behind: Vec<EnvelopeField>,
+    after: Vec<EnvelopeField>,
 }
 
 #[derive(Arbitrary)]
 enum Kind {
     Pods,
     Widgets,
-    /// Items first.
+    /// A list whose items have field number 1, and its list meta 2.
     OldMetadata,
     Status,
     Pod,
@@ -177,7 +177,7 @@ enum ShardInfoField {
     Unknown(Unknown),
 }
 
-/// Any field; by its number it may be a known one of the wrong type.
+/// Any field. Its number may be the number of a known field of another type.
 #[derive(Arbitrary)]
 enum Unknown {
     Varint(u8, u64),
@@ -185,9 +185,9 @@ enum Unknown {
     Len(u8, Vec<u8>),
     Fixed32(u8, [u8; 4]),
     Group(u8, Vec<Unknown>),
-    /// So many groups, each in the one before.
+    /// This many nested groups.
     Groups(u8, u8),
-    /// Field 13, which begins with the `k` of `k8s\0`, with a field 7 in it.
+    /// A group with number 13, whose tag is `k`, that begins with a field 7, whose tag is `8`: together they begin like `k8s\0`.
     LikeTheMagic(u64, Vec<Unknown>),
 }
 
@@ -223,11 +223,11 @@ impl Edit {
 
 impl Body {
     fn encode(&self) -> Vec<u8> {
-        let Self { kind, before, between, raw, behind } = self;
+        let Self { kind, before, between, raw, after } = self;
         let around = |fields: &[EnvelopeField]| concat(fields, |field| field.encode(kind));
         let raw = len_field(2, &concat(raw, |field| field.encode(kind)));
         let type_meta = len_field(1, &kind.encode());
-        [&b"k8s\0"[..], &around(before), &type_meta, &around(between), &raw, &around(behind)].concat()
+        [&b"k8s\0"[..], &around(before), &type_meta, &around(between), &raw, &around(after)].concat()
     }
 }
 
@@ -307,7 +307,7 @@ impl ShardInfoField {
 
 impl Unknown {
     fn encode(&self) -> Vec<u8> {
-        // Zero is none; the last one is the largest there is.
+        // Zero is no valid number; `u8::MAX` stands for the largest valid number.
         let number = |number: u8| if number == u8::MAX { (1 << 29) - 1 } else { u32::from(number % 32) };
         match self {
             Self::Varint(at, value) => {

@@ -1,4 +1,4 @@
-//! The metadata of an object, read off its bytes, against what `k8s-pb` and `serde_json` decode.
+//! Compares the metadata that `MetaView` reads from an object's bytes with what `k8s-pb` or `serde_json` decodes.
 
 use std::borrow::Cow;
 
@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 use super::projection::{field, inner};
 use super::support::members::Members;
 
-/// An object in JSON, if it begins with `{`, else in protobuf.
+/// Takes an object: JSON if it begins with `{`, otherwise protobuf.
 pub fn run(object: &[u8]) {
     if object.starts_with(b"{") { compare_json(object) } else { compare_protobuf(object) }
 }
 
-/// All that a view has, owned.
+/// All values of a view, owned.
 #[derive(Debug, Default, PartialEq)]
 struct Meta {
     texts: [String; 5],
@@ -93,21 +93,21 @@ fn compare_protobuf(object: &[u8]) {
     match (ours, Object::decode(object)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, of_pb(theirs.metadata.unwrap_or_default())),
         (Err(_), Err(_)) => {}
-        (Err(ours), Ok(_)) => assert!(has_map_of_wrong_type(object), "{ours}, which prost allows"),
+        (Err(ours), Ok(_)) => assert!(has_map_of_wrong_type(object), "only the view refuses: {ours}"),
         (Ok(_), Err(theirs)) => {
             let theirs = theirs.to_string();
-            // The one field that is not read, and the levels around a group, which prost counts.
+            // The view does not read `selfLink`. prost also counts the levels around a group.
             let known = theirs.contains("ObjectMeta.self_link") || theirs.contains("recursion limit reached");
-            assert!(known, "{theirs}, which is allowed here");
+            assert!(known, "only prost refuses: {theirs}");
         }
     }
 }
 
-/// prost reads labels and annotations whatever their wire type is.
+/// Returns true if labels or annotations have the wrong wire type, which prost does not check.
 fn has_map_of_wrong_type(mut object: &[u8]) -> bool {
     while let Some((number, wire_type, value)) = field(&mut object) {
         let mut metadata = inner(wire_type, value).filter(|_| number == 1).unwrap_or_default();
-        // Their values may not even be there.
+        // Their values may be missing.
         while let Ok((number, wire_type)) = decode_key(&mut &*metadata) {
             if matches!(number, 11 | 12) && wire_type != WireType::LengthDelimited {
                 return true;
@@ -122,7 +122,7 @@ fn has_map_of_wrong_type(mut object: &[u8]) -> bool {
 
 fn of_pb(meta: ObjectMeta) -> Meta {
     let text = Option::unwrap_or_default;
-    // A time without any bytes, as which Go writes its zero time, is none.
+    // Go writes its zero time as an empty message: it is no time.
     let time = |time: Option<PbTime>| {
         let PbTime { seconds, nanos } = time?;
         let is_empty = seconds.is_none() && nanos.is_none();
@@ -155,20 +155,20 @@ fn compare_json(object: &[u8]) {
     let theirs = of_json(object);
     match (ours, theirs) {
         (Ok(mut ours), Ok(theirs)) => {
-            // What times there are is not compared, only where: serde_json does not read them.
+            // Only the presence of times is compared: serde_json does not parse them.
             let times = ours.times.iter_mut().chain(ours.managers.iter_mut().map(|manager| &mut manager.time));
             times.flatten().for_each(|time| *time = Time::default());
             assert_eq!(ours, theirs);
         }
-        // What is not read is not checked, but for where it ends. serde_json itself does not look whether it is UTF-8.
+        // The view only finds the end of values that it does not read. serde_json does not check ignored values for UTF-8.
         (Ok(_), Err(Unread::Malformed(what)))
             if str::from_utf8(object).is_ok_and(|json| serde_json::from_str::<IgnoredAny>(json).is_ok()) =>
         {
-            panic!("{what}, which is allowed here")
+            panic!("only serde_json refuses: {what}")
         }
         (Err(ours), Ok(theirs)) => {
             let times = theirs.times.iter().chain(theirs.managers.iter().map(|manager| &manager.time));
-            assert!(times.flatten().next().is_some(), "{ours}, which serde_json allows");
+            assert!(times.flatten().next().is_some(), "only the view refuses: {ours}");
         }
         (_, Err(_)) => {}
     }
@@ -176,10 +176,10 @@ fn compare_json(object: &[u8]) {
 
 enum Unread {
     Malformed(String),
-    /// A name comes twice: metadata in pieces are merged as Go does it, and serde refuses them in what is nested.
+    /// A name occurs twice. The view merges such members as Go does, and this reference does not.
     Twice,
-    /// Values that nobody asks for are not read here: they may be nested deeper than 128 levels, have half a surrogate
-    /// pair in them, or numbers over f64.
+    /// `serde_json::Value` cannot represent the value: it is nested deeper than 128 levels, or has half a surrogate pair or a
+    /// number over the range of f64. The view may not even read it.
     NotRead,
 }
 
@@ -207,7 +207,7 @@ fn of_json(object: &[u8]) -> Result<Meta, Unread> {
     meta.labels = map(get("labels")?)?;
     meta.annotations = map(get("annotations")?)?;
     meta.finalizers = all(get("finalizers")?, text)?;
-    // These are compared by their values only where no name in them comes twice.
+    // Entries of these lists are compared only if no name occurs twice in them.
     for (name, place) in [("ownerReferences", 0), ("managedFields", 1)] {
         let Some(json) = metadata.remove(name).filter(|json| *json != "null") else { continue };
         let entries: Vec<&serde_json::value::RawValue> = serde_json::from_str(json).map_err(|_| malformed(&json))?;

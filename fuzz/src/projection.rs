@@ -1,11 +1,11 @@
-//! Projections against a walk that decides about each value by its whole path, over the object before and after.
+//! Compares a projected object with a walk over the original that decides about each value by its whole path.
 
 use allocation_counter::measure;
 use listwatch::{Encoding, FieldPath, ItemRef, Projection, TypeMeta};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use serde::de::IgnoredAny;
 
-/// Paths, and behind a `|` the object that they lead through: `-1.17` drops, `+2.10` keeps, a space is between them.
+/// Takes rules, a `|` and an object. Spaces separate the rules: `-1.17` drops a path, `+2.10` keeps one.
 pub fn run(data: &[u8]) {
     let Some(at) = data.iter().position(|byte| *byte == b'|') else { return };
     let (Ok(text), object) = (str::from_utf8(&data[..at]), &data[at + 1..]) else { return };
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
             _ => return,
         }
     }
-    // They begin as JSON does, and messages of Kubernetes have neither.
+    // JSON begins with one of these bytes, and no message of Kubernetes does.
     if object.starts_with(b"{") || object.starts_with(b"n") {
         check_json(&projection, object);
     } else {
@@ -30,14 +30,14 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What is left of JSON is JSON, and no more is dropped of it.
+/// Checks that projected JSON is JSON, and that projecting it again changes nothing.
 fn check_json(projection: &Projection, object: &[u8]) {
     let project = |object: &[u8]| ItemRef::new(Encoding::Json, object).project(projection);
     let Ok(projected) = project(object) else { return };
     if serde_json::from_slice::<IgnoredAny>(object).is_ok() {
         assert!(serde_json::from_slice::<IgnoredAny>(&projected).is_ok(), "{}", String::from_utf8_lossy(&projected));
     }
-    assert_eq!(project(&projected).ok(), Some(projected), "twice is once");
+    assert_eq!(project(&projected).ok(), Some(projected), "a second projection changes the object");
 }
 
 fn check(projection: &Projection, rules: &Rules, object: &[u8]) {
@@ -49,20 +49,20 @@ fn check(projection: &Projection, rules: &Rules, object: &[u8]) {
     match (projected, rules.walk(object, &mut Vec::new(), Some(Filter { all: rules.keep.is_empty() }), &mut expected)) {
         (Ok(projected), Some(())) => {
             let mut left = Vec::new();
-            rules.walk(&projected, &mut Vec::new(), None, &mut left).expect("what is left is well-formed");
+            rules.walk(&projected, &mut Vec::new(), None, &mut left).expect("the projected object is well-formed");
             assert_eq!(left, expected);
             assert!(projected.len() <= object.len());
-            // One allocation of exactly its size; the rest is for groups that are skipped.
+            // The copy is one allocation of exactly its size. Skipping groups allocates the rest.
             let others = counted.bytes_max - projected.len() as u64;
-            assert!(others <= 1024, "{others} bytes beside the copy");
+            assert!(others <= 1024, "{others} bytes allocated in addition to the copy");
             if !rules.take_keys() {
-                assert_eq!(project(&projected).ok(), Some(projected), "twice is once");
+                assert_eq!(project(&projected).ok(), Some(projected), "a second projection changes the object");
             }
         }
         (Err(_), None) => {}
-        // prost counts the fields in a group towards its 100 levels.
+        // prost counts the fields in a group towards its limit of 100 levels.
         (Ok(_), None) => assert!(object.windows(90).any(|bytes| bytes.iter().all(|byte| byte & 7 == 3))),
-        (Err(error), Some(())) => panic!("{error}, which prost allows"),
+        (Err(error), Some(())) => panic!("only the projection refuses: {error}"),
     }
 }
 
@@ -96,7 +96,7 @@ impl Path {
     }
 }
 
-/// Whether all of a message is kept, but for what is dropped, or only what paths to keep lead to.
+/// Keeps all of a message except for dropped paths, or only the kept paths in it.
 #[derive(Clone, Copy)]
 struct Filter {
     all: bool,
@@ -117,8 +117,8 @@ enum Part<'a> {
 }
 
 impl Rules {
-    /// Lists what is in a message, with a filter only what it leaves; messages that a path leads through are taken apart.
-    /// `None`: the message, or one that the filter must look into, is malformed.
+    /// Lists the parts of a message, or with a filter the parts that it keeps. Messages that a path leads through are split
+    /// into their parts. Returns `None` if the message, or one that the filter must inspect, is malformed.
     fn walk<'a>(
         &self,
         mut message: &'a [u8],
@@ -135,8 +135,8 @@ impl Rules {
             };
             let inner_filter = if let Fate::Partly(filter) = fate { Some(filter) } else { None };
             let known = parts.len();
-            let taken_apart = self.all().any(|path| path.leads_through(place)) && !matches!(fate, Fate::Dropped);
-            let inner = inner(wire_type, value).filter(|_| taken_apart).and_then(|inner| {
+            let is_split = self.all().any(|path| path.leads_through(place)) && !matches!(fate, Fate::Dropped);
+            let inner = inner(wire_type, value).filter(|_| is_split).and_then(|inner| {
                 parts.push(Part::Open(number));
                 self.walk(inner, place, inner_filter, parts)?;
                 parts.push(Part::Close);
@@ -183,7 +183,7 @@ impl Rules {
         Some(Fate::Partly(Filter { all }))
     }
 
-    /// Whether fields are taken from entries that a key tells apart: it may be gone then.
+    /// Returns true if a path leads into entries that another path selects by key: a projection may drop their keys.
     fn take_keys(&self) -> bool {
         self.all().any(|path| path.key.is_some() && self.all().any(|other| other.leads_through(&path.numbers)))
     }
@@ -193,8 +193,8 @@ impl Rules {
     }
 }
 
-/// Takes a field off the front of a message; its value with the length, if it has one. `None`: it is malformed, or there
-/// is none.
+/// Splits the first field off a message: its number, type and value, which includes the length prefix. Returns `None` if the
+/// field is malformed or missing.
 pub(super) fn field<'a>(message: &mut &'a [u8]) -> Option<(u32, WireType, &'a [u8])> {
     let (number, wire_type) = decode_key(message).ok()?;
     let value = *message;
@@ -202,7 +202,7 @@ pub(super) fn field<'a>(message: &mut &'a [u8]) -> Option<(u32, WireType, &'a [u
     Some((number, wire_type, &value[..value.len() - message.len()]))
 }
 
-/// What a field with a length holds.
+/// Returns the content of a length-delimited field, without its length prefix.
 pub(super) fn inner(wire_type: WireType, mut value: &[u8]) -> Option<&[u8]> {
     if wire_type != WireType::LengthDelimited {
         return None;

@@ -1,4 +1,4 @@
-//! Any text is a selector or an error; a selector is written as it is read, and whatever it selects passes its prefilter.
+//! Any text is a selector or an error. A selector parses back from its text, and its prefilter passes all that it selects.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use listwatch::{FieldSelector, LabelSelector};
 
 use super::support::{body_of, len_field};
 
-/// A label selector, a field selector and a Pod, each on a line; the Pod may go on over more of them.
+/// Takes a line with a label selector, a line with a field selector, and a Pod in the remaining bytes.
 pub fn run(data: &[u8]) {
     let mut lines = data.splitn(3, |byte| *byte == b'\n');
     let mut next = || lines.next().unwrap_or_default();
@@ -26,12 +26,12 @@ pub fn run(data: &[u8]) {
         if let (Some(labels), Ok(meta)) = (&labels, item.meta())
             && labels.matches(&meta).is_ok_and(|selected| selected)
         {
-            assert!(labels.prefilter().matches(&item), "{labels} selects what its prefilter does not");
+            assert!(labels.prefilter().matches(&item), "{labels} selects an item that its prefilter drops");
         }
         if let Some(fields) = &fields
             && fields.matches(&item).is_ok_and(|selected| selected)
         {
-            assert!(fields.prefilter().matches(&item), "{fields} selects what its prefilter does not");
+            assert!(fields.prefilter().matches(&item), "{fields} selects an item that its prefilter drops");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Labels each ConfigMap with the number of its keys: a `Controller` of kube over the watcher of this crate. `cargo run -p
-//! listwatch-kube --features runtime --example controller` uses the kubeconfig that kubectl uses. `Controller::for_stream` is
-//! behind kube's feature `unstable-runtime`.
+//! Labels each ConfigMap with the number of its keys: kube's `Controller` over the watcher of this crate. `cargo run -p
+//! listwatch-kube --features runtime --example controller` uses the kubeconfig that kubectl uses. `Controller::for_stream`
+//! needs kube's feature `unstable-runtime`.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -8,10 +8,10 @@ use listwatch::client::{Kind, Resource, SelectorError};
 use listwatch::{Encoding, Item, ItemError, ItemRef, Json};
 use serde::de::DeserializeOwned;
 
-/// Makes the items of a list a `Box<K>`, for a type of k8s-openapi or one that derives `kube::CustomResource`.
+/// Decodes each item of a list as a `Box<K>`, for a type of k8s-openapi or a type that derives `kube::CustomResource`.
 ///
-/// It requests JSON, which these types are decoded from. For built-in kinds the types of k8s-pb are decoded from protobuf, which
-/// is smaller and faster.
+/// The list requests JSON, because these types are decoded from JSON. The types of k8s-pb for built-in kinds are decoded from
+/// protobuf, which is smaller and faster.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;
@@ -74,7 +74,7 @@ impl ToLabelSelector for k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSe
     }
 }
 
-/// The scope of a collection. Subresources have none of these.
+/// The scope of a collection: namespaces or the cluster. Subresources have neither.
 pub trait Scope {
     /// True if objects are in namespaces.
     const IS_NAMESPACED: bool;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_of_objects() {
+    fn converts_label_selectors_and_rejects_other_operators() {
         use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
         let of = |operator: &str, values: &[&str]| {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn types_know_their_resources() {
+    fn kube_types_map_to_their_resources() {
         assert_eq!(Resource::of::<Kube<Pod>>(), Resource::PODS);
         assert_eq!(Resource::of::<Kube<Node>>(), Resource::NODES);
         assert_eq!(Resource::of::<Kube<k8s_openapi::api::apps::v1::Deployment>>(), Resource::DEPLOYMENTS);

@@ -1,7 +1,7 @@
-//! [`watcher`](fn@watcher) in place of [`kube::runtime::watcher`]: the same arguments, events and errors, but an object is
-//! decoded as soon as it is there, where kube reads a page of the list whole and then decodes all of it.
+//! [`watcher`](fn@watcher) replaces [`kube::runtime::watcher`]. It has the same arguments, events and errors, but decodes each
+//! object as soon as it has arrived; kube reads a whole page of the list before it decodes it.
 //!
-//! One line changes, because the name here is that of kube's module too:
+//! Only the import changes, because the names are the same as in kube:
 //!
 //! ```
 //! use futures::TryStreamExt as _;
@@ -22,8 +22,8 @@
 //! # }
 //! ```
 //!
-//! A `Controller` takes such a stream in place of an `Api` by `Controller::for_stream`, which kube has behind its feature
-//! `unstable-runtime`: that is for the user to turn on. [`examples/controller.rs`] shows it.
+//! `Controller::for_stream` accepts such a stream in place of an `Api`. It needs kube's feature `unstable-runtime`, which this
+//! crate does not enable. See [`examples/controller.rs`].
 //!
 //! [`kube::runtime::watcher`]: fn@kube::runtime::watcher
 //! [`examples/controller.rs`]: https://docs.rs/crate/listwatch-kube/latest/source/examples/controller.rs
@@ -50,35 +50,35 @@ use serde::de::DeserializeOwned;
 
 use crate::KubeTransport;
 
-/// How long kube lets a server keep a watch open, unless the configuration says.
+/// kube's default timeout of a watch.
 const TIMEOUT: Duration = Duration::from_secs(290);
 
-/// For a timeout of 0, of which a server makes 30 to 60 minutes.
+/// Replaces a timeout of 0, for which a server chooses 30 to 60 minutes.
 const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Watches a collection for ever, as kube's [`watcher`](fn@kube::runtime::watcher) does.
 ///
 /// Everything from [`Event::Init`] to [`Event::InitDone`] is the complete collection. An error is an item, after which the
 /// stream resumes when it is polled: after the last event, or with [`Event::Init`] if that is no longer possible. It never
-/// retries before it has delivered the error, so put a backoff over it
+/// retries before it has delivered the error, so apply a backoff
 /// ([`default_backoff`](kube::runtime::WatchStreamExt::default_backoff)).
 ///
-/// It keeps one object and a piece of the body in memory, whatever [`page_size`](Config::page_size) is; without a page size the list is
-/// one request. Objects are delivered while the response arrives, so the consumer has to take a page, or without pages the whole
-/// list, within the server's request timeout, 60 s by default.
+/// The watcher keeps one object and a chunk of the body in memory, whatever [`page_size`](Config::page_size) is; without a page size
+/// the list is one request. Objects are delivered while the response arrives, so the consumer must read a page, or without pages
+/// the whole list, within the server's request timeout, 60 s by default.
 ///
 /// Other differences from kube's:
 ///
 /// - If an object of a list cannot be decoded, or the list is interrupted, the objects before it were delivered.
-/// - [`ListSemantic::Any`] requests the whole watch cache. kube does so without a page size only.
+/// - [`ListSemantic::Any`] requests the whole watch cache. kube does so only without a page size.
 /// - A `timeout` of 0 is an hour. A connection may be closed as dead before its timeout: see
 ///   [`Watch::idle_timeout`](listwatch::client::Watch::idle_timeout).
 /// - If the server returns 410 for a watch, the collection is relisted; kube requests the same version for ever.
-/// - An object of a watch that cannot be decoded is a [`SerdeError`](kube::Error::SerdeError), which says why; kube makes it an
-///   empty `Status`.
+/// - An object of a watch that cannot be decoded causes a [`SerdeError`](kube::Error::SerdeError) with the reason; kube reports
+///   an empty `Status`.
 /// - A selector or a path that the server would refuse is not sent: the error is [`BuildRequest`](kube::Error::BuildRequest).
-/// - What is neither an answer of the API nor an object that cannot be decoded is [`Service`](kube::Error::Service) with an
-///   [`Error`] in it. An object or a frame of over 16 MiB is one.
+/// - Every other error, except an API error, is a [`Service`](kube::Error::Service) that contains an [`Error`]: for example that an
+///   object or a frame exceeds 16 MiB.
 pub fn watcher<K>(api: Api<K>, config: Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -101,7 +101,7 @@ struct Watcher<K: DeserializeOwned + Send + 'static> {
     state: State<K>,
 }
 
-/// As kube's, so that an object which cannot be decoded ends no watch.
+/// Returns a decoding error as the item, so that it does not end the watch, as in kube.
 type FromRef<K> = fn(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError>;
 type Events<K> = WatchEvents<FromRef<K>>;
 
@@ -111,7 +111,8 @@ type Events<K> = WatchEvents<FromRef<K>>;
 ///   └──────────────> Streaming ─────────────────┘
 /// ```
 ///
-/// Whatever ends in an error begins again, but from `Listed` and `Watching`, unless the version has expired.
+/// After an error the state is `Empty`. Exceptions: `Listed` and `Watching` continue with `Listed`, unless the version is expired or
+/// missing, and an object of a watch that cannot be decoded does not change the state.
 #[derive(Default)]
 enum State<K: DeserializeOwned + Send + 'static> {
     #[default]
@@ -138,7 +139,7 @@ where
         }
     }
 
-    /// One state further.
+    /// Advances the state, and returns the event of this step, if there is one.
     async fn step(&mut self) -> watcher::Result<Option<Event<K>>> {
         match mem::take(&mut self.state) {
             State::Empty if self.config.initial_list_strategy == InitialListStrategy::ListWatch => {
@@ -182,9 +183,9 @@ where
                     self.state = State::Streaming(events);
                     Ok(None)
                 }
-                // No server deletes among the initial events; of what is out, it could not be taken back.
+                // Servers send no deletion among the initial events. Delivered objects cannot be withdrawn, so start over.
                 Some(Ok(_)) | None => Ok(None),
-                Some(Err(error)) => broken_off(error).map_or(Ok(None), Err),
+                Some(Err(error)) => interruption(error).map_or(Ok(None), Err),
             },
             State::Listed(version) => match self.watch(Some(&version)).await {
                 Ok(events) => {
@@ -215,7 +216,7 @@ where
                 }
                 Some(Err(error)) => {
                     let is_expired = error.is_expired();
-                    let error = broken_off(error);
+                    let error = interruption(error);
                     if !is_expired && !matches!(error, Some(WatcherError::NoResourceVersion)) {
                         self.state = State::Listed(version);
                     }
@@ -243,7 +244,7 @@ where
     fn list(&self) -> kube::Result<List<FromRef<K>>> {
         let (version, pages) = match self.config.list_semantic {
             ListSemantic::MostRecent => (ResourceVersion::MostRecent, self.config.page_size.filter(|items| *items > 0)),
-            // Servers ignore page sizes then.
+            // At version 0, servers ignore page sizes.
             ListSemantic::Any => (ResourceVersion::AtLeast("0".to_owned()), None),
         };
         let mut params = ListParams::new(self.selection()?).resource_version(version);
@@ -257,7 +258,7 @@ where
         })
     }
 
-    /// Behind this version, or with what there is as initial events.
+    /// Opens a watch that resumes from this version, or that begins with the initial events if there is none.
     async fn watch(&mut self, version: Option<&str>) -> kube::Result<Events<K>> {
         let timeout = match self.config.timeout {
             None => TIMEOUT,
@@ -277,7 +278,7 @@ where
             watch = watch.namespace(namespace);
         }
         if version.is_none() && !self.config.bookmarks {
-            return Err(invalid("initial events end in a bookmark, and bookmarks are turned off"));
+            return Err(invalid("initial events end in a bookmark, but bookmarks are disabled"));
         }
         watch.open().await.map_err(kube_error)
     }
@@ -290,7 +291,7 @@ where
         Ok(if K::metadata_api() { selection.metadata_only() } else { selection })
     }
 
-    /// Of whatever kind: an `Api` does not say.
+    /// Returns the resource of the path, with an empty kind, because an `Api` does not expose the kind.
     fn resource(&self) -> kube::Result<Resource> {
         let mut segments = self.path.split('/').skip(1);
         let mut next = || segments.next().unwrap_or_default().to_owned();
@@ -299,7 +300,7 @@ where
         Ok(Resource::new(
             group,
             version,
-            segments.last().ok_or_else(|| invalid("no path of a collection"))?.to_owned(),
+            segments.last().ok_or_else(|| invalid("the path is not a path of a collection"))?.to_owned(),
             "",
         ))
     }
@@ -310,13 +311,13 @@ fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> Result<serde_json::Result<K
     Ok(serde_json::from_slice(item.bytes()))
 }
 
-/// The later of two versions: of a deletion it may be an older one.
+/// Returns the later of two versions. The version of a deletion may be older than the version of the watch.
 fn newer(version: String, other: String) -> String {
     if compare_resource_versions(&other, &version).is_some_and(Ordering::is_lt) { version } else { other }
 }
 
-/// Returns the error of an interrupted watch, or `None` if it ended as watches do.
-fn broken_off(error: Error) -> Option<WatcherError> {
+/// Returns the error of an interrupted watch, or `None` if kube's watcher would resume without an error.
+fn interruption(error: Error) -> Option<WatcherError> {
     match error.kind() {
         ErrorKind::Api(error) => return Some(WatcherError::WatchError(Box::new(status(error)))),
         ErrorKind::Transport(error)
@@ -392,7 +393,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with one chunk, or with an error in place of it.
+    /// Responds with one chunk, or with an error in the body.
     struct Answers(Result<&'static str, TransportError>);
 
     impl Transport for Answers {
@@ -404,9 +405,9 @@ mod tests {
         }
     }
 
-    /// kube's watcher ends silently where a connection ends as connections of watches do, and else reports the error.
+    /// Like kube's watcher, it does not report that the connection was closed or idle, but any other error of a watch.
     #[tokio::test]
-    async fn reports_what_kube_reports_when_a_watch_breaks() {
+    async fn reports_the_same_interruptions_as_kube() {
         let eof = io::Error::from(io::ErrorKind::UnexpectedEof);
         let broken = |kind| Err(TransportError::new(kind, ""));
         for (answer, expected) in [
@@ -421,7 +422,7 @@ mod tests {
             let mut events =
                 client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &WatchParams::from_version("1")).stream();
             let error = events.next().await.expect("an item").expect_err("an error");
-            let error = broken_off(error);
+            let error = interruption(error);
             assert!(format!("{error:?}").starts_with(expected), "{error:?}, not {expected}, for {answer:?}");
         }
     }

@@ -26,34 +26,35 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::task::{JoinError, spawn_blocking};
 use tower::{BoxError, ServiceBuilder};
 
-/// The longest time in which a connection has to be made, TLS included, where the configuration has kube's default of 30 s.
+/// The timeout of a connection attempt, TLS included. It replaces kube's default of 30 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection on which nothing arrives for so long is probed, this often; the kernel closes it once probes or sent bytes are
-/// not acknowledged for `USER_TIMEOUT`: within 45 s altogether, as in reqwest.
+/// The idle time before the first keepalive probe, and between probes. The kernel closes a connection once probes or sent bytes
+/// are not acknowledged for `USER_TIMEOUT`: within 45 s in total, as in reqwest.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 2;
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A [`Transport`] over a [`kube::Client`], through which kubeconfig, exec plugins and impersonation come.
+/// A [`Transport`] over a [`kube::Client`], with kubeconfig, exec plugins and impersonation.
 ///
-/// [`from_config`](Self::from_config) builds the client as lists need it. It speaks HTTP/1.1, and follows no redirects.
-/// Connections that such a client opens are read on a thread of this transport, as by listwatch's `HttpTransport`,
-/// and end with it. TCP keepalive detects a dead connection within 45 s. After a TLS error or a 401, client certificates, token
-/// files and exec plugins are read again; in a cluster kube also reads the certificate authority again, every minute.
+/// [`from_config`](Self::from_config) builds the client as lists need it. The client speaks HTTP/1.1, and follows no redirects.
+/// The transport reads the client's connections on its own thread, as listwatch's `HttpTransport` does, and closes them when it is
+/// dropped. TCP keepalive detects a dead connection within 45 s. After a TLS error or a 401, the transport reloads client
+/// certificates and token files, and runs exec plugins again. If the configuration has a `root_cert_file`, as in a cluster, kube
+/// also reloads the certificate authority every minute.
 ///
-/// Where the configuration has a proxy, kube makes the connections to it: without keepalive, and what an exec plugin returns or
-/// a token file has is known to kube only, and not redacted unless it looks like a token.
+/// With a proxy in the configuration, kube makes the connections, without keepalive. Then the transport does not know tokens of exec
+/// plugins and token files, and redacts them only if they look like tokens.
 ///
-/// OIDC, OAuth and proxies want cargo features of `kube`, which the caller's own dependency on it turns on. Two more
-/// things are the caller's: `k8s-openapi`, which kube needs, has to be told a version of Kubernetes by a feature of its
-/// own; and kube's feature `ring` must stay off, because two crypto providers for rustls make it panic.
+/// OIDC, OAuth and proxies need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube
+/// needs, requires a feature of its own that chooses a version of Kubernetes. Keep kube's feature `ring` off, because two crypto
+/// providers make rustls panic.
 pub struct KubeTransport {
     client: Mutex<kube::Client>,
-    /// `None` with a client of the caller's, whose connections may outlive this.
+    /// `None` with the caller's own client, whose connections may outlive the transport.
     io: Option<IoThread>,
-    /// What a client with fresh credentials is made from, where they can be had.
+    /// Builds a client with fresh credentials; `None` if the credentials cannot be renewed.
     renewable: Option<kube::Config>,
     /// Whether the server has refused the credentials of `client`.
     refused: AtomicBool,
@@ -62,7 +63,7 @@ pub struct KubeTransport {
     sent: Arc<Sent>,
 }
 
-/// The credentials of the last request, to be redacted.
+/// The credentials of the last request, which are redacted.
 #[derive(Default)]
 struct Sent(Mutex<SecretString>);
 
@@ -79,11 +80,12 @@ impl Sent {
 }
 
 impl KubeTransport {
-    /// Over this client, on the caller's runtime: its connections may be shared, and outlive the transport.
+    /// Creates a transport over this client, on the caller's runtime. The client's connections may be shared, and outlive the
+    /// transport.
     ///
-    /// Build it with `default_retry` off and without a `read_timeout`, or kube sends requests again that [`Retry`]
-    /// knows nothing of, and ends lists by itself. Of its credentials nothing is known here: where a server or a proxy
-    /// echoes a token that does not look like one, it is not redacted.
+    /// Build the client with `default_retry` off and without a `read_timeout`: otherwise kube retries in addition to [`Retry`],
+    /// and interrupts lists. The transport does not know the client's credentials: if a server or a proxy echoes a token that does
+    /// not look like a token, it is not redacted.
     ///
     /// [`Retry`]: listwatch::client::Retry
     #[must_use]
@@ -99,8 +101,8 @@ impl KubeTransport {
         }
     }
 
-    /// Over a client of its own: with kube's retries and read timeout off, because [`Retry`] and
-    /// [`read_idle_timeout`] are there for that; and with 10 s to connect in place of kube's default of 30 s.
+    /// Creates a transport over its own client, without kube's retries and read timeout, because [`Retry`] and
+    /// [`read_idle_timeout`] replace them. The timeout to connect is 10 s in place of kube's default of 30 s.
     ///
     /// # Errors
     ///
@@ -127,16 +129,16 @@ impl KubeTransport {
         Ok(Self { client, io, renewable, refused, near, secrets, sent })
     }
 
-    /// With fresh credentials, if the server has refused those that were.
+    /// Returns the client, with fresh credentials if the server has refused the previous ones.
     async fn client(&self) -> Result<kube::Client, TransportError> {
         let fresh = match &self.renewable {
             Some(config) if self.refused.swap(false, Ordering::Relaxed) => {
                 let (config, sent) = (config.clone(), Arc::clone(&self.sent));
-                // A plugin is a process that is waited for.
+                // Blocks until an exec plugin ends.
                 let built = spawn_blocking(move || build(config, &sent)).await;
                 let built = built.map_err(|error: JoinError| error.to_string());
                 let built = built.and_then(|built| built.map_err(|error| error.to_string()));
-                // A plugin may succeed, or a file be complete, the next time.
+                // The next request tries again: a plugin may succeed, or a file may be complete.
                 Some(built.map_err(|error| {
                     self.refused.store(true, Ordering::Relaxed);
                     TransportError::new(TransportErrorKind::Credentials, error)
@@ -220,10 +222,10 @@ fn build(config: kube::Config, sent: &Arc<Sent>) -> Result<kube::Client, Transpo
     })
 }
 
-/// As kube's `ClientBuilder` does it, and with keepalive: kube offers no way to its sockets.
+/// Builds a client as kube's `ClientBuilder` does, and with keepalive, because kube does not expose its sockets.
 fn build_direct(config: &kube::Config, sent: &Arc<Sent>) -> kube::Result<kube::Client> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // It fails if somebody else was faster.
+        // Fails if another thread was faster.
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     }
     // Before the connector: both run an exec plugin.
@@ -253,7 +255,7 @@ fn build_direct(config: &kube::Config, sent: &Arc<Sent>) -> kube::Result<kube::C
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
-/// On the same host, or the API server of the cluster that this process runs in, which has two names.
+/// Returns true for a server on this host, and for the API server of this process's cluster, by either of its names.
 fn is_near(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
     is_loopback(host)
@@ -262,7 +264,7 @@ fn is_near(url: &Uri) -> bool {
         || env::var("KUBERNETES_SERVICE_HOST").is_ok_and(|of_cluster| of_cluster == host.trim_matches(['[', ']']))
 }
 
-/// The body of a response, with kube's errors made ours.
+/// The body of a response, with kube's errors converted.
 struct Data(BodyDataStream<Body>);
 
 impl Stream for Data {
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn near_and_far() {
+    async fn is_near_to_loopback_and_its_own_cluster() {
         assert!(transport("https://[::1]:6443").is_near());
         assert!(!transport("https://10.0.0.1").is_near());
         // As `Config::incluster` names it.
@@ -311,9 +313,9 @@ mod tests {
         assert!(!transport("https://kubernetes.example.com").is_near());
     }
 
-    /// The file may have another token by the time of the response, and an exec plugin has none.
+    /// The transport must remember the token: the file may have changed by the time of the response.
     #[tokio::test]
-    async fn a_token_that_was_sent_is_redacted_though_its_file_is_gone() {
+    async fn redacts_a_sent_token_after_its_file_is_removed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "t0ken-of-a-file").unwrap();
         let path = file.path().to_owned();
@@ -331,10 +333,10 @@ mod tests {
         assert_eq!(error.to_string(), "API error: 400: not with [redacted]");
     }
 
-    /// Its first token is stale. What the second gets as an answer has that token in it.
+    /// The plugin's first token is stale. The server echoes the second token.
     #[cfg(unix)]
     #[tokio::test]
-    async fn an_exec_plugin_runs_again_after_401_and_its_token_is_redacted() {
+    async fn runs_an_exec_plugin_again_after_401_and_redacts_its_token() {
         let folder = tempfile::tempdir().unwrap();
         let ran = folder.path().join("ran");
         let script = r#"t=fresh-t0ken; [ -e "$RAN" ] || t=stale-t0ken; touch "$RAN"
@@ -357,16 +359,16 @@ mod tests {
         assert_eq!((error.to_string().as_str(), server.requests().len()), ("API error: 400: not with [redacted]", 2));
     }
 
-    /// The kernel asks a silent peer whether it lives: else nothing would tell that a firewall forgot a connection.
+    /// Without probes from the kernel, a connection that a firewall has dropped would look idle.
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn a_waiting_connection_is_kept_alive() {
+    async fn enables_keepalive_on_connections() {
         let server = Server::start(Answer::ok(Body::replay("k8s").stall_at(1)).always()).await.unwrap();
         let config = kube::Config::new(server.url().parse().unwrap());
         let client = Client::new(KubeTransport::from_config(config).unwrap());
         let watch = client.watch::<[u8]>(&Resource::PODS, &WatchParams::from_version("1"));
         let _watch = watch.open().await.unwrap();
-        // The second is the local address, the third that of the peer, the sixth `timer:when`: 02 is that of keepalive.
+        // Fields: 1 local address, 2 peer address, 3 state (01 established), 5 `timer:when` (02 keepalive).
         let peer = format!("0100007F:{:04X}", server.addr().port());
         let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
         let socket = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_secret_shows() {
+    async fn hides_secrets_from_debug_output_and_redacts_them() {
         let transport = transport("https://host");
         assert!(!format!("{transport:?}").contains("s3cret"));
         assert_eq!(transport.redact("a s3cret b".to_owned()), "a [redacted] b");

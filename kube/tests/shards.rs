@@ -1,4 +1,4 @@
-//! The example `shards` assigns each shard to one replica, moves no more of them than it has to, and comes to an end.
+//! The example `shards` assigns each shard to one replica, moves no more shards than necessary, and then changes nothing.
 
 #[path = "../examples/shards/assignment.rs"]
 mod assignment;
@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use assignment::assign;
 
 #[test]
-fn shards_are_shared_out() {
+fn balances_shards_and_moves_as_few_as_possible() {
     for (replicas, holders, expected) in [
         ("", "- - -", ""),
         ("a", "- - -", "a:012"),
         ("a b c", "- - -", "a:0 b:1 c:2"),
-        // One joins those that are there, and one comes back.
+        // A replica joins.
         ("a b", "a a a", "a:01 b:2"),
         ("a b c", "a a b", "a:0 b:2 c:1"),
         ("a b c", "b a b", "a:1 b:0 c:2"),
-        // One is gone, and has its Lease still or not.
+        // A replica has ended; its shard is still held, or free.
         ("a c", "a b c", "a:01 c:2"),
         ("a c", "a - c", "a:01 c:2"),
         ("b c", "- b c", "b:01 c:2"),
@@ -38,9 +38,9 @@ fn shards_are_shared_out() {
     }
 }
 
-/// Whoever has what, all is settled as soon as each has what was assigned to it.
+/// Once each replica holds its assigned shards, the assignment is the same again.
 #[test]
-fn an_assignment_stays() {
+fn an_assignment_is_stable() {
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..2000 {
         let names = ["a", "b", "c", "d", "e", "f", "g"];

@@ -1,4 +1,4 @@
-//! The watcher and kube's own get the same answers of a server, and report the same events and errors.
+//! This crate's watcher and kube's report the same events and errors, and send the same requests, for the same responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// The object behind which nothing is read any more.
+/// The name of the last object: tests read nothing after it.
 const LAST: &str = "last";
 
 fn client(server: &Server) -> Client {
@@ -84,13 +84,13 @@ fn watch(events: &[String]) -> Answer {
     Answer::ok(Body::replay(events.concat())).content_type("application/json")
 }
 
-/// Events of a watch that stays open, with the last object among them.
+/// A watch that sends the last object, and stays open.
 fn last() -> Answer {
     let body = added(LAST, 1000);
     Answer::ok(Body::replay(body.clone() + " ").stall_at(body.len() as u64)).content_type("application/json")
 }
 
-/// What a watcher told, up to the last object, and what it asked for.
+/// Returns the events and errors of a watcher up to the last object, and its requests.
 async fn seen<K, S>(answers: &[Answer], watcher: impl FnOnce(Client) -> S) -> (Vec<String>, Vec<String>)
 where
     K: Resource,
@@ -98,30 +98,30 @@ where
 {
     let server = Server::start(Answer::in_turn(answers.iter().cloned())).await.unwrap();
     let mut watcher = pin!(watcher(client(&server)));
-    let mut told = Vec::new();
-    while told.last().is_none_or(|told: &String| !told.ends_with("pply(last)")) {
+    let mut events = Vec::new();
+    while events.last().is_none_or(|event: &String| !event.ends_with("pply(last)")) {
         match timeout(Duration::from_secs(20), watcher.next()).await {
-            Ok(Some(Ok(event))) => told.push(event.to_string()),
+            Ok(Some(Ok(event))) => events.push(event.to_string()),
             Ok(Some(Err(error))) => {
                 let chain = successors(Some(&error as &dyn StdError), |&error| error.source());
                 for error in chain {
                     assert_eq!(leak(format!("{error}\n{error:?}").as_bytes()), None);
                 }
-                told.push(written(&error));
+                events.push(written(&error));
             }
-            ended => panic!("{ended:?} after {told:?}", ended = ended.map(|_| "the end")),
+            ended => panic!("{ended:?} after {events:?}", ended = ended.map(|_| "the end")),
         }
     }
-    (told, server.requests().iter().map(|request| asked(&request.path)).collect())
+    (events, server.requests().iter().map(|request| normalized(&request.path)).collect())
 }
 
-/// All of an error of the API; of others, where they come from.
+/// Returns the text of an error: for an API error the whole status, for others the class.
 fn written(error: &Error) -> String {
     let of = |error: &kube::Error| match error {
-        // As which kube reads an object of a watch that cannot be decoded.
+        // kube reads an object of a watch that cannot be decoded as an empty status.
         kube::Error::Api(status) if **status == Status::default() => "undecodable".to_owned(),
         kube::Error::Api(status) => format!("{status:?}"),
-        // Of the document, which the one reads whole, and the other looks at first.
+        // A syntax error of the whole document, which kube parses at once and this crate splits first.
         kube::Error::SerdeError(error) if error.is_syntax() => "broken".to_owned(),
         kube::Error::SerdeError(_) => "undecodable".to_owned(),
         kube::Error::BuildRequest(_) => "not sent".to_owned(),
@@ -136,8 +136,8 @@ fn written(error: &Error) -> String {
     }
 }
 
-/// A request, whatever the order and the form of its parameters.
-fn asked(path: &str) -> String {
+/// Returns the path and the sorted parameters of a request.
+fn normalized(path: &str) -> String {
     let url = reqwest::Url::parse(&format!("http://host{path}")).unwrap();
     let query: BTreeMap<_, _> = url.query_pairs().collect();
     let query =
@@ -150,18 +150,22 @@ fn everywhere(client: Client) -> Api<ConfigMap> {
     Api::all(client)
 }
 
-/// What a server answers, with which configuration, and what both watchers tell then, in which errors are cut short.
+/// A configuration, the responses of the server, and the events and errors that both watchers report, without the text of errors.
 struct Situation {
     name: &'static str,
     config: Config,
     answers: Vec<Answer>,
-    told: &'static str,
+    expected: &'static str,
 }
 
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 fn situations() -> Vec<Situation> {
-    let situation =
-        |name, config: &Config, answers: Vec<Answer>, told| Situation { name, config: config.clone(), answers, told };
+    let situation = |name, config: &Config, answers: Vec<Answer>, expected| Situation {
+        name,
+        config: config.clone(),
+        answers,
+        expected,
+    };
     let lists = Config::default();
     let streams = Config::default().streaming_lists();
     let (a, b) = (|| config_map("a", 1), || config_map("b", 2));
@@ -187,7 +191,7 @@ fn situations() -> Vec<Situation> {
             ],
             "Init InitApply(a) InitApply(b) InitDone Apply(a) Delete(b) Apply(c) Apply(d) Apply(last)",
         ),
-        situation("nothing there", &lists, vec![list("7", "", &[]), last()], "Init InitDone Apply(last)"),
+        situation("an empty list", &lists, vec![list("7", "", &[]), last()], "Init InitDone Apply(last)"),
         situation(
             "pages",
             &lists.clone().page_size(1),
@@ -195,7 +199,7 @@ fn situations() -> Vec<Situation> {
             "Init InitApply(a) InitApply(b) InitDone Apply(last)",
         ),
         situation(
-            "one page whatever its size",
+            "no page size",
             &Config { page_size: None, ..lists.clone() },
             vec![of_a_and_b(), last()],
             "Init InitApply(a) InitApply(b) InitDone Apply(last)",
@@ -225,7 +229,7 @@ fn situations() -> Vec<Situation> {
             "Init InitialListFailed Init InitialListFailed Init InitApply(a) InitDone Apply(last)",
         ),
         situation(
-            "a list that is none",
+            "a response that is not a list",
             &lists,
             vec![Answer::ok(Body::replay("<html>")).content_type("text/html"), list("2", "", &[a()]), last()],
             "Init InitialListFailed Init InitApply(a) InitDone Apply(last)",
@@ -283,7 +287,7 @@ fn situations() -> Vec<Situation> {
             "Init InitDone Apply(c) NoResourceVersion Init InitApply(a) InitDone Apply(last)",
         ),
         situation(
-            "watches that are cut between frames and in one",
+            "watches that are interrupted between frames and in a frame",
             &lists,
             vec![
                 list("2", "", &[]),
@@ -306,7 +310,7 @@ fn situations() -> Vec<Situation> {
             "Init InitApply(a) InitApply(b) InitDone Apply(c) Delete(a) Apply(last)",
         ),
         situation(
-            "a streamed list of nothing",
+            "an empty streamed list",
             &streams,
             vec![watch(&[initial_end(2)]), last()],
             "Init InitDone Apply(last)",
@@ -332,7 +336,7 @@ fn situations() -> Vec<Situation> {
              Init InitApply(a) WatchFailed InitDone Apply(last)",
         ),
         situation(
-            "a streamed list again, when its version has expired",
+            "another streamed list after the version has expired",
             &streams,
             vec![watch(&[initial_end(2)]), watch(&[gone()]), watch(&[added("a", 1), initial_end(2)]), last()],
             "Init InitDone WatchError Init InitApply(a) InitDone Apply(last)",
@@ -341,17 +345,17 @@ fn situations() -> Vec<Situation> {
 }
 
 #[tokio::test]
-async fn what_kube_tells_and_asks() {
-    for Situation { name, config, answers, told } in situations() {
+async fn sends_the_requests_and_reports_the_events_of_kubes_watcher() {
+    for Situation { name, config, answers, expected } in situations() {
         let of_kube = seen(&answers, |client| theirs(everywhere(client), config.clone())).await;
         let of_this = seen(&answers, |client| ours(everywhere(client), config.clone())).await;
-        let short: Vec<_> = of_kube.0.iter().map(|told| told.split(':').next().unwrap()).collect();
-        assert_eq!(short.join(" "), told, "kube, {name}");
+        let short: Vec<_> = of_kube.0.iter().map(|event| event.split(':').next().unwrap()).collect();
+        assert_eq!(short.join(" "), expected, "kube, {name}");
         assert_eq!(of_this, of_kube, "{name}");
     }
 }
 
-/// Answers that are those of other types than `ConfigMap`.
+/// Checks that both watchers handle this type and these paths alike.
 async fn alike<K>(api: impl Fn(Client) -> Api<K>, answers: &[Answer], paths: &[&str])
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -364,7 +368,7 @@ where
 }
 
 #[tokio::test]
-async fn types_and_places() {
+async fn watches_other_types_and_one_namespace_like_kube() {
     alike(
         |client| Api::<ConfigMap>::namespaced(client, "team-1"),
         &[list("2", "", &[config_map("a", 1)]), last()],
@@ -384,7 +388,7 @@ async fn types_and_places() {
         line.push(' ');
         [document(&of_a), Answer::ok(Body::replay(line).stall_at(length)).content_type("application/json")]
     };
-    // A list kind of its own, which only its definition tells.
+    // A custom list kind, which only the resource's definition contains.
     let widgets = || ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
     alike(
         |client| Api::<DynamicObject>::all_with(client, &widgets()),
@@ -407,7 +411,7 @@ async fn types_and_places() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_in_what_form() {
+async fn requests_metadata_only_with_the_credentials_of_the_client() {
     let server = Server::start(Answer::in_turn([list("2", "", &[]), last()])).await.unwrap();
     let api = Api::<PartialObjectMeta<ConfigMap>>::all(client(&server));
     let events = ours(api, Config::default()).take(3);
@@ -418,16 +422,16 @@ async fn what_is_asked_for_in_what_form() {
     assert_eq!(headers[0]["authorization"], format!("Bearer {TOKEN}"));
 }
 
-/// Where it is meant to be otherwise than kube's.
+/// The intended differences.
 #[tokio::test]
-async fn differences() {
+async fn differs_from_kubes_watcher() {
     let (a, b) = (|| config_map("a", 1), || config_map("b", 2));
-    let cut = list("2", "", &[a(), b()]);
-    for (name, config, answers, told) in [
+    let a_and_b = list("2", "", &[a(), b()]);
+    for (name, config, answers, expected) in [
         (
-            "objects before one that cannot be decoded are out",
+            "objects before an object that cannot be decoded are delivered",
             Config::default(),
-            vec![list("2", "", &[a(), undecodable("b", 2)]), cut.clone(), last()],
+            vec![list("2", "", &[a(), undecodable("b", 2)]), a_and_b.clone(), last()],
             "Init InitApply(a) InitialListFailed Init InitApply(a) InitApply(b) InitDone Apply(last)",
         ),
         (
@@ -443,25 +447,25 @@ async fn differences() {
             "Init InitApply(a) Init InitDone Apply(last)",
         ),
         (
-            "a deletion of an older version moves nothing back",
+            "a deletion with an older version does not move the version back",
             Config::default(),
             vec![list("2", "", &[a()]), watch(&[added("b", 5), event("DELETED", a())]), last()],
             "Init InitApply(a) InitDone Apply(b) Delete(a) Apply(last)",
         ),
     ] {
-        let (seen, asked) = seen(&answers, |client| ours(everywhere(client), config.clone())).await;
-        let short: Vec<_> = seen.iter().map(|told| told.split(':').next().unwrap()).collect();
-        assert_eq!(short.join(" "), told, "{name}");
+        let (events, requests) = seen(&answers, |client| ours(everywhere(client), config.clone())).await;
+        let short: Vec<_> = events.iter().map(|event| event.split(':').next().unwrap()).collect();
+        assert_eq!(short.join(" "), expected, "{name}");
         if name.contains("older") {
-            assert!(asked[2].contains("resourceVersion=5"), "{asked:?}");
+            assert!(requests[2].contains("resourceVersion=5"), "{requests:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_not_sent_is_an_error_of_the_request() {
+async fn reports_invalid_requests_without_sending_them() {
     let streams_without_bookmarks = Config::default().streaming_lists().disable_bookmarks();
-    for (config, told) in [
+    for (config, expected) in [
         (Config::default().labels("a=b=c"), "InitialListFailed: not sent"),
         (Config::default().fields("a"), "InitialListFailed: not sent"),
         (Config::default().streaming_lists().labels("a=b=c"), "WatchStartFailed: not sent"),
@@ -470,14 +474,13 @@ async fn what_is_not_sent_is_an_error_of_the_request() {
         let server = Server::start(Answer::always(last())).await.unwrap();
         let events = ours(everywhere(client(&server)), config).filter_map(async |event| event.err());
         let errors: Vec<_> = events.take(2).collect().await;
-        assert_eq!(errors.iter().map(written).collect::<Vec<_>>(), [told, told]);
+        assert_eq!(errors.iter().map(written).collect::<Vec<_>>(), [expected, expected]);
         assert!(server.requests().is_empty());
     }
 }
 
-/// With the client of the watcher, which goes first: its connections must live on.
 #[tokio::test]
-async fn the_client_is_shared() {
+async fn connections_of_a_shared_client_outlive_the_watcher() {
     let server = Server::start(Answer::always(list("2", "", &[config_map("a", 1)]))).await.unwrap();
     let client = client(&server);
     let events: Vec<_> = ours(everywhere(client.clone()), Config::default()).take(3).collect().await;
@@ -487,7 +490,7 @@ async fn the_client_is_shared() {
 }
 
 #[tokio::test]
-async fn a_store_of_kube_with_its_backoff() {
+async fn fills_kubes_store_with_kubes_backoff() {
     let server = Server::start(Answer::in_turn([
         refused(429, "TooManyRequests"),
         list("2", "", &[config_map("a", 1), config_map("b", 2)]),

@@ -1,5 +1,5 @@
-//! The watcher's memory, counted by the allocator: with the server's, which is the same for any list. One test, for the
-//! allocator is that of the process.
+//! The watcher's memory, counted by the allocator. It includes the server's memory, which is the same for any list. There is
+//! only one test, because the allocator counts for the whole process.
 
 use std::alloc::System;
 use std::io::{self, Cursor, Read};
@@ -24,7 +24,7 @@ fn object(number: usize) -> String {
     format!(r#"{{"metadata":{{"name":"{number:08}","resourceVersion":"1"}},"data":{{"x":"{data}"}}}}"#)
 }
 
-/// Made while it is sent.
+/// Returns the body of a list, which is generated while it is sent.
 fn list(items: usize) -> Body {
     const HEAD: &str = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":["#;
     let length = HEAD.len() + items * (object(0).len() + 1) + 1;
@@ -54,7 +54,7 @@ impl<I: Iterator<Item = String>> Read for Pieces<I> {
     }
 }
 
-/// The most bytes that are allocated when an object of the list is there.
+/// Returns the peak of the allocated bytes, measured at each object of the list.
 async fn peak<S>(items: usize, watcher: impl FnOnce(Client) -> S) -> usize
 where
     S: Stream<Item = watcher::Result<Event<ConfigMap>>>,
@@ -78,16 +78,16 @@ where
 }
 
 #[tokio::test]
-async fn a_list_takes_the_memory_of_an_object() {
+async fn memory_does_not_depend_on_the_length_of_the_list() {
     let config = Config { page_size: None, ..Config::default() };
     let of_this = async |items| peak(items, |client| ours(Api::<ConfigMap>::all(client), config.clone())).await;
     let of_kube = async |items| peak(items, |client| theirs(Api::<ConfigMap>::all(client), config.clone())).await;
-    // What stays from the first time is there each time.
+    // Allocations that outlive the first run are part of every later measurement.
     of_this(500).await;
     let (few, many) = (of_this(500).await, of_this(20_000).await);
     let of_kube = of_kube(20_000).await;
     println!("{few} bytes for 500 objects, {many} for 20,000; kube's {of_kube}");
-    // What the sockets' readers and the server's writer have at a moment is not always the same.
+    // The buffers of the sockets and of the server vary.
     assert!(many < few + 500_000, "{few} bytes for 500 objects, {many} for 20,000");
-    assert!(of_kube > 20_000 * ITEM, "else this test sees nothing: {of_kube}");
+    assert!(of_kube > 20_000 * ITEM, "the test does not measure the list: {of_kube}");
 }

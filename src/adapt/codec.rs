@@ -11,10 +11,10 @@ use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
 
-/// A [`Decoder`] with which a [`FramedRead`](tokio_util::codec::FramedRead) over any `AsyncRead` returns the items of a list.
+/// A [`Decoder`] for a [`FramedRead`](tokio_util::codec::FramedRead), which yields the items of a list from any `AsyncRead`.
 ///
-/// It consumes all bytes that it is given, so the buffer of the `FramedRead` does not grow. Every error ends the stream, also
-/// that of a list that is not complete.
+/// It consumes the bytes of incomplete items too, so the buffer of the `FramedRead` does not grow. Every error ends the stream,
+/// including the error of an incomplete list.
 ///
 /// ```
 /// use futures::StreamExt;

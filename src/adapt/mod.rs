@@ -1,7 +1,7 @@
 //! Adapters: they move bytes into a [`ListDecoder`](crate::ListDecoder) and return items, one at a time.
 //!
-//! All of them end in one of two ways: with [`ListEnd`](crate::ListEnd), which `end()` returns once the last item is out,
-//! or with an error. None ends silently on a list that is not complete.
+//! An adapter ends in one of two ways: with a [`ListEnd`](crate::ListEnd), which `end()` returns after the last item,
+//! or with an error. No adapter ends without an error on an incomplete list.
 
 #[cfg(feature = "async")]
 mod codec;

@@ -13,8 +13,8 @@ const CHUNK: usize = 64 << 10;
 
 /// An iterator over the items of a list that is read from an [`io::Read`].
 ///
-/// It reads in chunks of 64 KiB, the only memory it holds in addition to the decoder's, so the reader needs no buffer of its
-/// own. A `for` loop over `&mut reader` leaves the reader for [`end`](Self::end), which returns the list's metadata and counts.
+/// It reads in chunks of 64 KiB, its only memory in addition to the decoder's, so the `Read` needs no buffer. After a `for` loop
+/// over `&mut reader`, [`end`](Self::end) returns the list's metadata and counts.
 ///
 /// ```
 /// use k8s_pb::api::core::v1::ConfigMap;
@@ -26,7 +26,7 @@ const CHUNK: usize = 64 << 10;
 /// for config_map in &mut items {
 ///     keys += config_map?.data.len();
 /// }
-/// let end = items.end().expect("without an error the list is complete");
+/// let end = items.end().expect("a list that ends without an error is complete");
 /// println!("{keys} keys in {} ConfigMaps", end.items);
 /// # assert_eq!((keys, end.items), (25, 13));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -35,7 +35,7 @@ pub struct ListReader<R, F> {
     read: R,
     source: Source<F>,
     chunk: Box<[u8]>,
-    /// The part of `chunk` that is read and not yet consumed. Invariant: `taken <= filled <= chunk.len()`.
+    /// The part of `chunk` from `taken` to `filled` is read and not yet decoded. Invariant: `taken <= filled <= chunk.len()`.
     taken: usize,
     filled: usize,
     ended: bool,

@@ -1,4 +1,4 @@
-//! The part that all adapters share: a decoder, and the function that makes a value of each item.
+//! The part that all adapters share: a decoder, and the function that converts each item.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::object::ItemRef;
 #[cfg(feature = "json")]
 use crate::wire::Encoding;
 
-/// Why an adapter did not reach the end of a list.
+/// The error of an adapter that did not reach the end of a list.
 ///
 /// ```
 /// use listwatch::{ListError, ListReader};
@@ -85,7 +85,7 @@ impl<F> Source<F> {
         }
     }
 
-    /// Ends the list where its body ends.
+    /// Ends the body, and checks that the list is complete.
     pub(super) fn finish(&mut self) -> Result<(), DecodeError> {
         self.end = Some(self.decoder.finish()?);
         Ok(())
@@ -116,7 +116,7 @@ impl<F> fmt::Debug for Source<F> {
 /// The methods that every adapter has in addition to `new` and `with`.
 macro_rules! adapter_methods {
     () => {
-        /// Sets the limits on what the body may claim.
+        /// Sets the limits on the body.
         #[must_use]
         pub fn limits(mut self, limits: crate::Limits) -> Self {
             self.source.decoder.set_limits(limits);
@@ -135,7 +135,7 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// Sets what happens on an item that the closure or the type refuses: [`OnItemError::Fail`] unless set.
+        /// Sets the action for an item that the closure or the type refuses: [`OnItemError::Fail`] unless set.
         ///
         /// [`OnItemError::Fail`]: crate::OnItemError::Fail
         #[must_use]
@@ -146,22 +146,21 @@ macro_rules! adapter_methods {
 
         /// Calls `hook` with the error of each item that [`OnItemError::Skip`](crate::OnItemError::Skip) skips.
         ///
-        /// The error is the one that `OnItemError::Fail` would have ended the list with. Items over
-        /// [`Limits::item_size`](crate::Limits::item_size) are among them where
-        /// [`Limits::on_oversized`](crate::Limits::on_oversized) skips them.
+        /// With `OnItemError::Fail` the list would have ended in that error. `hook` also gets the errors of items over
+        /// [`Limits::item_size`](crate::Limits::item_size) that [`Limits::on_oversized`](crate::Limits::on_oversized) skips.
         #[must_use]
         pub fn on_skip(mut self, hook: impl FnMut(&crate::DecodeError) + Send + 'static) -> Self {
             self.source.on_skip = Some(Box::new(hook));
             self
         }
 
-        /// Returns how the list ended; `None` until the last item is out, and for ever after an error.
+        /// Returns the metadata and counts of the complete list; `None` before the adapter has reached its end, and after an error.
         #[must_use]
         pub fn end(&self) -> Option<&crate::ListEnd> {
             self.source.end.as_ref()
         }
 
-        /// Returns the decoder, which knows the position and the counts so far.
+        /// Returns the decoder, for the position and the counts so far.
         #[must_use]
         pub fn decoder(&self) -> &crate::ListDecoder {
             &self.source.decoder

@@ -33,7 +33,7 @@ impl Spending {
 /// because a full store has no room for keys.
 #[derive(Default)]
 pub(super) struct Skipped {
-    /// By hash: the number of replaces that were begun before.
+    /// By hash: the number of replaces that began before the object was skipped.
     since: HashMap<u64, u64>,
 }
 
@@ -54,14 +54,14 @@ impl Skipped {
         self.since.remove(&hash);
     }
 
-    /// The open replace has an object, which may be older than the state that was skipped since the replace began.
+    /// Removes an object that the open replace has, unless it was skipped after the replace began: the skipped state may be newer.
     pub(super) fn remove_listed(&mut self, hash: u64, replaces: u64) {
         if self.since.get(&hash).is_some_and(|since| *since < replaces) {
             self.since.remove(&hash);
         }
     }
 
-    /// A committed replace has each object that was skipped before it began; or the object was deleted.
+    /// Removes the objects that were skipped before the committed replace began: the list has them, or they were deleted.
     pub(super) fn forget_before(&mut self, replace: u64) {
         self.since.retain(|_, since| *since >= replace);
         self.since.shrink_to_fit();

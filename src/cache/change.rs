@@ -1,4 +1,4 @@
-//! What a write changes, for the writer and for subscribers.
+//! The results of writes, for the writer and for subscribers.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use super::object::{Object, Stored};
 pub enum Change<T: Stored + ?Sized> {
     /// The object was added or modified.
     Applied {
-        /// The state that the subscriber got before, or that was there when it was registered. `None` for an object that it has not
-        /// got yet.
+        /// The state that the subscriber received before, or that the store had when the subscriber was registered. `None` for an
+        /// object that the subscriber has not received yet.
         old: Option<Object<T>>,
-        /// The state that is there now.
+        /// The current state.
         new: Object<T>,
     },
     /// The object was deleted, or does not pass the filters of the subscriber any more.
     Deleted {
-        /// The last state that is known and that passed.
+        /// The last known state that passed the filters.
         last: Object<T>,
-        /// The deletion itself was missed: the object was not in a complete list. Its last state may have been another one.
-        /// (`DeletedFinalStateUnknown` of client-go)
+        /// True if the deletion itself was missed: a complete list did not have the object, so its last state may differ from
+        /// `last` (`DeletedFinalStateUnknown` of client-go).
         final_state_unknown: bool,
     },
-    /// A list is complete. All its changes were delivered before. A subscriber [with the initial
-    /// state](super::Subscribe::with_initial_state) gets it after that state as well, if the store has a resource version.
+    /// A list is complete, and all its changes were delivered before. A subscriber [with the initial
+    /// state](super::Subscribe::with_initial_state) also gets this after the initial state, if the store has a resource version.
     Synced,
-    /// The reflector of the store ended by this error, so no more changes follow.
+    /// The reflector of the store ended with this error, so no more changes follow.
     Ended(Arc<dyn Error + Send + Sync>),
 }
 
-/// What a write of an object did.
+/// The result of writing an object.
 #[derive(Debug)]
 #[must_use]
 pub enum Written<T: Stored + ?Sized> {
@@ -40,15 +40,15 @@ pub enum Written<T: Stored + ?Sized> {
     Added(Object<T>),
     /// The object replaced another state.
     Modified {
-        /// The state that was there.
+        /// The previous state.
         old: Object<T>,
-        /// The state that is there now.
+        /// The current state.
         new: Object<T>,
     },
-    /// The store has this state already.
+    /// The store already has this state.
     Unchanged,
-    /// The store has a newer state; or the object was deleted: one that the store does not have, and that is not newer than the
-    /// [resource version](super::StoreReader::resource_version) of the collection.
+    /// The store has a newer state of the object; or the object was deleted: the store does not have it, and this state is not
+    /// newer than the [resource version](super::StoreReader::resource_version) of the collection.
     Stale,
 }
 

@@ -1,4 +1,4 @@
-//! zstd with a dictionary that is trained on the collection itself.
+//! Compression by zstd, with a dictionary that is trained on the collection itself.
 
 use std::mem;
 use std::sync::{Arc, Weak};
@@ -7,31 +7,31 @@ use zstd_safe::{CCtx, CDict, DCtx, DDict};
 
 use crate::sync::{Mutex, lock};
 
-/// zstd's default. Higher ones cost several times the time for a few percent of the length.
+/// zstd's default. Higher levels take several times as long and save a few percent.
 const LEVEL: i32 = 3;
 /// zstd's default for the length of a dictionary.
 const DICTIONARY_LEN: usize = 112_640;
-/// Of a longer object the dictionary is trained on the beginning.
+/// A sample is at most this much of an object, from its beginning.
 const SAMPLE_LEN: usize = 128 << 10;
-/// It is trained when this many different objects were written, or this many bytes of them.
+/// The dictionary is trained once this many different objects were written, or `SAMPLES_LEN` bytes of them.
 pub(super) const SAMPLES: usize = 512;
 const SAMPLES_LEN: usize = 8 << 20;
-/// The least that it is trained with: after a list that has no more, or after `SAMPLES` writes of the same objects.
+/// The fewest objects for a training: at the end of a list that has no more, or after `SAMPLES` writes of the same objects.
 pub(super) const FEW_SAMPLES: usize = 64;
-/// How many compressed objects the ratio is taken over.
+/// The number of compressed objects over which the ratio is measured.
 const WINDOW: u32 = 4096;
-/// The ratio has drifted when objects become this much longer than after the training: 5 / 4.
+/// The ratio has drifted when it exceeds 5 / 4 of the ratio after the training.
 const DRIFT: (u64, u64) = (5, 4);
 
-/// Decompresses the objects that were compressed with it, which keep it alive.
+/// A trained dictionary. The objects that were compressed with it keep it alive.
 pub(super) struct Dictionary {
-    /// What it was made of.
+    /// The bytes from which it was created.
     bytes: Box<[u8]>,
     decompress: DDict<'static>,
 }
 
 impl Dictionary {
-    /// `None` when zstd refuses the bytes.
+    /// Returns `None` if zstd refuses the bytes.
     pub(super) fn new(bytes: &[u8]) -> Option<Self> {
         Some(Self { bytes: bytes.into(), decompress: DDict::try_create(bytes)? })
     }
@@ -45,25 +45,25 @@ impl Dictionary {
 pub(super) struct Compressor {
     context: CCtx<'static>,
     current: Option<(CDict<'static>, Arc<Dictionary>)>,
-    /// All that objects may still need.
+    /// The dictionaries that stored objects may use.
     dictionaries: Vec<Weak<Dictionary>>,
     out: Vec<u8>,
-    /// The slots that were written last, each once, in a ring.
+    /// A ring of the slots that were written last, each once.
     recent: Vec<u32>,
     next: usize,
     /// Before the first training nothing is compressed.
     is_waiting: bool,
-    /// Writes since the last training, and bytes of those that were not in the ring.
+    /// Writes since the last training, and the bytes written to slots that were not in the ring.
     writes: usize,
     bytes: usize,
-    /// A training that failed is repeated after this many writes, and each further one after twice as many.
+    /// The number of writes after which a failed training is retried; doubled by each failure.
     retry_after: usize,
     window: Window,
     /// The first window after the training.
     baseline: Option<Window>,
 }
 
-/// Bytes before and after.
+/// Sizes before and after compression.
 #[derive(Clone, Copy, Default)]
 struct Window {
     objects: u32,
@@ -89,7 +89,7 @@ impl Compressor {
         }
     }
 
-    /// Notes that an object of this length was written into a slot. Returns true when it is time to train.
+    /// Records that an object of this length was written into a slot. Returns true if a training is due.
     pub(super) fn is_due(&mut self, slot: u32, len: usize) -> bool {
         self.writes += 1;
         if !self.recent.contains(&slot) {
@@ -108,18 +108,18 @@ impl Compressor {
         has_enough && self.writes >= self.retry_after
     }
 
-    /// Whether it waits for more objects, though those that arrived are enough.
+    /// Returns true if it waits for more objects, but has enough for a training.
     pub(super) fn can_train(&self) -> bool {
         self.is_waiting && self.recent.len() >= FEW_SAMPLES
     }
 
-    /// The slots that were written last.
+    /// Returns the slots that were written last.
     pub(super) fn recent(&self) -> &[u32] {
         &self.recent
     }
 
-    /// Trains the dictionary of the objects that are compressed from now on. It stays as it was if the samples are too few or have
-    /// nothing in common.
+    /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary if zstd cannot train one,
+    /// because the samples are too few or have nothing in common.
     pub(super) fn train<'a>(&mut self, samples: impl Iterator<Item = &'a [u8]>) {
         let (mut all, mut lens) = (Vec::new(), Vec::new());
         for sample in samples {
@@ -154,12 +154,12 @@ impl Compressor {
         self.is_waiting = false;
     }
 
-    /// The dictionary of the objects that are compressed from now on.
+    /// Returns the dictionary for objects that are compressed from now on.
     pub(super) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         self.current.as_ref().map(|(_, dictionary)| dictionary)
     }
 
-    /// Returns the compressed bytes and their dictionary; `None` before the first training, and when they would not be shorter.
+    /// Returns the compressed bytes and their dictionary; `None` before the first training, and if they would not be shorter.
     pub(super) fn compress(&mut self, bytes: &[u8]) -> Option<(&[u8], Option<Arc<Dictionary>>)> {
         if self.is_waiting {
             return None;
@@ -177,19 +177,19 @@ impl Compressor {
         is_shorter.then(|| (&self.out[..], self.current.as_ref().map(|(_, dictionary)| Arc::clone(dictionary))))
     }
 
-    /// Whether objects have become so much longer than they were after the training that another one is due.
+    /// Returns true if objects compress so much worse than after the training that another training is due.
     fn has_drifted(&mut self) -> bool {
         if self.window.objects < WINDOW {
             return false;
         }
         let window = mem::take(&mut self.window);
         let Window { wire, compressed, .. } = *self.baseline.get_or_insert(window);
-        // compressed / wire of this window over that of the first.
+        // Compares compressed / wire of this window with compressed / wire of the first window.
         let (drifted, allowed) = DRIFT;
         window.compressed * wire * allowed > compressed * window.wire * drifted
     }
 
-    /// Bytes that zstd has allocated, none of them by Rust's allocator.
+    /// Returns the bytes that zstd has allocated, outside of Rust's allocator.
     pub(super) fn zstd_bytes(&self) -> usize {
         let current = self.current.as_ref().map_or(0, |(dictionary, _)| dictionary.sizeof());
         let dictionaries =
@@ -197,7 +197,7 @@ impl Compressor {
         self.context.sizeof() + current + dictionaries.sum::<usize>()
     }
 
-    /// Bytes of Rust's allocator.
+    /// Returns the bytes from Rust's allocator.
     pub(super) fn buffer_bytes(&self) -> usize {
         let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.bytes.len());
         self.out.capacity()
@@ -207,7 +207,7 @@ impl Compressor {
     }
 }
 
-/// Decompresses for any number of threads: each borrows a context, and creates one if all are in use.
+/// Decompresses for any number of threads: each borrows a context, or creates one if all are in use.
 #[derive(Default)]
 pub(super) struct Decompressor(Mutex<Vec<DCtx<'static>>>);
 
@@ -229,7 +229,7 @@ impl Decompressor {
         done.is_ok().then_some(bytes)
     }
 
-    /// Bytes that zstd has allocated.
+    /// Returns the bytes that zstd has allocated.
     pub(super) fn zstd_bytes(&self) -> usize {
         lock(&self.0).iter().map(DCtx::sizeof).sum()
     }

@@ -1,4 +1,4 @@
-//! One state of one object, in the form in which the store keeps it.
+//! One state of one object, in its storage format.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::wire::Encoding;
 pub(super) const MAX_TEXT: usize = u16::MAX as usize;
 
 impl<'a> Identity<'a> {
-    /// Reads it off the bytes of an object.
+    /// Reads the identity off the bytes of an object.
     pub(super) fn of(encoding: Encoding, bytes: &'a [u8]) -> Result<Self, StoreError> {
         let [namespace, name, uid, resource_version] = MetaView::new(encoding, bytes)?.into_identity();
         if name.is_empty() {
@@ -44,26 +44,26 @@ pub(super) struct Entry<D> {
     wire_len: u32,
 }
 
-/// What the body is. A head needs the namespace next to it.
+/// The form of the body. The head does not contain the namespace, so forms with a head hold it.
 pub(super) enum Form<D> {
     /// The bytes as they arrived. They contain the identity.
     Encoded(Spans),
-    /// The bytes as they arrived. They contain the identity with escapes, as JSON may have them.
+    /// The bytes as they arrived. Their JSON escapes a part of the identity.
     EncodedWithHead(Arc<str>),
     #[cfg(feature = "zstd")]
     Compressed(Arc<str>, Option<Arc<Dictionary>>),
-    /// Empty.
+    /// An empty body, and the decoded object.
     Decoded(Arc<str>, Arc<D>),
 }
 
-/// Where namespace, name, uid and resource version are in the bytes.
+/// The places of namespace, name, uid and resource version in the bytes.
 pub(super) struct Spans {
     starts: [u32; 4],
     lens: [u16; 4],
 }
 
 impl Spans {
-    /// `None` when a text is not in the bytes as it is.
+    /// Returns `None` if a text is not borrowed from the bytes.
     fn of(bytes: &[u8], identity: &Identity<'_>) -> Option<Self> {
         let Identity { namespace, name, uid, resource_version } = identity;
         let mut spans = Self { starts: [0; 4], lens: [0; 4] };
@@ -72,7 +72,7 @@ impl Spans {
             match text {
                 text if text.is_empty() => {}
                 Cow::Borrowed(text) => {
-                    // It may be borrowed from other bytes, of which the address says nothing.
+                    // A text that is borrowed from other memory has an address outside of `bytes`.
                     let at = text.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
                     at.checked_add(text.len()).filter(|end| *end <= bytes.len())?;
                     *start = u32::try_from(at).ok()?;
@@ -130,9 +130,9 @@ impl<D> Entry<D> {
         Self { bytes, form, encoding, wire_len }
     }
 
-    /// Namespace, name, uid and resource version.
+    /// Returns namespace, name, uid and resource version.
     pub(super) fn texts(&self) -> [&str; 4] {
-        // Each was copied from a text.
+        // `with_head` and `encoded` copied each of them from a `str`.
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
         match &self.form {
             Form::Encoded(spans) => spans.texts(&self.bytes).map(text),
@@ -160,7 +160,7 @@ impl<D> Entry<D> {
         own_name == name && own_namespace == namespace
     }
 
-    /// The bytes of the object as they arrived, if the entry has them.
+    /// Returns the bytes of the object as they arrived, if the entry has them.
     pub(super) fn as_encoded(&self) -> Option<&[u8]> {
         match &self.form {
             Form::Encoded(_) => Some(&self.bytes),
@@ -171,7 +171,7 @@ impl<D> Entry<D> {
         }
     }
 
-    /// The bytes after the head.
+    /// Returns the bytes after the head.
     pub(super) fn body(&self) -> &[u8] {
         self.split_head().1
     }
@@ -181,7 +181,7 @@ impl<D> Entry<D> {
         [namespace, name, uid, version]
     }
 
-    /// Undoes what `with_head` does.
+    /// Splits name, uid and resource version, which `with_head` wrote, from the body.
     fn split_head(&self) -> ([&[u8]; 3], &[u8]) {
         let ([name, uid, version], rest) = lengths(&self.bytes).unwrap_or_default();
         let (name, rest) = rest.split_at_checked(name).unwrap_or_default();
@@ -202,18 +202,18 @@ impl<D> Entry<D> {
         self.wire_len
     }
 
-    /// Bytes of the two allocations: the entry with the counts of its `Arc`, and the box.
+    /// Returns the bytes of the two allocations: the entry with the counts of its `Arc`, and the box.
     pub(super) fn allocated(&self) -> usize {
         Self::allocated_with(self.bytes.len())
     }
 
-    /// The same for a box of this length.
+    /// As [`allocated`](Self::allocated), for a box of this length.
     pub(super) fn allocated_with(boxed: usize) -> usize {
         2 * size_of::<usize>() + size_of::<Self>() + boxed
     }
 }
 
-/// `Identity::of` refuses longer ones.
+/// `Identity::of` refuses longer texts.
 #[expect(clippy::cast_possible_truncation)]
 fn text_len(text: &str) -> u16 {
     text.len() as u16
@@ -248,7 +248,7 @@ mod tests {
         let entry = Entry::<()>::encoded(Encoding::Json, bytes, &here, || "a".into());
         assert!(matches!(entry.form(), Form::Encoded(_)));
         assert_eq!(entry.identity(), here);
-        // The same text elsewhere in memory, after the bytes and before them, is not in them.
+        // The same text elsewhere in memory, after the bytes or before them.
         let elsewhere = identity(str::from_utf8(other).unwrap());
         for (bytes, identity) in [(bytes, &elsewhere), (other, &here), (&bytes[..14], &here)] {
             let entry = Entry::<()>::encoded(Encoding::Json, bytes, identity, || "a".into());

@@ -1,4 +1,4 @@
-//! What can go wrong with one object.
+//! The errors of stores and indexes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ pub enum StoreError {
     #[error("{0} of the object is too long")]
     TooLong(&'static str),
     /// The object does not fit into the [budget](super::Store::set_budget) of this many bytes.
-    #[error("the store has no room for the object in its {0} bytes")]
+    #[error("the object does not fit into the store's budget of {0} bytes")]
     OverBudget(usize),
     /// Another [`Replace`](super::Replace) of the store was begun, so this one was not committed.
     #[error("another replace of the store was begun")]
     Superseded,
 }
 
-/// For a closure that writes the items of a list to a store.
+/// Lets a closure that writes items to a store return the store's errors.
 impl From<StoreError> for ItemError {
     fn from(error: StoreError) -> Self {
         match error {
@@ -39,7 +39,7 @@ impl From<StoreError> for ItemError {
 
 /// The function of an index failed for an object, so the index does not have the object.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("index {index} of {key}")]
+#[error("index {index} failed for {key}")]
 #[non_exhaustive]
 pub struct IndexError {
     /// The name of the index.
@@ -50,5 +50,5 @@ pub struct IndexError {
     pub source: Arc<dyn Error + Send + Sync>,
 }
 
-/// The error by which a reflector ended.
+/// The error with which a reflector ended.
 pub(super) type Cause = Arc<dyn Error + Send + Sync>;

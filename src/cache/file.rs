@@ -5,8 +5,8 @@
 //! | part | bytes |
 //! |---|---|
 //! | magic | `lw-cache`, and the format in 4 bytes |
-//! | records | the length of each in 8 bytes, its kind in one, its contents |
-//! | 0, head | the first record: epoch, number of objects, resource version, what the file holds |
+//! | records | for each: the length in 8 bytes, the kind in one byte, the contents |
+//! | 0, head | the first record: epoch, number of objects, resource version, name of the collection |
 //! | 1, dictionary | before the objects that are compressed with it |
 //! | 2, object | encoding, form, length when encoded, namespace, name, uid, resource version, body |
 //! | checksum | CRC-32 of all before it, in 4 bytes |
@@ -46,13 +46,13 @@ pub(super) const OBJECT: u8 = 2;
 
 /// The form of the bytes of an object as they arrived. Any other form is compressed.
 pub(super) const ENCODED: u64 = 0;
-/// Compressed without a dictionary. The next form is with the first dictionary, and so on.
+/// Compressed without a dictionary. The next value is compressed with the first dictionary, and so on.
 #[cfg(feature = "zstd")]
 pub(super) const COMPRESSED: u64 = 1;
-/// A longer object is not compressed, which bounds what a file allocates.
+/// A longer object is not compressed, which bounds what loading a file allocates.
 #[cfg(feature = "zstd")]
 pub(super) const MAX_COMPRESSED: u32 = 16 << 20;
-/// A dictionary takes far more memory than it has bytes.
+/// Bounds the memory of dictionaries, which is far more than their bytes.
 #[cfg(feature = "zstd")]
 pub(super) const MAX_DICTIONARIES: usize = 64;
 
@@ -60,8 +60,8 @@ pub(super) const MAX_DICTIONARIES: usize = 64;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// The store has no resource version yet; or a [`Replace`](super::Replace) that was not committed has changed it; or it lacks
-    /// objects that it could not hold ([`skipped`](super::StoreReader::skipped)).
+    /// The store has no resource version yet; or an uncommitted [`Replace`](super::Replace) has changed it; or it lacks objects
+    /// that it could not hold ([`skipped`](super::StoreReader::skipped)).
     #[error("the store does not have the whole collection at one resource version")]
     Incomplete,
     /// The store keeps objects decoded, and the type lacks fields of this object: encoded again it would be incomplete.
@@ -83,33 +83,33 @@ pub enum SaveError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The file cannot be read: before the first save there is none.
+    /// The file cannot be read, for example because nothing was saved yet.
     #[error("the file cannot be read")]
     Io(#[from] io::Error),
-    /// The file does not begin as a saved one does.
+    /// The file does not begin like a saved store.
     #[error("the file was not written by Store::save")]
     NotSaved,
-    /// Another version of this crate wrote it.
-    #[error("the file is of format {0}, and this can read format {FORMAT}")]
+    /// A version of this crate with another file format wrote the file.
+    #[error("the file has format {0}, expected format {FORMAT}")]
     Format(u32),
     /// The file has changed since it was written, or another program wrote it.
     #[error("the file is damaged: {what} at byte {offset}")]
     Damaged {
-        /// What is wrong.
+        /// The kind of damage.
         what: &'static str,
-        /// Where the damaged part begins.
+        /// The offset of the damaged part.
         offset: u64,
     },
-    /// The file has another collection.
+    /// The file contains another collection.
     #[error("the file holds {found}, not {expected}")]
     Foreign {
         /// The collection that was saved.
         found: String,
-        /// The collection that was to be loaded.
+        /// The collection that the caller expected.
         expected: String,
     },
     /// The file was saved with the feature `zstd`, which is disabled.
-    #[error("the file is compressed, which takes the feature zstd")]
+    #[error("the file is compressed: reading it needs the feature zstd")]
     Compressed,
     /// The store cannot hold an object: it cannot be decoded, and the store keeps objects decoded; or the objects exceed the budget.
     #[error("the store cannot hold an object of the file")]
@@ -213,7 +213,7 @@ impl<'f> Output<'f> {
         self.write_record()
     }
 
-    /// Returns the form of objects that are compressed with a dictionary; `None` when there are too many.
+    /// Returns the form of objects that are compressed with a dictionary; `None` if the file has too many dictionaries.
     #[cfg(feature = "zstd")]
     fn form(&mut self, dictionary: Option<&Arc<Dictionary>>) -> io::Result<Option<u64>> {
         let Some(dictionary) = dictionary else { return Ok(Some(COMPRESSED)) };
@@ -241,12 +241,12 @@ impl<'f> Output<'f> {
     }
 }
 
-/// The records of a file whose checksum is right.
+/// The records of a file with a correct checksum.
 pub(super) struct Input {
     file: BufReader<File>,
-    /// Where the next record begins.
+    /// The offset of the next record.
     at: u64,
-    /// Where the checksum begins.
+    /// The offset of the checksum.
     end: u64,
     record: Vec<u8>,
 }
@@ -275,17 +275,17 @@ impl Input {
             file.seek(io::SeekFrom::Start(at))?;
             Ok(Self { file, at, end, record: Vec::new() })
         } else {
-            Err(LoadError::Damaged { what: "another checksum", offset: end })
+            Err(LoadError::Damaged { what: "wrong checksum", offset: end })
         }
     }
 
-    /// Returns the next record, and where it begins.
+    /// Returns the next record and its offset.
     pub(super) fn record(&mut self) -> Result<Option<(u64, &[u8])>, LoadError> {
         let at = self.at;
         if at == self.end {
             return Ok(None);
         }
-        let damaged = LoadError::Damaged { what: "the end of the file", offset: at };
+        let damaged = LoadError::Damaged { what: "a record past the end of the file", offset: at };
         let mut len = [0; 8];
         let Some(left) = (self.end - at).checked_sub(len.len() as u64) else { return Err(damaged) };
         self.file.read_exact(&mut len)?;
@@ -298,7 +298,7 @@ impl Input {
     }
 }
 
-/// Returns true if the checksum at `end` is right.
+/// Returns true if the checksum at `end` is correct.
 fn sum(file: &mut BufReader<File>, end: u64) -> io::Result<bool> {
     let mut sum = Hasher::new();
     let mut covered = file.take(end);
@@ -369,7 +369,7 @@ impl<'r> Record<'r> {
         (!name.is_empty()).then_some(Self { encoding, form, wire_len, identity, body: rest })
     }
 
-    /// Returns the least memory of the object in this format, so that no object is expanded that does not fit.
+    /// Returns a lower bound of the object's memory in this format, so that an object that does not fit is not expanded.
     pub(super) fn size<D>(&self, format: StorageFormat) -> usize {
         let wire_len = self.wire_len as usize;
         match format {

@@ -1,8 +1,8 @@
 //! Indexes: objects by values that a function computes from them.
 //!
-//! The caller's code compares, clones and drops values, and computes them. It runs while no lock is held that readers take: the
-//! values and the numbers of their groups are in a persistent map. Readers search a copy of it, and a writer makes the next map
-//! before it locks anything. Under the locks there are only numbers.
+//! User code computes, compares, clones and drops values. It runs while no lock is held that readers acquire: the values and the
+//! numbers of their groups are in a persistent map. Readers search a copy of the map, and a writer builds the next map before it
+//! acquires those locks. Code under the locks handles only numbers.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -29,7 +29,8 @@ use crate::sync::{Mutex, RwLock, lock, read, write};
 /// The store keeps it up to date until its last clone and its last subscriber are dropped. A lookup takes about `log2(values)`
 /// comparisons, and returns the objects of one moment, unordered.
 ///
-/// It takes about 30 bytes for each object, and for each value about 130 and the value twice: for text prefer `Arc<str>`.
+/// It takes about 30 bytes for each object, and for each value about 130 bytes and two copies of the value: for text prefer
+/// `Arc<str>`.
 pub struct Index<T: Stored + ?Sized, V> {
     inner: Arc<Inner<T>>,
     kept: Arc<Kept<T, V>>,
@@ -58,7 +59,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
         self.objects(self.kept.values().get(value).copied())
     }
 
-    /// Returns how many objects have this value.
+    /// Returns the number of objects that have this value.
     #[must_use]
     pub fn count<Q: Ord + ?Sized>(&self, value: &Q) -> usize
     where
@@ -75,7 +76,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
         self.kept.values().keys().cloned().collect()
     }
 
-    /// Iterates over the values in a range, in order, with the objects of each. Each step sees what was written before it.
+    /// Iterates over the values in a range, in order, with the objects of each. Each step sees all earlier writes.
     pub fn range(&self, range: impl RangeBounds<V>) -> impl Iterator<Item = (V, Vec<Object<T>>)> {
         let (mut start, end) = (range.start_bound().cloned(), range.end_bound().cloned());
         iter::from_fn(move || {
@@ -93,7 +94,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
         })
     }
 
-    /// Returns a subscriber to the objects that have this value, to be registered. Writes of other objects cost it nothing, and the
+    /// Returns an unregistered subscriber to the objects that have this value. Writes of other objects cost it nothing, and the
     /// function of the index is called once for all subscribers.
     pub fn subscribe(&self, value: V) -> Subscribe<T> {
         let route = OfValue { kept: Arc::clone(&self.kept), value };
@@ -108,7 +109,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
 
     fn objects(&self, group: Option<Group>) -> Vec<Object<T>> {
         let Some(group) = group else { return Vec::new() };
-        // In this order, as writers lock them.
+        // Locks in the same order as writers.
         let state = self.inner.state();
         let data = read(&self.kept.data);
         let Some(slots) = data.slots(group) else { return Vec::new() };
@@ -130,7 +131,7 @@ impl<T: Stored + ?Sized, V> fmt::Debug for Index<T, V> {
     }
 }
 
-/// `RedBlackTreeMap::range` panics on some of these.
+/// Returns true for an empty range: `RedBlackTreeMap::range` panics on some of them.
 fn is_empty<V: Ord>(range: (Bound<&V>, Bound<&V>)) -> bool {
     match range {
         (Bound::Included(start), Bound::Included(end)) => start > end,
@@ -139,7 +140,7 @@ fn is_empty<V: Ord>(range: (Bound<&V>, Bound<&V>)) -> bool {
     }
 }
 
-/// The number of the objects that have a value. A value that loses its last object and gets another one has another group.
+/// The number of the set of a value's objects. A value that loses its last object and later gains another has a new group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Group {
     at: u32,
@@ -147,16 +148,16 @@ struct Group {
 }
 
 impl Group {
-    /// The place of a list in `Routes::lists`. There are fewer lists than bytes of memory.
+    /// Returns the place of a list in `Routes::lists`. There are fewer lists than bytes of memory.
     fn route(at: usize) -> Self {
         Self { at: u32::try_from(at).unwrap_or(u32::MAX), generation: 0 }
     }
 }
 
-/// Clones share what they have in common.
+/// Clones share their common nodes.
 type ValueMap<V> = RedBlackTreeMapSync<V, Group>;
 
-/// Bytes that a value takes in its map, in addition to itself.
+/// The overhead of a value in its map, in bytes.
 const NODE: usize = 48;
 
 /// The groups of an object.
@@ -182,9 +183,9 @@ struct Kept<T: Stored + ?Sized, V> {
     /// Values that objects have. Changed with `data`, while the state is locked.
     values: RwLock<ValueMap<V>>,
     data: RwLock<Data<V>>,
-    /// Used by one writer at a time.
+    /// Locked by one writer at a time.
     pending: Mutex<Pending<V>>,
-    /// Likewise.
+    /// Locked by one writer at a time.
     routes: Mutex<Routes<T, V>>,
 }
 
@@ -204,7 +205,7 @@ struct Members<V> {
     slots: Slots,
 }
 
-/// The write in progress; afterwards, what is to be dropped without a lock.
+/// The write in progress; afterwards, the values to be dropped without a lock.
 struct Pending<V> {
     groups: Groups,
     /// Groups whose first object this is.
@@ -238,7 +239,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone> Kept<T, V> {
         read(&self.values).clone()
     }
 
-    /// The groups of a slot, with their values.
+    /// Returns the groups of a slot, with their values.
     fn of(&self, slot: Option<u32>) -> Vec<(u32, Arc<V>)> {
         let data = read(&self.data);
         let groups = slot.and_then(|slot| data.of.get(slot as usize)).into_iter().flatten();
@@ -362,7 +363,7 @@ impl<V> Data<V> {
         }
     }
 
-    /// Another reference to the value is dropped later, without a lock.
+    /// Frees a group. `Pending` holds another reference to its value, which is dropped later, without a lock.
     fn release(&mut self, at: u32) {
         if let Some(members) = self.groups.get_mut(at as usize) {
             members.generation = members.generation.wrapping_add(1);
@@ -403,7 +404,7 @@ struct Routes<T: Stored + ?Sized, V> {
     /// Places in `lists`.
     values: ValueMap<V>,
     lists: Vec<Listed<T, V>>,
-    /// The number of lists at which those without subscribers are removed.
+    /// The number of lists at which lists without subscribers are removed.
     full: usize,
 }
 
@@ -413,13 +414,13 @@ type Listed<T, V> = (Arc<V>, Vec<Weak<Subscription<T>>>);
 const FEW_ROUTES: usize = 64;
 
 impl<T: Stored + ?Sized, V: Ord> Routes<T, V> {
-    /// `None` when no value has subscribers.
+    /// Returns `None` if no value has subscribers.
     fn values(&self) -> Option<ValueMap<V>> {
         (!self.lists.is_empty()).then(|| self.values.clone())
     }
 }
 
-/// The objects that have a value.
+/// The route to the objects that have a value.
 struct OfValue<T: Stored + ?Sized, V> {
     kept: Arc<Kept<T, V>>,
     value: V,
@@ -434,7 +435,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> Route<T> for Of
             (routes.values.clone(), routes.lists.len(), swept)
         };
         let swept = swept.map(|mut lists| {
-            // A new map, of the values that still have subscribers.
+            // Builds a new map of the values that still have subscribers.
             lists.retain(|(_, list)| list.iter().any(|subscription| subscription.strong_count() > 0));
             values = ValueMap::new_sync();
             for (at, (value, _)) in lists.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the handles of a store share: the state that readers see, and the writer's lock.
+//! The data that all handles of a store share: the state that readers access, and the writer's lock.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -33,21 +33,21 @@ pub enum StorageFormat {
     /// worse. Before that, and where compression does not help, an object is kept encoded.
     #[cfg(feature = "zstd")]
     Compressed,
-    /// Decoded. The bytes are not kept, so a reader of the bytes encodes the object again. [`Memory`] and the budget can only guess
-    /// how much memory it takes.
+    /// Decoded. The bytes are not kept, so a reader of the bytes encodes the object again. [`Memory`] and the budget can only
+    /// estimate its memory.
     Decoded,
 }
 
 pub(super) struct Inner<T: Stored + ?Sized> {
     pub(super) hasher: RandomState,
     pub(super) codec: Arc<Codec<T>>,
-    /// Locked while one object is put in its slot.
+    /// Locked while one object is written into its slot.
     pub(super) state: RwLock<State<T::Decoded>>,
     /// Locked before `state`, by each writer.
     writer: Mutex<Writer<T>>,
 }
 
-/// What only writers see.
+/// The state that only writers access.
 pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) format: StorageFormat,
     pub(super) spending: Spending,
@@ -57,35 +57,35 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) slots: u32,
     pub(super) namespaces: HashSet<Arc<str>>,
     pub(super) indexes: Vec<Weak<dyn Maintained<T>>>,
-    /// How often functions of indexes failed, and the last time, since the reflector took them.
+    /// The number of failures of index functions since the reflector last read it, and the last error.
     pub(super) index_errors: (u64, Option<IndexError>),
     pub(super) subscribers: Subscribers<T>,
-    /// How many reflectors write to it. Subscribers end with the last of them.
+    /// The number of reflectors that write to the store. Subscribers end when the last of them ends.
     #[cfg(feature = "client")]
     pub(super) reflectors: usize,
-    /// Resource versions of deletions that a list or a watch may not know of yet.
+    /// Resource versions of deletions that a list or a watch may not have passed yet.
     pub(super) tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
     pub(super) replaces: u64,
-    /// A list that was not committed has changed the store, which since then mixes two states of the collection.
+    /// True if an uncommitted list has changed the store, which then mixes two states of the collection.
     pub(super) is_mixed: bool,
     pub(super) usage: Usage,
     #[cfg(feature = "zstd")]
     pub(super) compressor: Option<Compressor>,
 }
 
-/// The steps of a write for an index: `prepare` runs the caller's code and changes nothing, `keep` runs none and has the state
-/// locked, and `finish` runs the caller's code again.
+/// The steps of a write for an index: `prepare` runs user code and changes nothing, `keep` runs under the lock of the state and
+/// calls no user code, and `finish` runs user code again.
 pub(super) trait Maintained<T: Stored + ?Sized>: Send + Sync {
-    /// Computes the values of the object that the slot or a new slot gets; `None` when it is removed.
+    /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is removed.
     fn prepare(&self, slot: Option<u32>, object: Option<&Object<T>>);
     fn keep(&self, slot: u32) -> Option<IndexError>;
-    /// Adds the subscribers to the values that the object had or has.
+    /// Appends the subscribers to the values that the object had or has.
     fn finish(&self, subscribers: &mut Vec<Arc<Subscription<T>>>);
     fn bytes(&self) -> usize;
 }
 
-/// The writer's lock. Subscribers are woken when it is released.
+/// The writer's lock. After it is released, subscribers are woken.
 pub(super) struct Writing<'s, T: Stored + ?Sized> {
     writer: MutexGuard<'s, Writer<T>>,
     /// Dropped after the lock.
@@ -173,7 +173,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         self.state().snapshot(&self.codec)
     }
 
-    /// Adds a subscriber and begins its walk over the objects that are there.
+    /// Adds a subscriber and begins its walk over the stored objects.
     pub(super) fn register(&self, subscription: &Arc<Subscription<T>>, delivers: bool) {
         let mut writer = self.writer();
         let slots = match (&subscription.route, &subscription.namespace) {
@@ -185,7 +185,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.subscribers.add(subscription);
     }
 
-    /// Has a subscriber look at the next few objects of its walk. Returns false when the walk is over.
+    /// Advances the walk of a subscriber by a few objects. Returns false when the walk is over.
     pub(super) fn look_ahead(&self, subscription: &Subscription<T>) -> bool {
         let Some(slots) = subscription.next_slots() else { return false };
         let there: Vec<_> = {
@@ -210,7 +210,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         true
     }
 
-    /// Delivers objects to a subscriber once more.
+    /// Queues objects for a subscriber again.
     #[cfg(feature = "client")]
     pub(super) fn repeat(&self, subscription: &Subscription<T>, slots: Range<u32>) {
         let _writer = self.writer();

@@ -1,14 +1,14 @@
-//! Which object it is, and which state of it.
+//! The identity of an object, and of one of its states.
 
 use std::borrow::Cow;
 use std::fmt;
 
 /// The namespace and the name of an object of a collection.
 ///
-/// Where a key is asked for, a pair of borrowed texts will do: `store.get(("kube-system", "dns"))`.
+/// Methods accept a pair of borrowed texts in its place: `store.get(("kube-system", "dns"))`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// The namespace; empty for an object without one.
+    /// The namespace; empty for a cluster-scoped object.
     pub namespace: String,
     /// The name.
     pub name: String,
@@ -30,7 +30,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// One state of one object.
+/// Identifies one state of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity<'a> {
     pub(crate) namespace: Cow<'a, str>,

@@ -4,24 +4,24 @@ use super::entry::{Entry, Form};
 
 /// The memory of a [`Store`](super::Store) in bytes, by part, as requested from the allocators, without their rounding.
 ///
-/// It leaves out what only callers and subscribers hold, for example objects that were replaced since.
+/// It leaves out objects that only callers and subscribers hold, for example replaced states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Objects kept encoded: their bytes, and about 90 more for each.
+    /// Objects kept encoded: their bytes, and about 90 bytes more for each.
     pub encoded: usize,
-    /// Objects kept compressed, likewise.
+    /// Objects kept compressed: their compressed bytes, and about 90 bytes and the identity for each.
     pub compressed: usize,
-    /// Objects kept decoded. This is a guess, eight times the encoded length, because the heap memory of a decoded object is unknown.
-    /// Pods of k8s-pb were seen to take 6 to 10 times their encoded length.
+    /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object is unknown:
+    /// Pods of k8s-pb take 6 to 10 times their encoded length.
     pub decoded: usize,
-    /// What finds objects by key and by namespace.
+    /// The tables that find objects by key and by namespace.
     pub table: usize,
     /// Indexes, without the heap memory of their values.
     pub indexes: usize,
     /// Tombstones, and the objects that an uncommitted replace has set aside.
     pub replace: usize,
-    /// zstd's contexts and dictionaries, which Rust's allocator does not see.
+    /// zstd's contexts and dictionaries, which are outside of Rust's allocator.
     pub zstd: usize,
 }
 
@@ -68,7 +68,7 @@ impl Usage {
         entry.allocated().saturating_add(decoded)
     }
 
-    /// Guesses the bytes of a decoded object from its encoded length.
+    /// Estimates the bytes of a decoded object from its encoded length.
     pub(super) fn of_decoded(wire_len: u32) -> usize {
         usize::try_from(8 * u64::from(wire_len)).unwrap_or(usize::MAX)
     }

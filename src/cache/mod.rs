@@ -1,6 +1,6 @@
-//! Whole collections in memory: each object in a box of its own, found by key, namespace and index, never replaced by an older one.
+//! Whole collections in memory: objects by key, namespace and index, each allocated separately and never replaced by an older state.
 //!
-//! A [`Store`] is synchronous and knows neither HTTP nor async: the caller writes the objects of lists and watches to it.
+//! A [`Store`] is synchronous and independent of HTTP and async: the caller writes the objects of lists and watches to it.
 //!
 //! ```
 //! use k8s_pb::api::core::v1::Pod;
@@ -32,7 +32,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-// Each file imports only files that stand before it:
+// Each file imports only files above it:
 //
 //     slots, key ── error                     data: sets of slots, keys, errors
 //     compress ── entry ── object             one state of an object, its form, its decoded value

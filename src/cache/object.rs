@@ -22,15 +22,15 @@ use crate::schema;
 use crate::sync::{Mutex, lock};
 use crate::wire::Encoding;
 
-/// The type that the objects of a [`Store`](super::Store) are decoded to: any prost message, [`Json<T>`](crate::Json), or `[u8]`
+/// A type that the objects of a [`Store`](super::Store) are decoded as: any prost message, [`Json<T>`](crate::Json), or `[u8]`
 /// for objects that are not decoded.
 ///
-/// It adds two things to an [`Item`]. Readers share one decoded value, so it is not boxed. And it can be encoded again:
-/// [`StorageFormat::Decoded`](super::StorageFormat::Decoded) keeps no bytes.
+/// It differs from an [`Item`] in two ways: readers share one decoded value, so it is not boxed; and it can be encoded again,
+/// because [`StorageFormat::Decoded`](super::StorageFormat::Decoded) keeps no bytes.
 ///
 /// prost drops fields that the message does not have, so an object that is encoded again may lack some of its fields.
 pub trait Stored: Item + 'static {
-    /// What an object is decoded to: `M` for a message `M`, `T` for `Json<T>`, and a copy of the bytes for `[u8]`.
+    /// The decoded object: `M` for a message `M`, `T` for `Json<T>`, and a copy of the bytes for `[u8]`.
     type Decoded: Send + Sync + 'static;
 
     /// Decodes an object.
@@ -95,14 +95,14 @@ fn expect(expected: Encoding, found: Encoding) -> Result<(), ItemError> {
 
 /// One state of an object of a store. It never changes: a write replaces the state that the store has.
 ///
-/// It shares the state with the store, and keeps nothing else of the store alive, except for the dictionary of a compressed object.
-/// Its clones share the state too.
+/// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary of a compressed
+/// object.
 pub struct Object<T: Stored + ?Sized> {
     entry: Arc<Entry<T::Decoded>>,
     codec: Arc<Codec<T>>,
     /// The bytes of the object, once they are needed, if the entry does not have them.
     bytes: OnceLock<Box<[u8]>>,
-    /// Keeps the decoded object for the next function of an index or filter.
+    /// Caches the decoded object for the next function of an index or filter.
     decoded: Option<OnceLock<Arc<T::Decoded>>>,
 }
 
@@ -111,13 +111,13 @@ impl<T: Stored + ?Sized> Object<T> {
         Self { entry: Arc::clone(entry), codec: Arc::clone(codec), bytes: OnceLock::new(), decoded: None }
     }
 
-    /// For the functions of indexes and filters, which run one after the other: it is decompressed and decoded once for all of
-    /// them, and forgotten afterwards.
+    /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them. The value
+    /// is dropped with it.
     pub(super) fn for_functions(entry: &Arc<Entry<T::Decoded>>, codec: &Arc<Codec<T>>) -> Self {
         Self { decoded: Some(OnceLock::new()), ..Self::new(entry, codec) }
     }
 
-    /// The same, with the bytes at hand.
+    /// Adds the encoded bytes, if the entry does not have them.
     pub(super) fn with_bytes(self, bytes: &[u8]) -> Self {
         if self.entry.as_encoded().is_none() {
             _ = self.bytes.set(bytes.into());
@@ -129,7 +129,7 @@ impl<T: Stored + ?Sized> Object<T> {
         &self.entry
     }
 
-    /// Returns the namespace; empty for an object without one.
+    /// Returns the namespace; empty for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> &str {
         let [namespace, ..] = self.entry.texts();
@@ -150,7 +150,7 @@ impl<T: Stored + ?Sized> Object<T> {
         uid
     }
 
-    /// Returns the resource version, which says which state of the object this is.
+    /// Returns the resource version, which identifies this state of the object.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         self.entry.resource_version()
@@ -162,7 +162,7 @@ impl<T: Stored + ?Sized> Object<T> {
         self.entry.identity().key()
     }
 
-    /// Returns the encoding of the bytes: the one in which the object arrived.
+    /// Returns the encoding of the bytes, in which the object arrived.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.entry.encoding()
@@ -188,7 +188,7 @@ impl<T: Stored + ?Sized> Object<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`encoded`](Self::encoded); [`ItemError::Metadata`] when the metadata cannot be read.
+    /// As [`encoded`](Self::encoded); [`ItemError::Metadata`] when the metadata cannot be read.
     pub fn meta(&self) -> Result<MetaView<'_>, ItemError> {
         self.item()?.meta()
     }
@@ -197,7 +197,7 @@ impl<T: Stored + ?Sized> Object<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`encoded`](Self::encoded).
+    /// As [`encoded`](Self::encoded).
     pub fn item(&self) -> Result<ItemRef<'_>, ItemError> {
         Ok(ItemRef::new(self.encoding(), self.encoded()?))
     }
@@ -209,12 +209,12 @@ impl<T: Stored + ?Sized> Object<T> {
     }
 
     /// Appends the object to `out` as JSON on one line, as [`ItemRef::to_json`](crate::ItemRef::to_json) does; `of` is the type meta of
-    /// the object or of its list. Returns how many fields are left out because the [table of fields](crate::schema) does not have
-    /// them.
+    /// the object or of its list. Returns the number of fields that are left out because the [table of fields](crate::schema) does
+    /// not have them.
     ///
     /// # Errors
     ///
-    /// Those of [`encoded`](Self::encoded) and of [`ItemRef::to_json`](crate::ItemRef::to_json). `out` is then unchanged.
+    /// As [`encoded`](Self::encoded) and [`ItemRef::to_json`](crate::ItemRef::to_json). `out` is then unchanged.
     #[cfg(feature = "json")]
     pub fn to_json(&self, of: &TypeMeta, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         let encoded = self.encoded()?;
@@ -257,7 +257,7 @@ impl<T: Stored + ?Sized> Clone for Object<T> {
     }
 }
 
-/// Shows which object it is, not its contents.
+/// Shows the identity of the object, not its contents.
 impl<T: Stored + ?Sized> fmt::Debug for Object<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [namespace, name, uid, resource_version] = self.entry.texts();
@@ -270,21 +270,21 @@ impl<T: Stored + ?Sized> fmt::Debug for Object<T> {
     }
 }
 
-/// Decodes the objects of a store. They keep it alive, and not the store.
+/// Decodes the objects of a store. The objects keep it alive, but not the store.
 pub(super) struct Codec<T: Stored + ?Sized> {
     #[cfg(feature = "zstd")]
     pub(super) decompressor: Decompressor,
-    /// By the address of the entry, in parts with a lock each.
+    /// Decoded objects by the address of their entry, in parts with separate locks.
     decoded: [Mutex<Shared<T::Decoded>>; PARTS],
 }
 
 const PARTS: usize = 16;
 
-/// The decoded objects that readers have, and some that they had.
+/// The decoded objects that readers hold, and some that they held.
 struct Shared<D> {
     /// A weak reference keeps the memory of its entry, so no other entry gets its address.
     known: HashMap<usize, (Weak<Entry<D>>, Weak<D>)>,
-    /// The length of `known` at which dropped objects are removed: twice what was alive the last time.
+    /// The length of `known` at which dropped objects are removed: twice the number of objects that were alive the last time.
     full: usize,
 }
 
@@ -299,7 +299,7 @@ impl<D> Shared<D> {
         self.known.get(&address).and_then(|(_, decoded)| decoded.upgrade())
     }
 
-    /// Returns what another thread has inserted before; else inserts `decoded`.
+    /// Returns the value that another thread has inserted, or else inserts `decoded`.
     fn get_or_insert(&mut self, address: usize, entry: &Arc<Entry<D>>, decoded: &Arc<D>) -> Option<Arc<D>> {
         let known = self.get(address);
         if known.is_none() {
@@ -336,7 +336,7 @@ impl<T: Stored + ?Sized> Codec<T> {
             Form::Compressed(_, dictionary) => {
                 let bytes = self.decompressor.decompress(entry.body(), entry.wire_len(), dictionary.as_deref());
                 bytes.ok_or_else(|| {
-                    let error: Box<dyn std::error::Error + Send + Sync> = "zstd refuses what it compressed".into();
+                    let error: Box<dyn std::error::Error + Send + Sync> = "zstd cannot decompress the object".into();
                     ItemError::Other(error.into())
                 })
             }
@@ -344,7 +344,7 @@ impl<T: Stored + ?Sized> Codec<T> {
         }
     }
 
-    /// Returns the decoded object that the entry or a reader has.
+    /// Returns the decoded object, if the entry or a reader holds it.
     fn decoded(&self, entry: &Arc<Entry<T::Decoded>>) -> Option<Arc<T::Decoded>> {
         if let Form::Decoded(_, value) = entry.form() {
             return Some(Arc::clone(value));
@@ -352,13 +352,13 @@ impl<T: Stored + ?Sized> Codec<T> {
         lock(self.part(entry)).get(Arc::as_ptr(entry).addr())
     }
 
-    /// Shares a decoded object with other readers. Returns the one of a thread that was faster, if there is one.
+    /// Shares a decoded object with other readers. Returns the value of a faster thread, if there is one, or else `decoded`.
     fn share(&self, entry: &Arc<Entry<T::Decoded>>, decoded: Arc<T::Decoded>) -> Arc<T::Decoded> {
         let known = lock(self.part(entry)).get_or_insert(Arc::as_ptr(entry).addr(), entry, &decoded);
         known.unwrap_or(decoded)
     }
 
-    /// Readers of `new` share what readers of `old` have decoded. Both are the same state.
+    /// Lets readers of `new` share the value that readers of `old` have decoded. Both are the same state.
     #[cfg(feature = "zstd")]
     pub(super) fn moved(&self, old: &Arc<Entry<T::Decoded>>, new: &Arc<Entry<T::Decoded>>) {
         let known = match old.form() {
@@ -375,12 +375,12 @@ impl<T: Stored + ?Sized> Codec<T> {
         &self.decoded[Arc::as_ptr(entry).addr() / 16 % PARTS]
     }
 
-    /// Frees the memory that weak references keep of decoded objects that no reader has.
+    /// Frees the memory of decoded objects that no reader holds, which weak references keep allocated.
     pub(super) fn forget_dropped(&self) {
         self.decoded.iter().for_each(|part| lock(part).forget_dropped());
     }
 
-    /// Bytes of the tables of decoded objects.
+    /// Returns the bytes of the tables of decoded objects.
     pub(super) fn shared_bytes(&self) -> usize {
         let entry = size_of::<(usize, (Weak<Entry<T::Decoded>>, Weak<T::Decoded>))>() + 1;
         self.decoded.iter().map(|part| lock(part).known.capacity() * 8 / 7 * entry).sum()

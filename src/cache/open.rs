@@ -1,4 +1,4 @@
-//! How far a list is that replaces the objects of a store: mark and sweep.
+//! The progress of a list that replaces the objects of a store by mark and sweep.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use crate::object::{compare_resource_versions, is_older};
 /// The progress of a replace, by slot.
 pub(super) struct Open<D> {
     pub(super) id: u64,
-    /// An object of the list replaces one of the same resource version.
+    /// True if a listed object also replaces a stored object of the same identity and resource version.
     pub(super) afresh: bool,
-    /// The list has the object.
+    /// The objects that the list has.
     listed: FixedBitSet,
-    /// Others have written the object since the replace began.
+    /// The objects that others have written since the replace began.
     written: FixedBitSet,
     /// States of the list that are older than the store's.
     staged: HashMap<u32, Arc<Entry<D>>>,
@@ -33,7 +33,8 @@ impl<D> Open<D> {
         self.staged.remove(&slot);
     }
 
-    /// Whether a state that is older than the store's is set aside: one of the list, or one that others wrote after it.
+    /// Returns true if a state that is older than the store's must be set aside: a state of the list, unless others wrote the
+    /// object; or a state that others wrote, if it is not older than the state that was set aside.
     pub(super) fn wants(&self, slot: u32, version: &str, listed: bool) -> bool {
         if listed {
             return !self.written.contains(slot as usize);
@@ -41,7 +42,7 @@ impl<D> Open<D> {
         self.staged.get(&slot).is_some_and(|staged| !is_older(version, staged.resource_version()))
     }
 
-    /// The list has an older state than the store, or others wrote one. It is set aside if it is wanted.
+    /// Records that the list has an older state than the store, or that others wrote an older state. `wanted` is set aside.
     pub(super) fn set_aside(&mut self, slot: u32, wanted: Option<Arc<Entry<D>>>, listed: bool) {
         if listed {
             self.listed.grow_and_insert(slot as usize);
@@ -51,14 +52,14 @@ impl<D> Open<D> {
         }
     }
 
-    /// A state was deleted that is older than the store's.
+    /// Records the deletion of a state that is older than the store's.
     pub(super) fn deleted(&mut self, slot: u32, version: &str) {
         if self.wants(slot, version, false) {
             self.forget(slot);
         }
     }
 
-    /// The slot is empty.
+    /// Removes all records of the slot.
     pub(super) fn forget(&mut self, slot: u32) {
         for bits in [&mut self.listed, &mut self.written] {
             if (slot as usize) < bits.len() {
@@ -68,17 +69,17 @@ impl<D> Open<D> {
         self.staged.remove(&slot);
     }
 
-    /// Returns the older state that the list has.
+    /// Takes the older state that the list has.
     pub(super) fn restored(&mut self, slot: u32) -> Option<Arc<Entry<D>>> {
         self.staged.remove(&slot)
     }
 
-    /// Returns true if the list contains the stored state of the object, so that the commit leaves it.
+    /// Returns true if the list contains the stored state of the object, so that the commit keeps it.
     pub(super) fn is_settled(&self, slot: u32) -> bool {
         self.listed.contains(slot as usize) && (self.staged.is_empty() || !self.staged.contains_key(&slot))
     }
 
-    /// Returns true if the commit of a list of version `list` leaves an object of this version.
+    /// Returns true if the commit of a list of version `list` keeps an object of this version.
     pub(super) fn stays(&self, slot: u32, version: &str, list: &str) -> bool {
         let slot = slot as usize;
         let in_list = compare_resource_versions(version, list).is_some_and(Ordering::is_le);

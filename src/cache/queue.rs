@@ -12,7 +12,7 @@ use fixedbitset::FixedBitSet;
 use super::entry::Entry;
 use super::error::Cause;
 
-/// The number of objects of the initial state that a subscriber looks at in one step.
+/// The number of objects of the initial state that a subscriber reads in one step.
 pub(super) const LOOK_AHEAD: u32 = 64;
 
 /// A longer queue is freed when it is empty.
@@ -20,38 +20,38 @@ const KEPT_QUEUE: usize = 64;
 
 /// The pending changes of one subscriber.
 pub(super) struct Queue<D> {
-    /// The pending changes in the order of their tickets. Some of them are void since.
+    /// The pending changes in the order of their tickets. Some entries are void.
     order: VecDeque<(Ticket, Queued)>,
     /// By slot.
     pending: HashMap<u32, Pending<D>>,
-    /// How many changes are in `pending`.
+    /// The number of changes in `pending`.
     pub(super) lag: usize,
     tickets: Ticket,
-    /// Slots of the objects that the subscriber has got, or that were there when it was registered.
+    /// Slots of the objects that the subscriber has received, or that the store had when the subscriber was registered.
     announced: FixedBitSet,
-    /// The objects that were there when it was registered and that it has not looked at.
+    /// The walk over the objects that the store had when the subscriber was registered; `None` when it is over.
     pub(super) walk: Option<Walk>,
     pub(super) waker: Option<Waker>,
-    /// The waker is to be woken.
+    /// True if the waker must be woken.
     pub(super) has_news: bool,
     pub(super) is_closed: bool,
-    /// The error that closed it, until the subscriber gets it.
+    /// The error that closed the queue, until the subscriber gets it.
     pub(super) cause: Option<Cause>,
     pub(super) has_panicked: bool,
     /// The panic of a filter, until the subscriber resumes it.
     pub(super) panic: Option<Box<dyn Any + Send>>,
 }
 
-/// A walk over the objects that are there, with the filter running while others write.
+/// A walk over the stored objects. The filters run while others write.
 pub(super) struct Walk {
     /// The slots of the objects that may pass; `None` for all slots.
     pub(super) slots: Option<Vec<u32>>,
     pub(super) at: u32,
-    /// Objects that pass are delivered. Otherwise the subscriber only knows that they are there.
+    /// True if the walk delivers objects that pass; else it only marks them as announced.
     pub(super) delivers: bool,
 }
 
-/// The place of a change in the order. Each is given once.
+/// The place of a change in the order. Each value is used once.
 type Ticket = u64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,8 +60,8 @@ enum Queued {
     Synced,
 }
 
-/// The deletion of an object that was announced, and the state that is there now. An object that is created again may get
-/// another slot, so both have tickets of their own: the deletion is delivered first.
+/// The deletion of an announced object, and the current state of the slot. A re-created object may get another slot, and a new
+/// object may reuse this slot, so the two have separate tickets: the deletion is delivered first.
 struct Pending<D> {
     deletion: Option<(Ticket, Deletion<D>)>,
     update: Option<(Ticket, Update<D>)>,
@@ -73,7 +73,7 @@ struct Deletion<D> {
 }
 
 struct Update<D> {
-    /// The state that the subscriber has got.
+    /// The state that the subscriber has received.
     old: Option<Arc<Entry<D>>>,
     new: Arc<Entry<D>>,
 }
@@ -103,7 +103,7 @@ impl<D> Queue<D> {
         }
     }
 
-    /// The store replaced `old` by a state that passes the filters.
+    /// Records that the store replaced `old` with a state that passes the filters.
     pub(super) fn put(&mut self, slot: u32, old: Option<&Arc<Entry<D>>>, new: &Arc<Entry<D>>) {
         let pending = self.pending.entry(slot).or_insert(Pending { deletion: None, update: None });
         match &mut pending.update {
@@ -116,7 +116,7 @@ impl<D> Queue<D> {
         }
     }
 
-    /// The store replaced `old` by a state that does not pass the filters.
+    /// Records that the store replaced `old` with a state that does not pass the filters.
     pub(super) fn leave(&mut self, slot: u32, old: &Arc<Entry<D>>) {
         let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
         let last = Arc::clone(update.map_or(old, |(_, update)| &update.new));
@@ -161,7 +161,7 @@ impl<D> Queue<D> {
     }
 
     pub(super) fn synced(&mut self) {
-        // A subscriber that has not got all of the initial state is synced after that.
+        // A subscriber that has not received the whole initial state gets `Synced` after it.
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
         if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != Queued::Synced) {
             self.order.push_back((self.tickets, Queued::Synced));
@@ -169,7 +169,7 @@ impl<D> Queue<D> {
         }
     }
 
-    /// An object that passes the filters was there when the subscriber was registered.
+    /// Records an object of the walk that passes the filters.
     pub(super) fn found(&mut self, slot: u32, entry: &Arc<Entry<D>>) {
         if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
             self.put(slot, None, entry);
@@ -178,7 +178,7 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Delivers once more an object that has no pending change.
+    /// Queues an announced object again, unless it has a pending change.
     #[cfg(feature = "client")]
     pub(super) fn repeat(&mut self, slot: u32, entry: &Arc<Entry<D>>) {
         if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
@@ -186,7 +186,7 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Returns true if the walk may leave out a slot.
+    /// Returns true if the walk may skip a slot.
     pub(super) fn knows(&self, slot: u32) -> bool {
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
         let has_update = || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some());
@@ -226,7 +226,7 @@ impl<D> Queue<D> {
         None
     }
 
-    /// Returns the waker, if there is news for it. It is to be woken when nothing is locked.
+    /// Takes the waker, if there is news. The caller wakes it after it has released all locks.
     pub(super) fn due_waker(&mut self) -> Option<Waker> {
         self.waker.take_if(|_| self.has_news)
     }

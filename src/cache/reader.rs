@@ -16,15 +16,15 @@ use crate::object::LabelSelector;
 
 /// Reads a [`Store`](super::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
 ///
-/// It is a handle: clones read the same store. Readers wait for a writer only while it puts a single object in its place, not for a
-/// list and not for an index that is added.
+/// It is a handle: clones read the same store. Readers wait for a writer only while it writes a single object into its slot, not
+/// during a list and not while an index is added.
 pub struct StoreReader<T: Stored + ?Sized> {
     pub(super) inner: Arc<Inner<T>>,
 }
 
 impl<T: Stored + ?Sized> StoreReader<T> {
-    /// Returns the object of this key: an [`&ObjectKey`](super::ObjectKey), or a pair of namespace and name. The namespace is empty for
-    /// an object without one.
+    /// Returns the object with this key: an [`&ObjectKey`](super::ObjectKey), or a pair of namespace and name. The namespace is empty
+    /// for a cluster-scoped object.
     ///
     /// ```
     /// # use listwatch::cache::{ObjectKey, StorageFormat, Store};
@@ -69,7 +69,7 @@ impl<T: Stored + ?Sized> StoreReader<T> {
         self.inner.snapshot()
     }
 
-    /// Returns the objects of a namespace, unordered, without looking at others.
+    /// Returns the objects of a namespace, unordered, without scanning others.
     #[must_use]
     pub fn list_namespace(&self, namespace: &str) -> Vec<Object<T>> {
         let state = self.inner.state();
@@ -82,7 +82,7 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     /// Returns the objects that a selector matches, of one namespace or of all, unordered. Objects whose labels cannot be read are left
     /// out.
     ///
-    /// It reads the labels of each object. An [`index`](Self::index) by the value of a label is faster.
+    /// It reads the labels of each object. An [`index`](Self::index) by label is faster.
     #[cfg(feature = "client")]
     #[must_use]
     pub fn list_labels(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Object<T>> {
@@ -97,7 +97,7 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the function must
     /// return the same values, and it must not write to the store.
     ///
-    /// It goes through all objects. Writers wait for it, readers do not.
+    /// It scans all objects. Writers wait meanwhile, readers do not.
     ///
     /// ```
     /// # use listwatch::{ItemError, cache::{StorageFormat, Store}};
@@ -124,7 +124,7 @@ impl<T: Stored + ?Sized> StoreReader<T> {
         Index::new(Arc::clone(&self.inner), name, index::function(values))
     }
 
-    /// Returns a subscriber to the changes of the store, to be registered.
+    /// Returns an unregistered subscriber to the changes of the store.
     ///
     /// ```
     /// # use listwatch::cache::{Change, StorageFormat, Store};
@@ -144,14 +144,14 @@ impl<T: Stored + ?Sized> StoreReader<T> {
         Subscribe::new(Arc::clone(&self.inner))
     }
 
-    /// Measures the memory of the store, without pending changes of subscribers. It goes through the indexes, and writers wait for it.
+    /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait meanwhile.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.inner.measure(&self.inner.writer())
     }
 
-    /// Returns how many objects of the collection the store does not have in their latest state, because it could not hold
-    /// them: a write of each returned a [`StoreError`](super::StoreError). The store is then incomplete.
+    /// Returns the number of objects that the store does not have in their latest state, because it could not hold them: a write
+    /// of each returned a [`StoreError`](super::StoreError). The store is incomplete unless this is 0.
     ///
     /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
     /// [`Replace`](super::Replace) that began afterwards is committed.

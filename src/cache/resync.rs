@@ -1,4 +1,4 @@
-//! When a subscriber gets which objects again.
+//! The schedule by which a subscriber gets objects again.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -9,29 +9,29 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::queue::LOOK_AHEAD;
 
-/// Timers are no finer.
+/// The resolution of tokio's timers.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Goes through all slots once in a period.
+/// Walks through all slots once per period.
 pub(super) struct Resync {
     period: Duration,
     /// When this round began.
     began: Instant,
-    /// The slot that is next in it.
+    /// The next slot of this round.
     next: u32,
-    /// How many there were at the last call of `due`.
+    /// The number of slots at the last call of `due`.
     slots: u32,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Resync {
-    /// `None` for a period of zero.
+    /// Returns `None` for a period of zero.
     pub(super) fn new(period: Duration) -> Option<Self> {
         let period = (!period.is_zero()).then_some(period.max(SHORTEST))?;
         Some(Self { period, began: Instant::now(), next: 0, slots: 0, timer: None })
     }
 
-    /// Returns the slots that are due, out of this many, and no more than [`LOOK_AHEAD`].
+    /// Returns the slots that are due, of `slots` in total: at most [`LOOK_AHEAD`].
     pub(super) fn due(&mut self, slots: u32) -> Option<Range<u32>> {
         self.slots = slots;
         let at = self.next_at();
@@ -49,7 +49,7 @@ impl Resync {
         Some(due)
     }
 
-    /// Waits for the next ones.
+    /// Waits until the next slots are due.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let at = self.next_at();
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));

@@ -29,7 +29,7 @@ use super::write::intern;
 use crate::object::is_older;
 use crate::sync::write;
 
-/// Objects that are not worth a thread.
+/// The fewest objects for which another thread pays.
 const FEW: usize = 1024;
 
 /// The contents of a file that was read and checked.
@@ -38,7 +38,7 @@ pub(crate) struct Saved<T: Stored + ?Sized> {
     epoch: u32,
     entries: Vec<Arc<Entry<T::Decoded>>>,
     namespaces: HashSet<Arc<str>>,
-    /// The first is the one that the store compressed with.
+    /// The store compressed new objects with the first.
     #[cfg(feature = "zstd")]
     dictionaries: Vec<Arc<Dictionary>>,
 }
@@ -48,11 +48,11 @@ impl<T: Stored + ?Sized> Store<T> {
     /// names the collection; [`load`](Self::load) expects the same text.
     ///
     /// Saves are atomic: a crash leaves the previous file intact. The new file is written next to it and renamed. Only its owner may
-    /// read it. Unfinished files of killed processes are removed, so of two saves to one path at the same time one may fail.
+    /// read it. A save removes unfinished files of killed processes, so one of two concurrent saves to the same path may fail.
     ///
-    /// Objects are saved encoded or, with the feature `zstd`, compressed. Others may write meanwhile. It blocks: saving a
-    /// [compressed](StorageFormat) store of 50,000 Pods was seen to take 0.1 s, an encoded one half a second. Meanwhile it keeps a
-    /// [`snapshot`](super::StoreReader::snapshot), samples of up to 512 objects and buffers, but nothing that grows with the collection.
+    /// Objects are saved encoded or, with the feature `zstd`, compressed. A save blocks its caller, but not other writers. Measured
+    /// with 50,000 Pods, it takes 0.1 s for a [compressed](StorageFormat) store and 0.5 s for an encoded store. Meanwhile it holds a
+    /// [`snapshot`](super::StoreReader::snapshot), samples of up to 512 objects, and buffers that do not grow with the collection.
     ///
     /// ```
     /// # use listwatch::cache::{StorageFormat, Store};
@@ -75,7 +75,7 @@ impl<T: Stored + ?Sized> Store<T> {
     pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), SaveError> {
         let inner = &self.inner;
         let writer = inner.writer();
-        // Resource versions of two epochs do not compare. A watch does not bring objects that were skipped before.
+        // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped before.
         if inner.state().version.is_empty() || writer.is_mixed || writer.skipped.len() > 0 {
             return Err(SaveError::Incomplete);
         }
@@ -104,12 +104,12 @@ impl<T: Stored + ?Sized> Store<T> {
         })
     }
 
-    /// Loads into an empty store a file that [`save`](Self::save) wrote for the same collection. Indexes and subscribers get the
+    /// Loads a file that [`save`](Self::save) wrote for the same collection into an empty store. Indexes and subscribers get the
     /// objects as if they were written.
     ///
     /// The store keeps them in its own [format](StorageFormat); compressed objects stay compressed in a compressed store. A file whose
-    /// objects exceed the [budget](Store::set_budget) in that format is refused before any object is expanded. The store has no
-    /// object before the whole file has been checked.
+    /// objects exceed the [budget](Store::set_budget) in that format is refused before any object is expanded. The store stays empty
+    /// until the whole file has been checked.
     ///
     /// The checksum detects damage, not forgery. The file's size bounds allocations, whatever lengths it declares, except that a
     /// compressed object may expand to 16 MiB where the store does not keep it compressed.
@@ -156,13 +156,13 @@ impl<T: Stored + ?Sized> Store<T> {
             }
         }
         if saved.entries.len() as u64 != objects {
-            return Err(LoadError::Damaged { what: "another number of objects", offset: at });
+            return Err(LoadError::Damaged { what: "wrong number of objects", offset: at });
         }
         self.expand(&mut saved.entries, &saved.namespaces, format)?;
         Ok(saved)
     }
 
-    /// Converts objects to the format of the store. That takes most of the time of a load, so each core converts a part.
+    /// Converts objects to the format of the store. This takes most of the time of a load, so each core converts a part.
     fn expand(
         &self,
         entries: &mut [Arc<Entry<T::Decoded>>],
@@ -197,7 +197,7 @@ impl<T: Stored + ?Sized> Store<T> {
         let object = self.inner.object(entry);
         let (encoding, bytes) = (object.encoding(), object.encoded().map_err(StoreError::from)?);
         let identity = Identity::of(encoding, bytes)?;
-        // Unknown only if the file is forged.
+        // Only in a forged file the namespace is unknown.
         let namespace =
             || namespaces.get(&*identity.namespace).cloned().unwrap_or_else(|| (*identity.namespace).into());
         *entry = if format == StorageFormat::Decoded {
@@ -217,7 +217,7 @@ impl<T: Stored + ?Sized> Store<T> {
         if writer.replaces > 0 || !self.is_empty() || !inner.state().version.is_empty() {
             return Err(LoadError::NotEmpty);
         }
-        // The budget may have been set since.
+        // The budget may have changed since `read_saved`.
         writer.spending.check(saved.entries.iter().map(|entry| Usage::of(entry)).sum())?;
         writer.replaces = saved.epoch.into();
         writer.namespaces.extend(saved.namespaces);
@@ -239,7 +239,7 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 }
 
-/// Replaces the file at this path atomically by the one that `write` writes.
+/// Atomically replaces the file at this path with the file that `write` writes.
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), SaveError>) -> Result<(), SaveError> {
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -261,7 +261,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), SaveErr
     drop(buffered);
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    // Flushes the name. Other systems do not open folders.
+    // Flushes the file's name. Other systems cannot open folders.
     #[cfg(unix)]
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(SaveError::Unflushed)?;
     Ok(())
@@ -281,7 +281,7 @@ impl<T: Stored + ?Sized> Saved<T> {
         }
     }
 
-    /// Returns the entry of an object, in the form of the file; `None` when the record is malformed.
+    /// Returns the entry of an object, in the form of the file; `None` if the record is malformed.
     fn entry(&mut self, record: &Record<'_>) -> Result<Option<Arc<Entry<T::Decoded>>>, LoadError> {
         let namespace = intern(&mut self.namespaces, &record.identity.namespace);
         if record.form == ENCODED {
@@ -315,11 +315,11 @@ impl<T: Stored + ?Sized> Saved<T> {
         &self.version
     }
 
-    /// Returns objects that tell one server from another: the one that was changed last, which a server that went back in time does
-    /// not have, and the one that was not changed for longest, which a server that did not is the last to lose.
+    /// Returns objects that identify a server's history: the object that was changed last, which a server that went back in time
+    /// does not have, and the object that has been unchanged for longest, which a server of the same history most likely still has.
     pub(crate) fn witnesses(&self) -> Vec<Identity<'_>> {
         let all = self.entries.iter().map(|entry| entry.identity());
-        // An object that was written ahead of the watch may not be on all servers yet.
+        // Some servers may not have an object yet that was applied ahead of the watch.
         let all = all.filter(|object| !is_older(&self.version, &object.resource_version));
         let older = |a: &Identity<'_>, b: &Identity<'_>| is_older(&a.resource_version, &b.resource_version);
         let newest = all.clone().reduce(|newest, next| if older(&newest, &next) { next } else { newest });
@@ -329,7 +329,7 @@ impl<T: Stored + ?Sized> Saved<T> {
     }
 }
 
-/// Trains a compressor with objects from all over a collection; `None` if it has too few.
+/// Trains a compressor with samples from the whole collection; `None` if it has too few objects.
 #[cfg(feature = "zstd")]
 fn trained<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Compressor> {
     if snapshot.len() < FEW_SAMPLES {

@@ -31,7 +31,7 @@ impl Slots {
     pub(super) fn each(&self, mut each: impl FnMut(u32)) {
         match self {
             Self::List(list) => list.iter().copied().for_each(each),
-            // Each was a `u32` before.
+            // `insert` set only bits at `u32` places.
             Self::Bits { bits, .. } => bits.ones().for_each(|slot| each(u32::try_from(slot).unwrap_or(u32::MAX))),
         }
     }
@@ -93,7 +93,7 @@ impl Slots {
     }
 }
 
-/// Bytes on the heap.
+/// Returns the bytes on the heap.
 pub(super) fn spilled<A: smallvec::Array>(values: &SmallVec<A>) -> usize {
     if values.spilled() { values.capacity() * size_of::<A::Item>() } else { 0 }
 }
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn slots_are_a_list_or_bits() {
         let mut rng = fastrand::Rng::with_seed(1);
-        // Few of many places, most of them, and what there is in between.
+        // Few of many places, most of them, and shares in between.
         for (places, share) in [(10, 50), (100_000, 1), (100_000, 50), (2000, 99)] {
             let (mut slots, mut model) = (Slots::default(), BTreeSet::new());
             let mut were_bits = false;

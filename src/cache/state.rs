@@ -1,4 +1,4 @@
-//! What readers of a store see: its objects by key and by namespace, and snapshots.
+//! The state that readers of a store access: objects by key and by namespace, and snapshots.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::entry::Entry;
 use super::object::{Codec, Object, Stored};
 use super::slots::Slots;
 
-/// A collection as it was at one moment: see [`StoreReader::snapshot`](super::StoreReader::snapshot).
+/// The collection at one moment: see [`StoreReader::snapshot`](super::StoreReader::snapshot).
 pub struct Snapshot<T: Stored + ?Sized> {
     chunks: Vec<Arc<Chunk<T::Decoded>>>,
     len: usize,
@@ -52,10 +52,10 @@ impl<T: Stored + ?Sized> fmt::Debug for Snapshot<T> {
     }
 }
 
-/// What readers see.
+/// The state that readers access.
 pub(super) struct State<D> {
     pub(super) table: HashTable<Located>,
-    /// `CHUNK` slots each, copied on write while a snapshot has them.
+    /// `CHUNK` slots each, copied on write while a snapshot shares them.
     pub(super) chunks: Vec<Arc<Chunk<D>>>,
     /// The slots of the objects of each namespace.
     namespaces: HashMap<Arc<str>, Slots>,
@@ -132,7 +132,7 @@ impl<D> State<D> {
         self.namespaces.get(namespace)
     }
 
-    /// Bytes on the heap, without the objects.
+    /// Returns the bytes on the heap, without the objects.
     pub(super) fn bytes(&self) -> usize {
         let namespaces = self.namespaces.values().map(Slots::bytes).sum::<usize>()
             + self.namespaces.capacity() * 8 / 7 * (size_of::<(Arc<str>, Slots)>() + 1);
@@ -142,7 +142,7 @@ impl<D> State<D> {
             + namespaces
     }
 
-    /// Gives back the memory that a smaller collection does not need. `smaller` is the table, if that is too large.
+    /// Frees memory that a smaller collection does not need. `smaller` replaces the table, if the table is too large.
     pub(super) fn shrink(&mut self, smaller: Option<HashTable<Located>>) {
         let used = self.chunks.iter().rposition(|chunk| chunk.iter().any(Option::is_some)).map_or(0, |last| last + 1);
         self.chunks.truncate(used);
@@ -153,7 +153,7 @@ impl<D> State<D> {
         self.namespaces.shrink_to(2 * self.namespaces.len());
     }
 
-    /// The slot, in a chunk that no snapshot has.
+    /// Returns the slot, in a chunk that no snapshot shares.
     pub(super) fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Arc<Entry<D>>>> {
         let at = slot as usize / CHUNK;
         while self.chunks.len() <= at {

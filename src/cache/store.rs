@@ -21,23 +21,23 @@ use crate::object::is_older;
 use crate::sync::write;
 use crate::wire::Encoding;
 
-/// A collection in memory, by namespace and name. It is a [`StoreReader`] that can write, and a handle: clones share the collection.
+/// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. It is a handle: clones share the collection.
 ///
-/// Any number of threads may read and write. Writes follow one another.
+/// Any number of threads may read and write. Writes are serialized.
 ///
 /// # Which state of an object wins
 ///
-/// The one with the newer resource version ([`compare_resource_versions`](crate::compare_resource_versions)). Among versions that do not
-/// compare the last write wins. So a controller can [`apply`](Self::apply) the result of its own write at once, and the late event of
-/// the watch changes nothing.
+/// The state with the newer resource version ([`compare_resource_versions`](crate::compare_resource_versions)) wins. If the versions
+/// do not compare, the last write wins. So a controller can [`apply`](Self::apply) the result of its own write at once: the later
+/// event of the watch changes nothing.
 ///
-/// A committed [`Replace`] is the exception: it wins over all objects that were there when it began, because a server that was
+/// A committed [`Replace`] is the exception: it replaces all objects that the store had when it began, because a server that was
 /// restored from a backup has older versions.
 ///
 /// # Memory
 ///
-/// Kept encoded, an object takes its bytes and about 110 more: see [`memory`](StoreReader::memory). The memory of a replaced state is
-/// freed with its last [`Object`].
+/// An encoded object takes its bytes and about 110 bytes more: see [`memory`](StoreReader::memory). The memory of a replaced state
+/// is freed with its last [`Object`].
 pub struct Store<T: Stored + ?Sized> {
     reader: StoreReader<T>,
 }
@@ -55,37 +55,38 @@ impl<T: Stored + ?Sized> Store<T> {
         self.reader.clone()
     }
 
-    /// Sets the form of objects that are written from now on. Objects that are there stay as they are.
+    /// Sets the storage format of objects that are written from now on. Stored objects keep their format.
     pub fn set_storage_format(&self, format: StorageFormat) {
         self.inner.writer().format = format;
     }
 
-    /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`, the default, is no
-    /// limit.
+    /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`, the default, means
+    /// no limit.
     ///
-    /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped). Objects that are there
-    /// stay even if they are over the limit. A write that shrinks the store is never refused.
+    /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped). Stored objects
+    /// stay even if they exceed the limit. A write that shrinks the store is never refused.
     ///
-    /// Objects are counted with each write. The rest, for example indexes, is measured once for each eighth of the objects that is
-    /// written, and may exceed the limit by its growth in between. Subscribers and objects that only callers have are not counted.
+    /// The store counts objects with each write. It measures the rest, for example indexes, each time an eighth of the objects has
+    /// been written, so the rest may exceed the limit by its growth in between. Subscribers and objects that only callers hold do not
+    /// count.
     pub fn set_budget(&self, bytes: Option<usize>) {
         let spending = &mut self.inner.writer().spending;
         *spending = Spending { budget: bytes, least_refused: spending.least_refused, ..Spending::default() };
     }
 
-    /// Writes an object: one that a watch added or modified, or the server's answer to a write. The bytes are those of the object
-    /// itself, without an envelope. They are copied.
+    /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object itself,
+    /// without an envelope; the store copies it.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the object cannot be held. The store then keeps the state that it has, and counts the object as
+    /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the object as
     /// [skipped](StoreReader::skipped).
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         self.inner.write_or_skip(&mut self.inner.writer(), encoding, bytes, false)
     }
 
-    /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have, and whose
-    /// version the store has passed, was deleted since.
+    /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have, at a version
+    /// that the store has passed, was deleted since: it stays deleted.
     #[cfg(feature = "client")]
     pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let identity = Identity::of(encoding, bytes)?;
@@ -98,21 +99,21 @@ impl<T: Stored + ?Sized> Store<T> {
         self.inner.write_or_skip(&mut writer, encoding, bytes, false)
     }
 
-    /// Deletes the object whose last state is in these bytes, and returns that state; `None` if the store does not have the object, or
-    /// has a newer state.
+    /// Deletes the object whose last state is `bytes`, and returns that state; `None` if the store does not have the object, or has a
+    /// newer state.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the key of the object cannot be read. Nothing is deleted then, and an object is counted as
+    /// [`StoreError`] when the key of the object cannot be read. The store then deletes nothing, and counts an object as
     /// [skipped](StoreReader::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
         self.inner.delete(&mut self.inner.writer(), encoding, bytes)
     }
 
-    /// Notes that all changes up to this resource version have been written: the version of each event and bookmark of a watch.
+    /// Records that all changes up to this resource version have been written. Call it with the version of each event and bookmark.
     ///
-    /// Until then the store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a late
-    /// event does not bring them back. A store without a resource version remembers them only while a [`Replace`] is open.
+    /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a late event does
+    /// not restore them. A store without a resource version remembers them only while a [`Replace`] is open.
     pub fn advance(&self, resource_version: &str) {
         let mut writer = self.inner.writer();
         if is_older(resource_version, &self.inner.state().version) {
@@ -122,18 +123,18 @@ impl<T: Stored + ?Sized> Store<T> {
         resource_version.clone_into(&mut write(&self.inner.state).version);
     }
 
-    /// Begins to replace all objects by a list whose objects arrive one by one. A replace that was begun before is
-    /// [`Superseded`](StoreError::Superseded).
+    /// Begins to replace all objects with the objects of a list, which the caller writes to the returned [`Replace`]. An earlier
+    /// replace that is not committed is then [`Superseded`](StoreError::Superseded).
     ///
-    /// Other writes continue meanwhile, and the list does not undo them.
+    /// Other writes may continue meanwhile, and the list does not undo them.
     #[must_use = "a replace does nothing until it is committed"]
     pub fn begin_replace(&self) -> Replace<T> {
         let mut writer = self.inner.writer();
         writer.replaces += 1;
         writer.open = Some(Open::new(writer.replaces));
-        // The list is newer than deletions before it.
+        // The list is newer than all earlier deletions.
         writer.tombstones.clear();
-        // Refused objects are in the list, or deleted.
+        // The list has the objects that were refused, or they were deleted.
         writer.spending.least_refused = None;
         Replace { inner: Arc::clone(&self.inner), id: writer.replaces }
     }
@@ -141,14 +142,14 @@ impl<T: Stored + ?Sized> Store<T> {
 
 #[cfg(feature = "client")]
 impl<T: Stored + ?Sized> Store<T> {
-    /// A reflector begins to write to the store.
+    /// Registers a reflector that writes to the store.
     pub(crate) fn attach(&self) {
         let mut writer = self.inner.writer();
         writer.reflectors += 1;
         writer.subscribers.reopen();
     }
 
-    /// A reflector has ended. After the last one subscribers end.
+    /// Unregisters a reflector that has ended. Subscribers end with the last reflector.
     pub(crate) fn detach(&self, cause: Option<Cause>) {
         let mut writer = self.inner.writer();
         writer.reflectors = writer.reflectors.saturating_sub(1);
@@ -157,18 +158,18 @@ impl<T: Stored + ?Sized> Store<T> {
         }
     }
 
-    /// Counts an object as skipped that could not be projected.
+    /// Counts an object that could not be projected as skipped.
     pub(crate) fn skip_unwritten(&self, encoding: Encoding, bytes: &[u8]) {
         let identity = Identity::of(encoding, bytes).ok();
         self.inner.skip(&mut self.inner.writer(), identity.as_ref(), bytes, false);
     }
 
-    /// Returns how often functions of indexes failed since the last call, and the last error.
+    /// Returns the number of failures of index functions since the last call, and the last error.
     pub(crate) fn take_index_errors(&self) -> (u64, Option<IndexError>) {
         std::mem::take(&mut self.inner.writer().index_errors)
     }
 
-    /// Returns true if a relist would bring an object that was refused: there is room for one, and a tenth of the budget is free.
+    /// Returns true if a relist can store a refused object: the smallest of them fits, and a tenth of the budget is free.
     pub(crate) fn has_room_for_skipped(&self) -> bool {
         let writer = self.inner.writer();
         let Some(least) = writer.spending.least_refused.filter(|_| writer.skipped.len() > 0) else { return false };
@@ -200,18 +201,18 @@ impl<T: Stored + ?Sized> fmt::Debug for Store<T> {
 /// A list that replaces the objects of a [`Store`], by mark and sweep: see [`Store::begin_replace`].
 ///
 /// An object that the store has in the same state is only marked, which costs neither decoding nor memory. A newer state replaces
-/// the store's at once. An older one, which a server sends after it was restored from a backup, is set aside until the list is
-/// complete.
+/// the store's state at once. An older state, which a server sends after it was restored from a backup, is set aside until the
+/// commit.
 ///
-/// Dropped before [`commit`](Self::commit), because the list failed half way, it deletes nothing and restores nothing older.
+/// A replace that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no older state.
 pub struct Replace<T: Stored + ?Sized> {
     inner: Arc<Inner<T>>,
     id: u64,
 }
 
 impl<T: Stored + ?Sized> Replace<T> {
-    /// Replaces an object also by one of the same uid and resource version: a server that was restored from a backup may give the
-    /// same version to another state.
+    /// Lets a listed object also replace a stored object of the same uid and resource version: a server that was restored from a
+    /// backup may use the same version for another state.
     #[must_use]
     pub fn afresh(self) -> Self {
         if let Some(open) = self.inner.writer().open.as_mut().filter(|open| open.id == self.id) {
@@ -224,15 +225,15 @@ impl<T: Stored + ?Sized> Replace<T> {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the object cannot be held. It is then [skipped](StoreReader::skipped), and the replace may continue. The
-    /// commit leaves the state that the store has of the object, unless that state is newer than the list's.
+    /// [`StoreError`] when the store cannot hold the object. It is then [skipped](StoreReader::skipped), and the replace may continue.
+    /// The commit keeps the stored state of the object, unless that state is newer than the list's.
     pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let mut writer = self.inner.writer();
         let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
         self.inner.write_or_skip(&mut writer, encoding, bytes, listed)
     }
 
-    /// Counts an object of the list as skipped that could not be projected.
+    /// Counts an object of the list that could not be projected as skipped.
     #[cfg(feature = "client")]
     pub(crate) fn skip_unwritten(&mut self, encoding: Encoding, bytes: &[u8]) {
         let mut writer = self.inner.writer();
@@ -240,14 +241,14 @@ impl<T: Stored + ?Sized> Replace<T> {
         self.inner.skip(&mut writer, Identity::of(encoding, bytes).ok().as_ref(), bytes, listed);
     }
 
-    /// Completes the list at its resource version, and deletes the objects that it does not have. Returns what that changed:
-    /// deletions, and objects whose older state the list has.
+    /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older states that
+    /// it has. Returns these changes.
     ///
     /// An object that others wrote since the replace began stays if it is newer than the list, or if its version does not compare.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Superseded`] when another replace was begun since. Nothing is deleted then.
+    /// [`StoreError::Superseded`] when another replace was begun since. Then nothing changes.
     pub fn commit(self, resource_version: &str) -> Result<Vec<Change<T>>, StoreError> {
         self.inner.commit(self.id, resource_version)
     }

@@ -1,4 +1,4 @@
-//! Subscribers: how changes get to their consumers.
+//! Subscribers, which deliver changes to their consumers.
 
 use std::fmt;
 use std::panic::resume_unwind;
@@ -37,28 +37,28 @@ pub struct Subscribe<T: Stored + ?Sized> {
     resync: Option<Resync>,
 }
 
-/// Gets each [`Change`] of a store, whoever writes it. With the feature `async` it is a `Stream`.
+/// Gets each [`Change`] of a store, by any writer. With the feature `async` it is a `Stream`.
 ///
 /// It blocks no writer. Its pending changes are kept as one entry for each object, so changes of one object are coalesced to the
-/// latest state. An object that was added and deleted before the subscriber got it is left out; one that was deleted and
-/// created again is [`Deleted`](Change::Deleted) first.
+/// latest state. An object that was added and deleted before the subscriber received it is left out; an object that was deleted
+/// and created again is delivered as [`Deleted`](Change::Deleted) first.
 ///
-/// It ends when the last handle of the store is dropped, or when the last reflector of the store ends. If a reflector
-/// ended by an error, [`Change::Ended`] is the last change. A subscriber that is registered afterwards gets the initial state, if it
-/// wants that, and ends.
+/// It ends when the last handle of the store is dropped, or when the last reflector of the store ends. If that reflector ended
+/// with an error, [`Change::Ended`] is the last change. A subscriber that is registered afterwards gets the initial state, if it
+/// requested that, and ends.
 ///
-/// When its filter panics, its own next call panics with that, and nothing else does.
+/// If its filter panics, its own next call resumes the panic; writers and other subscribers are not affected.
 ///
 /// # Memory
 ///
-/// A pending change takes about 110 bytes, and keeps two states of the object until it is taken: the one that the subscriber
-/// got before, and the last one. The store keeps the latter anyway, unless the object was deleted. [`lag`](Self::lag) is the number of
-/// pending changes. Each subscriber has a bit for each object.
+/// A pending change takes about 110 bytes, and keeps two states of the object until it is delivered: the state that the subscriber
+/// received before, and the latest state, which the store also keeps unless the object was deleted. [`lag`](Self::lag) is the number
+/// of pending changes. A subscriber takes one bit for each object.
 pub struct Subscriber<T: Stored + ?Sized> {
     subscription: Arc<Subscription<T>>,
     inner: Weak<Inner<T>>,
     codec: Arc<Codec<T>>,
-    /// Changes delivered since it last looked at the initial state.
+    /// Changes delivered since the last step of the walk.
     delivered: u32,
     #[cfg(feature = "client")]
     resync: Option<Resync>,
@@ -77,18 +77,18 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         }
     }
 
-    /// Delivers the objects that are there first. The subscriber looks at 64 objects at a time, so nothing is queued for them, and
-    /// others may write while its filters run.
+    /// Delivers the stored objects first. The subscriber reads 64 objects at a time, so no more of them are queued, and others may
+    /// write while its filters run.
     pub fn with_initial_state(mut self) -> Self {
         self.with_initial_state = true;
         self
     }
 
-    /// Delivers only objects for which the function returns true, and all other filters do.
+    /// Delivers only objects for which this function and all other filters return true.
     ///
     /// The function is called for each write of an object of the subscriber's [namespace](Self::namespace) and
-    /// [value](super::Index::subscribe), while other writers wait. It may [`get`](super::StoreReader::get) from the store, and must do
-    /// nothing else with it. For all filters and indexes together an object is decompressed and decoded once.
+    /// [value](super::Index::subscribe), while other writers wait. It may call [`get`](super::StoreReader::get) on the store, but no
+    /// other method. All filters and indexes together decompress and decode an object once.
     pub fn filter(mut self, filter: impl Fn(&Object<T>) -> bool + Send + Sync + 'static) -> Self {
         self.filters.push(Box::new(filter));
         self
@@ -107,17 +107,17 @@ impl<T: Stored + ?Sized> Subscribe<T> {
 
     /// Delivers only objects that the selector matches. An object whose labels cannot be read does not pass.
     ///
-    /// [`Index::subscribe`](super::Index::subscribe) costs less where many subscribers want the objects of one value each.
+    /// [`Index::subscribe`](super::Index::subscribe) costs less where each of many subscribers selects the objects of one value.
     #[cfg(feature = "client")]
     pub fn labels(self, selector: LabelSelector) -> Self {
         self.filter(move |object| object.matches(&selector))
     }
 
-    /// Delivers each object again once in this period, as the resync period of an informer does: as
-    /// [`Applied`](Change::Applied), in its latest state, with `old` equal to `new`.
+    /// Delivers each object again once per period, like the resync period of an informer: as [`Applied`](Change::Applied), in its
+    /// latest state, with `old` equal to `new`.
     ///
-    /// The objects are spread over the period, 64 at once at most. A consumer that is late gets each object once. A period of zero is
-    /// no resync, as in client-go; the shortest is a millisecond. The stream waits by tokio's clock.
+    /// The objects are spread over the period, at most 64 at once. A late consumer gets each object once, not once per missed period.
+    /// A period of zero means no resync, as in client-go; the shortest period is a millisecond. The stream uses tokio's clock.
     ///
     /// # Panics
     ///
@@ -128,10 +128,10 @@ impl<T: Stored + ?Sized> Subscribe<T> {
         self
     }
 
-    /// Registers the subscriber. It gets all changes from now on, also the deletions of objects that are there.
+    /// Registers the subscriber. It gets all changes from now on, including deletions of objects that the store already has.
     ///
-    /// Without [`with_initial_state`](Self::with_initial_state) this call runs the filters over all objects, 64 at a time, and others
-    /// may write meanwhile.
+    /// Without [`with_initial_state`](Self::with_initial_state) this call runs the filters over all objects, 64 at a time. Others may
+    /// write meanwhile.
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
         let Self { inner, with_initial_state, route, namespace, filters, .. } = self;
@@ -156,7 +156,7 @@ impl<T: Stored + ?Sized> Subscriber<T> {
     ///
     /// # Panics
     ///
-    /// Panics when a filter did.
+    /// Panics if a filter panicked: it resumes that panic.
     pub fn try_next(&mut self) -> Option<Change<T>> {
         match self.advance(None) {
             Poll::Ready(change) => change,
@@ -164,8 +164,7 @@ impl<T: Stored + ?Sized> Subscriber<T> {
         }
     }
 
-    /// Returns the number of pending changes, which shows how late the consumer is. Of the initial state no more than 64 objects
-    /// count.
+    /// Returns the number of pending changes, which shows how late the consumer is. At most 64 objects of the initial state count.
     ///
     /// Each pending change keeps up to two states of its object in memory, which [`Memory`](super::Memory) leaves out.
     #[must_use]
@@ -173,7 +172,7 @@ impl<T: Stored + ?Sized> Subscriber<T> {
         lock(&self.subscription.queue).lag
     }
 
-    /// Delivers the next few objects again, if it is time to.
+    /// Queues the next objects of the resync, if they are due.
     #[cfg(feature = "client")]
     fn repeat_if_due(&mut self) {
         if let Some(resync) = &mut self.resync

@@ -1,4 +1,4 @@
-//! The subscribers of a store, and which of them a write concerns.
+//! The subscribers of a store, and the choice of those that a write notifies.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,9 +12,9 @@ use super::object::{Object, Stored};
 use super::queue::{LOOK_AHEAD, Queue, Walk};
 use crate::sync::{Mutex, lock};
 
-/// Finds the subscribers to a part of the objects, so that a write of other objects costs them nothing.
+/// A part of the objects with subscribers, so that a write of other objects costs them nothing.
 pub(super) trait Route<T: Stored + ?Sized>: Send + Sync {
-    /// Adds a subscriber. All writers wait.
+    /// Adds a subscriber, under the writer's lock.
     fn add(&self, subscription: &Arc<Subscription<T>>);
     /// Returns true if the part has the object of the slot.
     fn has(&self, slot: u32) -> bool;
@@ -24,7 +24,7 @@ pub(super) trait Route<T: Stored + ?Sized>: Send + Sync {
 
 pub(super) type Filter<T> = Box<dyn Fn(&Object<T>) -> bool + Send + Sync>;
 
-/// What a subscriber and a store share. The store changes it under its writer's lock.
+/// The state that a subscriber and a store share. The store changes it under its writer's lock.
 pub(super) struct Subscription<T: Stored + ?Sized> {
     pub(super) route: Option<Box<dyn Route<T>>>,
     pub(super) namespace: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct Subscription<T: Stored + ?Sized> {
 }
 
 impl<T: Stored + ?Sized> Subscription<T> {
-    /// Returns true if an object, which the slot has already, passes the filters. After a filter panicked, no object passes.
+    /// Returns true if the object, which is already in the slot, passes the filters. After a filter panicked, no object passes.
     pub(super) fn wants(&self, slot: u32, object: &Object<T>) -> bool {
         if self.namespace.as_ref().is_some_and(|namespace| object.namespace() != *namespace) {
             return false;
@@ -98,7 +98,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
         })
     }
 
-    /// The walk has come to the object of a slot, which passes the filters if that is known.
+    /// Handles the object that the walk has reached. `wanted` states whether it passes the filters, if that is known.
     pub(super) fn look_at(&self, slot: u32, object: &Object<T>, wanted: Option<bool>) {
         if lock(&self.queue).knows(slot) || !wanted.unwrap_or_else(|| self.wants(slot, object)) {
             return;
@@ -106,7 +106,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
         lock(&self.queue).found(slot, object.entry());
     }
 
-    /// The walk has passed the [next](Self::next_slots) slots of a store that has this many. It ends after the last.
+    /// Advances the walk past the [next](Self::next_slots) slots. It ends after the last of `slots`, the number in the store.
     pub(super) fn looked(&self, slots: u32, is_synced: bool) {
         let mut queue = lock(&self.queue);
         let Some(walk) = &mut queue.walk else { return };
@@ -124,16 +124,16 @@ impl<T: Stored + ?Sized> Subscription<T> {
 /// All subscribers of a store.
 pub(super) struct Subscribers<T: Stored + ?Sized> {
     all: Vec<Weak<Subscription<T>>>,
-    /// The number of subscriptions at which dropped ones are removed.
+    /// The number of subscriptions at which dropped subscriptions are removed.
     full: usize,
     /// Subscriptions that every write notifies.
     unrouted: Vec<Weak<Subscription<T>>>,
     by_namespace: HashMap<String, Vec<Weak<Subscription<T>>>>,
-    /// No more writes follow.
+    /// True if no more writes follow.
     are_closed: bool,
-    /// The error that closed them.
+    /// The error that closed the subscriptions.
     cause: Option<Cause>,
-    /// Woken once nothing is locked.
+    /// The wakers to wake after all locks are released.
     wakers: Vec<Waker>,
 }
 
@@ -184,7 +184,7 @@ impl<T: Stored + ?Sized> Subscribers<T> {
         (self.are_closed, self.cause) = (true, cause);
     }
 
-    /// Subscriptions that are added from now on are notified of writes again.
+    /// Notifies subscriptions that are added from now on of writes again.
     #[cfg(feature = "client")]
     pub(super) fn reopen(&mut self) {
         (self.are_closed, self.cause) = (false, None);
@@ -253,7 +253,7 @@ impl<T: Stored + ?Sized> Drop for Subscribers<T> {
     }
 }
 
-/// Woken when they are dropped.
+/// Wakers that are woken when they are dropped.
 #[derive(Default)]
 pub(super) struct Wakers(Vec<Waker>);
 

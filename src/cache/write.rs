@@ -44,7 +44,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         written
     }
 
-    /// Writes an object by the rules. It is `listed` if it is an object of the open replace.
+    /// Writes an object by the rules. `listed` is true for an object of the open replace.
     fn write(
         &self,
         writer: &mut Writer<T>,
@@ -67,7 +67,7 @@ impl<T: Stored + ?Sized> Inner<T> {
                 return Ok(Written::Stale);
             }
         } else {
-            // It was last changed at the version of the collection or before, and is not there: it was deleted.
+            // Its version is not newer than the collection's, and the store does not have it: it was deleted.
             let version = &*identity.resource_version;
             let was_there = writer.open.is_none() && is_ordered(version) && is_within(version, &self.state().version);
             if was_there || writer.is_deleted(identity) {
@@ -90,7 +90,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         })
     }
 
-    /// Sets a state aside that is older than the store's, if the open replace wants it.
+    /// Sets aside a state that is older than the store's, if the open replace wants it.
     fn set_aside(
         &self,
         writer: &mut Writer<T>,
@@ -115,7 +115,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         Ok(())
     }
 
-    /// Puts an object into its slot, or into a new one.
+    /// Puts an object into its slot, or into a new slot.
     pub(super) fn put(&self, writer: &mut Writer<T>, hash: u32, slot: Option<u32>, object: &Object<T>) -> u32 {
         writer.indexes.retain(|index| index.strong_count() > 0);
         let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
@@ -152,7 +152,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         slot
     }
 
-    /// Makes room in the table, so that it need not grow while readers wait.
+    /// Grows the table in advance, so that it does not grow while readers wait.
     fn reserve(&self) {
         let state = self.state();
         if state.table.len() < state.table.capacity() {
@@ -196,7 +196,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.subscribers.remove(slot, last, final_state_unknown, &routed);
     }
 
-    /// Deletes an object whose last state is in these bytes. Returns that state, unless the store has none or a newer one.
+    /// Deletes the object whose last state is `bytes`. Returns that state; `None` if the store has no state or a newer state.
     pub(super) fn delete(
         &self,
         writer: &mut Writer<T>,
@@ -225,13 +225,13 @@ impl<T: Stored + ?Sized> Inner<T> {
         Ok(Some(self.object(&last)))
     }
 
-    /// Ends a list: deletes the objects that it does not have, and restores those of which it has an older state.
+    /// Commits a list: deletes the objects that it does not have, and restores the older states that were set aside.
     pub(super) fn commit(&self, replace: u64, version: &str) -> Result<Vec<Change<T>>, StoreError> {
         let mut writer = self.writer();
         let writer = &mut *writer;
         let mut open = writer.open.take_if(|open| open.id == replace).ok_or(StoreError::Superseded)?;
         let mut changes = Vec::new();
-        // In descending order, so that the lowest free slots are taken first.
+        // In descending order, so that the lowest free slots are reused first.
         for slot in (0..writer.slots).rev() {
             if open.is_settled(slot) {
                 continue;
@@ -258,7 +258,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         Ok(changes)
     }
 
-    /// Gives back the memory that a smaller collection does not need.
+    /// Frees memory that a smaller collection does not need.
     fn shrink(&self, writer: &mut Writer<T>, version: &str) {
         self.codec.forget_dropped();
         let state = self.state();
@@ -277,8 +277,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.namespaces.shrink_to(2 * writer.namespaces.len());
     }
 
-    /// Notes that an object could not be held. The state that the store has of it stays, unless that is newer than the one of a
-    /// list: then the server was restored from a backup.
+    /// Records that the store could not hold an object. The commit of a list keeps the stored state of the object, unless that is
+    /// newer than the listed state: then the server was restored from a backup.
     pub(super) fn skip(&self, writer: &mut Writer<T>, identity: Option<&Identity<'_>>, bytes: &[u8], listed: bool) {
         let hash = match identity {
             Some(Identity { namespace, name, .. }) => self.skipped_hash(namespace, name),
@@ -294,7 +294,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
     }
 
-    /// Notes that the store has the latest state of an object, or that it was deleted.
+    /// Records that the store has the latest state of an object, or that the object was deleted.
     fn unskip(&self, writer: &mut Writer<T>, identity: &Identity<'_>, listed: bool) {
         if writer.skipped.len() == 0 {
             return;
@@ -311,7 +311,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         self.hasher.hash_one((namespace, name))
     }
 
-    /// Measures the memory that is not counted with each write, because it has changed much.
+    /// Measures the memory that is not counted with each write, at once, because it has changed much.
     pub(super) fn measure_rest(&self, writer: &mut Writer<T>) {
         if writer.spending.budget.is_some() {
             writer.spending.until_measured = 0;
@@ -347,7 +347,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
         #[cfg(feature = "zstd")]
         let entry = if self.train_if_waiting(writer) {
-            // The objects that waited for a dictionary are compressed now.
+            // The objects that were waiting for a dictionary are now compressed.
             self.measure_rest(writer);
             writer.entry(encoding, bytes, identity)?
         } else {
@@ -371,7 +371,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
     }
 
-    /// Trains with fewer objects than the compressor waited for, because there are no more, or no room for more.
+    /// Trains with fewer objects than the compressor waits for, because there are no more, or no room for more. Returns true if it
+    /// trained.
     #[cfg(feature = "zstd")]
     fn train_if_waiting(&self, writer: &mut Writer<T>) -> bool {
         let trains = writer.compressor.as_ref().is_some_and(Compressor::can_train);
@@ -451,14 +452,14 @@ impl<T: Stored + ?Sized> Writer<T> {
         Ok(Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, identity, namespace)))
     }
 
-    /// Notes for the open replace that the object is there.
+    /// Records the object in the open replace.
     fn mark(&mut self, slot: u32, listed: bool) {
         if let Some(open) = &mut self.open {
             open.mark(slot, listed);
         }
     }
 
-    /// Remembers that an object was deleted at its resource version.
+    /// Adds a tombstone for an object that was deleted at its resource version.
     fn bury(&mut self, identity: &Identity<'_>) {
         let version = self.tombstones.entry(identity.key()).or_default();
         if !is_older(&identity.resource_version, version) {
@@ -474,7 +475,8 @@ impl<T: Stored + ?Sized> Writer<T> {
                 .is_some_and(|deleted| is_within(&identity.resource_version, deleted))
     }
 
-    /// Forgets deletions up to this version, because no late event of them follows, and those whose version does not compare.
+    /// Removes tombstones up to this version, because no late event of these objects follows, and tombstones whose version does not
+    /// compare.
     pub(super) fn forget_deleted(&mut self, version: &str) {
         if self.open.is_none() {
             self.tombstones.retain(|_, deleted| is_older(version, deleted));
@@ -497,7 +499,7 @@ pub(super) fn is_ordered(version: &str) -> bool {
     compare_resource_versions(version, "1").is_some()
 }
 
-/// Returns true if the version is known to be that of the collection, or an older one.
+/// Returns true if the version is not newer than the collection's; false if the two do not compare.
 pub(super) fn is_within(version: &str, collection: &str) -> bool {
     compare_resource_versions(version, collection).is_some_and(Ordering::is_le)
 }

@@ -1,4 +1,4 @@
-//! Bodies: timed while they arrive, decompressed, and read if they are not the requested list.
+//! Response bodies: timed and decompressed while they arrive, and read as an error if they are not the requested list.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,10 +22,10 @@ use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
 use crate::meta;
 use crate::meta::Status;
 
-/// The number of bytes that are read of an error's body.
+/// The most bytes of an error's body that are read.
 const ERROR_SIZE: usize = 1 << 20;
 
-/// The number of characters of a body that are quoted.
+/// The most characters of a body that are quoted.
 const SNIPPET_CHARS: usize = 300;
 
 /// The size of the pieces of a decompressed body.
@@ -51,7 +51,7 @@ pub(super) fn body(
         None | Some(b"identity") => Ok(Box::pin(guarded)),
         Some(b"gzip") => {
             let mut decoder = GzipDecoder::new(StreamReader::new(ForReader(guarded)));
-            // Servers since 1.37 write a member per flush.
+            // Servers from 1.37 write one member for each flush.
             decoder.multiple_members(true);
             let chunks = ReaderStream::with_capacity(decoder, DECOMPRESSED_CHUNK);
             Ok(Box::pin(Decompressed(chunks)))
@@ -60,11 +60,11 @@ pub(super) fn body(
     }
 }
 
-/// The bytes on the network: counted and timed.
+/// The bytes of a body on the network, which it counts and times.
 struct Guarded {
     chunks: Chunks,
     idle: Option<Duration>,
-    /// True if `timer` runs, which starts with a poll that found nothing. A consumer that does not poll is not timed.
+    /// True if `timer` runs. It starts with a poll that finds no bytes, so the time of the consumer does not count.
     waiting: bool,
     timer: Pin<Box<Sleep>>,
     deadline: Option<Pin<Box<Sleep>>>,
@@ -79,7 +79,7 @@ impl Stream for Guarded {
         if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
             return Poll::Ready(Some(Err(TransportError::new(TransportErrorKind::Deadline, ""))));
         }
-        // First the bytes, then the clock: bytes that waited for a slow consumer are not late.
+        // Polls the bytes before the clock: bytes that waited for a slow consumer are not late.
         if let Poll::Ready(next) = this.chunks.as_mut().poll_next(cx) {
             this.waiting = false;
             if let Some(Ok(chunk)) = &next {
@@ -102,7 +102,7 @@ pub(super) fn idle_error(idle: Duration) -> TransportError {
     TransportError::new(TransportErrorKind::ReadIdle, message)
 }
 
-/// Converts errors for the traits of IO.
+/// Converts errors to `io::Error` for `StreamReader`.
 struct ForReader(Guarded);
 
 impl Stream for ForReader {
@@ -123,7 +123,7 @@ impl<R: tokio::io::AsyncBufRead + Unpin> Stream for Decompressed<R> {
             match error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>()) {
                 Some(error) => error.clone(),
                 None if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    TransportError::new(TransportErrorKind::Broken, "the end of the gzip member is missing")
+                    TransportError::new(TransportErrorKind::Broken, "the gzip member is truncated")
                 }
                 None => TransportError::new(TransportErrorKind::Compression, format!("gzip: {error}")),
             }
@@ -142,7 +142,8 @@ pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, Tra
     }
 }
 
-/// Returns the beginning of a body, of which `first` was read already: the whole body if it is short or breaks.
+/// Returns the beginning of a body, including `first`, which was already read. It is the whole body if that is short, or all
+/// bytes before an interruption.
 pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
     let mut bytes = Vec::from(first);
     while bytes.len() < ERROR_SIZE {
@@ -163,7 +164,7 @@ pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: 
     of_status(status, code, headers)
 }
 
-/// Returns the error of a Status in a response with this code of HTTP.
+/// Returns the error of a Status in a response with this HTTP status code.
 pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> ApiError {
     let code = u16::try_from(status.code).ok().filter(|code| *code != 0).unwrap_or(code);
     status.code = i32::from(code);
@@ -198,7 +199,7 @@ pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
                 }
             }
             2 => raw = Some(field.value.bytes().ok()?),
-            // contentEncoding and contentType say that raw is something else.
+            // A contentEncoding or contentType means that raw is not a plain object.
             3 | 4 if !field.value.bytes().ok()?.is_empty() => return None,
             _ => {}
         }
@@ -215,13 +216,13 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
     Some(headers.get(CONTENT_TYPE)?.to_str().ok()?.to_owned())
 }
 
-/// Returns the beginning of a text, on one line and without credentials; `None` for a body that is no text.
+/// Returns the beginning of a text, on one line and without credentials; `None` for a body that is not text.
 pub(super) fn snippet(body: &[u8], transport: &dyn Transport) -> Option<String> {
     let text = String::from_utf8_lossy(body.get(..ERROR_SIZE).unwrap_or(body));
     if text.chars().take(SNIPPET_CHARS).any(|c| c == char::REPLACEMENT_CHARACTER || c == '\0') {
         return None;
     }
-    // First redacted, then cut: half a token is a secret too.
+    // Redacts before it truncates, because half a token is a secret too.
     let text = redact(transport, text.split_whitespace().collect::<Vec<_>>().join(" "));
     let mut snippet: String = text.chars().take(SNIPPET_CHARS).collect();
     if snippet.len() < text.len() {
@@ -257,7 +258,7 @@ mod tests {
             ("authorization: Bearer s3cret end", Some("authorization: Bearer [redacted] end")),
             ("authorization: Bearer abc.def end", Some("authorization: Bearer [redacted] end")),
             ("\"bearer\": \"abc\", Basic dXNlcjpwYXNz", Some("\"bearer\": \"[redacted]\", Basic [redacted]")),
-            // What API servers say.
+            // Messages of API servers.
             ("[invalid bearer token, token expired]", Some("[invalid bearer token, token expired]")),
             ("basic authentication is off", Some("basic authentication is off")),
             ("Bearer s3cret: invalid bearer token", Some("Bearer [redacted]: invalid bearer token")),
@@ -269,7 +270,7 @@ mod tests {
         }
         let long = snippet(&b"a ".repeat(1000), &Secretive).unwrap();
         assert_eq!(long.chars().count(), SNIPPET_CHARS + 1);
-        // A token across the cut is not cut.
+        // A token across the end of the snippet is redacted whole.
         let body = format!("{}s3cret", "x".repeat(SNIPPET_CHARS - 3));
         assert!(!snippet(body.as_bytes(), &Secretive).unwrap().contains("s3c"));
     }

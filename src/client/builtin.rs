@@ -8,7 +8,7 @@ use super::resource::Resource;
 
 /// The kinds that kube-apiserver of the newest two releases lists by default. Alpha versions are left out.
 ///
-/// A name without a version is the newest stable version.
+/// A constant without a version in its name is the newest stable version.
 #[rustfmt::skip]
 impl Resource {
     /// `componentstatuses.v1.`, kind `ComponentStatus`.

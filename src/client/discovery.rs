@@ -1,4 +1,4 @@
-//! The resources that a server has.
+//! Discovery of a server's resources.
 
 use http::HeaderValue;
 use serde::Deserialize;
@@ -10,15 +10,15 @@ use super::transport::chain;
 use super::{Client, Document, body};
 use crate::error::{DecodeError, DecodeErrorKind};
 
-/// Aggregated discovery (1.26 and later) where the server has it, else the old documents.
+/// Requests aggregated discovery (1.26 and later), or else the older documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 impl Client {
     /// Returns all resources that the server has, in its order of preference.
     ///
-    /// It sends two requests; to a server without aggregated discovery one more for each group and version. It leaves out a
-    /// group whose own server does not respond, as kubectl does.
+    /// It sends two requests; to a server without aggregated discovery, one more for each group and version. It leaves out a
+    /// group whose server does not respond, as kubectl does.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ struct GroupDiscovery {
 
 #[derive(Deserialize, Default)]
 struct Named {
-    /// The core group has none.
+    /// Empty for the core group.
     #[serde(default)]
     name: String,
 }
@@ -141,7 +141,7 @@ impl GroupDiscovery {
                     name: "listwatch.discovery",
                     group,
                     version,
-                    "the resources of this group may be outdated: its own server does not respond"
+                    "the resources of this group may be outdated: its server does not respond"
                 );
             }
             let group = group.clone();
@@ -175,7 +175,7 @@ struct GroupVersion {
 }
 
 impl Group {
-    /// The preferred one first.
+    /// Returns group and version of each version, the preferred version first.
     fn versions(self) -> impl Iterator<Item = (String, String)> {
         let Self { name, mut versions, preferred_version } = self;
         versions.sort_by_key(|version| Some(version) != preferred_version.as_ref());

@@ -1,4 +1,4 @@
-//! Why a call of the client failed.
+//! The errors of the client.
 
 use std::time::Duration;
 use std::{fmt, mem};
@@ -14,7 +14,7 @@ use crate::error::{DecodeError, DecodeErrorKind, LimitExceeded};
 use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
 use crate::wire::BodyFormat;
 
-/// What failed, and how many items were delivered before.
+/// The failure of a call, with the number of items delivered before.
 ///
 /// The delivered items are exact, but the list may have more. The error is displayed on one line, without credentials.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl Error {
         self
     }
 
-    /// For an error of a page whose items were not all delivered.
+    /// Sets the number of delivered items, for an error of a page whose items were not all delivered.
     pub(super) fn with_delivered(mut self, items: u64) -> Self {
         if let ErrorKind::Decode(error) = &mut self.0.kind {
             error.set_items(items);
@@ -60,7 +60,7 @@ impl Error {
                 if let Some(meta) = metadata {
                     clean(&mut meta.resource_version);
                     meta.shard_info.iter_mut().map(|shard| &mut shard.selector).for_each(clean);
-                    // Parts of it may look like parts of a token.
+                    // Parts of a continue token may look like parts of a bearer token.
                     if !is_continue_token(&meta.continue_token) {
                         meta.continue_token = transport.redact(mem::take(&mut meta.continue_token));
                     }
@@ -92,7 +92,7 @@ impl Error {
         self
     }
 
-    /// Returns what failed.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
@@ -140,7 +140,7 @@ impl Error {
         self.api()?.retry_after
     }
 
-    /// Returns true if the version or the continue token is too old (410): list from the start.
+    /// Returns true if the version or the continue token has expired (410): list from the start.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.code() == Some(410)
@@ -217,7 +217,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Why a call of the client can fail.
+/// The kind of an [`Error`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -225,7 +225,7 @@ pub enum ErrorKind {
     #[error("parameters: {0}")]
     Params(InvalidParams),
 
-    /// The resource, namespace or name is not a path. Nothing was sent.
+    /// The resource, namespace or name does not form a path. Nothing was sent.
     #[error("path: {0}")]
     Path(PathError),
 
@@ -233,7 +233,7 @@ pub enum ErrorKind {
     #[error("API error: {0}")]
     Api(Box<ApiError>),
 
-    /// There was no response.
+    /// The transport failed before or while it received the response. An interrupted list is [`Incomplete`](Self::Incomplete).
     #[error("transport: {0}")]
     Transport(TransportError),
 
@@ -241,11 +241,11 @@ pub enum ErrorKind {
     #[error("incomplete: {0}")]
     Incomplete(Box<Incomplete>),
 
-    /// The body is not a list, or exceeds a limit, or one of its items cannot be decoded.
+    /// The body is not a list, exceeds a limit, or has an item that cannot be decoded.
     #[error("{0}")]
     Decode(DecodeError),
 
-    /// The response is neither an error nor a list: a proxy's page, a Table, CBOR.
+    /// The response is neither protobuf nor JSON of the API: a proxy's page, CBOR.
     #[error("unexpected encoding: {0}")]
     UnexpectedBody(Box<UnexpectedBody>),
 
@@ -258,11 +258,11 @@ pub enum ErrorKind {
         found: TypeMeta,
     },
 
-    /// An interrupted page was requested again, and does not begin with the items that were delivered of it.
+    /// A retried page does not begin with the items that were already delivered.
     #[error("the retried page has other items than before")]
     PageChanged,
 
-    /// A redirect. The client does not follow it, because it would send the credentials to another place.
+    /// A redirect. The client does not follow it, because that could send the credentials to another server.
     #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative location"))]
     Redirect {
         /// The status.
@@ -282,7 +282,7 @@ pub enum ErrorKind {
 pub struct ApiError {
     /// The code of the Status, else of HTTP.
     pub code: u16,
-    /// The server's error. If the body is no Status, this has the code only, and the beginning of the body as its message.
+    /// The server's error. If the body is not a Status, it has only the code, and the beginning of the body as its message.
     pub status: Status,
     /// The `Retry-After` of the headers, else of the Status.
     pub retry_after: Option<Duration>,
@@ -306,14 +306,14 @@ impl fmt::Display for ApiError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// The error of the transport; `None` when the body ended regularly.
+    /// The error of the transport; `None` if the body ended without one.
     pub cause: Option<TransportError>,
     /// The bytes of the body that were received, after decompression.
     pub bytes: u64,
     /// The time from the request to the interruption.
     pub elapsed: Duration,
-    /// The request timeout of the server, if `elapsed` is about as long or longer: then the server probably interrupted the
-    /// list. [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoid that.
+    /// The request timeout of the server, if `elapsed` is at least 90 % of it: then the server probably interrupted the list.
+    /// [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoids that.
     pub request_timeout: Option<Duration>,
 }
 
@@ -382,7 +382,7 @@ impl From<TransportError> for ErrorKind {
 }
 
 impl TransportErrorKind {
-    /// Returns true if an error of this kind interrupts a list, and does not mean that the list was sent wrongly.
+    /// Returns true if an error of this kind interrupts a list; false if the response itself is wrong.
     pub(crate) fn is_break(self) -> bool {
         matches!(self, Self::Broken | Self::ReadIdle | Self::Deadline | Self::Connect | Self::Other)
     }

@@ -1,8 +1,8 @@
 //! A thread that reads connections.
 //!
-//! A connection of hyper is a task, which passes each chunk of HTTP/1.1, about 4 KiB from an API server, to the body's reader and
-//! waits until the reader takes it. If the two are on different threads, as with `#[tokio::main]`, each chunk costs two
-//! wake-ups, which cost more than decoding. Here both are on one thread, which passes on large pieces.
+//! A connection of hyper is a task. It passes each chunk of HTTP/1.1, about 4 KiB from an API server, to the body's reader, and
+//! waits until the reader has received it. If the two are on different threads, as with `#[tokio::main]`, each chunk needs two
+//! wake-ups, which cost more than decoding. Here both are on one thread, which passes large pieces to the consumer.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,13 +22,13 @@ use tracing::instrument::{Instrument, WithSubscriber};
 use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
-/// The size in bytes from which on a piece is passed on, even if more can be read.
+/// The size in bytes at which a piece is sent, even if more can be read.
 const PIECE: usize = 256 << 10;
 
 /// A thread that sends the requests of a transport and reads its responses, so that a connection and its reader share one
 /// thread.
 ///
-/// All TLS of the transport runs on that thread, and each piece of a body (up to 256 KiB) crosses to the caller's thread.
+/// All TLS of the transport runs on that thread, and each piece of a body (about 256 KiB) crosses to the caller's thread.
 /// The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all responses that it
 /// returned are dropped. If it cannot be started, the next request tries again.
 #[derive(Default)]
@@ -36,7 +36,7 @@ pub struct IoThread(Mutex<Option<Arc<Running>>>);
 
 struct Running {
     runtime: Handle,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     _running: oneshot::Sender<()>,
 }
 
@@ -44,11 +44,11 @@ impl IoThread {
     /// Runs `get`, which sends a request, on the thread, and reads the body of its response there.
     ///
     /// Up to three pieces of a body, of about 256 KiB each, wait for a slow consumer. Dropping the future or the response
-    /// drops what runs on the thread for it.
+    /// ends its task on the thread.
     ///
     /// # Errors
     ///
-    /// Those of `get`; [`TransportErrorKind::Other`] if the thread cannot be started, or if `get` or the body panics.
+    /// The errors of `get`; [`TransportErrorKind::Other`] if the thread cannot be started, or if `get` or the body panics.
     pub async fn get(
         &self,
         get: impl Future<Output = Result<Response, TransportError>> + Send + 'static,
@@ -63,7 +63,7 @@ impl IoThread {
                         hand_over(body, pieces).await;
                     }
                 }
-                // The caller may be gone.
+                // The caller may have dropped the request.
                 Err(error) => drop(head.send(Err(error))),
             }
         };
@@ -95,11 +95,11 @@ fn start() -> io::Result<Arc<Running>> {
     Ok(Arc::new(running))
 }
 
-/// Reads a body to its end, and gathers chunks until there are enough, or no more for now.
+/// Reads a body to its end. Sends chunks in pieces: of [`PIECE`] bytes, or of the chunks that have arrived.
 async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, TransportError>>) {
     let mut gathered = BytesMut::new();
     loop {
-        // The connection has its turn before this is over.
+        // Completes after the connection's task had a turn to deliver more.
         let mut turn = pin!(yield_now());
         let next = poll_fn(|cx| match body.as_mut().poll_next(cx) {
             Poll::Ready(next) => Poll::Ready(Some(next)),
@@ -126,7 +126,7 @@ async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, Transpor
         }
         if let Some(end) = end {
             if let Some(error) = end {
-                // The reader may be gone.
+                // The reader may have dropped the response.
                 drop(pieces.send(error).await);
             }
             return;
@@ -136,7 +136,7 @@ async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, Transpor
 
 struct Pieces {
     read: mpsc::Receiver<Result<Bytes, TransportError>>,
-    /// Until it has ended.
+    /// `None` after it has ended.
     task: Option<AbortOnDropHandle<()>>,
     _running: Arc<Running>,
 }
@@ -151,7 +151,7 @@ impl Stream for Pieces {
         let Some(task) = &mut self.task else { return Poll::Ready(None) };
         let ended = ready!(Pin::new(task).poll(cx));
         self.task = None;
-        // A task that died is no end of the body.
+        // A panic of the task is not the end of the body.
         Poll::Ready(ended.err().map(|_| Err(died())))
     }
 }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_chunks_are_gathered_and_large_ones_passed_on() {
+    async fn gathers_small_chunks_and_forwards_large_chunks() {
         let chunk = |byte, length| Bytes::from(vec![byte; length]);
         for (chunks, expected) in [
             (vec![], vec![]),
@@ -202,39 +202,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_is_handed_over_though_no_more_comes() {
+    async fn forwards_a_chunk_while_the_body_is_silent() {
         let io = IoThread::default();
         let silent = stream::iter([Ok(Bytes::from_static(b"event"))]).chain(stream::pending());
         let mut response = io.get(async { Ok(response(silent)) }).await.unwrap();
         assert_eq!(response.body.next().await.unwrap().unwrap(), "event");
     }
 
-    /// Threads may be scarce for a moment.
     #[tokio::test]
-    async fn a_thread_that_could_not_be_started_is_started_later() {
+    async fn retries_to_start_the_thread() {
         let io = IoThread::default();
         assert!(io.running(|| Err(io::ErrorKind::WouldBlock.into())).is_err());
         io.get(async { Ok(response(stream::empty())) }).await.unwrap();
     }
 
     #[tokio::test]
-    async fn an_error_comes_behind_what_came_before_it() {
+    async fn an_error_follows_the_bytes_before_it() {
         let error = TransportError::new(TransportErrorKind::Broken, "reset");
         let found = pieces(stream::iter([Ok(Bytes::from_static(b"half")), Err(error.clone())])).await;
         assert_eq!(found, [Ok(Bytes::from_static(b"half")), Err(error)]);
     }
 
     #[tokio::test]
-    async fn a_panic_is_an_error_and_no_end() {
+    async fn a_panic_is_an_error_and_not_the_end() {
         let mut chunks = VecDeque::from([Bytes::from(vec![0; PIECE])]);
-        let body = stream::poll_fn(move |_| Poll::Ready(Some(Ok(chunks.pop_front().expect("the second one")))));
+        let body =
+            stream::poll_fn(move |_| Poll::Ready(Some(Ok(chunks.pop_front().expect("panics at the second chunk")))));
         let found = pieces(body).await;
         assert_eq!((found.len(), &found[1]), (2, &Err(died())));
         let io = IoThread::default();
         assert_eq!(io.get(async { panic!("before the head") }).await.unwrap_err(), died());
     }
 
-    /// What goes when the thing it is in goes.
+    /// Returns a value, and a function that waits until the value is dropped.
     fn guard() -> (sync::Sender<()>, impl Fn()) {
         let (guard, gone) = sync::channel();
         (guard, move || assert_eq!(gone.recv(), Err(sync::RecvError)))
@@ -243,7 +243,7 @@ mod tests {
     #[tokio::test]
     async fn dropping_ends_requests_bodies_and_the_thread() {
         let io = IoThread::default();
-        // A request that is not answered.
+        // A request without a response.
         let (held, is_gone) = guard();
         let mut unanswered = Box::pin(io.get(async move {
             let _held = held;
@@ -260,7 +260,7 @@ mod tests {
         });
         drop(io.get(async { Ok(response(endless)) }).await.unwrap());
         is_gone();
-        // What a connection leaves on the thread.
+        // A task that a connection left on the thread.
         let (held, is_gone) = guard();
         let leave = async move {
             tokio::spawn(async move {

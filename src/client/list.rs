@@ -1,10 +1,10 @@
-//! Lists: what to request, and the items as a stream.
+//! Lists: the requests, and the items as a stream.
 //!
 //! | module | holds |
 //! |---|---|
-//! | this | [`List`], the builder; [`Items`], the stream, which owns all that it needs: dropping it drops the response |
-//! | `run` | which request is next, over namespaces, pages, retries and restarts; nothing of the items' types |
-//! | `page` | one response: its items, and what earlier attempts delivered of it |
+//! | this | [`List`], the builder; [`Items`], the stream: dropping it drops the response |
+//! | `run` | the choice of the next request, over namespaces, pages, retries and restarts; independent of the items' types |
+//! | `page` | one response: its items, and the items that earlier attempts delivered |
 //! | `parallel` | items that several threads decode |
 
 mod page;
@@ -37,8 +37,8 @@ use crate::object::ItemRef;
 
 /// A list that is not sent yet; see [`Client::list`].
 ///
-/// By default it is one request for the whole collection, and items are delivered while the response arrives.
-/// [`ListParams::page_size`] is for collections that a server cannot write within its request timeout, 60 s by default, and
+/// By default it is one request for the whole collection, and items are delivered while the response arrives. Set
+/// [`ListParams::page_size`] for collections that a server cannot write within its request timeout, 60 s by default, and
 /// for lists that [etcd serves](super::ResourceVersion).
 #[must_use = "nothing is sent until into_vec, or a poll of a stream"]
 pub struct List<F> {
@@ -52,12 +52,12 @@ pub struct List<F> {
 pub struct Restart {
     /// The namespace, if the caller chose namespaces.
     pub namespace: Option<String>,
-    /// The number of items that were delivered of the old snapshot. All items that follow, up to the next namespace, are of
+    /// The number of items that were delivered from the old snapshot. All items that follow, up to the next namespace, belong to
     /// a new snapshot.
     pub items: u64,
 }
 
-/// How a complete list ended.
+/// The metadata and counts of a complete list.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ListSummary {
@@ -65,15 +65,15 @@ pub struct ListSummary {
     pub type_meta: TypeMeta,
     /// The list meta of the last response: the version, and after [`List::single_page`] the token of the next page.
     pub list_meta: ListMeta,
-    /// The list meta of each namespace, if the caller chose namespaces. Each is a snapshot of its own.
+    /// The list meta of each namespace, if the caller chose namespaces. Each is a separate snapshot.
     pub namespaces: Vec<(String, ListMeta)>,
-    /// True if each list is one snapshot: false after [`List::allow_inconsistent`] continued one at a newer version.
+    /// True if each list is one snapshot: false after [`List::allow_inconsistent`] continued a list at a newer version.
     pub consistent: bool,
-    /// Items delivered, without those of abandoned snapshots.
+    /// Items delivered, without the items of abandoned snapshots.
     pub items: u64,
-    /// Items that [`OnItemError::Skip`] left out.
+    /// Items that [`OnItemError::Skip`] skipped.
     pub skipped: u64,
-    /// Items of other shards, which the client left out because the server does not know shards.
+    /// Items of other shards, which the client left out because the server does not support shards.
     pub other_shards: u64,
     /// Responses that make up the list.
     pub pages: u64,
@@ -81,7 +81,7 @@ pub struct ListSummary {
     pub attempts: u64,
     /// Restarts of the list after expired pages.
     pub restarts: u32,
-    /// Bytes of bodies on the network, including those of failed attempts.
+    /// Bytes of bodies on the network, including failed attempts.
     pub wire_bytes: u64,
     /// Bytes of the bodies that make up the list, after decompression.
     pub bytes: u64,
@@ -96,7 +96,7 @@ pub struct ListSummary {
 }
 
 impl ListSummary {
-    /// All items that were received, delivered or not.
+    /// Returns the number of items that were received, delivered or not.
     fn seen(&self) -> u64 {
         self.items + self.skipped + self.other_shards
     }
@@ -112,8 +112,7 @@ impl<F> List<F> {
         self.namespaces([namespace])
     }
 
-    /// Lists these namespaces, one after the other and each once. Without a namespace in it, the list is empty and nothing is
-    /// sent.
+    /// Lists these namespaces, one after the other and each once. If there are none, the list is empty and nothing is sent.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut seen = BTreeSet::new();
         let namespaces = namespaces.into_iter().map(Into::into);
@@ -124,8 +123,8 @@ impl<F> List<F> {
     /// Requests one page only: the first page, or the page that a continue token names.
     ///
     /// The page has [`ListParams::page_size`] items. The token of the next page is in [`ListSummary::list_meta`]; it is empty
-    /// after the last page. A token holds the version of the first page, so that [`ListParams::resource_version`] only counts
-    /// for the first page.
+    /// after the last page. A token holds the version of the first page, so [`ListParams::resource_version`] applies to the
+    /// first page only.
     pub fn single_page(mut self, continue_token: Option<String>) -> Self {
         self.plan.follows_pages = false;
         self.plan.continue_token = continue_token;
@@ -134,20 +133,20 @@ impl<F> List<F> {
 
     /// Continues at the latest version when a page has expired (410), if the server offers a token for that.
     ///
-    /// The list is then no snapshot, and [`ListSummary::consistent`] is false: objects that were written in between may be
-    /// missing, or be newer than others.
+    /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between may be
+    /// missing, or newer than others.
     pub fn allow_inconsistent(mut self) -> Self {
         self.plan.allows_inconsistent = true;
         self
     }
 
-    /// Sets the limits on what bodies may claim. The limits of items and bytes count for all pages together.
+    /// Sets the limits on bodies. The limits of items and bytes apply to all pages together.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.plan.limits = limits;
         self
     }
 
-    /// Sets what happens with an item that cannot be decoded: [`OnItemError::Fail`] unless set.
+    /// Sets the action for an item that cannot be decoded: [`OnItemError::Fail`] unless set.
     pub fn on_item_error(mut self, what: OnItemError) -> Self {
         self.plan.on_item_error = what;
         self
@@ -159,7 +158,7 @@ impl<F> List<F> {
         self
     }
 
-    /// Returns how far the list is, for other threads.
+    /// Returns a handle to the progress of the list, for other threads.
     pub fn progress(&self) -> Progress {
         Progress(Arc::clone(&self.plan.counters))
     }
@@ -174,7 +173,7 @@ impl<F> List<F> {
 
     /// Returns the items as a stream that starts over when a page has expired (410), at most three times.
     ///
-    /// `on_restart` is called before the first item of the new snapshot: discard what was delivered.
+    /// It calls `on_restart` before the first item of the new snapshot: discard the items delivered so far.
     pub fn stream_with_restarts(self, on_restart: impl FnMut(Restart) + Send + 'static) -> Items<F> {
         Items { pages: Pages::new(self.plan, Some(Box::new(on_restart))), decode: self.decode }
     }
@@ -195,7 +194,7 @@ where
     ///
     /// # Errors
     ///
-    /// [`Error`] when the list is not complete; its items are dropped.
+    /// [`Error`] when the list is incomplete; its items are dropped.
     pub async fn into_vec(self) -> Result<(Vec<O>, ListSummary), Error> {
         let mut items = self.stream_with_restarts(|_| {});
         let mut all = Vec::new();
@@ -236,8 +235,8 @@ impl Client {
 
 /// The items of a list, as a stream that ends after the last item or after an error.
 ///
-/// The part of the body that the transport has read ahead waits for the consumer: up to three pieces of about 256 KiB with the
-/// transports of this crate. Dropping the stream closes the connection, or resets the HTTP/2 stream.
+/// The transport reads ahead of the consumer: up to three pieces of about 256 KiB with the transports of this crate. Dropping
+/// the stream closes the connection, or resets the HTTP/2 stream.
 #[must_use = "nothing is sent until it is polled"]
 pub struct Items<F> {
     pages: Pages,
@@ -248,13 +247,13 @@ pub struct Items<F> {
 impl<F> Unpin for Items<F> {}
 
 impl<F> Items<F> {
-    /// Returns how the list ended, or `None` before its end and after an error.
+    /// Returns the summary of the complete list; `None` before its end and after an error.
     #[must_use]
     pub fn summary(&self) -> Option<&ListSummary> {
         self.pages.summary()
     }
 
-    /// Returns how far the list is, for other threads.
+    /// Returns a handle to the progress of the list, for other threads.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress(Arc::clone(&self.pages.run.plan.counters))

@@ -1,17 +1,15 @@
-//! What a client has done, as numbers for an exporter.
+//! The counters of a client, for an exporter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a [`Client`](super::Client) and its clones have done since the client was created: see
+/// The counters of a [`Client`](super::Client) and its clones since the client was created: see
 /// [`Client::metrics`](super::Client::metrics).
-///
-/// All are counters, which only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
     /// Requests sent, including retries.
     pub requests: u64,
-    /// Retries after an error: of lists, of documents, and of the connections of watches.
+    /// Retries after an error: of lists, documents, and connections of watches.
     pub retries: u64,
     /// Bytes of bodies on the network.
     pub wire_bytes: u64,
@@ -23,7 +21,7 @@ pub struct Metrics {
     pub restarts: u64,
 }
 
-/// The numbers of [`Metrics`]. None needs another's order.
+/// The counters that [`Metrics`] reports. They are independent, so relaxed ordering suffices.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     requests: AtomicU64,

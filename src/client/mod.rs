@@ -15,7 +15,7 @@
 //! while let Some(name) = names.try_next().await? {
 //!     println!("{name}");
 //! }
-//! let summary = names.summary().expect("without an error the list is complete");
+//! let summary = names.summary().expect("a list that ends without an error is complete");
 //! println!("{} pods at version {}", summary.items, summary.list_meta.resource_version);
 //! # Ok(())
 //! # }
@@ -29,12 +29,12 @@
 //! | get an object | [`Client::get`] | the object |
 //! | find a resource by a typed name | [`Client::discover`] and [`resolve`] | [`Resource`] |
 //!
-//! [`ListParams`] and [`WatchParams`] say what to request, and both have a [`Selection`] of objects. All errors are an [`Error`]. A
-//! [`Transport`] sends the requests: `HttpTransport`, which is reqwest, or your own.
+//! [`ListParams`] and [`WatchParams`] describe a request, and both have a [`Selection`] of objects. All errors are an [`Error`]. A
+//! [`Transport`] sends the requests: `HttpTransport`, which uses reqwest, or your own.
 //!
 //! # Observing a client
 //!
-//! [`Client::metrics`] returns counters. The crate `tracing` gets spans and events, whose names and fields are stable:
+//! [`Client::metrics`] returns counters. The client emits spans and events of the crate `tracing` with stable names and fields:
 //!
 //! | span | fields |
 //! |---|---|
@@ -43,9 +43,9 @@
 //!
 //! | event | level | fields |
 //! |---|---|---|
-//! | `listwatch.retry`: a request of a list or a document is sent again | warn | `error`, `attempt`, `seconds` (until then) |
-//! | `listwatch.resume`: a watch connects again | warn if somebody has to act, else debug | `error`, `resource_version` |
-//! | `listwatch.server_warning`: the server warns of a watch | warn | `warning` |
+//! | `listwatch.retry`: a request of a list or a document is retried | warn | `error`, `attempt`, `seconds` (until then) |
+//! | `listwatch.resume`: a watch reconnects | warn if the error may need action, else debug | `error`, `resource_version` |
+//! | `listwatch.server_warning`: the server sent a warning for a watch | warn | `warning` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `group`, `version`, `error` |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -120,8 +120,8 @@ use crate::wire::{BodyFormat, Encoding};
 /// The size limit of bodies that are read whole: objects and discovery documents.
 const DOCUMENT_SIZE: usize = 64 << 20;
 
-/// How long a client remembers that a server does not send the initial events of a collection: the server may be upgraded, or
-/// was busy.
+/// The time for which a client remembers that a server does not send the initial events of a collection. Afterwards it requests
+/// them again: the server may have been upgraded, or it was busy.
 const WITHOUT_INITIAL_EVENTS: Duration = Duration::from_secs(3600);
 
 /// A client of one API server. Clones are cheap and share connections and metrics.
@@ -132,15 +132,15 @@ pub struct Client {
     compression: Compression,
     read_idle_timeout: Duration,
     totals: Arc<Totals>,
-    /// Paths of collections whose initial events failed while a list succeeded, and the time of that.
+    /// Paths of collections whose initial events failed while a list succeeded, and the times of these lists.
     without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
-    /// The server has responded to a request, with whatever status.
+    /// True once the server has responded to a request, with any status.
     was_reached: Arc<AtomicBool>,
 }
 
-/// Whether the server may compress responses.
+/// The compression of responses that a client requests.
 ///
-/// API servers gzip lists over 128 KiB: a tenth of the bytes, for CPU of the server.
+/// API servers gzip lists over 128 KiB, to about a ninth for uniform Pods. It costs CPU on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    /// Sets when requests are retried.
+    /// Sets how often requests are retried.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
@@ -195,15 +195,15 @@ impl Client {
         self
     }
 
-    /// Returns what this client and its clones have done so far.
+    /// Returns the counters of this client and its clones.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.totals.metrics()
     }
 
-    /// Returns a list of this resource, in all namespaces unless the [`List`] has some. Nothing is sent yet.
+    /// Returns a list of this resource, in all namespaces unless the [`List`] sets some. Nothing is sent yet.
     ///
-    /// `T` decides what an item becomes: see [`Item`].
+    /// Items are decoded as `T`: see [`Item`].
     pub fn list<T: Item + ?Sized>(&self, resource: &Resource, params: &ListParams) -> List<FromRef<T>> {
         let mut params = params.clone();
         params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
@@ -226,9 +226,9 @@ impl Client {
         List::new(self, resource, params.clone(), decode)
     }
 
-    /// Returns a watch of this resource, in all namespaces unless the [`Watch`] has one. Nothing is sent yet.
+    /// Returns a watch of this resource, in all namespaces unless the [`Watch`] sets one. Nothing is sent yet.
     ///
-    /// `T` decides what an object becomes: see [`Item`].
+    /// Objects are decoded as `T`: see [`Item`].
     pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, params: &WatchParams) -> Watch<FromRef<T>> {
         let mut params = params.clone();
         params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
@@ -263,12 +263,12 @@ impl Client {
         Ok(())
     }
 
-    /// Returns what an error means for the next attempt.
+    /// Returns the class of an error, which decides the next attempt.
     pub(crate) fn classify(&self, error: &Error) -> Class {
         classify(error, self.was_reached.load(Ordering::Relaxed))
     }
 
-    /// Returns the waits between requests that are retried without end.
+    /// Returns the waits between retries without a limit of their number.
     pub(crate) fn backoff(&self, max: Duration) -> ExponentialBackoff {
         self.retry.backoff(max)
     }
@@ -351,7 +351,7 @@ impl Client {
     }
 
     /// Sends a request once, and waits for the head of the response. Each byte of the body has the timeout `body_idle`. After a
-    /// 401 the request is sent once more if the transport reads its credentials again.
+    /// 401 it retries once if the transport renews credentials.
     async fn head(
         &self,
         path_and_query: String,
@@ -365,7 +365,7 @@ impl Client {
             Err(error) if error.is_unauthorized() && self.transport.renews_credentials() => {
                 let error = error.redacted(&*self.transport);
                 self.totals.retry();
-                tracing::warn!(error = %transport::chain(&error), "retrying with credentials that are read again");
+                tracing::warn!(error = %transport::chain(&error), "retrying with reloaded credentials");
                 self.head_once(path_and_query, accept, body_idle, deadline, counters).await
             }
             answer => answer,
@@ -418,7 +418,7 @@ impl Client {
         Ok(Answer { headers, first: Bytes::new(), chunks, audit_id, warnings, started })
     }
 
-    /// Returns the error for a body that is neither protobuf nor JSON, or is other JSON than requested.
+    /// Returns the error for a body that is neither protobuf nor the requested JSON.
     fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
         if let Some(found) = body::json_status(beginning) {
             return body::of_status(found, 500, headers).into();
@@ -430,7 +430,7 @@ impl Client {
         }))
     }
 
-    /// Requests a document that is not a list, with the retries of a list, and returns what `read` makes of it.
+    /// Requests a document that is not a list, with the retries of a list, and converts it by `read`.
     async fn document<R>(
         &self,
         path: String,
@@ -461,7 +461,7 @@ impl Client {
         while let Some(chunk) = body::next_chunk(&mut chunks).await? {
             body.extend_from_slice(&chunk);
             if body.len() > DOCUMENT_SIZE {
-                let message = format!("a document over {DOCUMENT_SIZE} bytes");
+                let message = format!("the document is over the limit of {DOCUMENT_SIZE} bytes");
                 return Err(TransportError::new(TransportErrorKind::Other, message).into());
             }
         }
@@ -490,7 +490,7 @@ struct Answer {
     started: Instant,
 }
 
-/// A 2xx response, read whole.
+/// A 2xx response with its whole body.
 struct Document {
     headers: HeaderMap,
     body: Vec<u8>,
@@ -536,7 +536,7 @@ fn warning(header: &str) -> String {
 fn origin(location: &str) -> Option<String> {
     let uri = Uri::try_from(location).ok()?;
     let authority = uri.authority()?.as_str();
-    // What is before the @ may be a password.
+    // The part before the @ may be a password.
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     Some(format!("{}://{host}", uri.scheme_str()?))
 }
@@ -544,7 +544,7 @@ fn origin(location: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn warnings() {
+    fn unescapes_the_text_of_warnings() {
         for (header, expected) in [
             (r#"299 - "old""#, "old"),
             (r#"299 - "say \"new\" \\ please""#, r#"say "new" \ please"#),

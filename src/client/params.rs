@@ -1,4 +1,4 @@
-//! What to request of a list or a watch, checked before anything is sent.
+//! The parameters of lists and watches, checked before anything is sent.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::object::ItemRef;
 use crate::object::selector::{FieldSelector, LabelSelector};
 use crate::object::shard::Shard;
 
-/// Which objects of a collection a list, a watch or a reflector has, and in which form.
+/// The objects of a collection that a list, a watch or a reflector requests, and their form.
 ///
 /// The default is all objects, whole. Every selector that is set must select an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,7 +38,7 @@ impl Selection {
         self
     }
 
-    /// Selects objects by their fields. The server returns 400 for a field that the resource cannot be selected by.
+    /// Selects objects by their fields. The server returns 400 for a field by which it cannot select the resource.
     #[must_use]
     pub fn fields(mut self, selector: FieldSelector) -> Self {
         self.fields = selector;
@@ -47,8 +47,8 @@ impl Selection {
 
     /// Selects the objects of one shard (KEP-5866, alpha in 1.36).
     ///
-    /// A server without shards sends all objects. Then the client leaves the others out: a list counts them in
-    /// [`ListSummary::other_shards`](super::ListSummary::other_shards). In a watch no server reports whether it knows shards, so
+    /// A server without shards sends all objects. The client then leaves out objects of other shards: a list counts them in
+    /// [`ListSummary::other_shards`](super::ListSummary::other_shards). In a watch no server reports whether it supports shards, so
     /// the client checks each object.
     #[must_use]
     pub fn shard(mut self, shard: Shard) -> Self {
@@ -74,8 +74,8 @@ impl Selection {
         self
     }
 
-    /// Requests JSON also where the server has protobuf, which is smaller and faster. A list of [`Json`](crate::Json)
-    /// requests it without this call.
+    /// Requests JSON even where the server has protobuf, which is smaller and faster. A list of [`Json`](crate::Json)
+    /// requests JSON without this call.
     #[must_use]
     pub fn json(mut self) -> Self {
         self.json = true;
@@ -100,7 +100,7 @@ impl Selection {
         self.drop_managed_fields
     }
 
-    /// Returns true if the server would send the object, which is whole here.
+    /// Returns true if the server would send the object. `item` must be the whole object.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Selection {
             && self.shard.is_none_or(|shard| shard.contains(&meta.uid())))
     }
 
-    /// Refuses selectors that the server would read as other ones.
+    /// Refuses selectors that the server would parse as other selectors.
     pub(crate) fn validate(&self) -> Result<(), InvalidParams> {
         self.labels.validate().map_err(InvalidParams::LabelSelector)?;
         self.fields.validate().map_err(InvalidParams::FieldSelector)
@@ -134,13 +134,13 @@ impl Selection {
         query
     }
 
-    /// Identifies the selection in a file: a cache that was saved with another one is not loaded.
+    /// Identifies the selection in a file: a cache that was saved with another selection is not loaded.
     #[cfg(feature = "cache")]
     pub(crate) fn fingerprint(&self) -> String {
         format!("{} as {}", self.query().0, self.accept_list())
     }
 
-    /// The `Accept` header of a list: protobuf if the server has it, which it has not for whole custom resources, else JSON.
+    /// The `Accept` header of a list: protobuf if the server has it, or else JSON, as for whole custom resources.
     pub(super) fn accept_list(&self) -> String {
         self.accept("PartialObjectMetadataList")
     }
@@ -158,7 +158,7 @@ impl Selection {
     }
 }
 
-/// What to list: the objects, at which version, and in pages of which size.
+/// The parameters of a list: the objects, their version, and the page size.
 ///
 /// The default is the whole collection in one response, at the most recent version.
 ///
@@ -204,15 +204,15 @@ impl ListParams {
     /// Sets the time after which the server ends a response, which includes the time that the client takes to read it. It
     /// must be whole seconds.
     ///
-    /// A server limits it to its own `--request-timeout`, 60 s by default. The client sends `timeout`, which lists obey
-    /// (apiserver `filters/request_deadline.go`), and `timeoutSeconds`, which is documented but counts for watches only.
+    /// A server limits it to its own `--request-timeout`, 60 s by default. The client sends `timeout`, which applies to lists
+    /// (apiserver `filters/request_deadline.go`), and `timeoutSeconds`, which is documented but applies to watches only.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Refuses what the server answers with 400 or 422, and values that would not mean what they say.
+    /// Refuses parameters for which the server returns 400 or 422, and values that it would interpret in another way.
     ///
     /// The server's rules are in apimachinery `internalversion/validation.ValidateListOptions` and apiserver
     /// `storage.ValidateListOptions`.
@@ -229,8 +229,8 @@ impl ListParams {
         check_timeout(self.timeout)
     }
 
-    /// The query string of the first page, or of the page that a continue token names. The token holds the version, and the
-    /// server refuses both together.
+    /// The query string of the first page, or of the page that a continue token names. The token holds the version: the server
+    /// refuses a version in addition to a token.
     pub(super) fn query(&self, continue_token: Option<&str>) -> String {
         let mut query = self.selection.query();
         if let Some(items) = self.page_size {
@@ -257,7 +257,7 @@ impl ListParams {
     }
 }
 
-/// What to watch: the objects, and where the watch begins.
+/// The parameters of a watch: the objects, and where the watch begins.
 ///
 /// ```
 /// use listwatch::client::{Selection, WatchParams};
@@ -281,20 +281,20 @@ pub(super) enum WatchStart {
     Now,
     /// After this version.
     Version(String),
-    /// With the objects of a collection that is this new, which is never [`ResourceVersion::Exact`].
+    /// With the objects of a collection at this version, which is never [`ResourceVersion::Exact`].
     State(ResourceVersion),
 }
 
 impl WatchParams {
     /// Watches changes from now on.
     ///
-    /// A request for one object of the collection comes first: its response has the version to begin with.
+    /// The client first lists one object of the collection, to get the current version.
     #[must_use]
     pub fn from_now() -> Self {
         Self::new(WatchStart::Now)
     }
 
-    /// Watches changes after this version, which a list or an earlier watch had.
+    /// Watches changes after this version, which comes from a list or an earlier watch.
     #[must_use]
     pub fn from_version(version: impl Into<String>) -> Self {
         Self::new(WatchStart::Version(version.into()))
@@ -304,7 +304,7 @@ impl WatchParams {
     /// [`OwnedEvent::Synced`](super::OwnedEvent::Synced), then changes (KEP-3157, on by default from 1.34).
     ///
     /// The objects are as new as in a list of [`ResourceVersion::MostRecent`]. Servers without initial events refuse the
-    /// request or, worse, never send the end of the objects: [`Watch::resume`](super::Watch::resume) lists the collection then.
+    /// request or never send the bookmark after the objects: [`Watch::resume`](super::Watch::resume) then lists the collection.
     #[must_use]
     pub fn with_initial_state() -> Self {
         Self::new(WatchStart::State(ResourceVersion::MostRecent))
@@ -384,7 +384,7 @@ impl Query {
     }
 }
 
-/// Go's `time.Duration`, as which the server reads a timeout, holds no more.
+/// The largest timeout: the server parses it as Go's `time.Duration`.
 const MAX_TIMEOUT_SECONDS: u64 = 9_223_372_036;
 
 /// kube-apiserver `--request-timeout`.
@@ -412,7 +412,7 @@ fn check_timeout(timeout: Option<Duration>) -> Result<(), InvalidParams> {
     }
 }
 
-/// How new a list must be. It also decides which part of the server has to work for the list.
+/// How new a list must be. It also decides whether etcd or the watch cache serves the list.
 ///
 /// | version | before 1.31 | 1.31 to 1.33 | since 1.34 |
 /// |---|---|---|---|
@@ -427,21 +427,21 @@ fn check_timeout(timeout: Option<Duration>) -> Result<(), InvalidParams> {
 /// "Caught up" takes up to 3 s; after that, and with etcd before 3.4.31 or 3.5.13, etcd serves the list. `AtLeast("0")` is
 /// `Any`. A resource without a watch cache (`--watch-cache-sizes` of 0, as events have by default, or `--watch-cache=false`)
 /// always comes from etcd. While a cache is being filled, lists with a page size and no selector come from etcd, and others
-/// get 429 (1.31 and later). The rules are those of apiserver `cacher/delegator` (`ShouldDelegateList`) with default feature
+/// get 429 (1.31 and later). The table follows apiserver `cacher/delegator` (`ShouldDelegateList`) with default feature
 /// gates: `ConsistentListFromCache` from 1.31 and `ListFromCacheSnapshot` from 1.34.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ResourceVersion {
     /// Everything that was written before the request: `resourceVersion` is left out.
     ///
-    /// The default, because any other list may lack what the caller has just written (KEP-2340).
+    /// The default, because any other list may lack objects that the caller has just written (KEP-2340).
     #[default]
     MostRecent,
-    /// What the watch cache holds, of any age: `resourceVersion=0`. It is the cheapest list, but it may be older than an
-    /// earlier list of another server, and page sizes are ignored.
+    /// The contents of the watch cache, of any age: `resourceVersion=0`. It is the cheapest list, but it may be older than an
+    /// earlier list from another server, and page sizes are ignored.
     Any,
-    /// This version or a newer one: `resourceVersionMatch=NotOlderThan`. If the server does not see that version within 3 s,
-    /// it returns 504 with the cause `ResourceVersionTooLarge`.
+    /// This version or a newer version: `resourceVersionMatch=NotOlderThan`. If the server does not reach that version within
+    /// 3 s, it returns 504 with the cause `ResourceVersionTooLarge`.
     AtLeast(String),
     /// Exactly this version: `resourceVersionMatch=Exact`. If etcd has compacted it, the server returns 410.
     Exact(String),
@@ -458,29 +458,29 @@ impl ResourceVersion {
     }
 }
 
-/// Parameters that the server would refuse, or that would not mean what they say. Nothing was sent.
+/// Parameters that the server would refuse or interpret in another way. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidParams {
     /// The server would return the first page again.
     #[error("an empty continue token: there is no next page")]
     EmptyContinue,
-    /// The server answers 422 for a list, and sends a watch from any version.
+    /// The server returns 422 for a list, and starts a watch at any version.
     #[error("exact version 0: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")]
     ExactZero,
-    /// The server answers 400 or 422.
+    /// The server returns 400 or 422.
     #[error("invalid resource version {0:?}: it must be digits, as a server sent it")]
     Version(String),
-    /// The server would take it for no limit.
+    /// The server would send all items.
     #[error("page size 0")]
     PageSize,
-    /// The server takes no time for its own timeout, answers 400 for too much, and has no parts of seconds.
+    /// The server uses its own timeout for 0, and returns 400 for a timeout that is too long. `timeoutSeconds` has no fractions.
     #[error("timeout {0:?}: it must be whole seconds, from 1 to {MAX_TIMEOUT_SECONDS}")]
     Timeout(Duration),
-    /// The server would read another label selector from it.
+    /// The server would parse it as another label selector.
     #[error("label selector: {0}")]
     LabelSelector(&'static str),
-    /// The server would read another field selector from it.
+    /// The server would parse it as another field selector.
     #[error("field selector: {0}")]
     FieldSelector(&'static str),
 }
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_lists() {
+    fn list_queries_have_the_servers_parameters() {
         let params = ListParams::default;
         let version = |version| params().resource_version(version);
         let labels: LabelSelector = "tier in (a,b),!c".parse().unwrap();
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn accept_headers() {
+    fn accept_headers_name_the_requested_form() {
         let drop = ";drop=metadata.managedFields";
         let lists = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let objects = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

@@ -1,15 +1,15 @@
-//! How far a list is, for a progress bar on another thread.
+//! The progress of a list, for a progress bar on another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::metrics::Totals;
 
-/// How far a list is. Cheap to clone and to read, from any thread.
+/// A handle to the progress of a list. It is cheap to clone and to read, from any thread.
 #[derive(Clone, Debug)]
 pub struct Progress(pub(super) Arc<Counters>);
 
-/// Written by the one task that reads the list, so that no number needs another's order.
+/// The counters of one list. Only the task that reads the list writes them, so relaxed ordering suffices.
 #[derive(Debug)]
 pub(super) struct Counters {
     totals: Arc<Totals>,
@@ -42,14 +42,14 @@ impl Progress {
         self.0.items.load(Ordering::Relaxed)
     }
 
-    /// Returns about what [`bytes`](Self::bytes) will be at the end of the current page. Known once the envelope has been read;
-    /// always `None` for JSON.
+    /// Returns approximately the value of [`bytes`](Self::bytes) at the end of the current page. Known once the envelope has been
+    /// read; always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
         known(self.0.expected_bytes.load(Ordering::Relaxed))
     }
 
-    /// Returns about what [`items`](Self::items) will be at the end. Known for lists in pages, if the server counts the
+    /// Returns approximately the value of [`items`](Self::items) at the end. Known for lists in pages, if the server counts the
     /// remaining items.
     #[must_use]
     pub fn expected_items(&self) -> Option<u64> {

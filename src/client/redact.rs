@@ -1,8 +1,8 @@
-//! Credentials in texts of servers and proxies.
+//! Removes credentials from texts of servers and proxies.
 
 use super::transport::Transport;
 
-/// Words that follow `Bearer` and `Basic` in messages: `invalid bearer token` is what API servers say.
+/// Words that follow `Bearer` and `Basic` in messages without credentials, such as `invalid bearer token` of API servers.
 const NO_CREDENTIALS: [&str; 7] =
     ["auth", "authentication", "authorization", "credentials", "redacted", "token", "tokens"];
 

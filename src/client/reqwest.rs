@@ -26,41 +26,41 @@ use crate::sync::{Mutex, lock};
 
 const USER_AGENT_OF_THIS: &str = concat!("listwatch/", env!("CARGO_PKG_VERSION"));
 
-/// What of one HTTP/2 stream waits for a slow consumer, in bytes.
+/// The most bytes of one HTTP/2 stream that wait for a slow consumer.
 const STREAM_WINDOW: u32 = 1 << 20;
 
-/// h2 takes many small DATA frames for an attack: half of this is what it allows them to cost while they wait, at up to a
-/// kilobyte each. A stream's window full of frames of 16 bytes passes.
+/// h2 treats many small DATA frames as an attack: it allows the waiting frames to cost half of this window, at up to a kilobyte
+/// each. With this size a stream's window may be full of frames of 16 bytes.
 const CONNECTION_WINDOW: u32 = 128 << 20;
 
-/// A HTTP/2 connection is pinged when no byte arrived for this time while a request waits, and closed when it does not respond.
-/// Otherwise all later requests would use a dead connection. client-go has the same two times.
+/// A HTTP/2 connection is pinged when no byte has arrived for this time while a request waits, and closed when the server does
+/// not respond. Otherwise all later requests would use a dead connection. client-go uses the same two times.
 const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A [`Transport`] over reqwest and rustls.
 ///
 /// It uses HTTP/1.1 unless [set](HttpTransportBuilder::http2). A list is one stream, so HTTP/2 has nothing to interleave, and its
-/// frames and windows cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 over HTTP/2, on two cores. HTTP/2
-/// pays if one process has many requests open at once.
+/// frames and windows cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 MB/s over HTTP/2, on two cores.
+/// HTTP/2 pays if one process has many requests open at once.
 ///
-/// Without a certificate authority it trusts the platform's roots, by the platform's verifier, as other programs on the host do.
-/// With one, as clusters have, it trusts only that one.
+/// Without a certificate authority it trusts the platform's roots, through the platform's verifier, like other programs on the
+/// host. With a certificate authority, as clusters have, it trusts only that authority.
 ///
-/// It reads connections on a thread of its own, which the first request starts and which ends with the transport and its last
-/// response. The thread passes bodies on in pieces of about 256 KiB, so that a runtime's threads need not wake each other for
-/// each chunk of a few kilobytes. The price is that all TLS of the transport runs on one core. A process that reads many bodies at
-/// once over one transport, or has a current-thread runtime, is faster
+/// It reads connections on its own thread, which the first request starts and which ends with the transport and its last
+/// response. The thread passes bodies to the consumer in pieces of about 256 KiB, so that a runtime's threads need not wake each
+/// other for each chunk of a few kilobytes. The price is that all TLS of the transport runs on one core. A process that reads many
+/// bodies at once over one transport, or has a current-thread runtime, is faster
 /// [without the thread](HttpTransportBuilder::on_caller_runtime).
 ///
 /// It follows no redirects. It sends a token with every request, in a header that is marked sensitive; no error, log or `Debug`
-/// output has the token. It uses the proxies of the environment unless set, except for loopback.
+/// output shows the token. It uses the proxies of the environment unless set, except for loopback.
 ///
-/// Files may be replaced while it runs: it reads a token file for each request, and certificate files again after a request that
-/// failed or got a 401.
+/// Files may be replaced while it runs: it reads a token file for each request, and reloads certificate files after a request
+/// that failed or returned 401.
 pub struct HttpTransport {
     client: Mutex<reqwest::Client>,
-    /// What the client is made from again, if certificates are in files.
+    /// The certificate files from which the client is rebuilt, if there are any.
     files: Option<Box<Files>>,
     /// `None` on the caller's runtime.
     io: Option<IoThread>,
@@ -73,21 +73,21 @@ pub struct HttpTransport {
 /// Certificates in files.
 struct Files {
     settings: Settings,
-    /// As the client was made from them.
+    /// The contents from which the client was built.
     read: Mutex<Pem>,
-    /// Whether a request has failed since.
+    /// True if a request has failed since the files were read.
     is_stale: AtomicBool,
 }
 
 enum Credentials {
     None,
     Token(SecretString),
-    /// Read for each request, so that a change counts at once; what was read last is known, to be redacted.
+    /// A file that is read for each request, so that a change takes effect at once, and its last token, for redaction.
     File(PathBuf, Mutex<SecretString>),
 }
 
 impl Files {
-    /// Returns a client with what is in the files now, or `None` if that has not changed.
+    /// Returns a client with the current contents of the files, or `None` if they have not changed.
     fn changed_client(&self) -> Result<Option<reqwest::Client>, TransportError> {
         let pem = Pem::read(&self.settings)?;
         let mut read = lock(&self.read);
@@ -101,7 +101,7 @@ impl Files {
 }
 
 impl HttpTransport {
-    /// Creates a builder for the server at this URL: `https://host:port`, with a path before `/api` if a proxy has one.
+    /// Creates a builder for the server at this URL: `https://host:port`, followed by a path if a proxy serves the API under it.
     pub fn builder(base_url: impl Into<String>) -> HttpTransportBuilder {
         HttpTransportBuilder {
             base_url: base_url.into(),
@@ -129,7 +129,7 @@ impl HttpTransport {
         Ok(in_cluster(&host, &port, Path::new("/var/run/secrets/kubernetes.io/serviceaccount")))
     }
 
-    /// Returns the client, made again if a request has failed and a file has changed since.
+    /// Returns the client. Rebuilds it if a request has failed and a file has changed.
     fn client(&self) -> reqwest::Client {
         if let Some(files) = self.files.as_deref()
             && files.is_stale.swap(false, Ordering::Relaxed)
@@ -137,10 +137,10 @@ impl HttpTransport {
             match files.changed_client() {
                 Ok(None) => {}
                 Ok(Some(client)) => *lock(&self.client) = client,
-                // Files are replaced one after the other: until the last is, the client stays.
+                // Files are replaced one after the other: the client stays until all of them fit together.
                 Err(error) => {
                     files.is_stale.store(true, Ordering::Relaxed);
-                    tracing::warn!(error = %transport::chain(&error), "the certificates cannot be read again");
+                    tracing::warn!(error = %transport::chain(&error), "cannot reload the certificates");
                 }
             }
         }
@@ -242,17 +242,17 @@ pub struct HttpTransportBuilder {
     on_caller_runtime: bool,
     in_cluster: bool,
     server_name: Option<String>,
-    /// It may have a password.
+    /// Secret, because the URL may contain a password.
     proxy: Option<SecretString>,
 }
 
-/// What a client is made from, but for what is in files.
+/// The settings of a client, without the contents of files.
 #[derive(Default)]
 struct Settings {
     authority: Option<Authority>,
     identity: Option<ClientIdentity>,
     http2: bool,
-    /// The URL is `http`, where HTTP/2 is by prior knowledge.
+    /// True if the URL is `http`, where HTTP/2 needs prior knowledge.
     is_plain: bool,
     is_loopback: bool,
     connect_timeout: Option<Duration>,
@@ -312,7 +312,7 @@ fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretString {
     format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
 }
 
-/// Finds the addresses of one host for every name: the URL has the name in the certificate.
+/// Resolves every name to the addresses of one host, because the URL contains the name in the certificate instead of the host.
 struct OneHost(String);
 
 impl Resolve for OneHost {
@@ -363,7 +363,7 @@ impl Settings {
             builder = builder.tls_certs_only(authorities);
         }
         if let Some(pem) = &pem.identity {
-            // The error is not quoted: who knows what a parser says of a key.
+            // The parser's error is not quoted: it might contain a part of the key.
             let identity = Identity::from_pem(pem.expose_secret().as_bytes())
                 .map_err(|_| setup("the client certificate and key: not one of each as PEM"))?;
             builder = builder.identity(identity);
@@ -395,7 +395,7 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Trusts the certificate authorities in this file, which is read again after a request that failed. It replaces
+    /// Trusts the certificate authorities in this file, which is reloaded after a request that failed. It replaces
     /// [`ca_pem`](Self::ca_pem).
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.authority = Some(Authority::File(path.into()));
@@ -408,7 +408,7 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Authenticates with the certificate and the key in these files, which are read again after a request that failed or got a
+    /// Authenticates with the certificate and the key in these files, which are reloaded after a request that failed or returned
     /// 401. It replaces [`client_certificate`](Self::client_certificate).
     pub fn client_certificate_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let (certificate, key) = (certificate.into(), key.into());
@@ -429,14 +429,14 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Sets the `User-Agent` header: `listwatch/` and its version unless set, or the header of a client from the caller.
+    /// Sets the `User-Agent` header: unless set, `listwatch/` and its version, or the header of a client that the caller supplied.
     pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = Some(user_agent.into());
         self
     }
 
-    /// Adds these headers to each request, such as `Impersonate-User`. Not for credentials, which would not be redacted:
-    /// `Authorization` is refused.
+    /// Adds these headers to each request, such as `Impersonate-User`. They must not contain credentials, which would not be
+    /// redacted: `Authorization` is refused.
     pub fn headers(mut self, headers: HeaderMap) -> Self {
         self.headers.extend(headers);
         self
@@ -448,20 +448,20 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Uses HTTP/2: by prior knowledge with a `http` URL, else if the server has it. See [`HttpTransport`] for its cost.
+    /// Uses HTTP/2: with prior knowledge for a `http` URL, else if the server supports it. See [`HttpTransport`] for its cost.
     pub fn http2(mut self) -> Self {
         self.settings.http2 = true;
         self
     }
 
-    /// Sets how long a connection may take: [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT) unless set.
+    /// Sets the timeout for connecting: [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT) unless set.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = Some(timeout);
         self
     }
 
-    /// Uses this client, on the caller's runtime. Its connections may be shared, and outlive the transport. TLS, proxy, HTTP
-    /// version and timeouts are then the client's; setting them here too is an error of [`build`](Self::build).
+    /// Uses this client, on the caller's runtime. Its connections may be shared, and outlive the transport. The client decides TLS,
+    /// proxy, HTTP version and connect timeout; setting them here too is an error of [`build`](Self::build).
     ///
     /// Build it with `redirect(Policy::none())`: the transport detects a redirect to another origin only after the client has
     /// followed it. A total timeout (`timeout`) or a `read_timeout` of the client would end lists whose consumer is slow.
@@ -475,16 +475,18 @@ impl HttpTransportBuilder {
     /// # Errors
     ///
     /// [`TransportErrorKind::Setup`] when the URL is not `http` or `https`, or has credentials or a query; when a file cannot be
-    /// read; when a certificate or key is no PEM; when a header is malformed or is `Authorization`; or when settings contradict
-    /// a client from the caller.
+    /// read; when a certificate or key is not PEM; when a header is malformed or is `Authorization`; or when settings conflict with
+    /// a client that the caller supplied.
     pub fn build(self) -> Result<HttpTransport, TransportError> {
-        // The URL is not quoted: it may hold a password.
+        // The URL is not quoted: it may contain a password.
         let mut base = Url::parse(&self.base_url).map_err(|error| setup(format!("the base URL: {error}")))?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(setup("the base URL is neither http nor https"));
         }
         if !base.username().is_empty() || base.password().is_some() {
-            return Err(setup("the base URL holds credentials, which would show: set a token or a certificate"));
+            return Err(setup(
+                "the base URL contains credentials, which logs would show: set a token or a certificate",
+            ));
         }
         if base.query().is_some() || base.fragment().is_some() {
             return Err(setup("the base URL has a query or a fragment"));
@@ -492,7 +494,7 @@ impl HttpTransportBuilder {
         let loopback = is_loopback(base.host_str().unwrap_or_default());
         let mut headers = self.headers;
         if headers.contains_key(AUTHORIZATION) {
-            return Err(setup("a header has credentials, which would show: set a token"));
+            return Err(setup("a header contains credentials, which logs would show: set a token"));
         }
         let user_agent = self.user_agent.or_else(|| self.client.is_none().then(|| USER_AGENT_OF_THIS.to_owned()));
         if let Some(user_agent) = user_agent {
@@ -503,7 +505,7 @@ impl HttpTransportBuilder {
         let mut settings = self.settings;
         (settings.is_plain, settings.is_loopback) = (base.scheme() == "http", loopback);
         if let Some(proxy) = self.proxy {
-            let proxy = Proxy::all(proxy.expose_secret()).map_err(|_| setup("the proxy: not a URL of one"))?;
+            let proxy = Proxy::all(proxy.expose_secret()).map_err(|_| setup("the proxy: not a proxy URL"))?;
             settings.proxy = Some(proxy);
         }
         if let Some(name) = self.server_name {
@@ -512,7 +514,7 @@ impl HttpTransportBuilder {
             }
             let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             if name.parse::<IpAddr>().is_ok() || base.set_host(Some(&name)).is_err() {
-                return Err(setup("the TLS server name: not the name of a host"));
+                return Err(setup("the TLS server name: not a host name"));
             }
             settings.resolver = Some(Arc::new(OneHost(host)));
         }
@@ -584,7 +586,7 @@ fn classify(error: reqwest::Error) -> TransportError {
     TransportError::from_error(kind, &error.without_url())
 }
 
-/// The body of a response, with reqwest's errors made ours.
+/// The body of a response, with reqwest's errors converted.
 struct Body<S>(Pin<Box<S>>);
 
 impl<S: Stream<Item = reqwest::Result<Bytes>>> Stream for Body<S> {
@@ -600,14 +602,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn setups_that_are_refused() {
+    fn refuses_invalid_settings() {
         let client = || reqwest::Client::new();
         for (builder, expected) in [
             (HttpTransport::builder("nonsense"), "setup: the base URL: relative URL without a base"),
             (HttpTransport::builder("ftp://host"), "setup: the base URL is neither http nor https"),
             (
                 HttpTransport::builder("https://user:s3cret@host"),
-                "setup: the base URL holds credentials, which would show: set a token or a certificate",
+                "setup: the base URL contains credentials, which logs would show: set a token or a certificate",
             ),
             (HttpTransport::builder("https://host/?token=s3cret"), "setup: the base URL has a query or a fragment"),
             (HttpTransport::builder("https://host").ca_pem("s3cret"), "setup: the CA: no certificate in the PEM"),
@@ -627,12 +629,12 @@ mod tests {
             (
                 HttpTransport::builder("https://host")
                     .headers(HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer s3cret"))])),
-                "setup: a header has credentials, which would show: set a token",
+                "setup: a header contains credentials, which logs would show: set a token",
             ),
-            (HttpTransport::builder("https://host").proxy("s3cret s3cret"), "setup: the proxy: not a URL of one"),
+            (HttpTransport::builder("https://host").proxy("s3cret s3cret"), "setup: the proxy: not a proxy URL"),
             (
                 HttpTransport::builder("https://host").tls_server_name("10.0.0.1"),
-                "setup: the TLS server name: not the name of a host",
+                "setup: the TLS server name: not a host name",
             ),
             (
                 HttpTransport::builder("https://host").tls_server_name("other").proxy("http://proxy"),
@@ -646,7 +648,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_service_account_of_a_pod() {
+    async fn reads_the_service_account_of_a_pod() {
         use crate::client::{Client, ListParams, Resource};
         use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
@@ -670,9 +672,9 @@ mod tests {
         fs::remove_dir_all(&account).unwrap();
     }
 
-    /// As behind a firewall that forgot a connection: neither side hears of it.
+    /// As with a firewall that forgot a connection: it notifies neither side.
     #[tokio::test]
-    async fn a_connection_that_fell_silent_is_replaced() {
+    async fn replaces_a_silent_http2_connection() {
         use std::sync::Arc;
 
         use listwatch_testserver::{Answer, Body, Server, recorded_pods};
@@ -699,7 +701,7 @@ mod tests {
                 });
             }
         });
-        // Where time can be paused.
+        // On the caller's runtime, where time can be paused.
         let transport = HttpTransport::builder(&url).http2().on_caller_runtime().build().unwrap();
         let client = Client::new(transport).retry(Retry::default().delay(Duration::from_nanos(1)));
         let pods = |client: &Client| client.list::<[u8]>(&Resource::PODS, &ListParams::default());
@@ -716,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_shows() {
+    fn redacts_the_token() {
         let transport = HttpTransport::builder("https://host").bearer_token("s3cret").build().unwrap();
         assert!(!format!("{transport:?}").contains("s3cret"));
         assert!(!format!("{:?}", transport.authorization()).contains("s3cret"));

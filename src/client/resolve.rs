@@ -1,4 +1,4 @@
-//! Which resource a typed name means, by the rules of kubectl.
+//! Resolves a typed name to a resource, by the rules of kubectl.
 
 use super::resource::{Resource, typed_name};
 
@@ -41,20 +41,20 @@ impl From<&Resource> for DiscoveredResource {
     }
 }
 
-/// Finds the resource that a user means by a typed name, as `kubectl get` does.
+/// Finds the resource for a typed name, as `kubectl get` does.
 ///
 /// `typed` is a plural, a singular, a short name or a kind, alone or followed by `.group` or `.version.group`; a version of the
 /// core group ends in a dot, `pods.v1.`. Case is ignored. Plurals and singulars precede short names, and both precede kinds. A
-/// whole group precedes the beginning of one (`deployments.ap`). Of several groups and versions the first in `discovered` wins.
+/// whole group precedes the beginning of a group (`deployments.ap`). Of several groups and versions the first in `discovered` wins.
 ///
-/// The rules are those of cli-runtime `Builder.mappingFor` and client-go's restmapper, with three differences: resources
+/// It follows the rules of cli-runtime `Builder.mappingFor` and client-go's restmapper, with three differences: resources
 /// without `list` are ignored, a short name keeps the version that was typed with it (kubectl drops it), and kubectl accepts
 /// short names only in lower case and kinds outside the core group only with their group.
 ///
 /// # Errors
 ///
-/// [`ResolveError`] if the server has no resource of that name, if it does not list it, or if two resources of one group and
-/// version have the same name.
+/// [`ResolveError`] if the server has no resource of that name or does not list it, or if two resources of one group and version
+/// have the same name.
 pub fn resolve(typed: &str, discovered: &[DiscoveredResource]) -> Result<Resource, ResolveError> {
     let listable = || {
         let all = discovered.iter();
@@ -71,7 +71,7 @@ pub fn resolve(typed: &str, discovered: &[DiscoveredResource]) -> Result<Resourc
     Err(ResolveError::Unknown { typed: typed.to_owned(), suggestions: near(typed, listable()) })
 }
 
-/// Why a typed name is not the name of one resource.
+/// The error of a typed name that does not name one resource.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
@@ -96,9 +96,9 @@ pub enum ResolveError {
     Ambiguous {
         /// The typed name.
         typed: String,
-        /// The name of one of them.
+        /// The name of the first resource.
         first: String,
-        /// The name of another one.
+        /// The name of the second resource.
         second: String,
     },
 }
@@ -163,7 +163,7 @@ impl DiscoveredResource {
     }
 }
 
-/// The first match of the strongest way. Kinds come after every other way of every reading, as in `mappingFor`.
+/// Returns the first match of the strongest way. Kinds follow all other ways of all readings, as in `mappingFor`.
 fn find<'a>(
     typed: &str,
     resources: &(impl Iterator<Item = &'a DiscoveredResource> + Clone),
@@ -188,7 +188,7 @@ fn find<'a>(
     Ok(None)
 }
 
-/// At most three names within a third of the typed letters, whatever group was typed.
+/// Returns at most three names whose distance is at most a third of the typed letters, whatever group was typed.
 fn near<'a>(typed: &str, resources: impl Iterator<Item = &'a DiscoveredResource>) -> Vec<String> {
     let name = typed.split('.').next().unwrap_or(typed).to_lowercase();
     let allowed = (name.chars().count() / 3).max(1);
@@ -206,9 +206,9 @@ fn near<'a>(typed: &str, resources: impl Iterator<Item = &'a DiscoveredResource>
     found.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// How many letters to insert, drop or change to make one of the other (Levenshtein).
+/// Returns the Levenshtein distance: the number of letters to insert, drop or change.
 fn distance(from: &str, to: &str) -> usize {
-    // `row` holds the distances of what was read of `from` to each beginning of `to`.
+    // `row` holds the distances of the letters of `from` read so far to each beginning of `to`.
     let mut row: Vec<usize> = (1..=to.chars().count()).collect();
     let mut result = row.len();
     for (read, a) in from.chars().enumerate() {
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_of_a_name() {
+    fn a_name_with_dots_has_two_readings() {
         let read = |typed| -> Vec<_> { ResourceName::readings(typed).map(|r| (r.name, r.version, r.group)).collect() };
         assert_eq!(read("pods"), [("pods", None, None)]);
         assert_eq!(read("deployments.apps"), [("deployments", None, Some("apps"))]);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn names_resolve_as_in_kubectl() {
+    fn resolves_names_as_kubectl_does() {
         for (typed, expected) in [
             ("pods", "v1 pods"),
             ("pod", "v1 pods"),
@@ -306,14 +306,14 @@ mod tests {
             ("pods.", "v1 pods"),
             ("pods.metrics.k8s.io", "metrics.k8s.io/v1beta1 pods"),
             ("pods.v1beta1.metrics.k8s.io", "metrics.k8s.io/v1beta1 pods"),
-            // A group may be cut short.
+            // A group may be abbreviated to its beginning.
             ("pods.metrics", "metrics.k8s.io/v1beta1 pods"),
             ("events", "v1 events"),
             ("ev", "v1 events"),
             ("events.events.k8s.io", "events.k8s.io/v1 events"),
             ("ev.events", "events.k8s.io/v1 events"),
             ("endpoints", "v1 endpoints"),
-            // A name goes before a short name, a whole group before one cut short.
+            // A name precedes a short name; a whole group precedes an abbreviated group.
             ("bcn", "a.example/v1 beacons"),
             ("widgets", "example.com/v2 widgets"),
             ("deployments.apps", "apps/v1 deployments"),
@@ -323,17 +323,17 @@ mod tests {
             ("deployment.v1.apps", "apps/v1 deployments"),
             ("Deployment.v1.apps", "apps/v1 deployments"),
             ("hpa", "autoscaling/v2 horizontalpodautoscalers"),
-            // kubectl drops the version beside a short name; we do not.
+            // kubectl drops the version of a short name; `resolve` does not.
             ("hpa.v1.autoscaling", "autoscaling/v1 horizontalpodautoscalers"),
             ("horizontalpodautoscalers.v1.autoscaling", "autoscaling/v1 horizontalpodautoscalers"),
             ("storageclass.storage", "storage.k8s.io/v1 storageclasses"),
             ("onlybetas", "storage.k8s.io/v1beta1 onlybetas"),
-            // Both readings exist: the version goes first.
+            // Both readings exist: the one with a version precedes.
             ("widgets.v1.example.com", "example.com/v1 widgets"),
             ("widgets.v3.v1.example.com", "v1.example.com/v3 widgets"),
             ("widgets.example.com", "example.com/v2 widgets"),
             ("widgets.v2.example.com", "example.com/v2 widgets"),
-            // A name goes before a kind, whatever the order of groups.
+            // A name precedes a kind, whatever the order of groups.
             ("widget", "v1.example.com/v3 widgets"),
             ("widget.example.com", "example.com/v2 widgets"),
             ("widg", "example.com/v2 widgets"),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_resolve() {
+    fn explains_names_that_do_not_resolve() {
         for (typed, expected) in [
             ("pod s", r#"no resource "pod s" on this server; did you mean pods or pods.metrics.k8s.io?"#),
             ("pods.v1", r#"no resource "pods.v1" on this server; did you mean pods or pods.metrics.k8s.io?"#),
@@ -359,7 +359,7 @@ mod tests {
                 "deployments.v9.apps",
                 r#"no resource "deployments.v9.apps" on this server; did you mean deployments.apps.example or deployments.apps?"#,
             ),
-            // A group is not cut short where a version was typed.
+            // A group cannot be abbreviated where a version was typed.
             (
                 "deployments.v1.ap",
                 r#"no resource "deployments.v1.ap" on this server; did you mean deployments.apps.example or deployments.apps?"#,
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn distances() {
+    fn distance_is_levenshteins() {
         for (a, b, expected) in [
             ("", "abc", 3),
             ("abc", "", 3),

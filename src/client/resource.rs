@@ -1,4 +1,4 @@
-//! Which collection: a resource's group, version, plural and kind, and its paths.
+//! Resources: group, version, plural and kind, and their paths.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,8 +9,8 @@ use crate::object::Json;
 
 /// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
 ///
-/// Types that implement [`Kind`] know their resource: [`Resource::of`]. Built-in kinds are constants too (`Resource::PODS`).
-/// Other resources are made by [`Resource::new`], or by [`resolve`](super::resolve) from a name that a user typed.
+/// [`Resource::of`] returns the resource of a type that implements [`Kind`]. Built-in kinds are constants too (`Resource::PODS`).
+/// [`Resource::new`] creates any other resource, and [`resolve`](super::resolve) finds one by a name that a user typed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resource {
     group: Cow<'static, str>,
@@ -36,8 +36,7 @@ impl Resource {
         K::resource()
     }
 
-    /// Creates a namespaced resource; [`cluster_scoped`](Self::cluster_scoped) makes it one without namespaces. The core group
-    /// is `""`.
+    /// Creates a namespaced resource; [`cluster_scoped`](Self::cluster_scoped) makes it cluster-scoped. The core group is `""`.
     ///
     /// Names are checked when a request is sent. With an empty kind, objects of any kind are accepted.
     pub fn new(
@@ -72,7 +71,7 @@ impl Resource {
         }
     }
 
-    /// Makes the resource one without namespaces.
+    /// Makes the resource cluster-scoped.
     #[must_use]
     pub const fn cluster_scoped(mut self) -> Self {
         self.namespaced = false;
@@ -111,7 +110,7 @@ impl Resource {
 
     /// Returns the kind of the list, like `PodList`, or the empty string if the kind is empty.
     ///
-    /// All built-in kinds follow this; a custom resource may have another list kind (`spec.names.listKind`).
+    /// All built-in kinds follow this rule; a custom resource may have another list kind (`spec.names.listKind`).
     #[must_use]
     pub fn list_kind(&self) -> String {
         if self.kind.is_empty() { String::new() } else { format!("{}List", self.kind) }
@@ -127,8 +126,8 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// [`PathError`] for a namespace of a resource without namespaces, a namespace that is not a DNS label (the server would
-    /// return an empty list), or a group, version or plural that cannot be a part of a path.
+    /// [`PathError`] for a namespace of a cluster-scoped resource, a namespace that is not a DNS label (the server would return
+    /// an empty list), or a group, version or plural that cannot be a part of a path.
     pub fn list_path(&self, namespace: Option<&str>) -> Result<String, PathError> {
         let mut path = if self.group.is_empty() {
             String::from("/api")
@@ -184,7 +183,7 @@ impl fmt::Display for Resource {
 ///
 /// [`Client::list_of`](super::Client::list_of), [`Client::watch_of`](super::Client::watch_of) and [`Resource::of`] need it. The
 /// feature `k8s-pb` implements it for the types of k8s-pb. `listwatch-kube` has a wrapper for the types of k8s-openapi and for
-/// types that derive `kube::CustomResource`. For a type of your own it is one function:
+/// types that derive `kube::CustomResource`. Your own type implements one function:
 ///
 /// ```
 /// use listwatch::client::{Kind, Resource};
@@ -222,7 +221,7 @@ impl<K: k8s_pb::Resource<Scope: scope::Scope>> Kind for K {
 
 #[cfg(feature = "k8s-pb")]
 mod scope {
-    /// The scope of a collection. Subresources have none of these.
+    /// The scope of a collection. The scopes of subresources do not implement it.
     pub trait Scope {
         const IS_NAMESPACED: bool;
     }
@@ -236,7 +235,7 @@ mod scope {
     }
 }
 
-/// Why a request has no path. Nothing was sent.
+/// The error of a resource, namespace or name that does not form a path. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -252,14 +251,14 @@ pub enum PathError {
         /// The resource, as typed.
         resource: String,
     },
-    /// A part of the path is empty, or would lead to another path.
+    /// A part of the path is empty, or would change the path.
     #[error("{what} {value:?} {reason}")]
     Invalid {
         /// The part.
         what: &'static str,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The reason for the refusal.
         reason: &'static str,
     },
 }
@@ -276,18 +275,18 @@ pub(super) fn encode(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, PLAIN)
 }
 
-/// One path segment, encoded. Dots are refused rather than encoded: URL parsers read `%2e%2e` as `..`.
+/// Encodes one path segment. Dots are refused rather than encoded: URL parsers read `%2e%2e` as `..`.
 fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, PathError> {
     let reason = match value {
         "" => "must not be empty",
-        "." | ".." => "would lead elsewhere in the path",
+        "." | ".." => "would change the path",
         _ if value.contains(['/', '%']) => "must not contain '/' or '%'",
         _ => return Ok(encode(value)),
     };
     Err(PathError::Invalid { what, value: value.to_owned(), reason })
 }
 
-/// Apimachinery `content.IsDNS1123Label`, which namespaces must be.
+/// Returns true for a DNS label, which a namespace must be (apimachinery `content.IsDNS1123Label`).
 fn is_dns_label(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     (1..=63).contains(&text.len()) && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn accessors_and_derived_names() {
+    fn derives_names_from_the_parts() {
         const GADGETS: Resource = Resource::from_static("example.com", "v2", "gadgets", "Gadget").cluster_scoped();
         assert_eq!(
             (GADGETS.group(), GADGETS.version(), GADGETS.plural(), GADGETS.kind()),
@@ -318,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn built_in_table() {
+    fn built_in_resources_are_distinct_and_have_paths() {
         assert_eq!(Resource::BUILT_IN.len(), 85);
         for (i, a) in Resource::BUILT_IN.iter().enumerate() {
             let same = |b: &Resource| (b.group(), b.version(), b.plural()) == (a.group(), a.version(), a.plural());
-            assert!(!Resource::BUILT_IN[i + 1..].iter().any(same), "{a:?} is there twice");
+            assert!(!Resource::BUILT_IN[i + 1..].iter().any(same), "{a:?} occurs twice");
             assert!(a.list_path(None).is_ok());
         }
-        // Spot checks of what is easily wrong.
+        // Spot checks of error-prone entries.
         assert!(!Resource::CLUSTER_TRUST_BUNDLES.is_namespaced());
         assert!(Resource::CSI_STORAGE_CAPACITIES.is_namespaced());
         assert_eq!(Resource::HORIZONTAL_POD_AUTOSCALERS.version(), "v2");
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn paths() {
+    fn paths_are_encoded() {
         let nodes = Resource::NODES;
         let roles = Resource::CLUSTER_ROLES;
         for (path, expected) in [

@@ -1,4 +1,4 @@
-//! Which errors are retried, and when.
+//! The classification of errors for retries, and the backoff.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::transport::{TransportErrorKind, chain};
 use crate::error::DecodeErrorKind;
 use crate::wire::BodyFormat;
 
-/// What an error means for the next attempt. Lists, gets, watches and reflectors decide by it alone.
+/// The class of an error. It alone decides what lists, gets, watches and reflectors do next.
 ///
 /// | class | list, get | watch that resumes | reflector |
 /// |---|---|---|---|
@@ -25,17 +25,17 @@ use crate::wire::BodyFormat;
 pub(crate) enum Class {
     /// The same request may succeed soon.
     Transient,
-    /// The same request may succeed once somebody grants a role, creates the resource, or mends credentials or a proxy.
+    /// The same request may succeed once a role is granted, the resource is created, or credentials or a proxy are repaired.
     Lasting,
     /// The server has forgotten the resource version or the continue token.
     Expired,
-    /// The response cannot be used, and the same request may bring the same response.
+    /// The response cannot be used, and the same request may return the same response.
     Unreadable,
     /// The caller has to change something.
     Final,
 }
 
-/// Returns the class of an error. A TLS error is transient where the server `was_reached` before: a certificate was rotated.
+/// Returns the class of an error. A TLS error is transient if the server `was_reached` before, because a certificate was rotated.
 pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
     let of_transport = |kind| match kind {
         TransportErrorKind::Connect | TransportErrorKind::Broken | TransportErrorKind::ReadIdle => Class::Transient,
@@ -78,18 +78,18 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
 impl Error {
     /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled connection.
     ///
-    /// The client has then retried, within its [`Retry`](super::Retry), unless items were delivered. It returns false if the
-    /// server's request timeout interrupted a list: the timeout would interrupt the next list too.
+    /// The client has then already retried, within its [`Retry`](super::Retry), unless items were delivered. Returns false if the
+    /// server's request timeout interrupted a list: it would interrupt the next list too.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         classify(self, false) == Class::Transient
     }
 }
 
-/// How often the client retries a request after an error that [may pass](Error::is_retryable).
+/// How often the client retries a request after a [retryable](Error::is_retryable) error.
 ///
 /// A request is retried before its first item. A page that a continue token names is retried after that too: if the delivered
-/// items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has attempts of its own.
+/// items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has its own attempts.
 ///
 /// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. The attempts themselves
 /// do not count: the connect timeout of the transport and
@@ -131,15 +131,15 @@ impl Retry {
         self
     }
 
-    /// The wait before the second attempt, doubled for each further one, each with up to as much again at random:
-    /// [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set.
+    /// Sets the wait before the second attempt: [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set. Each further wait is twice as
+    /// long. Jitter at most doubles each of them.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Returns waits without end, each of which grows to this, with up to as much again at random.
+    /// Returns unlimited waits, which grow exponentially to `max`. Jitter at most doubles each of them.
     pub(super) fn backoff(self, max: Duration) -> ExponentialBackoff {
         let builder = ExponentialBuilder::new().with_min_delay(self.delay).with_max_delay(max);
         builder.without_max_times().with_jitter().build()

@@ -1,4 +1,4 @@
-//! Label and field selectors as texts: what users type, and what requests contain.
+//! Parses label and field selectors from the text that users type, and writes them as in requests.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::object::selector::{Field, FieldSelector, Label, LabelSelector};
 
-/// Writes the selector as a request has it: without spaces around commas, `==` as `=`, values sorted.
+/// Writes the selector as in a request: without spaces around commas, `==` as `=`, values sorted.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
@@ -52,7 +52,7 @@ impl FromStr for LabelSelector {
 }
 
 impl LabelSelector {
-    /// Requires what a `LabelSelectorRequirement` of meta/v1 does: `operator` is `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    /// Adds a `LabelSelectorRequirement` of meta/v1: `operator` is `In`, `NotIn`, `Exists` or `DoesNotExist`.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl LabelSelector {
         })
     }
 
-    /// Refuses what the server would read as another selector.
+    /// Refuses a selector that the server would parse as another selector.
     pub(super) fn validate(&self) -> Result<(), &'static str> {
         for (key, label) in &self.0 {
             if key.is_empty() || !is_one_word(key) {
@@ -113,7 +113,7 @@ fn is_one_word(text: &str) -> bool {
     !text.contains(|c| is_symbol(c) || is_space(c))
 }
 
-/// Writes the selector as a request has it, with backslashes before `\`, `,` and `=` in values.
+/// Writes the selector as in a request, with backslashes before `\`, `,` and `=` in values.
 impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
@@ -158,7 +158,7 @@ impl FromStr for FieldSelector {
 }
 
 impl FieldSelector {
-    /// Refuses what the server would read as another selector.
+    /// Refuses a selector that the server would parse as another selector.
     pub(super) fn validate(&self) -> Result<(), &'static str> {
         let is_bad = |field: &Field| check_path(&field.path).is_err();
         if self.0.iter().any(is_bad) {
@@ -168,7 +168,7 @@ impl FieldSelector {
     }
 }
 
-/// Where and why the text of a selector cannot be parsed.
+/// The place and the reason of a syntax error in a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid selector {input:?}: {} at byte {offset}: {reason}", self.found())]
 pub struct SelectorError {
@@ -202,7 +202,7 @@ impl SelectorError {
 struct Fault(usize, &'static str);
 
 impl Fault {
-    /// The error for the part that starts at `start` of `input`.
+    /// Returns the error for the part that starts at `start` of `input`.
     fn of(self, input: &str, start: usize) -> SelectorError {
         SelectorError { input: input.to_owned(), offset: start + self.0, reason: self.1 }
     }
@@ -225,7 +225,8 @@ impl Token<'_> {
     }
 }
 
-/// The lexer of apimachinery `labels.Lexer`. What is a key, an operator or a value, the place decides: `in in (in)`.
+/// Tokens as in apimachinery `labels.Lexer`. The parser decides by its place whether a word is a key, an operator or a value:
+/// `in in (in)`.
 #[derive(Clone, Copy)]
 struct Tokens<'a> {
     input: &'a str,
@@ -294,7 +295,7 @@ fn requirement<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Label), Selector
     Ok((key.text, label))
 }
 
-/// A value, which may be empty.
+/// Parses a value, which may be empty.
 fn value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
     let token = tokens.peek();
     match token.text {
@@ -316,7 +317,7 @@ fn integer(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
     }
 }
 
-/// `(a,b)`; an element may be empty, as in `(a,)` and `()`.
+/// Parses `(a,b)`; an element may be empty, as in `(a,)` and `()`.
 fn values(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, SelectorError> {
     let open = tokens.next();
     if open.text != "(" {
@@ -339,7 +340,7 @@ fn joined(values: &BTreeSet<String>) -> String {
     values.join(",")
 }
 
-/// The parts between commas that no backslash escapes, each with its offset.
+/// Returns the parts between unescaped commas, each with its offset.
 fn terms(input: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut escaped = false;
     let mut start = 0;
@@ -355,7 +356,7 @@ fn terms(input: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Apimachinery checks no paths, but knows no escapes in them either.
+/// Checks a path. Apimachinery does not, but it does not support escapes in paths either.
 fn check_path(path: &str) -> Result<(), Fault> {
     if path.is_empty() {
         return Err(Fault(0, "expected a field"));
@@ -367,7 +368,7 @@ fn check_path(path: &str) -> Result<(), Fault> {
     }
 }
 
-/// Apimachinery `fields.UnescapeValue`.
+/// Unescapes a value as apimachinery `fields.UnescapeValue` does.
 fn unescape(raw: &str) -> Result<String, Fault> {
     let mut value = String::with_capacity(raw.len());
     let mut chars = raw.char_indices();
@@ -392,9 +393,8 @@ mod tests {
     use crate::object::{ItemRef, MetaView};
     use crate::wire::Encoding;
 
-    /// Parsing, and the canonical form of what was parsed.
     #[test]
-    fn label_selectors() {
+    fn label_selectors_have_a_canonical_form() {
         for (input, canonical) in [
             ("", ""),
             ("  \t\r\n ", ""),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selectors_refused() {
+    fn refuses_malformed_label_selectors() {
         for (input, offset, expected) in [
             (",", 0, "',' at byte 0: expected a label key"),
             ("a,", 2, "the end at byte 2: expected a label key"),
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selectors_built() {
+    fn built_label_selectors_equal_parsed_ones() {
         let built = LabelSelector::new()
             .less_than("z", 5)
             .greater_than("z", 1)
@@ -478,9 +478,9 @@ mod tests {
         assert_eq!(text.parse(), Ok(built));
     }
 
-    /// Its syntax is the server's affair, but not what is no longer the same selector.
+    /// The server checks the syntax of keys and values.
     #[test]
-    fn selectors_that_would_select_something_else() {
+    fn refuses_selectors_that_the_server_would_parse_differently() {
         let new = LabelSelector::new;
         for (selector, refused) in [
             (new().equal("a=b", "c"), true),
@@ -508,7 +508,7 @@ mod tests {
 
     #[cfg(feature = "k8s-pb")]
     #[test]
-    fn label_selectors_of_objects() {
+    fn converts_label_selectors_of_objects() {
         use k8s_pb::apimachinery::pkg::apis::meta::v1 as meta;
 
         let expression = |operator: &str, values: &[&str]| meta::LabelSelectorRequirement {
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors() {
+    fn field_selectors_have_a_canonical_form() {
         for (input, canonical) in [
             ("", ""),
             (",,", ""),
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors_refused() {
+    fn refuses_malformed_field_selectors() {
         for (input, offset, expected) in [
             ("metadata.name", 13, "the end at byte 13: expected '=', '==' or '!=' after the field"),
             ("a=b, c", 6, "the end at byte 6: expected '=', '==' or '!=' after the field"),
@@ -575,7 +575,7 @@ mod tests {
 
     /// The table of apimachinery `labels.TestSelectorMatches` and more.
     #[test]
-    fn label_selectors_match() {
+    fn label_selectors_match_as_on_the_server() {
         // metadata.labels {app: web, n: "5", plus: "+7", empty: ""}, sorted as servers do.
         let labels =
             b"\x5a\x0a\x0a\x03app\x12\x03web\x5a\x09\x0a\x05empty\x12\x00\x5a\x06\x0a\x01n\x12\x015\x5a\x0a\x0a\x04plus\x12\x02+7";
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors_match() {
+    fn field_selectors_match_as_on_the_server() {
         let metadata = b"\x0a\x06\x0a\x01n\x1a\x01s";
         let object = [metadata, &b"\x12\x07\x52\x03n-1\x58\x01\x1a\x09\x0a\x07Running"[..]].concat();
         let json = br#"{"metadata":{"name":"n","namespace":"s"},"spec":{"nodeName":"n-1","hostNetwork":true},
@@ -659,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_are_selected_by_any_field() {
+    fn selects_custom_resources_by_any_field() {
         let widget = br#"{"metadata":{"name":"n"},"spec":{"color":"r\u0065d","size":0,"size":-7,"on":false,"none":null,"of":{}}}"#;
         let type_meta = crate::TypeMeta { api_version: "example.com/v1".to_owned(), kind: "WidgetList".to_owned() };
         for (selector, expected) in [
@@ -699,7 +699,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn label_selectors_come_back(labels in proptest::collection::vec((key(), label()), 0..5)) {
+        fn label_selectors_round_trip(labels in proptest::collection::vec((key(), label()), 0..5)) {
             let mut selector = LabelSelector::default();
             for (key, label) in labels {
                 selector = selector.require(key, label);
@@ -708,7 +708,7 @@ mod tests {
         }
 
         #[test]
-        fn field_selectors_come_back(
+        fn field_selectors_round_trip(
             fields in proptest::collection::vec(("[^\\s\\pC=!,\\\\]{1,8}", any::<bool>(), "\\PC*|[\\\\,=!]*"), 0..5),
         ) {
             let mut selector = FieldSelector::default();
@@ -718,9 +718,9 @@ mod tests {
             prop_assert_eq!(selector.to_string().parse(), Ok(selector));
         }
 
-        /// Whatever was accepted is accepted again; an error points into the input.
+        /// An accepted selector round-trips; the offset of an error is in the input.
         #[test]
-        fn any_text(text in "[a-b1 .,=!<>()/\\\\é-]{0,16}|(a|in|notin|[ ,()=!]){0,12}|.*") {
+        fn any_text_parses_or_is_refused(text in "[a-b1 .,=!<>()/\\\\é-]{0,16}|(a|in|notin|[ ,()=!]){0,12}|.*") {
             match text.parse::<LabelSelector>() {
                 Ok(selector) => prop_assert_eq!(selector.to_string().parse(), Ok(selector)),
                 Err(error) => prop_assert!(text.is_char_boundary(error.offset())),

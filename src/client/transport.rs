@@ -16,7 +16,7 @@ use http::{HeaderMap, StatusCode};
 /// Sends requests to one API server.
 ///
 /// It manages connections, TLS and credentials. It must not follow a redirect to another origin, because that would send the
-/// credentials there. It neither requests compression nor decompresses, and it does not retry a request that has a response.
+/// credentials there. It neither requests compression nor decompresses, and it does not retry a request that got a response.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a GET and waits for the head of the response.
     fn get(&self, request: Request) -> ResponseFuture<'_>;
@@ -26,7 +26,7 @@ pub trait Transport: Send + Sync + 'static {
         false
     }
 
-    /// Returns true if a request after a 401 may have other credentials than the request before.
+    /// Returns true if a request after a 401 may use other credentials than the previous request.
     fn renews_credentials(&self) -> bool {
         false
     }
@@ -37,7 +37,7 @@ pub trait Transport: Send + Sync + 'static {
     }
 }
 
-/// What [`Transport::get`] returns.
+/// The future that [`Transport::get`] returns.
 pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send + 'a>>;
 
 /// The body of a [`Response`], as it arrives.
@@ -47,7 +47,7 @@ pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Sen
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// From `/api` or `/apis` on, with the query, percent-encoded.
+    /// The path from `/api` or `/apis`, and the query, percent-encoded.
     pub path_and_query: String,
     /// Headers like `Accept`.
     pub headers: HeaderMap,
@@ -75,9 +75,9 @@ impl fmt::Debug for Response {
     }
 }
 
-/// Why there is no response, or no more of it.
+/// The failure of a request, or of the body of its response.
 ///
-/// It has a text and no source, because the errors of HTTP libraries have URLs with continue tokens, and headers, in them.
+/// It has a text and no source, because the errors of HTTP libraries contain headers, and URLs with continue tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
     kind: TransportErrorKind,
@@ -86,15 +86,15 @@ pub struct TransportError {
 }
 
 impl TransportError {
-    /// Creates an error with a message, which must have no secret in it. Control characters are escaped.
+    /// Creates an error with a message, which must not contain secrets. Control characters are escaped.
     pub fn new(kind: TransportErrorKind, message: impl AsRef<str>) -> Self {
         Self { kind, message: message.as_ref().escape_debug().to_string(), io: None }
     }
 
-    /// Converts the error of an HTTP library: its message is that of the error and of its sources, each once.
+    /// Converts the error of an HTTP library. The message consists of the messages of the error and its sources, each once.
     ///
-    /// The kind is [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`. The messages of the sources must hold no
-    /// secret; control characters in them are escaped.
+    /// The kind is [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`. The messages must not contain secrets; control
+    /// characters in them are escaped.
     #[must_use]
     pub fn from_error(otherwise: TransportErrorKind, error: &(dyn StdError + 'static)) -> Self {
         let io = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).last().map(io::Error::kind);
@@ -110,7 +110,7 @@ impl TransportError {
         self.io
     }
 
-    /// The message, of which a peer's text may be a part: a GOAWAY has one.
+    /// Returns the message, which may contain text of the peer, for example of a GOAWAY.
     pub(super) fn message_mut(&mut self) -> &mut String {
         &mut self.message
     }
@@ -150,8 +150,8 @@ pub enum TransportErrorKind {
     /// Client and server do not accept each other's certificates.
     #[error("TLS")]
     Tls,
-    /// The connection broke, or the stream was reset.
-    #[error("broken off")]
+    /// The connection was closed in the middle of a body, or the stream was reset.
+    #[error("interrupted")]
     Broken,
     /// No byte arrived within the read-idle timeout.
     #[error("stalled")]
@@ -162,7 +162,7 @@ pub enum TransportErrorKind {
     /// A client that the caller built followed a redirect to another origin.
     #[error("redirect")]
     Redirect,
-    /// The body is compressed wrongly, or by a method that was not requested.
+    /// The compressed body is malformed, or uses a method that was not requested.
     #[error("compression")]
     Compression,
     /// Anything else.
@@ -170,16 +170,15 @@ pub enum TransportErrorKind {
     Other,
 }
 
-/// Returns true if this host, as a URL writes it, is the machine that the process runs on: `localhost` or a loopback
-/// address.
+/// Returns true if this host, as written in a URL, is `localhost` or a loopback address.
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Replaces a secret in a text by `[redacted]`: the whole secret, its base64 form, and any part of eight characters or more of
-/// either, because a page may truncate or wrap it. A secret shorter than that is only found whole.
+/// Replaces a secret in a text with `[redacted]`: the whole secret, its base64 form, and any part of eight bytes or more of
+/// either, because a page may truncate or wrap it. A shorter secret is only found whole.
 ///
 /// For implementations of [`Transport::redact`].
 #[must_use]
@@ -195,7 +194,7 @@ pub fn redact_secret(text: String, secret: &str) -> String {
     }
     let encoded = |before: &[u8]| {
         let mut form = BASE64_STANDARD.encode([before, secret.as_bytes()].concat()).into_bytes();
-        // What stands around the secret is in the first and the last group of four.
+        // Text around the secret changes the first and the last group of four.
         form.truncate(form.len().saturating_sub(4));
         form.split_off(if before.is_empty() { 0 } else { 4 })
     };
@@ -204,10 +203,10 @@ pub fn redact_secret(text: String, secret: &str) -> String {
     let (mut clean, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some(at) = rest.windows(PART).position(|window| parts.contains(window)) {
         let more = rest.windows(PART).skip(at).take_while(|window| parts.contains(window)).count();
-        let (before, behind) = (rest.get(..at), rest.get(at + more + PART - 1..));
+        let (before, after) = (rest.get(..at), rest.get(at + more + PART - 1..));
         clean.extend_from_slice(before.unwrap_or_default());
         clean.extend_from_slice(REDACTED);
-        rest = behind.unwrap_or_default();
+        rest = after.unwrap_or_default();
     }
     clean.extend_from_slice(rest);
     String::from_utf8_lossy(&clean).into_owned()
@@ -215,7 +214,7 @@ pub fn redact_secret(text: String, secret: &str) -> String {
 
 /// Returns [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`.
 fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
-    // Of an error of its connection, h2 keeps the text only: a server refuses a client's certificate after the handshake.
+    // h2 keeps only the text of a connection's error, for example when a server refuses a client certificate after the handshake.
     let alert = |cause: &dyn StdError| cause.to_string().starts_with("received fatal alert");
     if causes(error).any(|cause| cause.is::<rustls::Error>() || alert(cause)) {
         TransportErrorKind::Tls
@@ -237,16 +236,17 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// The error, what caused it, and so on. An `io::Error` steps over the error that it holds: its source is that one's.
+/// Returns the error and its sources. The source of an `io::Error` is the source of the error that it holds, so this returns the
+/// held error first.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    let behind = |error: &&'a (dyn StdError + 'static)| {
+    let source = |error: &&'a (dyn StdError + 'static)| {
         let error = *error;
         match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(inner) => Some(inner as &'a (dyn StdError + 'static)),
             None => error.source(),
         }
     };
-    std::iter::successors(Some(error), behind)
+    std::iter::successors(Some(error), source)
 }
 
 #[cfg(test)]
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_that_are_this_one() {
+    fn recognizes_loopback_hosts() {
         for (host, expected) in [
             ("127.0.0.1", true),
             ("127.9.9.9", true),
@@ -270,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_taken_out_whole_in_parts_and_in_base64() {
+    fn redacts_secrets_whole_in_parts_and_in_base64() {
         for (text, secret, expected) in [
             ("a s3cret b", "s3cret", "a [redacted] b"),
             ("a s3cre b", "s3cret", "a s3cre b"),
             ("nothing", "", "nothing"),
             ("a s3cret-t0ken, s3cret-t0ken b", "s3cret-t0ken", "a [redacted], [redacted] b"),
-            ("cut: s3cret-t", "s3cret-t0ken", "cut: [redacted]"),
+            ("truncated: s3cret-t", "s3cret-t0ken", "truncated: [redacted]"),
             ("wrapped: s3cret-t\n0ken-of-tests", "s3cret-t0ken-of-tests", "wrapped: [redacted]\n[redacted]"),
             ("dTpzM2NyZXQtdDBrZW4=", "s3cret-t0ken", "dTpz[redacted]ZW4="),
             ("é s3cret-töken é", "s3cret-töken", "é [redacted] é"),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_say_each_thing_once() {
+    fn chain_shows_each_message_once() {
         let inner = io::Error::other(rustls::Error::DecryptError);
         let outer = io::Error::other(inner);
         assert_eq!(chain(&outer), "cannot decrypt peer's message");

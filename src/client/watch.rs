@@ -39,15 +39,15 @@ const MIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A watch that is not sent yet; see [`Client::watch`].
 ///
-/// It is one connection ([`stream`](Self::stream), [`open`](Self::open)), which the server ends after some minutes, or as many
-/// connections as it takes ([`resume`](Self::resume)).
+/// [`stream`](Self::stream) and [`open`](Self::open) use one connection, which the server ends after some minutes.
+/// [`resume`](Self::resume) opens a new connection each time.
 #[must_use = "nothing is sent until open, or a poll of stream or resume"]
 pub struct Watch<F> {
     plan: Plan,
     decode: F,
 }
 
-/// What all connections of a watch have in common.
+/// The settings that all connections of a watch share.
 struct Plan {
     client: Client,
     resource: Resource,
@@ -65,9 +65,9 @@ struct Plan {
 pub enum OwnedEvent<O> {
     /// An object was created, or is a part of the initial state.
     Added(O),
-    /// An object was changed.
+    /// An object was modified.
     Modified(O),
-    /// An object was deleted, or the selectors no longer select it. This is its last state that they selected.
+    /// An object was deleted, or the selectors no longer select it. The value is its last state that they selected.
     Deleted(O),
     /// The initial state is complete: it is the collection at this version.
     Synced {
@@ -79,7 +79,7 @@ pub enum OwnedEvent<O> {
         /// The version.
         resource_version: String,
     },
-    /// The stream starts over with the collection: discard what was delivered. Only [`ResumedWatch`] starts over, when the
+    /// The stream starts over with the collection: discard all delivered objects. Only [`ResumedWatch`] starts over, when the
     /// initial state was interrupted, and after an expired version.
     Reset,
 }
@@ -100,27 +100,27 @@ impl<F> Watch<F> {
         self
     }
 
-    /// Sets the limits on what the server may claim: [`Limits::item_size`] limits a frame.
+    /// Sets the limits on the body: [`Limits::item_size`] limits a frame.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.plan.limits = limits;
         self
     }
 
-    /// Sets the time without a byte after which the connection is dead: [`ReadIdle`](super::TransportErrorKind::ReadIdle).
+    /// Sets the time without a byte after which the connection counts as dead: the watch ends in
+    /// [`ReadIdle`](super::TransportErrorKind::ReadIdle).
     ///
-    /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the second
-    /// bookmark, and at the latest, the connection is dead 30 s after the server should have ended the watch: some resources,
-    /// like events, have no bookmarks. The time that the consumer takes does not count, but may make the time between two
-    /// bookmarks look longer.
+    /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the second bookmark,
+    /// and in any case, the connection is dead 30 s after the server should have ended the watch: some resources, like events, have
+    /// no periodic bookmarks. The time that the consumer takes does not count, but may lengthen the measured time between bookmarks.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.plan.idle_timeout = Some(timeout);
         self
     }
 
-    /// Sets whether the server sends bookmarks: true unless set.
+    /// Sets whether to request bookmarks: true unless set.
     ///
-    /// Without them [`idle_timeout`](Self::idle_timeout) cannot tell a quiet collection from a dead connection, and the version
-    /// to resume from grows old while nothing changes. [`WatchParams::with_initial_state`] needs them.
+    /// Without them [`idle_timeout`](Self::idle_timeout) cannot distinguish a quiet collection from a dead connection, and the
+    /// version to resume from may expire while nothing changes. [`WatchParams::with_initial_state`] needs them.
     pub fn bookmarks(mut self, bookmarks: bool) -> Self {
         self.plan.bookmarks = bookmarks;
         self
@@ -134,8 +134,8 @@ impl<F> Watch<F> {
 
     /// Opens one connection, and returns its events once the server has sent the head of its response.
     ///
-    /// It differs from [`stream`](Self::stream) in two ways: a failed request is an error here, and a resource version of any
-    /// form is sent as it is.
+    /// It differs from [`stream`](Self::stream) in two ways: it returns the error of a failed request, and it sends a resource
+    /// version of any form unchanged.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl<F> Watch<F> {
         Ok(WatchEvents { plan, decode, state: State::Reading(Box::new(connection)), delivered: 0 })
     }
 
-    /// Returns the events of as many connections as it takes: see [`ResumedWatch`]. Nothing is sent before it is polled.
+    /// Returns the events of consecutive connections: see [`ResumedWatch`]. Nothing is sent before it is polled.
     pub fn resume(self) -> ResumedWatch<F> {
         ResumedWatch::new(self.plan, self.decode)
     }
@@ -163,10 +163,10 @@ impl<F> Watch<F> {
 /// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does after
 /// [`WatchParams::timeout`], 5 to 10 minutes at random unless set.
 ///
-/// A refused request is not retried, except once after a 401 if the transport reads its credentials again. An error event is an
-/// error too: after a version that the server has forgotten it [is expired](Error::is_expired).
+/// A refused request is not retried, except once after a 401 if the transport renews credentials. An error event is an error of
+/// the stream: it [is expired](Error::is_expired) if the server has forgotten the version.
 ///
-/// A consumer that does not poll makes the server wait once the transport's buffers are full, which are up to three pieces of
+/// If the consumer does not poll, the server has to wait once the transport's buffers are full, which hold up to three pieces of
 /// about 256 KiB with the transports of this crate. Servers end watches that wait too long. Dropping the stream closes the
 /// connection, or resets the HTTP/2 stream.
 #[must_use = "nothing is sent until it is polled"]
@@ -283,10 +283,10 @@ impl<F> fmt::Debug for WatchEvents<F> {
     }
 }
 
-/// The version to begin with, which is requested.
+/// The request for the version at which the watch starts.
 type Locating = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
 
-/// A connection that is requested.
+/// The request that opens a connection.
 type Opening = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
 
 impl Plan {
@@ -297,7 +297,7 @@ impl Plan {
         Box::pin(located.instrument(span.clone()))
     }
 
-    /// Requests a connection. `gap` is the longest time between two bookmarks of the connections before.
+    /// Requests a connection. `gap` is the longest time between two bookmarks of earlier connections.
     fn open(&self, start: &WatchStart, gap: Option<Duration>) -> Result<Opening, Error> {
         let Self { client, resource, params, limits, idle_timeout, .. } = self;
         let timeout = params.timeout.unwrap_or_else(|| MIN_TIMEOUT + Duration::from_secs(fastrand::u64(0..=300)));
@@ -336,14 +336,14 @@ struct Connection {
     /// The rest of the last chunk, which is not decoded yet.
     chunk: Bytes,
     expected: TypeMeta,
-    /// The shard that the client selects, because no watch reports that the server did.
+    /// The shard that the client selects, because a watch does not report whether the server does.
     shard: Option<Shard>,
     idle: Idle,
 }
 
 impl Connection {
-    /// Returns the next event that `on_event` delivers, or `None` at the end of the watch. `on_event` also gets whether the
-    /// event is of the selected shard; it gets no errors.
+    /// Returns the next event that `on_event` delivers, or `None` at the end of the watch. The second argument of `on_event` is
+    /// true if the event is of the selected shard. It gets no error events.
     fn next<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -354,7 +354,7 @@ impl Connection {
                 Ok(None) => {}
                 done => return Poll::Ready(done.map_err(|kind| self.error(kind))),
             }
-            // First the bytes, then the clock: bytes that waited for a slow consumer are not late.
+            // Polls the bytes before the clock: bytes that waited for a slow consumer are not late.
             match self.answer.chunks.as_mut().poll_next(cx) {
                 Poll::Ready(Some(Ok(chunk))) => {
                     self.chunk = chunk;

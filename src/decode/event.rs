@@ -1,4 +1,4 @@
-//! The events of a list and of a watch, and how a list ended.
+//! The events of a list and of a watch, and the end of a list.
 
 use crate::error::DecodeError;
 #[cfg(doc)]
@@ -13,15 +13,15 @@ pub enum Event<'a> {
     /// The type meta of the list, once and before all other events.
     ///
     /// For a JSON list the event follows once both `apiVersion` and `kind` are read, which may be after the items: lists of custom
-    /// resources have their members in alphabetical order. The event is repeated if one of the two members is.
+    /// resources have their members in alphabetical order. The event is repeated if the body repeats one of the two members.
     TypeMeta(&'a TypeMeta),
     /// The list meta, merged from the pieces read so far. Most servers send it whole and before the items, but a server may
     /// send it in pieces or after the items. [`ListEnd`] has it in its final form.
     ListMeta(&'a ListMeta),
     /// An item.
     Item(ItemRef<'a>),
-    /// An item over [`Limits::item_size`] was skipped, because the caller chose [`OnItemError::Skip`]: the error that
-    /// [`OnItemError::Fail`] would have ended the list with.
+    /// An item over [`Limits::item_size`] was skipped, because the caller chose [`OnItemError::Skip`]. With [`OnItemError::Fail`] the
+    /// list would have ended in this error.
     Skipped(&'a DecodeError),
 }
 
@@ -53,7 +53,7 @@ pub enum WatchEvent<'a> {
         /// The version of the object, never empty.
         resource_version: &'a str,
     },
-    /// An object was changed.
+    /// An object was modified.
     #[non_exhaustive]
     Modified {
         /// The object, under its own type meta.
@@ -64,17 +64,17 @@ pub enum WatchEvent<'a> {
     /// An object was deleted, or no longer matches the watch's selectors.
     #[non_exhaustive]
     Deleted {
-        /// The object as it was before, under its own type meta.
+        /// The last state of the object, under its own type meta.
         object: ItemRef<'a>,
         /// The version of the object, never empty. It may be older than the deletion.
         resource_version: &'a str,
     },
-    /// Nothing happened, up to this version.
+    /// All events up to this version have been sent.
     #[non_exhaustive]
     Bookmark {
         /// The version from which a watch can resume.
         resource_version: &'a str,
-        /// Whether all initial events came before it: the annotation `k8s.io/initial-events-end`. A server also sets it on
+        /// True if it follows the last initial event: the annotation `k8s.io/initial-events-end`. A server also sets it on
         /// the first bookmark of a watch from version 0.
         ends_initial_events: bool,
     },

@@ -1,4 +1,4 @@
-//! The decoder of lists: the public API over the walks through protobuf and JSON.
+//! The decoder of lists: the public API over the state machines for protobuf and JSON.
 //!
 //! An event borrows from `self`, and the borrow checker does not let a loop return a borrow: `advance` returns a
 //! [`FoundEvent`], and `event` borrows the data.
@@ -22,20 +22,20 @@ use crate::meta::{ListMeta, TypeMeta};
 use crate::object::ItemRef;
 use crate::wire::{BodyFormat, Encoding};
 
-/// Decodes the body of a list while it arrives: protobuf, and JSON where `accept_json` (feature `json`) allows it. The
-/// first bytes decide which of the two a body is.
+/// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` (feature `json`) allows it. The first bytes
+/// of a body decide its encoding.
 ///
-/// [`decode`](Self::decode) and [`feed`](Self::feed) take bytes in chunks of any size and return [`Event`]s. After the last
+/// [`decode`](Self::decode) and [`feed`](Self::feed) consume bytes in chunks of any size and return [`Event`]s. After the last
 /// byte [`finish`](Self::finish) checks that the list is complete: **without it, a list may be short.**
 ///
-/// An item that lies whole in a chunk is borrowed from the chunk. An item that is split is assembled in one reusable buffer,
-/// which grows to the size of the longest one (in JSON, which declares no lengths, to at most twice that size). Nothing else
-/// grows with the list, and no memory is reserved for a length that is only declared. A whole body in memory is decoded without
-/// copying an item.
+/// An item that is whole in a chunk is borrowed from the chunk. An item that is split over chunks is assembled in one reusable
+/// buffer, which grows to the size of the longest item (in JSON, which declares no lengths, to at most twice that size). Nothing
+/// else grows with the list, and no memory is reserved for a length that is only declared. A whole body in memory is decoded
+/// without copying an item.
 ///
-/// In JSON the decoder finds the end of an item by its brackets and strings. Other faults in the item are left to the code that
-/// decodes it, `Json<T>` or the caller. Members may be in any order; the last one of a name counts, as in Go. An item `null` is
-/// delivered as it is.
+/// In JSON the decoder finds the end of an item by its brackets and strings. The code that decodes the item, `Json<T>` or the
+/// caller, detects other faults in it. Members may be in any order; the last value of a repeated member counts, as in Go. An
+/// item `null` is delivered unchanged.
 ///
 /// ```
 /// use listwatch::{Event, ListDecoder};
@@ -60,12 +60,12 @@ use crate::wire::{BodyFormat, Encoding};
 pub struct ListDecoder {
     body: Body,
     end: Option<Result<Box<ListEnd>, DecodeError>>,
-    /// Set while a callback holds an event, so that a panic in it is not forgotten.
+    /// True while a callback holds an event, so that `check` detects a panic in it.
     borrowed: bool,
 }
 
 enum Body {
-    /// The first bytes: which of the two it is.
+    /// The first bytes, which decide the encoding.
     Start {
         list: Progress,
         matched: usize,
@@ -91,7 +91,7 @@ impl ListDecoder {
 
     /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
     ///
-    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are on.
+    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are enabled.
     #[cfg(feature = "json")]
     #[must_use]
     pub fn accept_json(mut self) -> Self {
@@ -153,14 +153,14 @@ impl ListDecoder {
 
     /// Ends the body, and returns the metadata and the counts of a complete list. It may be called again.
     ///
-    /// A protobuf list is complete when the body has as many bytes as its envelope declared and ends on a field boundary after
+    /// A protobuf list is complete when the body has the bytes that its envelope declared, and ends on a field boundary after
     /// them. A truncation after the last item and on such a boundary loses no item and cannot be detected. A JSON list is
     /// complete with its closing brace, after which only whitespace is allowed.
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::Incomplete`] when the body ended before the list did, or the error that
-    /// [`decode`](Self::decode) returned before.
+    /// [`DecodeErrorKind::Incomplete`] when the body ended before the list did, or the error that [`decode`](Self::decode)
+    /// returned.
     pub fn finish(&mut self) -> Result<ListEnd, DecodeError> {
         self.check()?;
         if let Some(Ok(end)) = &self.end {
@@ -189,8 +189,8 @@ impl ListDecoder {
         self.body.list().position
     }
 
-    /// Returns the offset where the last item ends, a few bytes before the body does. Known once the envelope has been read;
-    /// always `None` for JSON.
+    /// Returns the offset of the end of the list's fields, a few bytes before the end of the body. Known once the envelope has been
+    /// read; always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
         if let Body::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
@@ -239,7 +239,7 @@ impl ListDecoder {
         Ok(Some(returned))
     }
 
-    /// Refuses the item that was borrowed last: it counts as skipped, and its error is returned, or the error ends the list.
+    /// Refuses the item that was borrowed last: counts it as skipped and returns its error, or ends the list in the error.
     pub(crate) fn refuse_item(&mut self, error: ItemError, what: OnItemError) -> Result<DecodeError, DecodeError> {
         let list = self.body.list_mut();
         list.items -= 1;
@@ -388,7 +388,7 @@ impl Default for ListDecoder {
     }
 }
 
-/// Shows the position, and no bytes of items: they may be of a Secret.
+/// Shows the position, but no bytes of items, which may be Secrets.
 impl fmt::Debug for ListDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListDecoder")

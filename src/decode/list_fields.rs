@@ -1,4 +1,4 @@
-//! The messages that the decoder walks, and the fields that it reads.
+//! The messages that the list decoder walks, and the fields that it reads.
 //!
 //! Sources: `runtime.Unknown` and `runtime.TypeMeta` in `k8s.io/apimachinery/pkg/runtime/generated.proto`, `ListMeta` and
 //! `ShardInfo` in `pkg/apis/meta/v1/generated.proto`, `PartialObjectMetadataList` in `pkg/apis/meta/v1beta1/generated.proto`.
@@ -19,7 +19,7 @@ pub(super) enum ListMessage {
     ShardInfo,
 }
 
-/// Where a list has its metadata and its items.
+/// The field numbers of a list's metadata and items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListShape {
     MetadataFirst,
@@ -27,7 +27,7 @@ pub(super) enum ListShape {
     ItemsFirst,
 }
 
-/// A field that means something.
+/// A field that the decoder reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListField {
     TypeMeta,
@@ -99,7 +99,7 @@ impl ListField {
 }
 
 impl ListShape {
-    /// Refuses a kind that is not a list of objects. Split blindly, a single `ConfigMap` would yield its data as items.
+    /// Refuses a kind that is not a list of objects. Otherwise a single `ConfigMap` would yield its data as items.
     pub(super) fn of(type_meta: &TypeMeta) -> Result<Self, DecodeErrorKind> {
         let TypeMeta { api_version, kind } = type_meta;
         match kind.as_str() {

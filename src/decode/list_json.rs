@@ -1,8 +1,8 @@
 //! The state machine that walks the JSON body of a list.
 //!
-//! For maintainers: only `step` consumes bytes from the front of the input; it must be correct when the input ends after any byte, and find the same fault at the same byte however the input is cut: so
-//! a limit shortens the input before it is scanned. Only the body's own members are walked; an item, and any other value with
-//! an end to be found, is left to [`Scan`].
+//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends after any byte,
+//! and find the same fault at the same byte however the input is split, so a limit shortens the input before it is scanned. It
+//! walks only the body's own members; [`Scan`] finds the ends of items and other values.
 //!
 //! ```text
 //! Start ──> Key ──> Name ──> Colon ──> Value ──┬──> Collect ──┐
@@ -24,7 +24,7 @@ use crate::wire::BodyFormat;
 use crate::wire::json::{begins_value, text};
 use crate::wire::scan::Scan;
 
-/// The longest known name, `apiVersion`, with quotes and written in escapes. A longer name is unknown.
+/// The length of the longest known name, `apiVersion`, with quotes and written in escapes. A longer name is unknown.
 const LONGEST_NAME: usize = 64;
 
 /// The first bytes of the Status that an API server writes after an item when it cannot encode the next one.
@@ -32,12 +32,12 @@ const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
 
 /// A JSON body.
 pub(super) struct JsonList {
-    /// Its `field_start` is where the current member or item begins.
+    /// `field_start` is the offset of the current member or item.
     pub(super) list: Progress,
     state: State,
-    /// The value that the position is in, in the states that look for its end.
+    /// The scan of the current value, in the states that search for its end.
     scan: Scan,
-    /// The body so far, as long as it may be a Status: until it has another kind, or `items`.
+    /// The body so far, while it may be a Status: until it has another kind, or `items`.
     head: Option<Vec<u8>>,
     has_items: bool,
 }
@@ -45,7 +45,7 @@ pub(super) struct JsonList {
 #[derive(Clone, Copy)]
 enum State {
     Start,
-    /// Before a name, or a brace in its place if it `may_end`.
+    /// Before a name, or before the closing brace if the object `may_end`.
     Key {
         may_end: bool,
     },
@@ -55,19 +55,19 @@ enum State {
     Value(Key),
     /// In a value that is kept.
     Collect(Key),
-    /// In one that is not.
+    /// In a value that is skipped.
     Skip(Key),
-    /// In `null`, which sets nothing, as for Go.
+    /// In `null`, which sets nothing, as in Go.
     Null(Key),
     MemberEnd,
-    /// Before an item, or a bracket in its place if it `may_end`.
+    /// Before an item, or before the closing bracket if the array `may_end`.
     Element {
         may_end: bool,
     },
     Item {
         len: u64,
     },
-    /// In an item that is left out.
+    /// In an item over the size limit, which is skipped.
     Oversized,
     ElementEnd,
     End,
@@ -81,7 +81,7 @@ enum Key {
     ListMeta,
     Items,
     Item,
-    /// In a watch event.
+    /// A member of a watch event.
     Object,
     Other,
 }
@@ -91,7 +91,7 @@ impl JsonList {
         Self { list, state: State::Start, scan: Scan::new(b'{', 0), head: Some(Vec::new()), has_items: false }
     }
 
-    /// Whether the body may end here.
+    /// Returns true if the body may end here.
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.state, State::End)
     }
@@ -123,7 +123,7 @@ impl JsonList {
         Ok(None)
     }
 
-    /// One state further. `input` is not empty.
+    /// Advances by one state. `input` is not empty.
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         match self.state {
             State::Name => return self.name(input),
@@ -179,7 +179,7 @@ impl JsonList {
         let end = self.scan.end(input).map_err(|fault| self.malformed(Key::Other, fault))?;
         let piece = self.list.take(end.unwrap_or(input.len()) as u64, input);
         let scratch = &mut self.list.scratch;
-        // One byte more shows that it is too long.
+        // Keeps one byte more, to detect a longer name.
         scratch.extend_from_slice(first(piece, (LONGEST_NAME + 1).saturating_sub(scratch.len()) as u64));
         if end.is_some() {
             let key = if scratch.len() > LONGEST_NAME { Key::Other } else { self.key()? };
@@ -200,7 +200,7 @@ impl JsonList {
         })
     }
 
-    /// A member's value begins with this byte.
+    /// Begins a member's value, whose first byte is `byte`.
     fn value<'i>(&mut self, key: Key, byte: u8, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if key == Key::Items && self.list.index() > 0 {
             return Err(self.malformed(key, Fault::Twice));
@@ -264,7 +264,7 @@ impl JsonList {
         Ok(Some(FoundEvent::TypeMeta))
     }
 
-    /// True at the end of the value.
+    /// Skips a value. Returns true at its end.
     fn skip(&mut self, key: Key, input: &mut &[u8]) -> Result<bool, DecodeError> {
         let end = self.scan.end(input).map_err(|fault| self.malformed(key, fault))?;
         self.list.take(end.unwrap_or(input.len()) as u64, input);
@@ -281,13 +281,13 @@ impl JsonList {
             self.state = State::ElementEnd;
             return Ok(Some(FoundEvent::SplitItem));
         }
-        // A list without items is one.
+        // `null` is an empty list of items.
         self.has_items |= key == Key::Items;
         self.state = State::MemberEnd;
         Ok(None)
     }
 
-    /// An item begins with this byte.
+    /// Begins an item, whose first byte is `byte`.
     fn begin_item<'i>(&mut self, byte: u8, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         self.list.field_start = self.list.position;
         let max = self.list.limits.items;
@@ -346,7 +346,7 @@ impl JsonList {
         self.list.skip_oversized(self.list.position - self.list.field_start)
     }
 
-    /// Checks at the body's closing brace that all required members are there.
+    /// Checks at the body's closing brace that it has all required members.
     fn close(&mut self) -> Result<(), DecodeError> {
         if self.is_status() {
             let mut head = self.head.take().unwrap_or_default();
@@ -370,13 +370,13 @@ impl JsonList {
         Ok(())
     }
 
-    /// Whether the body is the API server's own error so far. Some servers leave out the version.
+    /// Returns true if the body so far is the API server's own error. Some servers omit its version.
     fn is_status(&self) -> bool {
         let TypeMeta { api_version, kind } = &self.list.type_meta;
         self.head.is_some() && kind == "Status" && matches!(api_version.as_str(), "" | "v1")
     }
 
-    /// A v1 `List` is allowed, as kubectl prints it: in JSON its items are whole objects, in protobuf they are not.
+    /// Checks the kind. A v1 `List`, as kubectl prints it, is allowed: in JSON its items are whole objects, unlike in protobuf.
     fn check_kind(&self) -> Result<(), DecodeError> {
         if self.list.type_meta.kind != "List" {
             ListShape::of(&self.list.type_meta).map_err(|kind| self.list.error(kind))?;
@@ -403,7 +403,7 @@ impl JsonList {
         if key == Key::Item { self.list.item_error(kind) } else { self.list.error(kind) }
     }
 
-    /// A byte where another one must be.
+    /// Returns the error for an unexpected byte between the members.
     fn in_body(&self, fault: Fault) -> DecodeError {
         let kind = DecodeErrorKind::Malformed { field: "the body", fault };
         DecodeError::new(kind, self.list.position, None, self.list.items)

@@ -1,8 +1,9 @@
 //! The state machine that walks the protobuf body of a list.
 //!
-//! For maintainers: only `step` consumes bytes from the front of the input; it must be correct when the input ends after any byte, so whatever is half read lives in [`State`]. All lengths are
-//! checked against the message they are in when they are declared, so the position never runs past `self.walked.end`;
-//! whatever finishes a field must go through `end_field`, which leaves the messages that end there.
+//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends after any byte,
+//! so [`State`] holds everything that is half read. Each declared length is checked against the enclosing message at once, so the
+//! position never runs past `self.walked.end`. Code that finishes a field must call `end_field`, which leaves the messages that end
+//! there.
 //!
 //! ```text
 //! Tag ──┬──> Length ──┬──> Item ────┐
@@ -29,17 +30,17 @@ const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 
 /// A protobuf body after its magic.
 pub(super) struct ProtobufList {
-    /// Invariant: `list.position <= walked.end`. Its `field_start` is where the tag of the current field begins.
+    /// Invariant: `list.position <= walked.end`. `field_start` is the offset of the current field's tag.
     pub(super) list: Progress,
     state: State,
-    /// The innermost message that the position is in, and those around it.
+    /// The innermost message at the position; `parents` are the enclosing messages.
     walked: Walked,
     parents: Vec<Walked>,
-    /// The unknown groups that the position is in. Invariant: no more than [`MAX_GROUP_DEPTH`].
+    /// The unknown groups at the position. Invariant: no more than [`MAX_GROUP_DEPTH`].
     groups: Vec<u32>,
-    /// Where the items end, once the envelope has been read.
+    /// The offset of the end of `raw`, once the envelope has been read.
     raw_end: Option<u64>,
-    /// Where the API server appended a Status, if it did: from there on a new envelope is walked.
+    /// The offset of a Status that the API server appended: a new envelope begins there.
     appended_at: Option<u64>,
 }
 
@@ -75,7 +76,7 @@ enum Collected {
     Status,
 }
 
-/// A message and the position where it ends.
+/// A message and the offset of its end.
 #[derive(Clone, Copy)]
 struct Walked {
     message: ListMessage,
@@ -99,7 +100,7 @@ impl ProtobufList {
         self.raw_end
     }
 
-    /// Whether the body may end here.
+    /// Returns true if the body may end here.
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.state, State::Tag(varint) if varint.is_empty())
             && self.parents.is_empty()
@@ -121,7 +122,7 @@ impl ProtobufList {
         Ok(None)
     }
 
-    /// An error at the current field, which names the item if it is one.
+    /// Returns an error at the current field, with its index if the field is an item.
     fn error(&self, field: Option<ListField>, kind: DecodeErrorKind) -> DecodeError {
         if field == Some(ListField::Items) { self.list.item_error(kind) } else { self.list.error(kind) }
     }
@@ -135,7 +136,7 @@ impl ProtobufList {
         self.error(field, DecodeErrorKind::Limit { limit, size, max })
     }
 
-    /// One state further. `input` is not empty.
+    /// Advances by one state. `input` is not empty.
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         match self.state {
             State::Tag(varint) => self.tag(varint, input),
@@ -201,7 +202,8 @@ impl ProtobufList {
         Ok(())
     }
 
-    /// Whether the tag is a `k`, where the server may append a Status: between the fields of the list or the envelope.
+    /// Returns true if the tag is a `k` in a place where the server may append a Status: between the fields of the list or the
+    /// envelope.
     fn may_be_appended(&self, tag: Tag) -> bool {
         let is_k = tag.number == u32::from(MAGIC[0] >> 3) && self.list.position - self.list.field_start == 1;
         let between =
@@ -231,7 +233,7 @@ impl ProtobufList {
         Ok(None)
     }
 
-    /// The value of a length-delimited or fixed-size field begins. Whatever it claims is checked here.
+    /// Begins the value of a length-delimited or fixed-size field. Checks its declared length.
     fn begin<'i>(
         &mut self,
         field: Option<ListField>,
@@ -390,7 +392,7 @@ impl ProtobufList {
         self.end_field()
     }
 
-    /// A field is through: leaves the messages that end with it.
+    /// Ends a field, and leaves the messages that end with it.
     fn end_field<'i>(&mut self) -> Option<FoundEvent<'i>> {
         self.state = State::Tag(Varint::default());
         let mut found = None;
@@ -404,7 +406,7 @@ impl ProtobufList {
         found
     }
 
-    /// Reads a varint, which must end within its message. `None`: it continues in the next chunk.
+    /// Reads a varint, which must end within its message. Returns `None` if it continues in the next chunk.
     fn varint(
         &mut self,
         varint: &mut Varint,

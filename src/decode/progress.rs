@@ -1,18 +1,18 @@
-//! The part of a walk through a body that all encodings share: the position, the counts and the buffer of split items.
+//! The state that the decoders of all encodings share: the position, the counts and the buffer of split items.
 
 use crate::error::{DecodeError, DecodeErrorKind, Limit};
 use crate::limits::Limits;
 use crate::meta::{ListMeta, TypeMeta};
 
-/// How far the walk through a list is, whatever its encoding.
+/// The progress of a decoder through a body, in any encoding.
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) limits: Limits,
     /// Set only with the feature `json`.
     pub(super) accepts_json: bool,
-    /// Bytes taken so far.
+    /// Bytes consumed so far.
     pub(super) position: u64,
-    /// Where the current field begins.
+    /// The offset of the current field.
     pub(super) field_start: u64,
     /// The bytes of an item or a string that is split over chunks.
     pub(super) scratch: Vec<u8>,
@@ -24,12 +24,12 @@ pub(super) struct Progress {
     pub(super) oversized: Option<DecodeError>,
 }
 
-/// An [`Event`](super::event::Event) whose data are still in the decoder.
+/// An [`Event`](super::event::Event) without the data that it borrows from the decoder.
 #[derive(Clone, Copy)]
 pub(super) enum FoundEvent<'i> {
     TypeMeta,
     ListMeta,
-    /// An item that lies whole in the input.
+    /// An item that is whole in the input.
     Item(&'i [u8]),
     /// An item in `scratch`.
     SplitItem,
@@ -38,17 +38,17 @@ pub(super) enum FoundEvent<'i> {
 }
 
 impl Progress {
-    /// The index of the next item.
+    /// Returns the index of the next item.
     pub(super) fn index(&self) -> u64 {
         self.items + self.skipped
     }
 
-    /// An error at the current field.
+    /// Returns an error at the current field.
     pub(super) fn error(&self, kind: DecodeErrorKind) -> DecodeError {
         DecodeError::new(kind, self.field_start, None, self.items)
     }
 
-    /// An error at the current field, which is the next item.
+    /// Returns an error at the current field, which is the next item.
     pub(super) fn item_error(&self, kind: DecodeErrorKind) -> DecodeError {
         DecodeError::new(kind, self.field_start, Some(self.index()), self.items)
     }
@@ -61,7 +61,7 @@ impl Progress {
         FoundEvent::Oversized
     }
 
-    /// Takes up to `len` bytes.
+    /// Consumes up to `len` bytes.
     #[inline]
     pub(super) fn take<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> &'i [u8] {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -71,8 +71,8 @@ impl Progress {
         taken
     }
 
-    /// Puts a piece into `scratch`, which grows by bytes received, up to the size of the whole: old and new buffer, both
-    /// alive while one is copied to the other, are then at most twice the whole.
+    /// Appends a piece to `scratch`, which grows with the bytes received, up to the size of the whole. So the old and the new
+    /// buffer, which exist together during a copy, take at most twice the whole.
     #[inline]
     pub(super) fn keep(&mut self, piece: &[u8], left: u64) {
         let needed = self.scratch.len() + piece.len();

@@ -1,6 +1,6 @@
 //! The decoder of watches: their frames, and the public API.
 //!
-//! For maintainers: a frame is read only when it is whole, in the input or, when it is split, in `scratch`. So only `advance`
+//! For maintainers: a frame is read only when it is whole: in the input or, if it is split, in `scratch`. So only `advance`
 //! and the functions that it calls must be correct when the input ends after any byte.
 //!
 //! ```text
@@ -27,24 +27,23 @@ use crate::wire::Encoding;
 #[cfg(feature = "json")]
 use crate::wire::scan::Scan;
 
-/// The buffer of split frames is given back when it is larger than this and was not needed.
+/// A buffer of split frames that is larger than this is freed when most of it is unused.
 const KEPT_SCRATCH: usize = 64 << 10;
 
-/// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON where
-/// `accept_json` (feature `json`) allows it. The first bytes decide which of the two a body is, not the content type, which
-/// servers get wrong.
+/// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` (feature `json`) allows
+/// it. The first bytes of a body decide its encoding, not the content type, which servers get wrong.
 ///
-/// [`decode`](Self::decode) takes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the last byte
+/// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the last byte
 /// [`finish`](Self::finish) checks that the body ended between two frames.
 ///
-/// A frame that lies whole in a chunk is borrowed from the chunk. A frame that is split is assembled in one reusable buffer,
-/// which grows by bytes received to the size of the longest frame (in JSON, which declares no lengths, to at most twice that
-/// size), and shrinks when frames are small again. Only events with a Status allocate anything else. A frame over
+/// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one reusable
+/// buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no lengths, to at most
+/// twice that size), and is freed when frames are small again. Only events with a Status allocate anything else. A frame over
 /// [`Limits::item_size`] is refused when its length is declared.
 ///
 /// The decoder reads the type meta and the resource version of each object; an event without a resource version is an error. In
-/// JSON it reads the members of the event, of the object and of its metadata, of which the last one of a name counts, as in Go.
-/// Other faults in the object are left to the code that decodes it.
+/// JSON it reads the members of the event, of the object and of its metadata; the last value of a repeated member counts, as in
+/// Go. The code that decodes the object detects other faults in it.
 ///
 /// Sources: `metav1.WatchEvent`, `runtime.RawExtension` and `runtime.Unknown` in `k8s.io/apimachinery`, and its package
 /// `pkg/runtime/serializer/protobuf` for the frames.
@@ -62,9 +61,9 @@ const KEPT_SCRATCH: usize = 64 << 10;
 ///                 println!("{} at {resource_version}", object.meta()?.name());
 /// #               added += 1;
 ///             }
-///             WatchEvent::Deleted { object, .. } => println!("{} is gone", object.meta()?.name()),
+///             WatchEvent::Deleted { object, .. } => println!("{} was deleted", object.meta()?.name()),
 ///             WatchEvent::Bookmark { resource_version, .. } => println!("up to date at {resource_version}"),
-///             WatchEvent::Error(status) => println!("the server ends the watch: {status}"),
+///             WatchEvent::Error(status) => println!("the server ended the watch: {status}"),
 ///             _ => {}
 ///         }
 ///     }
@@ -74,21 +73,21 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct WatchDecoder {
-    /// Its items are the events; its `field_start` is where the current frame begins.
+    /// `items` counts the events; `field_start` is the offset of the current frame.
     watch: Progress,
     state: State,
-    /// The encoded form of `type_meta`, in protobuf: it is the same for nearly all events.
+    /// The encoded form of `type_meta`, in protobuf, to detect an unchanged type meta.
     known: Vec<u8>,
     /// The Status of the last error event.
     status: Status,
-    /// The last version that had escapes in its JSON.
+    /// The last version that had escapes in JSON.
     version: String,
     end: Option<Result<(), DecodeError>>,
 }
 
 enum State {
     Start,
-    /// In the length of a frame, of which `bytes` bytes were received.
+    /// In the length of a frame, after its first `bytes` bytes.
     Length {
         so_far: u32,
         bytes: u8,
@@ -97,8 +96,8 @@ enum State {
     Frame {
         left: u64,
     },
-    /// In the first JSON document, which may be an event or a whole body. So far it is in `scratch`, without the spaces before
-    /// the first name.
+    /// In the first JSON document, which may be an event or a whole body. `scratch` holds the bytes so far, without the spaces
+    /// before the first name.
     #[cfg(feature = "json")]
     Opening(Box<ListDecoder>),
     /// Before the object of a frame.
@@ -110,10 +109,10 @@ enum State {
     Other(Box<ListDecoder>),
 }
 
-/// A frame that is whole.
+/// A complete frame.
 enum FoundFrame<'i> {
     Whole(&'i [u8]),
-    /// It is in `scratch`.
+    /// A frame in `scratch`.
     Split,
 }
 
@@ -139,7 +138,7 @@ impl WatchDecoder {
 
     /// Accepts watches in JSON in addition to protobuf, as API servers send them for custom resources.
     ///
-    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are on.
+    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedWatchEncoding`], whatever cargo features are enabled.
     #[cfg(feature = "json")]
     #[must_use]
     pub fn accept_json(mut self) -> Self {
@@ -190,7 +189,7 @@ impl WatchDecoder {
     /// # Errors
     ///
     /// [`DecodeErrorKind::TruncatedFrame`] when the body ended inside a frame or after its length, or the error that
-    /// [`decode`](Self::decode) returned before.
+    /// [`decode`](Self::decode) returned.
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         let end = self.end.get_or_insert_with(|| {
             let is_between = match &self.state {
@@ -203,8 +202,9 @@ impl WatchDecoder {
                 State::Between => true,
             };
             let Progress { position, items, .. } = self.watch;
-            let cut = || DecodeError::new(DecodeErrorKind::TruncatedFrame, position, Some(items), items).of_watch();
-            if is_between { Ok(()) } else { Err(cut()) }
+            let truncated =
+                || DecodeError::new(DecodeErrorKind::TruncatedFrame, position, Some(items), items).of_watch();
+            if is_between { Ok(()) } else { Err(truncated()) }
         });
         end.clone()
     }
@@ -284,13 +284,13 @@ impl WatchDecoder {
         Ok(None)
     }
 
-    /// By the first byte, but for spaces before JSON.
+    /// Decides the encoding by the first byte; before JSON, by the first byte after spaces.
     fn start(&mut self, byte: u8) {
         self.watch.field_start = self.watch.position;
-        // Its items and bytes are not limited.
+        // `of_watch` removes the limits on items and bytes.
         let list = || Box::new(ListDecoder::of_watch(&self.watch));
         match byte {
-            // No other encoding begins so, nor does a frame of 150 MB or more. Spaces were skipped for JSON only.
+            // Only a frame under 150 MB begins with such a byte. Spaces were skipped for JSON only.
             0x00..=0x08 if self.watch.position == 0 => self.state = State::Length { so_far: 0, bytes: 0 },
             #[cfg(feature = "json")]
             b'{' if self.watch.accepts_json => self.state = State::Opening(list()),
@@ -298,7 +298,7 @@ impl WatchDecoder {
         }
     }
 
-    /// `so_far` is the value of the first `bytes` bytes of the length.
+    /// Reads the length of a frame. `so_far` is the value of its first `bytes` bytes.
     fn length<'i>(
         &mut self,
         mut so_far: u32,
@@ -354,7 +354,7 @@ impl WatchDecoder {
         scratch.clear();
     }
 
-    /// The last piece of a frame.
+    /// Returns the frame that ends with this piece.
     fn found<'i>(&mut self, piece: &'i [u8]) -> FoundFrame<'i> {
         if self.watch.scratch.is_empty() {
             return FoundFrame::Whole(piece);
@@ -363,7 +363,7 @@ impl WatchDecoder {
         FoundFrame::Split
     }
 
-    /// Finds out whether the first document is an event.
+    /// Decides whether the first document is an event.
     #[cfg(feature = "json")]
     fn open(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
         let State::Opening(list) = &mut self.state else { return Ok(()) };
@@ -380,7 +380,7 @@ impl WatchDecoder {
             None => {}
             Some(true) => {
                 let mut scan = Scan::new(b'{', 0);
-                // It does not end in there.
+                // The event does not end within these bytes.
                 scan.end(&self.watch.scratch).map_err(|fault| malformed(("the frame", fault)))?;
                 self.state = State::Object(scan);
             }
@@ -437,7 +437,7 @@ impl Default for WatchDecoder {
     }
 }
 
-/// Shows the position, and no bytes of objects: they may be of a Secret.
+/// Shows the position, but no bytes of objects, which may be Secrets.
 impl fmt::Debug for WatchDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchDecoder")
@@ -447,7 +447,7 @@ impl fmt::Debug for WatchDecoder {
     }
 }
 
-/// Decodes a body that is not a watch as a list: the error names it.
+/// Decodes a body that is not a watch as a list, to return an error with its kind.
 fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
     let type_meta = loop {
         match list.decode(input) {
@@ -458,7 +458,7 @@ fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKin
             Err(error) => {
                 return Err(match error.kind().clone() {
                     DecodeErrorKind::NotAList { api_version, kind } => DecodeErrorKind::NotAWatch { api_version, kind },
-                    // Its events are not on a line each.
+                    // The first member is neither `type` nor `object`, but `object` follows.
                     DecodeErrorKind::UnexpectedEncoding(BodyFormat::WatchStream) => {
                         malformed(("the frame", Fault::Syntax))
                     }

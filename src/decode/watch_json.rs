@@ -6,7 +6,7 @@ use super::watch_frame::{EventType, Frame, INITIAL_EVENTS_END};
 use crate::wire::json::Reader;
 use crate::wire::{Fault, FieldFault, at};
 
-/// Whether a body that begins so is a watch, by the name of its first member, as soon as that shows.
+/// Returns whether a body is a watch, by the name of its first member; `None` while the name is incomplete.
 ///
 /// Lists, single objects and Statuses begin with other names.
 pub(super) fn is_event(beginning: &[u8]) -> Option<bool> {

@@ -1,18 +1,18 @@
 //! Estimates from an object's bytes how much memory the decoded object may take.
 //!
-//! Decoding may take far more memory than the bytes: an empty element of two bytes becomes a struct of up to three kilobytes in
-//! a `Vec` that doubles. This module does not know the type that an object is decoded to. It charges each value a constant, and
-//! each value that could be a message more. For the types of k8s-pb the truth is at most five times the estimate; a test pins
-//! that.
+//! A decoded object may take far more memory than its bytes: an empty element of two bytes becomes a struct of up to three kilobytes
+//! in a `Vec` that doubles. This module does not know the type that an object is decoded to. It charges a constant for each value,
+//! and more for a value that could be a message. For the types of k8s-pb the actual memory is at most five times the estimate, as a
+//! test checks.
 
 use crate::error::ItemError;
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value};
 
-/// Smaller objects are not walked: none of them takes more than some 40 MB.
+/// Objects up to this size are not walked, because none of them takes more than about 40 MB.
 const SMALL: usize = 16 << 10;
 
-/// Charged for a value that could be a message, and for an object of JSON.
+/// Charged for a value that could be a message, and for an object or array of JSON.
 const MESSAGE: u64 = 1 << 10;
 
 /// Charged for a string, bytes or a message, and for any value of JSON; the length of text is added.
@@ -21,10 +21,10 @@ const VALUE: u64 = 64;
 /// Charged for a number.
 const NUMBER: u64 = 16;
 
-/// prost decodes no deeper.
+/// The depth at which prost stops.
 const MAX_DEPTH: usize = 100;
 
-/// Refuses an object that may take more than `max` bytes. It allocates some words for each level of nesting.
+/// Refuses an object that may take more than `max` bytes. It allocates a few words for each level of nesting.
 ///
 /// # Errors
 ///
@@ -43,8 +43,7 @@ pub(crate) fn check(encoding: Encoding, object: &[u8], max: u64) -> Result<(), I
     if estimate > max { Err(ItemError::DecodedSize { estimate, max }) } else { Ok(()) }
 }
 
-/// Each byte is looked at once: either as part of a field's header or number, or as text at the end of a field that is no
-/// message.
+/// Estimates a protobuf object. It walks every value that could be a message, and reads each byte at most once.
 fn of_protobuf(object: &[u8]) -> u64 {
     let mut estimate = 0;
     let mut messages = vec![(Fields::new(object), object.len() as u64)];
@@ -63,7 +62,7 @@ fn of_protobuf(object: &[u8]) -> u64 {
                 estimate += MESSAGE;
                 messages.pop();
             }
-            // Text, or malformed. The charges for its inside stay: prost may allocate it before it finds the fault.
+            // Text, or malformed. The charges for its contents stay: prost may allocate them before it finds the fault.
             Some(Err(_)) => {
                 estimate += *len;
                 messages.pop();
@@ -76,7 +75,7 @@ fn of_protobuf(object: &[u8]) -> u64 {
 #[cfg(feature = "json")]
 fn of_json(object: &[u8]) -> u64 {
     let objects = crate::wire::scan::count_brackets(object);
-    // Also those in strings, where they are rare.
+    // Counts commas in strings too, where they are rare.
     let values = memchr::memchr_iter(b',', object).count() as u64;
     object.len() as u64 + objects * MESSAGE + values * VALUE
 }

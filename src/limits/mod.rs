@@ -1,11 +1,12 @@
-//! The limits on what a body may claim.
+//! The limits on bodies.
 
 pub(crate) mod estimate;
 
 /// The limits of a [`ListDecoder`](crate::ListDecoder) or a [`WatchDecoder`](crate::WatchDecoder).
 ///
-/// A body over a limit is an error; [`DecodeError::limit`](crate::DecodeError::limit) returns the limit and the sizes. The decoder returns the error when the body declares the length, before the bytes are received; in JSON, which declares no
-/// lengths, at the first byte over the limit.
+/// A body over a limit is an error; [`DecodeError::limit`](crate::DecodeError::limit) returns the limit and the sizes. The decoder
+/// returns the error when the body declares the length, before it receives the bytes; in JSON, which declares no lengths, at the
+/// first byte over the limit.
 ///
 /// A watch has no end: only [`item_size`](Self::item_size), [`metadata_size`](Self::metadata_size) and
 /// [`decoded_size`](Self::decoded_size) apply to it.
@@ -25,7 +26,7 @@ pub struct Limits {
     pub(crate) on_oversized: OnItemError,
 }
 
-/// What happens on an item that cannot be delivered.
+/// The action for an item that cannot be delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnItemError {
@@ -37,8 +38,8 @@ pub enum OnItemError {
 }
 
 impl Limits {
-    /// The default of [`item_size`](Self::item_size): 16 MiB, which is also client-go's for a frame of a watch. etcd refuses
-    /// objects above 1.5 MiB by default, but aggregated API servers have stores of their own.
+    /// The default of [`item_size`](Self::item_size): 16 MiB, the same as client-go's limit for a frame of a watch. etcd refuses
+    /// objects above 1.5 MiB by default, but aggregated API servers may use other storage.
     pub const DEFAULT_ITEM_SIZE: u64 = 16 << 20;
 
     /// The default of [`metadata_size`](Self::metadata_size): 1 MiB.
@@ -49,7 +50,7 @@ impl Limits {
 
     /// Sets the largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
     ///
-    /// In a watch it is the largest frame: an object with its event around it.
+    /// In a watch it is the largest frame: an object with its enclosing event.
     ///
     /// It bounds the decoder's memory, because an item that is split over chunks is assembled in one buffer.
     #[must_use]
@@ -58,7 +59,7 @@ impl Limits {
         self
     }
 
-    /// Sets the largest number of items, skipped ones included: no limit unless set.
+    /// Sets the largest number of items, including skipped items: no limit unless set.
     ///
     /// It protects callers that keep the items: two bytes of a body are enough for an item.
     #[must_use]
@@ -86,9 +87,9 @@ impl Limits {
         self
     }
 
-    /// Sets the most memory that an item may take when it is decoded, estimated from its bytes before:
+    /// Sets the most memory that an item may take when it is decoded, estimated in advance from its bytes:
     /// [`DEFAULT_DECODED_SIZE`](Self::DEFAULT_DECODED_SIZE) unless set. An item over it is
-    /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which [`OnItemError`] may skip. Stores decode with the default.
+    /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which [`OnItemError`] may skip. Stores use the default.
     ///
     /// It bounds the memory for an item with a few bytes per element: 1.4 MB of empty volumes would take 2.3 GB. Items of up to
     /// 16 KiB are not estimated. The estimate is 64 bytes for each string or message, 1 KiB more for a value whose bytes could be a
@@ -100,10 +101,10 @@ impl Limits {
         self
     }
 
-    /// Sets what happens on an item over [`item_size`](Self::item_size): [`OnItemError::Fail`] unless set.
+    /// Sets the action for an item over [`item_size`](Self::item_size): [`OnItemError::Fail`] unless set.
     ///
     /// An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case. So is a frame of a
-    /// watch, which would resume without a change.
+    /// watch over `item_size`: a watch that skipped it would lose a change.
     #[must_use]
     pub const fn on_oversized(mut self, what: OnItemError) -> Self {
         self.on_oversized = what;

@@ -1,7 +1,7 @@
 //! The JSON form of the list's metadata, the type meta and the Status.
 //!
-//! Members are read as Go's `encoding/json` reads them: the last one of a name counts, `null` sets nothing. Source of the
-//! names: `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+//! Members are read as Go's `encoding/json` reads them: the last value of a repeated member counts, `null` sets nothing. Source of
+//! the names: `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::{ListMeta, MAX_CAUSES, ShardInfo, Status, StatusCause, StatusDetails}
 use crate::wire::json::Reader;
 use crate::wire::{FieldFault, at};
 
-/// An object, or `null`, all of it read by `on_member`, which takes the value of the member that it is given the name of.
+/// Reads an object, or `null`. `on_member` gets the name of each member, and must consume its value.
 pub(crate) fn members<'a>(
     field: &'static str,
     json: &mut Reader<'a>,
@@ -31,7 +31,7 @@ pub(crate) fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), Fie
     json.value().map(drop).map_err(at(field))
 }
 
-/// JSON that is an object, or `null`.
+/// Reads JSON that is an object or `null`, as [`members`] does, and checks that it ends there.
 pub(crate) fn whole<'a>(
     field: &'static str,
     json: &'a [u8],
@@ -70,7 +70,7 @@ fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(),
     })
 }
 
-/// The `apiVersion` and `kind` that an object has of its own; empty where it has none.
+/// Returns the `apiVersion` and `kind` of an object; empty if it has none.
 #[cfg(feature = "client")]
 pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, FieldFault> {
     let mut type_meta = TypeMeta::default();
@@ -82,7 +82,7 @@ pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, FieldFault> {
     Ok(type_meta)
 }
 
-/// Reads a Status; `None` where the JSON is not one.
+/// Reads a Status; `None` if the JSON is not a Status.
 pub(crate) fn status(json: &[u8]) -> Option<Status> {
     let mut status = Status::default();
     whole("the body", json, |name, json| match name {

@@ -1,4 +1,4 @@
-//! The messages around the items, by hand: `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
+//! The messages around the items, written by hand after `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
 
 #[cfg(feature = "json")]
 pub(crate) mod json;
@@ -9,13 +9,13 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 
 use crate::wire::protobuf::{Fields, Value};
 
-/// `apiVersion` and `kind` of a list, as its envelope has them: `v1` and `PodList`.
+/// `apiVersion` and `kind` of a list or an object: `v1` and `PodList`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TypeMeta {
     /// Group and version, or only the version in the core group.
     pub api_version: String,
-    /// Kind, with `List` at its end for a list.
+    /// The kind, which ends in `List` for a list.
     pub kind: String,
 }
 
@@ -31,7 +31,7 @@ impl TypeMeta {
         self.kind.strip_suffix("List").unwrap_or(&self.kind)
     }
 
-    /// An empty kind is that of anything.
+    /// Returns true if this is the expected type meta. An empty expected kind matches any kind.
     #[cfg(feature = "client")]
     pub(crate) fn is_expected(&self, expected: &Self) -> bool {
         self.api_version == expected.api_version && (self.kind == expected.kind || expected.kind.is_empty())
@@ -55,12 +55,12 @@ pub struct ListMeta {
     /// The number of items on the pages after this one, if the server counted them.
     #[prost(int64, optional, tag = "4")]
     pub remaining_item_count: Option<i64>,
-    /// The shard that the list was restricted to, if the request named one and the server applied it (KEP-5866).
+    /// The shard to which the server restricted the list, if the request named a shard (KEP-5866).
     #[prost(message, optional, tag = "5")]
     pub shard_info: Option<ShardInfo>,
 }
 
-/// The shard that a list was restricted to (KEP-5866).
+/// The shard to which the server restricted a list (KEP-5866).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct ShardInfo {
@@ -73,7 +73,7 @@ pub struct ShardInfo {
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct Status {
-    /// For an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest version.
+    /// After an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest version.
     #[prost(message, optional, tag = "1")]
     pub metadata: Option<ListMeta>,
     /// `Success` or `Failure`.
@@ -93,11 +93,11 @@ pub struct Status {
     pub code: i32,
 }
 
-/// More causes of a [`Status`] are left out: two bytes of the body are enough for one.
+/// The most causes of a [`Status`] that are kept: a cause may take only two bytes of the body.
 pub(crate) const MAX_CAUSES: usize = 1000;
 
 impl Status {
-    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` where the bytes are not a Status.
+    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` if the bytes are not a Status.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() <= 2 * MAX_CAUSES {
             return <Self as prost::Message>::decode(bytes).ok();
@@ -164,7 +164,7 @@ pub struct StatusCause {
     pub field: String,
 }
 
-/// Code, reason and message, on one line whatever the server sent.
+/// Writes code, reason and message on one line, whatever the server sent.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.code)?;

@@ -9,8 +9,8 @@ use crate::wire::Encoding;
 
 /// One item of a list, or the object of a watch event, borrowed: its bytes, their encoding and its place in the body.
 ///
-/// [`FieldPath`](super::FieldPath) reads fields of it, [`project`](Self::project) copies it without some of them, and
-/// [`decode`](Self::decode) decodes it. [`new`](Self::new) makes one of bytes that are kept elsewhere.
+/// [`FieldPath`](super::FieldPath) reads its fields, [`project`](Self::project) copies it without some of them, and
+/// [`decode`](Self::decode) decodes it. [`new`](Self::new) borrows bytes that the caller keeps.
 #[derive(Clone, Copy)]
 pub struct ItemRef<'a> {
     pub(crate) bytes: &'a [u8],
@@ -23,7 +23,7 @@ pub struct ItemRef<'a> {
 }
 
 impl<'a> ItemRef<'a> {
-    /// Borrows the bytes of an object that is not in a body, such as those of a kept item. Its type meta is empty.
+    /// Borrows the bytes of an object that is not in a body, such as a kept item. Its type meta is empty.
     #[must_use]
     pub fn new(encoding: Encoding, bytes: &'a [u8]) -> Self {
         static UNKNOWN: TypeMeta = TypeMeta { api_version: String::new(), kind: String::new() };
@@ -31,19 +31,19 @@ impl<'a> ItemRef<'a> {
         Self { bytes, encoding, type_meta: &UNKNOWN, index: 0, offset: 0, decoded_size }
     }
 
-    /// Returns the same item under the type meta of the object or of its list.
+    /// Returns the same item with the type meta of the object or of its list.
     #[must_use]
     pub fn with_type_meta(self, type_meta: &'a TypeMeta) -> Self {
         Self { type_meta, ..self }
     }
 
-    /// The same item, at its place in a list with this limit.
+    /// Returns the same item with its place in a list and the list's limit.
     #[cfg(feature = "client")]
     pub(crate) fn at(self, index: u64, offset: u64, decoded_size: u64) -> Self {
         Self { index, offset, decoded_size, ..self }
     }
 
-    /// [`Limits::decoded_size`](crate::Limits::decoded_size) of its list.
+    /// Returns [`Limits::decoded_size`](crate::Limits::decoded_size) of its list.
     #[cfg(feature = "client")]
     pub(crate) fn decoded_size(&self) -> u64 {
         self.decoded_size
@@ -61,10 +61,10 @@ impl<'a> ItemRef<'a> {
         self.encoding
     }
 
-    /// Returns the type meta of the list. Items in protobuf have none of their own; their kind is this one's without `List`.
+    /// Returns the type meta of the list. Items in protobuf have no type meta; their kind is the list's kind without `List`.
     ///
-    /// In a JSON list it has the members that the body had before the item, and empty strings for the others: lists of custom
-    /// resources have `kind` after the items, which then carry their own.
+    /// In a JSON list it has the members that precede the item in the body, and empty strings for the others: lists of custom
+    /// resources have `kind` after the items, which then have their own `kind`.
     ///
     /// In a watch it is the object's own type meta.
     #[must_use]
@@ -72,14 +72,14 @@ impl<'a> ItemRef<'a> {
         self.type_meta
     }
 
-    /// Returns how many items of the list are before it, skipped ones included; in a watch, how many events of all kinds.
+    /// Returns the number of items before it in the list, including skipped items; in a watch, of events of all kinds.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// Returns the offset in the body where its field begins: in protobuf at the tag, a few bytes before
-    /// [`bytes`](Self::bytes). In a watch, the offset where its frame begins.
+    /// Returns the offset of its field in the body: in protobuf, of the tag, a few bytes before [`bytes`](Self::bytes). In a watch,
+    /// returns the offset of its frame.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -89,8 +89,8 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when the bytes are malformed down to the fields of the metadata, or a single field of the metadata
-    /// has another type than it should have.
+    /// [`ItemError::Metadata`] when the object or its metadata is malformed, or when a single field of the metadata has the wrong
+    /// type.
     pub fn meta(&self) -> Result<MetaView<'a>, ItemError> {
         MetaView::new(self.encoding, self.bytes)
     }
@@ -100,7 +100,7 @@ impl<'a> ItemRef<'a> {
     /// # Errors
     ///
     /// [`ItemError::Protobuf`] when prost refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
-    /// [`ItemError::WrapperType`] when `M` is no message of its own, [`ItemError::WrongEncoding`] on an item in JSON.
+    /// [`ItemError::WrapperType`] when `M` is one of prost's wrapper types, [`ItemError::WrongEncoding`] for an item in JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         self.expect(Encoding::Protobuf)?;
         let mut message = Box::<M>::default();
@@ -113,25 +113,25 @@ impl<'a> ItemRef<'a> {
     /// # Errors
     ///
     /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
-    /// [`ItemError::WrongEncoding`] on an item in protobuf.
+    /// [`ItemError::WrongEncoding`] for an item in protobuf.
     #[cfg(feature = "json")]
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
         self.expect(Encoding::Json)?;
         super::deserialize(self.bytes, self.decoded_size).map(Box::new)
     }
 
-    /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at its beginning or where it has its own.
+    /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at the beginning, or in their place if it has them.
     ///
-    /// For an item in protobuf it appends what Go's `json.Marshal` returns for the object as client-go decodes it, with `kind` and
+    /// For an item in protobuf it appends the output of Go's `json.Marshal` for the object as client-go decodes it, with `kind` and
     /// `apiVersion` first: the same fields in the same order, with the same escapes. A quantity stays as the server sent it. Where
-    /// releases of Go's types differ in the order of fields, or in those that they omit when empty, the JSON is that of the newest
-    /// release in the [table of fields](crate::schema). A field that not all releases have is omitted when the object does not
-    /// have it. For an item in JSON it appends the same members without whitespace.
+    /// releases of Go's types differ in the order of fields, or in which empty fields they omit, it follows the newest release in
+    /// the [table of fields](crate::schema). A field that not all releases have is omitted if the object does not have it. For an
+    /// item in JSON it appends the same members without whitespace.
     ///
     /// Returns the number of fields that are left out because the table does not have them, as Go's clients leave out unknown
     /// fields; 0 for JSON.
     ///
-    /// Protobuf takes memory for the tree of one object, a few times its size.
+    /// For protobuf it allocates a tree of the object, a few times the object's size.
     ///
     /// ```
     /// use listwatch::{ItemError, ListReader};
@@ -154,7 +154,7 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::UnknownKind`] when the table does not have the kind;
     /// [`ItemError::DecodedSize`] when the tree may take more than 64 MiB;
     /// [`ItemError::Field`] when a field is malformed, has a value without a JSON form, or is nested deeper than 100 messages.
-    /// For JSON: [`ItemError::Metadata`] when the item is not a JSON object, or neither it nor its list has a kind so far.
+    /// For JSON: [`ItemError::Metadata`] when the item is not a JSON object, or neither the item nor the list so far has a kind.
     #[cfg(feature = "json")]
     pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         match self.encoding {
@@ -165,13 +165,13 @@ impl<'a> ItemRef<'a> {
 
     /// Copies the bytes without the fields that the projection drops.
     ///
-    /// The copy of an item in protobuf is one allocation of exactly its size, for which the item is walked twice. The copy of
-    /// JSON is allocated at the size of the item, and then shrunk.
+    /// The copy of an item in protobuf is one allocation of exactly its size; it needs two walks over the item. The copy of an item
+    /// in JSON is allocated at the size of the item, and then shrunk.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path
-    /// does not lead through objects in this encoding: one in numbers alone through JSON, one in names alone through protobuf.
+    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path does
+    /// not lead through objects in this encoding: a path of only numbers through JSON, or of only names through protobuf.
     pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
         projection.apply(self.encoding, self.bytes)
     }
@@ -198,7 +198,7 @@ impl<'a> ItemRef<'a> {
     }
 }
 
-/// Shows the position of the item, and no bytes: they may be of a Secret.
+/// Shows the position of the item, but no bytes, which may be a Secret.
 impl fmt::Debug for ItemRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ItemRef")

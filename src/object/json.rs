@@ -1,7 +1,7 @@
 //! The JSON form of an object's metadata.
 //!
-//! Members are read as Go's `encoding/json` reads them: the last one of a name counts, `null` sets nothing. Source of the
-//! names: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+//! Members are read as Go's `encoding/json` reads them: the last value of a repeated member counts, `null` sets nothing. Source of
+//! the names: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use crate::meta::json::{members, set, set_text, skip, whole};
 use crate::wire::json::{JsonText, Reader};
 use crate::wire::{Encoding, FieldFault};
 
-/// Makes the items of a JSON list a `Box<T>`, for any `T` that serde deserializes.
+/// Decodes the items of a JSON list as `Box<T>`, for any `T` that serde deserializes.
 ///
-/// Servers send lists of custom resources in JSON only. An item nested deeper than the 128 levels that `serde_json` allows is an
-/// error, and so is one in protobuf.
+/// Servers send lists of custom resources in JSON only. An item in protobuf is an error, and so is an item that is nested deeper
+/// than the 128 levels that `serde_json` allows.
 ///
 /// ```
 /// use listwatch::{Json, ListReader};
@@ -56,9 +56,9 @@ impl<T: DeserializeOwned + Send + 'static> Item for Json<T> {
     }
 }
 
-/// The metadata of an object, borrowed from its JSON as far as no escapes are in it.
+/// The metadata of an object. Texts without escapes are borrowed from its JSON.
 ///
-/// Absent fields are empty. It takes memory for the entries of the maps and lists.
+/// Absent fields are empty. It allocates for the entries of the maps and lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JsonMeta<'a> {
     pub(crate) name: Cow<'a, str>,
@@ -131,7 +131,7 @@ impl<'a> JsonManager<'a> {
     }
 }
 
-/// From RFC 3339, as Go reads times.
+/// Parses RFC 3339, as Go does.
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let JsonText(text) = JsonText::deserialize(deserializer)?;
@@ -140,11 +140,11 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Reads the metadata of an object, and of the rest only where it ends.
+/// Reads the metadata of an object. Of other members it only finds the end.
 pub(crate) fn meta(object: &[u8]) -> Result<JsonMeta<'_>, ItemError> {
     let mut meta = JsonMeta::default();
     whole("the object", object, |name, json| match name {
-        // A second one is merged into the first, as Go does.
+        // A repeated `metadata` is merged into the first, as in Go.
         "metadata" => meta.merge(json),
         _ => skip("the object", json),
     })
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_metadata_is_an_error() {
+    fn refuses_malformed_metadata() {
         for (object, expected) in [
             (&br#"{"metadata":{"name":7}}"#[..], "a value of the wrong type in metadata.name"),
             (br#"{"metadata":{"labels":{"a":null}}}"#, "a value of the wrong type in metadata.labels"),

@@ -16,16 +16,16 @@ use crate::wire::protobuf::{Fields, Value, WireField};
 
 /// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see [`ItemRef::meta`](super::ItemRef::meta).
 ///
-/// The accessors return data of the object, not of the view, so the view may be dropped before them. Strings are borrowed; only
-/// a string with escapes in JSON is a copy, made again by each call.
+/// The accessors return data of the object, not of the view, so the view may be dropped before the data. Strings are borrowed; only
+/// for a string with escapes in JSON each call returns a copy.
 ///
-/// For protobuf, making a view reads and checks the single fields and allocates nothing. Labels, annotations, owner references,
-/// finalizers and managed fields are read on each call, and checked all together before the first is returned. JSON
-/// is parsed to its end, so all of it is read at once. Each of the iterators allocates for the borrowed keys and values.
+/// For protobuf, creating a view reads and checks the single fields and allocates nothing. Labels, annotations, owner references,
+/// finalizers and managed fields are read on each call, and all of them are checked before the first is returned. For JSON, creating
+/// a view parses all metadata. Each of the iterators allocates for the borrowed keys and values.
 ///
 /// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is merged.
 ///
-/// The names and numbers of the fields are those of `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
+/// The names and numbers of the fields are from `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
 /// `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`. The deprecated `selfLink` is not read.
 ///
 /// ```
@@ -54,7 +54,7 @@ pub struct MetaView<'a> {
 /// The maps and lists of the metadata.
 #[derive(Clone)]
 enum Collections<'a> {
-    /// In the bytes of the object, checked down to the fields of the metadata, but not inside these.
+    /// The bytes of the object. The fields of the metadata are checked, but not the contents of maps and lists.
     Protobuf(&'a [u8]),
     #[cfg(feature = "json")]
     Json(Box<JsonMeta<'a>>),
@@ -89,7 +89,7 @@ impl<'a> MetaView<'a> {
         Ok(view)
     }
 
-    /// Values that are not metadata are checked only for where they end.
+    /// Reads all metadata. Of other values it only finds the end.
     #[cfg(feature = "json")]
     fn from_json(object: &'a [u8]) -> Result<Self, ItemError> {
         let mut meta = Box::new(super::json::meta(object)?);
@@ -107,8 +107,8 @@ impl<'a> MetaView<'a> {
         })
     }
 
-    #[cfg(feature = "cache")]
     /// Returns namespace, name, uid and resource version.
+    #[cfg(feature = "cache")]
     pub(crate) fn into_identity(self) -> [Cow<'a, str>; 4] {
         [self.namespace, self.name, self.uid, self.resource_version]
     }
@@ -143,7 +143,7 @@ impl<'a> MetaView<'a> {
         self.name.clone()
     }
 
-    /// Returns the prefix that the server made the name from; empty if the client chose the name.
+    /// Returns the prefix from which the server generated the name; empty if the client chose the name.
     #[must_use]
     #[inline]
     pub fn generate_name(&self) -> Cow<'a, str> {
@@ -171,19 +171,19 @@ impl<'a> MetaView<'a> {
         self.resource_version.clone()
     }
 
-    /// Returns how often the desired state was changed; 0 for kinds that do not count it.
+    /// Returns the number of changes of the desired state; 0 for kinds that do not count them.
     #[must_use]
     pub fn generation(&self) -> i64 {
         self.generation
     }
 
-    /// Returns when the object was created. A time without any bytes, which is Go's zero time, is `None`.
+    /// Returns the time of creation. An empty time, which is Go's zero time, is `None`.
     #[must_use]
     pub fn creation_timestamp(&self) -> Option<Time> {
         self.creation_timestamp
     }
 
-    /// Returns when the object is to be deleted, if its deletion was requested.
+    /// Returns the time at which the object is to be deleted, if its deletion was requested.
     #[must_use]
     pub fn deletion_timestamp(&self) -> Option<Time> {
         self.deletion_timestamp
@@ -302,7 +302,7 @@ impl<'a> MetaView<'a> {
     }
 }
 
-/// Shows the identity of the object, and no annotations: they may hold a Secret.
+/// Shows the identity of the object, but no annotations, which may contain secrets.
 impl fmt::Debug for MetaView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetaView")
@@ -314,12 +314,12 @@ impl fmt::Debug for MetaView<'_> {
     }
 }
 
-/// A point in time, as Kubernetes has it: UTC, since the Unix epoch.
+/// A point in time: UTC, since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     /// Whole seconds; negative before 1970.
     pub seconds: i64,
-    /// Nanoseconds on top. The API server itself reads and writes whole seconds.
+    /// Additional nanoseconds. The API server itself reads and writes whole seconds.
     pub nanos: i32,
 }
 
@@ -335,9 +335,9 @@ pub struct OwnerReference<'a> {
     pub name: Cow<'a, str>,
     /// Its uid.
     pub uid: Cow<'a, str>,
-    /// Whether the owner is the controller that manages the object.
+    /// True if the owner is the controller that manages the object.
     pub controller: bool,
-    /// Whether a foreground deletion of the owner waits until the object is deleted.
+    /// True if a foreground deletion of the owner waits until the object is deleted.
     pub block_owner_deletion: bool,
 }
 
@@ -351,7 +351,7 @@ pub struct ManagedFieldsEntry<'a> {
     pub operation: Cow<'a, str>,
     /// The API version that the fields belong to.
     pub api_version: Cow<'a, str>,
-    /// When the manager set them last.
+    /// The time at which the manager last set them.
     pub time: Option<Time>,
     /// The format of the fields: `FieldsV1`.
     pub fields_type: Cow<'a, str>,
@@ -381,7 +381,7 @@ fn all<'a, C: Default + Extend<T>, T>(
     Ok(all)
 }
 
-/// The value of a key of a map.
+/// Returns the value of a key in a map of the metadata.
 fn value_of<'a>(object: &'a [u8], number: u32, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
     let mut found = None;
     each(object, number, |value| {
@@ -410,7 +410,7 @@ fn each<'a>(object: &'a [u8], number: u32, mut read: impl FnMut(Value<'a>) -> Re
     Ok(())
 }
 
-/// Protobuf has a map as messages of key and value.
+/// Reads an entry of a map, which protobuf encodes as a message of key and value.
 #[inline]
 pub(crate) fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
     let mut entry = ("", "");
@@ -425,7 +425,7 @@ pub(crate) fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
     Ok(entry)
 }
 
-/// Returns the entries of two maps, of which one is empty: maps of `&str` are cheaper to make.
+/// Returns the entries of both maps; one of the two is empty. A map of `&str` is cheaper to build than a map of `Cow`.
 fn entries<'a>(
     borrowed: BTreeMap<&'a str, &'a str>,
     copied: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
@@ -519,11 +519,11 @@ mod tests {
         for (object, expected) in [
             (&b""[..], Some(["", "", "", ""])),
             (b"\x0a\x03\x0a\x01n", Some(["n", "", "", ""])),
-            // All four, with generateName between them and spec behind.
+            // All four, with generateName between them and spec after them.
             (b"\x0a\x0f\x0a\x01n\x12\x01g\x1a\x01s\x2a\x01u\x32\x01v\x12\x02??", Some(["n", "s", "u", "v"])),
-            // Metadata behind spec, and in two pieces.
+            // Metadata after spec, and in two pieces.
             (b"\x12\x01?\x0a\x03\x0a\x01n\x0a\x06\x0a\x01m\x1a\x01s", Some(["m", "s", "", ""])),
-            // Not UTF-8, cut, of the wrong wire type.
+            // Not UTF-8, truncated, of the wrong wire type.
             (b"\x0a\x03\x0a\x01\xff", None),
             (b"\x0a\x03\x0a\x02n", None),
             (b"\x0a\x05\x0a\x01n", None),
@@ -536,16 +536,16 @@ mod tests {
         }
     }
 
-    /// Labels, which annotations are read like.
+    /// Tests labels; the same code reads annotations.
     #[test]
-    fn each_key_comes_once_with_its_last_value() {
+    fn returns_each_key_once_with_its_last_value() {
         for (metadata, expected) in [
             (&[&b""[..]][..], &[][..]),
             (&[b"\x5a\x06\x0a\x01a\x12\x011\x5a\x06\x0a\x01b\x12\x012"], &[("a", "1"), ("b", "2")]),
             // Without key, without value, the value first, and twice.
             (&[b"\x5a\x03\x12\x011\x5a\x03\x0a\x01b"], &[("", "1"), ("b", "")]),
             (&[b"\x5a\x09\x12\x011\x0a\x01b\x12\x012"], &[("b", "2")]),
-            // Not sorted, and a key twice, also where metadata comes in pieces.
+            // Not sorted, and a key twice, also with metadata in pieces.
             (&[b"\x5a\x06\x0a\x01b\x12\x012\x5a\x06\x0a\x01a\x12\x011"], &[("a", "1"), ("b", "2")]),
             (&[b"\x5a\x06\x0a\x01a\x12\x012\x5a\x06\x0a\x01a\x12\x011"], &[("a", "1")]),
             (&[b"\x5a\x06\x0a\x01b\x12\x012", b"\x0a\x01n", b"\x5a\x06\x0a\x01b\x12\x011"], &[("b", "1")]),
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_malformed_is_returned() {
+    fn refuses_malformed_fields() {
         let text: &[(&[u8], Fault)] = &[(b"\xff", Fault::Utf8)];
         let message: &[(&[u8], Fault)] = &[(b"\x0a", Fault::PastParent), (b"\x0d1234", Fault::WireType)];
         for (number, name, broken) in [

@@ -35,25 +35,25 @@ use crate::wire::Encoding;
 
 /// A type that items are decoded as: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
 ///
-/// Implemented for every prost message, so the Pods of `k8s-pb`, messages of your own, and messages with just the two
-/// fields that you need (protobuf skips the others) all work. Where a type is too much, `with` of the adapters takes a closure.
+/// It is implemented for every prost message: the Pods of `k8s-pb`, your own messages, and messages with only the two
+/// fields that you need (prost skips the others). Where you need no type, pass a closure to `with` of the adapters.
 ///
 /// prost also implements its `Message` for `()`, `bool`, numbers, `String`, `Vec<u8>` and `Bytes`, as protobuf's
 /// wrapper types. They would decode a Pod into garbage and are refused with [`ItemError::WrapperType`]. For an item's
-/// bytes use `[u8]`: they are protobuf, or JSON in a list in JSON.
+/// bytes use `[u8]`: protobuf, or JSON in a JSON list.
 pub trait Item {
-    /// The decoded item. It owns its data: nothing refers to the chunk of the body.
+    /// The decoded item. It owns its data and does not borrow from the chunk of the body.
     type Owned: Send + 'static;
 
-    /// The one encoding that it is decoded from. A client requests it from the server, and an adapter accepts JSON only if it is
-    /// [`Encoding::Json`] or the caller accepts JSON. `None` where it is decoded from any encoding.
+    /// The encoding from which it is decoded; `None` for any encoding. A client requests this encoding from the server, and an
+    /// adapter accepts JSON only if this is [`Encoding::Json`] or the caller accepts JSON.
     const ENCODING: Option<Encoding> = None;
 
     /// Decodes the borrowed item.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the bytes cannot become one.
+    /// [`ItemError`] when the item cannot be decoded.
     fn from_ref(item: ItemRef<'_>) -> Result<Self::Owned, ItemError>;
 }
 
@@ -67,7 +67,7 @@ impl<M: prost::Message + Default + 'static> Item for M {
     }
 }
 
-/// One allocation of exactly the item's size. [`ItemRef::encoding`] says how the bytes are encoded.
+/// Copies the item into one allocation of exactly its size. [`ItemRef::encoding`] is the encoding of the bytes.
 impl Item for [u8] {
     type Owned = Box<[u8]>;
 
@@ -92,7 +92,7 @@ pub(crate) fn deserialize<T: serde::de::DeserializeOwned>(bytes: &[u8], max: u64
     serde_json::from_slice(bytes).map_err(|error| ItemError::Json(error.into()))
 }
 
-/// Known to the compiler for each `M`, so that nothing is left of it at run time. prost implements `Message` for boxes too.
+/// Returns true for a wrapper type, or a box of one, for which prost implements `Message` too. The compiler evaluates it for each `M`.
 fn is_wrapper<M: 'static>() -> bool {
     fn is<M: 'static, T: 'static>() -> bool {
         [TypeId::of::<T>(), TypeId::of::<Box<T>>(), TypeId::of::<Box<Box<T>>>()].contains(&TypeId::of::<M>())

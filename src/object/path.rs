@@ -1,4 +1,4 @@
-//! Single fields of an object, found by their names or numbers.
+//! Paths to single fields of an object, by names or numbers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,15 +14,15 @@ use crate::wire::protobuf::{Fields, Value};
 
 /// A path to a field of an object, to read the field without decoding the rest of the object.
 ///
-/// It leads by field numbers through protobuf and by names through JSON, and may know only one of them. An item is read in its
-/// own encoding. [`ItemRef::new`] makes an item of an object's bytes that are kept elsewhere.
+/// It has field numbers for protobuf and names for JSON, or only one of the two. An item is read in its own encoding.
+/// [`ItemRef::new`] creates an item from bytes that the caller keeps.
 ///
 /// Lookups descend only into the messages on the path and borrow the values that they find; each allocates a few words. They
-/// return what decoding would: the last one of repeated values counts, messages in pieces are merged, and malformed bytes on
-/// the way are errors.
+/// return the same values as decoding: the last of several values of a single field counts, messages in pieces are merged, and
+/// malformed bytes on the path are errors.
 ///
-/// A path may lead through repeated fields; [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and [`ints`](Self::ints) then
-/// return the values of all of them, `str`, `bytes` and `int` the last one. Its last field may be a map, of which
+/// A path may lead through repeated fields: [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and [`ints`](Self::ints) then
+/// return the values of all elements, and `str`, `bytes` and `int` the last value. The last field of a path may be a map, in which
 /// [`key`](Self::key) selects one entry. A path without names and numbers leads nowhere.
 ///
 /// ```
@@ -47,16 +47,16 @@ use crate::wire::protobuf::{Fields, Value};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPath {
-    /// With dots between; empty where they are not known.
+    /// Separated by dots; empty if they are unknown.
     names: Cow<'static, str>,
-    /// Empty where they are not known.
+    /// Empty if they are unknown.
     numbers: Cow<'static, [u32]>,
     key: Option<Cow<'static, str>>,
 }
 
 impl FieldPath {
-    /// Creates a path of these names, as JSON has them, and of these field numbers: see the `generated.proto` of the kind's
-    /// package in `k8s.io/api`. Either may be empty: then the path reads nothing in that encoding.
+    /// Creates a path of these JSON names and these field numbers: see the `generated.proto` of the kind's package in
+    /// `k8s.io/api`. Either may be empty: then a lookup in that encoding is [`ItemError::WrongEncoding`].
     #[must_use]
     pub const fn new(names: &'static str, numbers: &'static [u32]) -> Self {
         Self { names: Cow::Borrowed(names), numbers: Cow::Borrowed(numbers), key: None }
@@ -79,16 +79,16 @@ impl FieldPath {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Parses a path of the objects of a list, or of an object, of this type.
+    /// Parses a path for objects of a type, which is the type meta of the object or of its list.
     ///
-    /// Names are those of JSON: `spec.containers.image`. Those of built-in kinds are known from the [table of
-    /// fields](crate::schema), and so are the fields of `metadata` of every kind. Any other path of a custom resource is used as it
-    /// is and reads JSON only. A path may be given in numbers, `2.10` for `spec.nodeName` of a Pod; where the table
-    /// does not have them, it reads protobuf only. A path to a map may end in a key: `metadata.annotations["example.com/note"]`.
+    /// The text has names as in JSON: `spec.containers.image`. The [table of fields](crate::schema) has the fields of built-in kinds,
+    /// and of the `metadata` of every kind. Any other path of a custom resource is used unchanged and reads JSON only. The text may
+    /// have numbers, `2.10` for `spec.nodeName` of a Pod; if the table does not have them, the path reads protobuf only. A path to a
+    /// map may end in a key: `metadata.annotations["example.com/note"]`.
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`] when the text is no path, or names a field that the kind does not have.
+    /// [`InvalidPath`] when the text is not a path, or names a field that the kind does not have.
     ///
     /// ```
     /// use listwatch::path::pod;
@@ -105,15 +105,14 @@ impl FieldPath {
             None => (text, None),
             Some((path, key)) => {
                 let key = key.strip_prefix('"').and_then(|key| key.strip_suffix("\"]"));
-                (path, Some(key.ok_or(error("a key is written [\"KEY\"]"))?))
+                (path, Some(key.ok_or(error("expected a key as [\"KEY\"] at the end"))?))
             }
         };
         let known = Message::of(&of.api_version, of.item_kind());
         let kind = known.or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"));
         let (names, numbers) = if path.starts_with(|c: char| c.is_ascii_digit()) {
-            let numbers =
-                numbers(path).ok_or(error("a path in numbers is 1 to 100 field numbers with dots between"))?;
-            // JSON has some messages under the names of their parents, which lead elsewhere.
+            let numbers = numbers(path).ok_or(error("expected 1 to 100 field numbers separated by dots"))?;
+            // JSON inlines some messages into their parents, so that the names lead to other fields.
             let names = kind.and_then(|kind| kind.names(&numbers)).filter(|names| {
                 let fields = kind.and_then(|kind| kind.path(names)).unwrap_or_default();
                 let is_map = fields.last().is_some_and(|field| field.is_map());
@@ -128,14 +127,14 @@ impl FieldPath {
         } else if known.is_some() || path.split('.').next() == Some("metadata") {
             return Err(InvalidPath { reason: format!("{} has no such field", of.item_kind()).into(), ..error("") });
         } else if path.split('.').any(str::is_empty) || path.split('.').count() > 100 {
-            return Err(error("a path is 1 to 100 names with dots between"));
+            return Err(error("expected 1 to 100 names separated by dots"));
         } else {
             (path.to_owned(), Vec::new())
         };
         Ok(Self { names: names.into(), numbers: numbers.into(), key: key.map(|key| key.to_owned().into()) })
     }
 
-    /// Returns the field numbers that lead through protobuf; empty where they are not known.
+    /// Returns the field numbers for protobuf; empty if they are unknown.
     #[must_use]
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
@@ -145,7 +144,7 @@ impl FieldPath {
         self.names.is_empty() && self.numbers.is_empty()
     }
 
-    /// Returns the names that lead through JSON, the key among them.
+    /// Returns the names for JSON, including the key.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.split('.').filter(|name| !name.is_empty()).chain(self.key.as_deref())
     }
@@ -154,7 +153,7 @@ impl FieldPath {
         self.key.as_deref()
     }
 
-    /// Whether it leads through objects in this encoding, or nowhere at all.
+    /// Checks that it leads through objects in this encoding, or nowhere at all.
     pub(super) fn leads_through(&self, encoding: Encoding) -> Result<(), ItemError> {
         let (is_known, expected) = match encoding {
             Encoding::Protobuf => (!self.numbers.is_empty() || self.names.is_empty(), Encoding::Json),
@@ -176,8 +175,8 @@ impl FieldPath {
         self.strs(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the bytes at the end of the path, or those of a string or a message; `None` when they are absent. Of a message in pieces, which
-    /// no API server writes, it is the last piece. In JSON it is the text of the value.
+    /// Returns the bytes of the bytes field, string or message at the end of the path; `None` when it is absent. For a message in
+    /// pieces, which no API server writes, returns the last piece. In JSON, returns the text of the value.
     ///
     /// # Errors
     ///
@@ -195,15 +194,16 @@ impl FieldPath {
         self.ints(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns all strings at the end of the path, also those that a later one in the same message replaces, which no API server writes.
+    /// Returns all strings at the end of the path, even if a later string in the same message replaces one, which no API server
+    /// writes.
     ///
-    /// The iterator ends after an error: those of [`str`](Self::str).
+    /// The iterator ends after an error, which is the same as for [`str`](Self::str).
     pub fn strs<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
         self.values(item, PathValue::str)
     }
 
-    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without key is an entry at a time in protobuf, and one value in
-    /// JSON.
+    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without a key yields its entries one by one in
+    /// protobuf, and one value in JSON.
     pub fn all_bytes<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
         self.values(item, PathValue::bytes)
     }
@@ -241,7 +241,7 @@ impl FieldPath {
     }
 }
 
-/// In names, or in numbers where these are all that is known; as [`FieldPath::parse`] reads it.
+/// Writes the names, or the numbers if the names are unknown, in the form that [`FieldPath::parse`] reads.
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.names.is_empty() {
@@ -260,7 +260,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// The text is not a path to a field, or not to a known one.
+/// The error of a text that is not a path, or not the path of a known field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid field path {text:?}: {reason}")]
 pub struct InvalidPath {
@@ -292,9 +292,9 @@ pub mod pod {
 
     /// `spec`
     pub const SPEC: FieldPath = FieldPath::new("spec", &[2]);
-    /// `spec.containers.name`: several
+    /// `spec.containers.name`: repeated
     pub const CONTAINER_NAMES: FieldPath = FieldPath::new("spec.containers.name", &[2, 2, 1]);
-    /// `spec.containers.image`: several
+    /// `spec.containers.image`: repeated
     pub const IMAGES: FieldPath = FieldPath::new("spec.containers.image", &[2, 2, 2]);
     /// `spec.restartPolicy`
     pub const RESTART_POLICY: FieldPath = FieldPath::new("spec.restartPolicy", &[2, 3]);
@@ -318,13 +318,13 @@ pub mod pod {
     pub const HOST_IP: FieldPath = FieldPath::new("status.hostIP", &[3, 5]);
     /// `status.podIP`
     pub const POD_IP: FieldPath = FieldPath::new("status.podIP", &[3, 6]);
-    /// `status.containerStatuses.restartCount`: several
+    /// `status.containerStatuses.restartCount`: repeated
     pub const RESTART_COUNTS: FieldPath = FieldPath::new("status.containerStatuses.restartCount", &[3, 8, 5]);
     /// `status.qosClass`
     pub const QOS_CLASS: FieldPath = FieldPath::new("status.qosClass", &[3, 9]);
     /// `status.nominatedNodeName`
     pub const NOMINATED_NODE_NAME: FieldPath = FieldPath::new("status.nominatedNodeName", &[3, 11]);
-    /// `status.podIPs.ip`: several
+    /// `status.podIPs.ip`: repeated
     pub const POD_IPS: FieldPath = FieldPath::new("status.podIPs.ip", &[3, 12, 1]);
 }
 
@@ -366,9 +366,9 @@ impl<'a> PathValue<'a> {
     }
 }
 
-/// Goes to all values at the end of a path, in their order.
+/// A walk to all values at the end of a path, in their order.
 enum Walk<'a, 'p> {
-    /// The message under way, and those it is in. Invariant: no more than numbers, but for the first.
+    /// The enclosing messages, and the current message. Invariant: at most one for each number, or one if there are no numbers.
     Protobuf { path: &'p FieldPath, messages: Vec<Fields<'a>> },
     #[cfg(feature = "json")]
     Json(std::vec::IntoIter<Result<&'a [u8], Fault>>),
@@ -420,7 +420,7 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Appends the values at the end of these names. It recurs no deeper than they lead, and into one array for each of them.
+/// Appends the values at the end of these names. It recurs at most once for each name, and once more for an array at each name.
 #[cfg(feature = "json")]
 fn find<'a>(json: &mut Reader<'a>, names: &[&str], found: &mut Vec<Result<&'a [u8], Fault>>) -> Result<(), Fault> {
     match (json.peek(), names.split_first()) {
@@ -445,13 +445,13 @@ fn find<'a>(json: &mut Reader<'a>, names: &[&str], found: &mut Vec<Result<&'a [u
                 }
             }
         }
-        // A string or a number has no fields: nothing is there.
+        // A string or a number has no fields.
         (_, Some(_)) => _ = json.value()?,
     }
     Ok(())
 }
 
-/// The value of an entry of a map, if it is the one of this key.
+/// Returns the value of a map's entry, if the entry has this key.
 fn value_of<'a>(key: &str, entry: &'a [u8]) -> Result<Option<Value<'a>>, Fault> {
     let mut found = Value::Len(&[]);
     for field in Fields::new(entry) {
@@ -463,7 +463,7 @@ fn value_of<'a>(key: &str, entry: &'a [u8]) -> Result<Option<Value<'a>>, Fault> 
     Ok((key_of(entry)? == key.as_bytes()).then_some(found))
 }
 
-/// The key of an entry of a map.
+/// Returns the key of a map's entry.
 pub(super) fn key_of(entry: &[u8]) -> Result<&[u8], Fault> {
     let mut key = &[][..];
     for field in Fields::new(entry) {
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn lookups() {
+    fn finds_the_values_of_a_path() {
         let path = |numbers: &'static [u32]| FieldPath::new("", numbers);
         for (path, object, expected) in [
             (path(&[]), &b"\x0a\x01a"[..], Ok(vec![])),
@@ -504,7 +504,7 @@ mod tests {
             // The message in two pieces, another field of the same number elsewhere.
             (path(&[1, 2]), b"\x0a\x03\x12\x01a\x12\x01b\x0a\x03\x12\x01c", Ok(vec!["a", "c"])),
             (path(&[1, 2, 3]), b"\x0a\x05\x12\x03\x1a\x01a\x0a\x00", Ok(vec!["a"])),
-            // What the path does not lead through is not walked inside.
+            // Fields that are not on the path are not walked.
             (path(&[1]), b"\x12\x01\xff\x0a\x01a", Ok(vec!["a"])),
             (path(&[1]), b"\x0a\x01\xff", Err(Fault::Utf8)),
             (path(&[1]), b"\x08\x01", Err(Fault::WireType)),
@@ -539,7 +539,7 @@ mod tests {
 
     #[cfg(feature = "json")]
     #[test]
-    fn lookups_in_json() -> Result<(), ItemError> {
+    fn finds_the_values_of_a_path_in_json() -> Result<(), ItemError> {
         let path = |names: &'static str| FieldPath::new(names, &[]);
         for (path, object, expected) in [
             (path(""), r#"{"a":"b"}"#, Ok(vec![])),
@@ -550,7 +550,7 @@ mod tests {
             (path("a").key("b.c/d"), r#"{"a":{"b.c/d":"x","b":"y"}}"#, Ok(vec!["x"])),
             (path("a"), r#"{ "b" : [{"a":"x"}], "a" : null }"#, Ok(vec![])),
             (path("a.b"), "null", Ok(vec![])),
-            // What the path does not lead through is not walked inside.
+            // Values that are not on the path are not walked.
             (path("a"), r#"{"b":{]},"a":"x"}"#, Err(Fault::Syntax)),
             (path("a"), r#"{"b":[{tru}],"a":"x"}"#, Ok(vec!["x"])),
             (path("a"), r#"{"a":7}"#, Err(Fault::Type)),
@@ -570,7 +570,7 @@ mod tests {
         );
         assert!(path("x").int(object).is_err() && path("o").int(object).is_err() && path("n").str(object).is_err());
         assert_eq!(path("o").bytes(object)?, Some(&br#"{"a": [1]}"#[..]));
-        // The same path reads both encodings, unless it knows only one of them.
+        // The same path reads both encodings, unless it has only names or only numbers.
         let object = json(br#"{"spec":{"nodeName":"n"}}"#);
         assert_eq!(pod::NODE_NAME.str(object)?.as_deref(), Some("n"));
         let error = FieldPath::new("", &[2, 10]).str(object).unwrap_err().to_string();
@@ -581,20 +581,20 @@ mod tests {
     }
 
     #[test]
-    fn integers_and_bytes() -> Result<(), ItemError> {
+    fn finds_integers_and_bytes() -> Result<(), ItemError> {
         let object = protobuf(b"\x08\x01\x08\xfd\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x02\xff\x00");
         let (ints, bytes) = (FieldPath::new("", &[1]), FieldPath::new("", &[2]));
         assert_eq!(ints.ints(object).collect::<Result<Vec<_>, _>>()?, [1, -3]);
         assert_eq!((ints.int(object)?, bytes.bytes(object)?), (Some(-3), Some(&b"\xff\x00"[..])));
         assert_eq!((ints.int(protobuf(b""))?, bytes.bytes(protobuf(b""))?), (None, None));
         assert!(ints.bytes(object).is_err() && bytes.int(object).is_err());
-        // After an error nothing more comes.
+        // The iterator ends after an error.
         assert_eq!(ints.all_bytes(object).count(), 1);
         Ok(())
     }
 
     #[test]
-    fn parsed() {
+    fn parses_names_numbers_and_keys() {
         for (text, kind, expected) in [
             ("metadata", "ConfigMap", Some(("metadata", &[1][..]))),
             ("metadata.managedFields", "ConfigMap", Some(("metadata.managedFields", &[1, 17]))),
@@ -603,10 +603,10 @@ mod tests {
             ("spec", "Pod", Some(("spec", &[2]))),
             ("status", "PodList", Some(("status", &[3]))),
             ("spec.containers.image", "Pod", Some(("spec.containers.image", &[2, 2, 2]))),
-            // JSON has the source of a volume among the fields of the volume.
+            // JSON inlines the source of a volume into the volume.
             ("spec.volumes.hostPath.path", "Pod", Some(("spec.volumes.hostPath.path", &[2, 1, 2, 1, 1]))),
             ("metadata.labels", "Widget", Some(("metadata.labels", &[1, 11]))),
-            // Nobody here knows the fields of custom resources, but for their metadata.
+            // Of custom resources, only the fields of the metadata are known.
             ("spec.size", "Widget", Some(("spec.size", &[]))),
             ("spec.parts[\"a.b\"]", "Widget", Some(("spec.parts[\"a.b\"]", &[]))),
             ("metadata.labelz", "Widget", None),
@@ -649,9 +649,9 @@ mod tests {
         TypeMeta::new("v1", kind)
     }
 
-    /// The constants are what the table of fields has under their documented names.
+    /// The constants have the documented names and the numbers of the table of fields.
     #[test]
-    fn constants() {
+    fn constants_match_the_table() {
         for (path, name) in [
             (meta::LABELS, "metadata.labels"),
             (meta::ANNOTATIONS, "metadata.annotations"),

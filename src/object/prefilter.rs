@@ -6,12 +6,12 @@ use memchr::memmem::Finder;
 use super::ItemRef;
 use crate::wire::Encoding;
 
-/// Text that an item must contain before anything else is done with it.
+/// A filter that skips items which cannot match, by text that a match must contain.
 ///
-/// It searches the bytes of the whole item, several GB a second: worth it before an item is decoded, rarely before its
-/// [`MetaView`](super::MetaView) is read. A match means only that the text is there somewhere. No match means that no
+/// It searches the bytes of the whole item, at several GB/s: it pays before an item is decoded, rarely before its
+/// [`MetaView`](super::MetaView) is read. A match means only that the text occurs somewhere in the item. No match means that no
 /// string or bytes field of the item contains it. An item in JSON also matches if it has a backslash, because escapes may
-/// hide the text; bytes fields are base64 there, and not looked into.
+/// hide the text; bytes fields are base64 in JSON, and are not decoded for the search.
 ///
 /// ```
 /// use k8s_pb::api::core::v1::Pod;
@@ -34,7 +34,7 @@ use crate::wire::Encoding;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Prefilter {
-    /// Of each group, one needle must match.
+    /// One needle of each group must match.
     groups: Vec<Vec<Finder<'static>>>,
 }
 
@@ -45,7 +45,7 @@ impl Prefilter {
         needles.into_iter().fold(Self::default(), |prefilter, needle| prefilter.any_of([needle]))
     }
 
-    /// Adds a group of needles, one of which must match. An empty group matches no item.
+    /// Adds a group of needles: at least one of them must match. An empty group matches no item.
     #[must_use]
     pub fn any_of<N: AsRef<[u8]>>(mut self, needles: impl IntoIterator<Item = N>) -> Self {
         let finder = |needle: N| Finder::new(needle.as_ref()).into_owned();
@@ -53,7 +53,7 @@ impl Prefilter {
         self
     }
 
-    /// Returns whether the item contains the needles.
+    /// Returns true if the item contains a needle of each group, or may contain it under escapes.
     #[must_use]
     pub fn matches(&self, item: &ItemRef<'_>) -> bool {
         let is_there = |needle: &Finder<'_>| needle.find(item.bytes()).is_some();

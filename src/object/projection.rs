@@ -1,4 +1,4 @@
-//! Fields dropped from an object's bytes, before anything is decoded or kept.
+//! Projections: copies of an object's bytes without some fields, before the object is decoded or kept.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,11 +12,10 @@ use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, WireField};
 
-/// Which fields of an object are kept, and which are dropped while it is copied.
+/// The fields of an object that a copy keeps or drops.
 ///
-/// Apart from the order of fields, the result is the same as decoding, clearing those fields and encoding again: unknown fields
-/// stay, and a message without any of its fields stays as an empty one. Only the messages on the paths are walked; fields that
-/// are dropped or kept whole are not checked.
+/// A projection removes the fields from the encoded bytes: unknown fields stay, and a message that loses all its fields stays as an
+/// empty message. Only the messages on the paths are walked; fields that are dropped or kept whole are not checked.
 ///
 /// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless they are
 /// dropped by name.
@@ -38,7 +37,7 @@ use crate::wire::protobuf::{Fields, WireField};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Projection {
-    /// `None`: everything.
+    /// `None` keeps everything.
     keep: Option<Paths>,
     drop: Paths,
 }
@@ -69,18 +68,18 @@ impl Projection {
         Self::default()
     }
 
-    /// Drops the field at this path: in each message that a repeated field on the way has, and all values of it. Of a map
-    /// with a key, the entry is dropped. A path that leads nowhere drops nothing.
+    /// Drops all values of the field at this path, in each element of a repeated field on the path. With a key, drops the entry of
+    /// the map. A path that leads nowhere drops nothing.
     ///
-    /// The path must lead through messages: in protobuf, a string on the way would be taken for one.
+    /// The path must lead through messages: in protobuf, a string on the path would be parsed as a message.
     #[must_use]
     pub fn drop(mut self, path: &FieldPath) -> Self {
         self.drop.add(path);
         self
     }
 
-    /// Keeps only the field at this path, or at one of several; a field beneath that is dropped is dropped all the same. A path
-    /// that leads nowhere changes nothing.
+    /// Keeps only the field at this path, or at the paths of several calls. [`drop`](Self::drop) still drops fields within them. A
+    /// path that leads nowhere changes nothing.
     #[must_use]
     pub fn keep(mut self, path: &FieldPath) -> Self {
         if !path.is_empty() {
@@ -121,8 +120,8 @@ impl Projection {
         copy.map(Box::from).map_err(ItemError::Projection)
     }
 
-    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. The projected bytes are a copy that is dropped before
-    /// this returns.
+    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. It copies the projected bytes, and drops the copy before it
+    /// returns.
     ///
     /// ```
     /// use k8s_pb::api::core::v1::Pod;
@@ -140,13 +139,13 @@ impl Projection {
     ///
     /// # Errors
     ///
-    /// Those of [`ItemRef::project`] and of [`Item::from_ref`].
+    /// As [`ItemRef::project`] and [`Item::from_ref`].
     pub fn decode<T: Item + ?Sized>(&self, item: ItemRef<'_>) -> Result<T::Owned, ItemError> {
         T::from_ref(item.with_bytes(&item.project(self)?))
     }
 }
 
-/// Its paths as [`FieldPath`] shows them, in alphabetical order: `only metadata, status.phase, without metadata.managedFields`.
+/// Writes its paths in alphabetical order: `only metadata, status.phase, without metadata.managedFields`.
 impl fmt::Display for Projection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
@@ -166,9 +165,9 @@ impl fmt::Display for Projection {
 /// The rules of the paths for a field and the fields in it, by number or by name.
 #[derive(Clone, Debug)]
 struct Node<K> {
-    /// A path ends here: the whole field is meant.
+    /// True if a path ends here and so applies to the whole field.
     whole: bool,
-    /// The keys that are meant of a map. By names they are fields.
+    /// The keys of a map to which paths apply. In a tree of names, keys are fields.
     keys: Vec<Box<str>>,
     fields: Vec<(K, Node<K>)>,
 }
@@ -211,9 +210,9 @@ impl<K: PartialEq> Node<K> {
 /// The rules of the paths for the fields of one message.
 #[derive(Debug)]
 struct Rules<'p, K> {
-    /// `None`: keep all.
+    /// `None` keeps all.
     keep: Option<&'p Node<K>>,
-    /// `None`: drop nothing.
+    /// `None` drops nothing.
     drop: Option<&'p Node<K>>,
 }
 
@@ -228,7 +227,7 @@ impl<K> Copy for Rules<'_, K> {}
 enum Action<'p, K> {
     Drop,
     Keep,
-    /// The fields of the message are looked at in turn.
+    /// Applies these rules to the fields of the message.
     Project(Rules<'p, K>),
 }
 
@@ -272,7 +271,7 @@ impl<'p, K: PartialEq> Rules<'p, K> {
     }
 }
 
-/// Returns the action for a field of protobuf, and the message in it if that is projected.
+/// Returns the action for a field of protobuf, and the message that it contains if that is projected.
 fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Action<'p, u32>, &'a [u8]), Fault> {
     let action = rules.action(&field.number);
     let Action::Project(inner) = action else { return Ok((action, &[])) };
@@ -281,8 +280,8 @@ fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Actio
     Ok((action, message))
 }
 
-/// The measured sizes of the first projected messages, in their order. Later ones are measured again, so the memory does not
-/// grow with an item.
+/// The measured sizes of the first projected messages, in their order. The sizes of later messages are measured again, so the
+/// memory does not grow with an item.
 #[derive(Default)]
 struct Sizes {
     known: [usize; 16],
@@ -312,7 +311,7 @@ fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<u
                     *known = left;
                 }
                 if left == inner.len() {
-                    // It will be copied whole, and the sizes in it are not used.
+                    // `write` copies the message whole, and does not use the sizes of messages within it.
                     sizes.next = index + 1;
                     field.bytes.len()
                 } else {
@@ -337,7 +336,7 @@ fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Ve
                     Some(known) => *known,
                     None => measure(inner, rules, &mut Sizes::default())?,
                 };
-                // Nothing in it was dropped: that can only make it shorter.
+                // An equal size means that nothing in it is dropped.
                 if left == inner.len() {
                     copy.extend_from_slice(field.bytes);
                 } else {
@@ -367,7 +366,7 @@ mod json {
         Ok(copy)
     }
 
-    /// It recurs no deeper than the paths lead, and into one array for each name on them.
+    /// Writes a projected value. It recurs at most once for each name of a path, and once more for an array at each name.
     fn write(json: &mut Reader<'_>, rules: ByName<'_>, is_whole: bool, copy: &mut Vec<u8>) -> Result<(), Fault> {
         match json.peek() {
             Some(b'{') => write_object(json, rules, is_whole, copy),
@@ -396,7 +395,7 @@ mod json {
         let mut members = json.object()?;
         while let Some(name) = members.next(json)? {
             let rules = match &*name {
-                // Protobuf has them outside of the object, where no projection reaches them.
+                // `keep` does not apply to them: in protobuf they are outside of the object.
                 "apiVersion" | "kind" if is_whole => Rules { keep: None, ..rules },
                 _ => rules,
             };
@@ -430,14 +429,14 @@ mod tests {
     use crate::meta::TypeMeta;
 
     #[test]
-    fn drops_and_keeps() {
+    fn drops_and_keeps_fields_of_protobuf() {
         let path = |text| FieldPath::parse(text, &TypeMeta::default()).unwrap();
         let object = b"\x0a\x06\x0a\x01a\x12\x01b\x12\x03\x0a\x01c\x0a\x03\x0a\x01d\x18\x05";
         for (keep, drop, object, expected) in [
             (&[][..], &[][..], &object[..], Ok(&object[..])),
             (&[], &["1"], object, Ok(b"\x12\x03\x0a\x01c\x18\x05")),
             (&[], &["3"], object, Ok(b"\x0a\x06\x0a\x01a\x12\x01b\x12\x03\x0a\x01c\x0a\x03\x0a\x01d")),
-            // In both pieces of the message, of which one is left empty.
+            // In both pieces of the message; one of them becomes empty.
             (&[], &["1.1"], object, Ok(b"\x0a\x03\x12\x01b\x12\x03\x0a\x01c\x0a\x00\x18\x05")),
             (&[], &["1.1", "1"], object, Ok(b"\x12\x03\x0a\x01c\x18\x05")),
             (&[], &["4", "2.2"], object, Ok(object)),
@@ -445,7 +444,7 @@ mod tests {
             (&["1.2", "3"], &[], object, Ok(b"\x0a\x03\x12\x01b\x0a\x00\x18\x05")),
             (&["1", "1.2"], &["1.1"], object, Ok(b"\x0a\x03\x12\x01b\x0a\x00")),
             (&["4"], &[], object, Ok(b"")),
-            // Keys: one that comes twice, an entry without key.
+            // Keys: a repeated key, an entry without a key.
             (&[], &["1[\"k\"]"], b"\x0a\x06\x0a\x01k\x12\x01a\x0a\x00\x0a\x03\x0a\x01k", Ok(b"\x0a\x00")),
             (&[], &["1[\"\"]", "1[\"l\"]"], b"\x0a\x03\x0a\x01k\x0a\x00\x0a\x03\x0a\x01l", Ok(b"\x0a\x03\x0a\x01k")),
             (&["1[\"k\"]"], &[], b"\x0a\x03\x0a\x01k\x0a\x00\x0a\x03\x0a\x01l\x10\x05", Ok(b"\x0a\x03\x0a\x01k")),
@@ -458,7 +457,7 @@ mod tests {
                 b"\x0a\x06\x0a\x01k\x12\x01a\x0a\x06\x0a\x01l\x12\x01a",
                 Ok(b"\x0a\x03\x0a\x01k\x0a\x03\x0a\x01l"),
             ),
-            // Groups and overlong tags and lengths survive where nothing within is dropped.
+            // Groups and overlong tags and lengths stay if nothing within them is dropped.
             (
                 &[],
                 &["1.9"],
@@ -466,7 +465,7 @@ mod tests {
                 Ok(b"\x6b\x08\x01\x6c\x8a\x00\x83\x00\x0a\x01a"),
             ),
             (&[], &["1.1"], b"\x8a\x00\x83\x00\x0a\x01a", Ok(b"\x0a\x00")),
-            // What is dropped or kept whole is not walked inside; what is taken apart is.
+            // Fields that are dropped or kept whole are not walked; projected messages are.
             (&[], &["1"], b"\x0a\x01\xff\x12\x01\xff", Ok(b"\x12\x01\xff")),
             (&[], &["1.1"], b"\x0a\x01\xff", Err(Fault::PastParent)),
             (&[], &["1.1"], b"\x08\x01", Err(Fault::WireType)),
@@ -484,7 +483,7 @@ mod tests {
 
     #[cfg(feature = "json")]
     #[test]
-    fn json_objects() {
+    fn drops_and_keeps_members_of_json() {
         let path = |text| FieldPath::parse(text, &TypeMeta::default()).unwrap();
         let object = r#"{"apiVersion":"v1","kind":"W","metadata":{"name":"a","labels":{"a.b/c":"x","d":"y"}},"spec":{"parts":[{"name":"b","size":1},null,{"size":"<\u003c"}]}}"#;
         for (keep, drop, expected) in [
@@ -538,9 +537,9 @@ mod tests {
         assert_eq!(projection.to_string(), "");
     }
 
-    /// More messages are taken apart than sizes are remembered, each in another one, every other without a loss.
+    /// More messages are projected than `Sizes` remembers, nested ones, with and without dropped fields.
     #[test]
-    fn many_messages() {
+    fn projects_more_messages_than_it_remembers_sizes() {
         let projection = Projection::new().drop(&FieldPath::new("", &[1, 1, 1])).drop(&FieldPath::new("", &[1, 3]));
         let fields: [&[u8]; 3] =
             [b"\x0a\x08\x0a\x06\x0a\x01a\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x02\x18\x01"];

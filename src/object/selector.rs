@@ -1,4 +1,4 @@
-//! Label and field selectors, and which objects they select.
+//! Label and field selectors, and their evaluation.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ use crate::wire::json;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LabelSelector(pub(crate) Vec<(String, Label)>);
 
-/// What is required of one label.
+/// A requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Label {
     Equal(String),
@@ -35,9 +35,9 @@ pub(crate) enum Label {
     NotIn(BTreeSet<String>),
     Exists,
     DoesNotExist,
-    /// The value is an i64 in digits.
+    /// The bound is an i64 in digits.
     GreaterThan(String),
-    /// The value is an i64 in digits.
+    /// The bound is an i64 in digits.
     LessThan(String),
 }
 
@@ -116,8 +116,8 @@ impl LabelSelector {
         Ok(true)
     }
 
-    /// Returns a filter by texts that every item contains which [`matches`](Self::matches). It searches whole items, so it
-    /// only pays where reading the metadata is slower.
+    /// Returns a filter by texts that every [matching](Self::matches) item contains. It searches whole items, so it only pays where
+    /// reading the metadata is slower.
     #[must_use]
     pub fn prefilter(&self) -> Prefilter {
         let mut prefilter = Prefilter::default();
@@ -157,7 +157,7 @@ impl Label {
     }
 }
 
-/// Go's `strconv.ParseInt` reads what `i64` does: a sign and digits.
+/// Compares two integers. Like Go's `strconv.ParseInt`, `i64` parses a sign and digits.
 fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> bool {
     matches!((value.parse(), bound.parse()), (Ok(value), Ok(bound)) if compare(value, bound))
 }
@@ -172,8 +172,8 @@ fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> boo
 /// assert_eq!("status.phase=Running,spec.nodeName!=node-1".parse(), Ok(built));
 /// ```
 ///
-/// The feature `client` adds parsing and printing, in the grammar of apimachinery `fields.ParseSelector`. The resource decides
-/// which fields it can be selected by; the server returns 400 for others.
+/// The feature `client` adds parsing and printing, in the grammar of apimachinery `fields.ParseSelector`. The resource decides by
+/// which fields its objects can be selected; the server returns 400 for others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct FieldSelector(pub(crate) Vec<Field>);
 
@@ -235,10 +235,10 @@ impl FieldSelector {
         Ok(all)
     }
 
-    /// Returns a filter by texts that every item contains which [`matches`](Self::matches).
+    /// Returns a filter by texts that every [matching](Self::matches) item contains.
     #[must_use]
     pub fn prefilter(&self) -> Prefilter {
-        // An item has a boolean as a number.
+        // Protobuf encodes a boolean as a number.
         let texts = self.0.iter().filter(|field| field.is_equal && field.path != "spec.hostNetwork");
         Prefilter::new(texts.map(|field| &field.value))
     }
@@ -251,7 +251,7 @@ impl FieldSelector {
     }
 }
 
-/// A field as the server selects by it: an absent field is the empty text, or false.
+/// Returns a field's text, as the server compares it: an absent field is the empty text, or false.
 fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError> {
     let (type_meta, kind) = (item.type_meta(), item.type_meta().item_kind());
     let message = Message::of(&type_meta.api_version, kind);

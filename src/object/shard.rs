@@ -1,4 +1,4 @@
-//! A part of a collection, by the hashes of uids.
+//! Shards: parts of a collection by the hashes of uids.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 /// One of several equal parts of a collection, by a hash (FNV-1a, 64 bits) of each object's uid (KEP-5866).
 ///
-/// Lists, watches and reflectors take a shard as a part of their `Selection`. An object stays in its shard for its whole life.
-/// An object that is deleted and created again has another uid, so it may be in another shard. In the example `shards` of
-/// `listwatch-kube` replicas agree on which of them has which shard.
+/// The `Selection` of a list, a watch or a reflector may have a shard. An object stays in its shard for its whole life. An object
+/// that is deleted and created again has another uid, so it may be in another shard. The example `shards` of `listwatch-kube`
+/// distributes shards over replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shard {
     // index < of
@@ -26,7 +26,7 @@ impl Shard {
         if index < of { Ok(Self { index, of }) } else { Err(InvalidShard(format!("{index}/{of}"))) }
     }
 
-    /// Returns the hashes in this shard. Together the shards have all 2^64 hashes, without gap or overlap.
+    /// Returns the hashes in this shard. All shards together cover the 2^64 hashes, without gap or overlap.
     #[must_use]
     pub fn hashes(self) -> Range<u128> {
         let bound = |index: u128| (index << 64) / u128::from(self.of);
@@ -34,7 +34,7 @@ impl Shard {
         bound(index)..bound(index + 1)
     }
 
-    /// Returns the `shardSelector` parameter, in the form in which servers echo it.
+    /// Returns the `shardSelector` parameter, in the form that servers echo.
     #[must_use]
     pub fn selector(self) -> String {
         let Range { start, end } = self.hashes();
@@ -48,7 +48,7 @@ impl Shard {
     }
 
     /// Returns true if the server restricted the list to this shard: then it echoes the selector in `ListMeta.shardInfo`.
-    /// Servers that do not know shards echo nothing and send the whole collection.
+    /// Servers that do not support shards echo nothing and send the whole collection.
     #[cfg(feature = "client")]
     pub(crate) fn complied(self, echoed_selector: Option<&str>) -> bool {
         let bare = |text: &str| text.split_whitespace().collect::<String>();
@@ -56,7 +56,7 @@ impl Shard {
     }
 }
 
-/// <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>
+/// FNV-1a: <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>
 fn fnv_1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -80,7 +80,7 @@ impl FromStr for Shard {
     }
 }
 
-/// A text or two numbers that are not a shard.
+/// The text or the numbers are not a shard.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid shard {0:?}: expected I/N with I from 0 to N-1, as in 0/3, 1/3, 2/3")]
 pub struct InvalidShard(String);
@@ -89,9 +89,8 @@ pub struct InvalidShard(String);
 mod tests {
     use super::*;
 
-    /// The test vectors of the draft.
     #[test]
-    fn fnv() {
+    fn fnv_1a_matches_the_drafts_test_vectors() {
         for (text, hash) in
             [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
         {
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_share_out_all_hashes() {
+    fn shards_cover_all_hashes_without_overlap() {
         for of in (1..=300).chain([65_535, 65_537, u32::MAX]) {
             let shard = |index| Shard::new(index, of).unwrap().hashes();
             assert_eq!(shard(0).start, 0);
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn shard_selectors() {
+    fn parses_shards_and_writes_their_selectors() {
         for (shard, start, end) in [
             ("0/1", "0x0000000000000000", "0x10000000000000000"),
             ("0/2", "0x0000000000000000", "0x8000000000000000"),
@@ -133,7 +132,7 @@ mod tests {
 
     #[cfg(feature = "client")]
     #[test]
-    fn servers_that_comply_echo_the_shard() {
+    fn recognizes_the_echo_of_a_shard() {
         let shard = Shard::new(0, 2).unwrap();
         // As in fixtures/pods-shard.pb.
         let echoed = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')";

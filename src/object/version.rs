@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-/// Compares two resource versions of one resource; `None` where they cannot be compared (KEP-5504, apimachinery
+/// Compares two resource versions of one resource; `None` if they cannot be compared (KEP-5504, apimachinery
 /// `util/resourceversion.CompareResourceVersion`).
 ///
-/// A version is comparable when it is digits without a leading zero; it may exceed `u64`. If one of two is not of that
-/// form, they are opaque: equal or `None`.
+/// A version is comparable if it is digits without a leading zero; it may exceed `u64`. If one of the two has another form, the
+/// result is `Equal` or `None`.
 ///
 /// ```
 /// use std::cmp::Ordering;
@@ -30,7 +30,7 @@ pub fn compare_resource_versions(a: &str, b: &str) -> Option<Ordering> {
     }
 }
 
-/// Whether it is known to be older.
+/// Returns true if `version` is older than `than`; false if they do not compare.
 #[cfg(any(feature = "cache", feature = "client"))]
 pub(crate) fn is_older(version: &str, than: &str) -> bool {
     compare_resource_versions(version, than) == Some(Ordering::Less)

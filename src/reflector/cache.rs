@@ -1,4 +1,4 @@
-//! The store of a reflector, as its readers see it.
+//! The handle for readers of a reflector's store.
 
 use std::fmt;
 use std::ops::Deref;
@@ -23,9 +23,9 @@ pub struct Cache<T: Stored + ?Sized> {
     pub(super) scope: Arc<OnceLock<Scope>>,
 }
 
-/// Which objects a reflector stores, and in what form.
+/// The objects that a reflector stores, and their form.
 pub(super) struct Scope {
-    /// The same as text, for files.
+    /// The scope as text, for files.
     pub(super) holds: String,
     pub(super) type_meta: TypeMeta,
     pub(super) namespace: Option<String>,
@@ -76,8 +76,8 @@ impl<T: Stored + ?Sized> Cache<T> {
     ///
     /// # Errors
     ///
-    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] when the reflector
-    /// ended before.
+    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] if the reflector
+    /// ended first.
     pub async fn synced(&self) -> Result<String, SyncError> {
         self.wait_for(|status| {
             let resource_version = status.resource_version.clone()?;
@@ -89,15 +89,15 @@ impl<T: Stored + ?Sized> Cache<T> {
         .await?
     }
 
-    /// Waits until the store has all changes up to this resource version, for example that of an object which the caller has just
-    /// written.
+    /// Waits until the store has all changes up to this resource version, for example the version of an object that the caller has
+    /// just written.
     ///
-    /// A version that does not [compare](compare_resource_versions) with those of the server is never reached. Objects that were
-    /// [skipped](ReflectorStatus::skipped) are ignored.
+    /// It waits forever for a version that does not [compare](compare_resource_versions) with the server's versions. It ignores
+    /// [skipped](ReflectorStatus::skipped) objects.
     ///
     /// # Errors
     ///
-    /// [`SyncError::Ended`] when the reflector ended before.
+    /// [`SyncError::Ended`] if the reflector ended first.
     pub async fn wait_for_resource_version(&self, resource_version: &str) -> Result<(), SyncError> {
         self.wait_for(|status| {
             let so_far = status.resource_version.as_deref()?;
@@ -107,15 +107,15 @@ impl<T: Stored + ?Sized> Cache<T> {
     }
 
     /// Saves the collection with its resource version, so that the next start can [load](super::Reflector::load) it: see
-    /// [`Store::save`], also for how long it blocks. Call it every few minutes, and when the process ends, in
-    /// [`spawn_blocking`](tokio::task::spawn_blocking).
+    /// [`Store::save`]. It blocks its caller: call it in [`spawn_blocking`](tokio::task::spawn_blocking), every few minutes and when
+    /// the process ends.
     ///
     /// The file names the collection: path and selectors, the requested form of objects, and the projection.
     ///
     /// # Errors
     ///
-    /// [`SaveError`]; [`Incomplete`](SaveError::Incomplete) until the collection is complete, while a relist has changed a part of it,
-    /// and while objects are [skipped](ReflectorStatus::skipped).
+    /// [`SaveError`]: it is [`Incomplete`](SaveError::Incomplete) until the collection is complete, while a relist has changed a part
+    /// of it, and while objects are [skipped](ReflectorStatus::skipped).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         let scope = self.scope.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
         self.store.save(path, &scope.holds)
@@ -133,20 +133,20 @@ impl<T: Stored + ?Sized> Cache<T> {
         }
     }
 
-    /// Writes the server's answer to a write of the caller, so that the cache has it before the watch does. The bytes are protobuf or
-    /// JSON; [`apply_decoded`](Self::apply_decoded) takes a decoded object.
+    /// Writes the server's answer to a write of the caller, so that the cache has it before the watch delivers it. The bytes are
+    /// protobuf or JSON; [`apply_decoded`](Self::apply_decoded) accepts a decoded object.
     ///
-    /// It is stored as the reflector stores objects, for example without the fields that its projection drops. Returns `None` if the
-    /// cache does not store the object: it is of another namespace or shard, the selectors do not match, or the reflector does
-    /// not run yet.
+    /// The object is stored like other objects of the reflector, for example without the fields that its projection drops. Returns
+    /// `None` if the cache does not store the object: it is of another namespace or shard, the selectors do not match, or the
+    /// reflector does not run yet.
     ///
-    /// A late answer changes nothing: an object that was deleted meanwhile does not return, and a newer state stays. An answer is
-    /// dropped where the cache cannot decide that, and the watch brings the object.
+    /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state. If the cache
+    /// cannot decide whether an answer is late, it drops the answer, and the watch delivers the object.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the object cannot be stored, or the selectors cannot be checked; [`ItemError::WrongEncoding`] in it when the
-    /// objects of the cache are made from the other encoding. The cache is then unchanged.
+    /// [`StoreError`] when the object cannot be stored, or the selectors cannot be checked; it contains [`ItemError::WrongEncoding`]
+    /// when the objects of the cache are decoded from the other encoding. The cache is then unchanged.
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Written<T>>, StoreError> {
         if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
             return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
@@ -159,18 +159,18 @@ impl<T: Stored + ?Sized> Cache<T> {
         self.store.apply_own(encoding, &scope.stored(&item)?).map(Some)
     }
 
-    /// Encodes the server's answer to a write of the caller, and writes it as [`apply`](Self::apply) does. Fields that the type does not
-    /// have are missing in the cache until the watch brings the object at a newer resource version.
+    /// Encodes the server's answer to a write of the caller, and writes it as [`apply`](Self::apply) does. Fields that the type does
+    /// not have are missing from the cache until the watch delivers the object at a newer resource version.
     ///
     /// # Errors
     ///
-    /// Those of [`apply`](Self::apply); [`ItemError`] in it when the object cannot be encoded.
+    /// As [`apply`](Self::apply); the error contains an [`ItemError`] when the object cannot be encoded.
     pub fn apply_decoded(&self, object: &T::Decoded) -> Result<Option<Written<T>>, StoreError> {
         self.apply(T::ENCODING.unwrap_or(Encoding::Protobuf), &<T as Stored>::encode(object)?)
     }
 }
 
-/// Reads the store. Only the reflector, and [`Cache::apply`], write to it.
+/// Reads the store. Only the reflector and [`Cache::apply`] write to it.
 impl<T: Stored + ?Sized> Deref for Cache<T> {
     type Target = StoreReader<T>;
 

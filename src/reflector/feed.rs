@@ -12,7 +12,7 @@ use crate::error::ItemError;
 use crate::object::{ItemRef, Projection, is_older};
 use crate::wire::Encoding;
 
-/// The number of objects that are written before other tasks get a turn.
+/// The number of objects that are written before the task yields.
 const BATCH: u64 = 256;
 
 /// A list, a watch, or both, and the store that they are written into.
@@ -23,24 +23,24 @@ pub(super) struct Feed<'r, T: Stored + ?Sized> {
     replace: Option<Replace<T>>,
     list: Option<Pages>,
     watch: Option<Connections>,
-    /// The resource version at which a watch began that runs in parallel to the list.
+    /// The resource version from which a watch in parallel to the list began.
     began: Option<String>,
-    /// The resource version from which the watch resumes, until it is open.
+    /// The resource version from which the watch resumes, until the watch is open.
     resumes: Option<String>,
-    /// The resource version up to which all changes of the watch are written, if that is known.
+    /// The resource version up to which all changes of the watch are written, if known.
     version: Option<String>,
-    /// Events of the watch, bookmarks among them.
+    /// The number of events of the watch, including bookmarks.
     heard: u64,
     /// The progress since the last call of `progress`.
     progress: Progress,
 }
 
-/// What a list and a watch have brought.
+/// The progress of a list and a watch.
 #[derive(Default)]
 pub(super) struct Progress {
     /// Objects and deletions that were written.
     pub(super) written: u64,
-    /// The watch brought an event or a bookmark.
+    /// True if the watch delivered an event or a bookmark.
     pub(super) has_heard: bool,
     /// The last object that could not be stored.
     pub(super) skipped: Option<SkippedObject>,
@@ -56,25 +56,25 @@ impl Progress {
 }
 
 pub(super) enum Step {
-    /// Something was written, or the watch brought a bookmark.
+    /// Objects were written, or the watch delivered a bookmark.
     Written,
     /// The collection is complete, at this version.
     Synced(String),
-    /// The store has the collection at this version, and the watch brings the changes since.
+    /// The store has the collection at this version, and the watch delivers the changes since.
     Resumed(String),
-    /// Another replace of the store was begun, so it is not known what the store has.
+    /// Another replace of the store was begun, so the contents of the store are unknown.
     Superseded,
-    /// The list is complete at an older version than the cache. It was not committed.
+    /// The list is complete at a version older than the cache's. It was not committed.
     WentBack,
-    /// The watch was silent for long, and the server is at this version.
+    /// The watch was silent for too long, and the server is at this version.
     Silent(Result<String, Error>),
     ListFailed(Error),
     WatchFailed(Error),
 }
 
 impl<'r, T: Stored + ?Sized> Feed<'r, T> {
-    /// The list, or else the watch until it is [synced](Step::Synced), replaces the objects of the store. A watch that resumes does
-    /// not.
+    /// Creates a feed. The list, or without a list the watch until it is [synced](Step::Synced), replaces the objects of the store. A
+    /// watch that resumes does not.
     pub(super) fn new(
         store: &'r Store<T>,
         projection: Option<&'r Projection>,
@@ -112,7 +112,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         (mem::take(&mut self.progress), self.version.as_deref())
     }
 
-    /// Returns true if there was only a list, and it is complete.
+    /// Returns true if the feed had only a list, which is now complete.
     pub(super) fn needs_watch(&self) -> bool {
         self.list.is_none() && self.watch.is_none()
     }
@@ -155,10 +155,10 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         None
     }
 
-    /// Returns `None` when something was written.
+    /// Advances the watch. Returns `None` after an event without a step of its own.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         let Some(watch) = &mut self.watch else { return Poll::Pending };
-        // A watch in parallel to a list brings changes.
+        // A watch in parallel to a list delivers changes, not the initial state.
         let mut replace = self.replace.as_mut().filter(|_| self.list.is_none());
         let (store, projection, progress) = (self.store, self.projection, &mut self.progress);
         let event = watch.advance(cx, &mut |change, item| {
@@ -192,7 +192,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         })
     }
 
-    /// Likewise.
+    /// Advances the list. Returns `None` after an item.
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         let (Some(list), Some(replace)) = (&mut self.list, &mut self.replace) else { return Poll::Pending };
         let (projection, progress) = (self.projection, &mut self.progress);
@@ -207,7 +207,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                 self.progress.written += 1;
                 return Poll::Ready(None);
             }
-            // The watch brings the changes since then. Pages may be of newer versions than the list's own.
+            // The watch delivers the changes since then. Later pages may have newer versions than the list.
             (Ok(None), Some(began)) => Ok(began.clone()),
             (Ok(None), None) => list.version(),
             (Err(error), _) => Err(error),

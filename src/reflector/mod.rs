@@ -62,18 +62,18 @@ use crate::object::Projection;
 /// The longest wait between two attempts, which jitter may double.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// A watch that kept the cache synced for this long was good, even if nothing happened.
+/// A watch that kept the cache synced for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
 
 /// Keeps a [`Store`] synced with a collection: lists, watches, and starts over after each error.
 ///
-/// The store keeps serving its objects until a list is complete; a list that fails half way deletes nothing. Objects that are
-/// unchanged in a list are neither decoded nor stored again.
+/// The store keeps serving its objects until a list is complete; a list that fails deletes nothing. Objects that are unchanged in
+/// a list are neither decoded nor stored again.
 ///
-/// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer one. So when a
-/// watch has brought nothing for 2 minutes, not even a bookmark, the reflector requests the server's version by a list of one object. If it is
-/// older, the reflector relists, and takes no object for unchanged. It does not notice a restored server that has passed the
-/// version of the cache by then.
+/// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer version. So when
+/// a watch has delivered nothing for 2 minutes, not even a bookmark, the reflector requests the server's version by a list of one
+/// object. If it is older, the reflector relists, and treats no object as unchanged. It does not detect a restored server that has
+/// passed the version of the cache by then.
 #[must_use = "nothing is sent until run is polled"]
 pub struct Reflector<T: Stored + ?Sized> {
     client: Client,
@@ -83,14 +83,14 @@ pub struct Reflector<T: Stored + ?Sized> {
     projection: Option<Projection>,
     store: Attached<T>,
     sync: SyncState,
-    /// When the collection was complete, in this attempt.
+    /// The time at which the collection was complete in this attempt.
     synced_at: Option<Instant>,
     status: Arc<watch::Sender<ReflectorStatus>>,
-    /// Which objects it stores, once it runs.
+    /// The objects that it stores; set once it runs.
     scope: Arc<OnceLock<Scope>>,
 }
 
-/// The store of a reflector, whose subscribers end with it.
+/// The store of a reflector. Its subscribers end with the reflector.
 struct Attached<T: Stored + ?Sized> {
     store: Store<T>,
     /// The error that ended the reflector.
@@ -145,7 +145,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
     /// Sets the selectors, the shard and the form of objects, for example metadata only: all objects, whole, unless set.
     ///
     /// With a [shard](Selection::shard) the store has that part of the collection, even if the server does not support shards. The
-    /// example `shards` distributes a collection over replicas.
+    /// example `shards` of `listwatch-kube` distributes a collection over replicas.
     pub fn selection(mut self, selection: Selection) -> Self {
         self.sync.forget();
         self.selection = selection;
@@ -166,22 +166,22 @@ impl<T: Stored + ?Sized> Reflector<T> {
         self
     }
 
-    /// Sets the store. It may have objects: those that the collection does not have are deleted when a list is complete. A store is for
-    /// one reflector at a time.
+    /// Sets the store. It may contain objects: the first complete list deletes the objects that the collection does not have. Use a
+    /// store for only one reflector at a time.
     pub fn store(mut self, store: Store<T>) -> Self {
         self.sync.forget();
         self.store = Attached::new(store);
         self
     }
 
-    /// Sets how the reflector syncs. By default it uses the initial events of a watch; a list where the server is known to have none;
-    /// and a watch first, after a resource version had expired when its list was complete.
+    /// Sets how the reflector syncs. By default it uses [`Strategy::WatchList`]; [`Strategy::ListThenWatch`] if the server is known to
+    /// send no initial events; and [`Strategy::WatchFirst`] after the version of a list had expired before the watch began.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.sync.chosen = Some(strategy);
         self
     }
 
-    /// Ends [`run`](Self::run) on errors that may last until the caller intervenes, before the collection was complete for the first time:
+    /// Lets [`run`](Self::run) end on errors that may last until the caller intervenes, if the collection was never complete:
     /// 401, 403, 404, unreadable credentials, a response that is not a list. By default it retries them, because a role or the
     /// resource may be created later.
     pub fn fail_fast(mut self) -> Self {
@@ -195,21 +195,22 @@ impl<T: Stored + ?Sized> Reflector<T> {
         Cache { store: self.store.clone(), status: self.status.subscribe(), scope: Arc::clone(&self.scope) }
     }
 
-    /// Runs until it is dropped.
+    /// Keeps the store synced until the future is dropped, or until an error ends it.
     ///
     /// Attempts back off exponentially with jitter, from the [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at
-    /// most by jitter). A watch that lived for 10 s resets that. Each error is logged; [`last_error`](ReflectorStatus::last_error) is the last
-    /// one.
+    /// most by jitter). A watch that lived for 10 s resets the backoff. Each error is logged;
+    /// [`last_error`](ReflectorStatus::last_error) has the last error.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the selection is refused; or, before the collection was complete for the first time (a loaded file counts), when
-    /// the caller has to change something: the server refuses the request (400, 422), or it was never reached because of certificates
-    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)); with [`fail_fast`](Self::fail_fast) also errors that
-    /// may last. After that it retries all errors. Subscribers get the error as [`Change::Ended`](crate::cache::Change::Ended).
+    /// [`Error`] when the selection is invalid; or, if the collection was never complete (a loaded file counts), when the caller has
+    /// to change something: the server refuses the request (400, 422), or TLS failed before its first response
+    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)); with [`fail_fast`](Self::fail_fast) also lasting
+    /// errors. Once the collection was complete it retries all errors. Subscribers get the error as
+    /// [`Change::Ended`](crate::cache::Change::Ended).
     ///
-    /// An object that cannot be stored is no error: it is [skipped](ReflectorStatus::skipped), and the cache is incomplete. The reflector
-    /// relists once there is room for an object that exceeded the [budget](Store::set_budget).
+    /// An object that cannot be stored is not an error: it is [skipped](ReflectorStatus::skipped), and the cache is incomplete. The
+    /// reflector relists once the store has room for an object that exceeded the [budget](Store::set_budget).
     pub async fn run(mut self) -> Result<Infallible, Error> {
         let Err(error) = self.run_until_error().await;
         self.status.send_modify(|status| status.ended_by = Some(error.clone()));
@@ -261,28 +262,28 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 }
             };
             let error = error.as_ref().map(|error| field::display(chain(error)));
-            span.in_scope(|| tracing::warn!(error, ?wait, "the attempt ended, retrying"));
+            span.in_scope(|| tracing::warn!(error, ?wait, "the attempt ended: retrying"));
             sleep(wait).await;
         }
     }
 
-    /// Syncs until an error ends it, or another replace of the store begins.
+    /// Syncs until an error ends the attempt, another replace of the store begins, or the server went back.
     async fn attempt(&mut self, attempt: &Attempt) -> (Option<Error>, Next) {
         let pages = attempt.pages;
         let (list, watch) = match attempt.strategy {
-            _ if attempt.resumes => (None, Some(self.watch().behind(attempt.known.clone()))),
+            _ if attempt.resumes => (None, Some(self.watch().after_version(attempt.known.clone()))),
             Strategy::WatchList => (None, Some(self.watch())),
             Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages).into_pages()), None),
             Strategy::WatchFirst => match self.recent_version().await {
                 Ok(version) if self.sync.is_ahead_of(&version) => return (None, self.sync.went_back()),
-                // Of an object that both bring, nobody could tell which state is older.
+                // For an object from both, the older state could not be determined.
                 Ok(version) if !is_comparable(&version) => {
                     (Some(self.list(ResourceVersion::MostRecent, pages).into_pages()), None)
                 }
                 Ok(version) => {
-                    // Beside a watch, its pages need not be of one version.
+                    // The parallel watch corrects pages of different versions.
                     let list = self.list(ResourceVersion::AtLeast(version.clone()), pages).allow_inconsistent();
-                    (Some(list.into_pages()), Some(self.watch().behind(version)))
+                    (Some(list.into_pages()), Some(self.watch().after_version(version)))
                 }
                 Err(error) => {
                     let next = self.sync.list_failed(attempt, &error, self.client.classify(&error));
@@ -313,7 +314,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             match step {
                 Step::Synced(version) => {
                     if feed.needs_watch() {
-                        feed.set_watch(self.watch().behind(version));
+                        feed.set_watch(self.watch().after_version(version));
                     }
                 }
                 Step::Superseded => break (None, Next::Later),
@@ -340,7 +341,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         ended
     }
 
-    /// Updates the objects that the store could not hold, before the resource version up to which it has all others.
+    /// Updates the skipped objects in the status. Call it before the resource version in the status is updated.
     fn stored(&self, mut progress: Progress) -> Progress {
         if let Some(skipped) = &progress.skipped {
             tracing::warn!(skipped = %chain(skipped), "skipped an object: the cache is incomplete");
@@ -376,7 +377,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         });
     }
 
-    /// The collection is complete; `sent` is 1 if the server has sent all of it.
+    /// Records that the collection is complete; `sent` is 1 if the server has sent all of it.
     fn synced(&mut self, version: &str, sent: u64) {
         self.sync.synced(version);
         let now = Instant::now();
@@ -410,7 +411,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
 
     fn list(&self, version: ResourceVersion, pages: bool) -> List<FromRef<T>> {
         let params = ListParams::new(self.selection.clone()).resource_version(version);
-        // A page that is interrupted is retried; after a list in one response `SyncState` decides.
+        // The list retries an interrupted page; `SyncState` handles the errors of a list in one response.
         let (client, params) =
             if pages { (self.client.clone(), params.page_size(PAGE)) } else { (self.once(), params) };
         let list = client.list::<T>(&self.resource, &params);

@@ -1,4 +1,4 @@
-//! Detects a watch that is silent because its server went back in time.
+//! Checks whether a watch is silent because its server went back in time.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -25,7 +25,7 @@ impl Silence {
         Self { over: Box::pin(sleep(SILENCE)), asked: None }
     }
 
-    /// Resolves to the server's version, once the watch was silent for long.
+    /// Resolves to the server's version, after the watch was silent for [`SILENCE`].
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, ask: impl FnOnce() -> Version) -> Poll<Result<String, Error>> {
         if self.asked.is_none() {
             ready!(self.over.as_mut().poll(cx));
@@ -33,7 +33,7 @@ impl Silence {
         self.asked.get_or_insert_with(ask).as_mut().poll(cx)
     }
 
-    /// The watch brought something.
+    /// Restarts the clock, because the watch delivered an event.
     pub(super) fn ended(&mut self) {
         self.over.as_mut().reset(Instant::now() + SILENCE);
         self.asked = None;

@@ -1,4 +1,4 @@
-//! How far a reflector is, and why a cache is not synced.
+//! The progress of a reflector, and the errors of waiting for it.
 
 use std::error::Error;
 use std::fmt;
@@ -12,16 +12,17 @@ use crate::client;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ReflectorStatus {
-    /// The resource version up to which the store has all changes; `None` until it had the whole collection.
+    /// The resource version up to which the store has all changes; `None` before it first has the whole collection.
     pub resource_version: Option<String>,
-    /// How the reflector syncs; `None` before it does, and while it resumes from a [loaded](super::Reflector::load) file.
+    /// The strategy of the current attempt; `None` before the first, and while it resumes from a [loaded](super::Reflector::load) file.
     pub strategy: Option<Strategy>,
-    /// How often the server has sent the whole collection.
+    /// The number of times that the server has sent the whole collection.
     pub syncs: u64,
-    /// Objects and deletions that arrived, those of lists included.
+    /// The number of objects and deletions received, including items of lists.
     pub events: u64,
-    /// When the cache was last known to be synced: a list was complete, or a watch brought an event or a bookmark since. The cache
-    /// may be out of date by the time since then. API servers send a bookmark about once a minute. During a relist the time stays.
+    /// The time at which the cache was last known to be synced: a list was complete, or later the watch delivered an event or a
+    /// bookmark. The cache may be out of date by the time since then. API servers send a bookmark about once a minute. A relist does
+    /// not change this time until it is complete.
     pub last_synced_at: Option<Instant>,
     /// Connections and lists that ended in an error.
     pub errors: u64,
@@ -32,8 +33,8 @@ pub struct ReflectorStatus {
     pub skipped: usize,
     /// The last object that could not be stored.
     pub last_skipped: Option<SkippedObject>,
-    /// How often the function of an index failed. [`Index::errors`](crate::cache::Index::errors) lists the objects that an index lacks
-    /// now.
+    /// The number of failures of index functions. [`Index::errors`](crate::cache::Index::errors) lists the objects that an index
+    /// lacks now.
     pub index_errors: u64,
     /// The last error of such a function.
     pub last_index_error: Option<IndexError>,
@@ -47,7 +48,7 @@ pub struct ReflectorStatus {
 pub struct SkippedObject {
     /// Its key, if that can be read.
     pub key: Option<ObjectKey>,
-    /// Why it could not be stored.
+    /// The error of the store.
     pub error: StoreError,
 }
 
@@ -66,18 +67,18 @@ impl Error for SkippedObject {
     }
 }
 
-/// A wait for a [`Cache`](super::Cache) failed.
+/// The error of waiting for a [`Cache`](super::Cache).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SyncError {
-    /// The cache has all changes, but lacks objects that its store could not hold. A caller that can do without them may continue.
-    /// They follow when they change, or when there is room for them.
+    /// The cache has all changes, but lacks objects that its store could not hold. A caller that does not need them may continue.
+    /// The cache gets such an object when it changes, or when the store has room.
     Incomplete {
         /// The resource version up to which the cache has all other changes.
         resource_version: String,
-        /// How many objects it lacks in their latest state.
+        /// The number of objects that it lacks in their latest state.
         skipped: usize,
-        /// The last one of them.
+        /// The last skipped object.
         last: Option<SkippedObject>,
     },
     /// The reflector has ended, so the cache gets no more changes.

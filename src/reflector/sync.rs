@@ -1,4 +1,4 @@
-//! What a reflector does next: how it syncs, from which version it lists, and how it reacts to errors.
+//! The decisions of a reflector: how it syncs, from which version it lists, and how it reacts to errors.
 
 use std::fmt;
 use std::mem;
@@ -10,14 +10,14 @@ use crate::object::{compare_resource_versions, is_older};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// The server sends the objects as initial events of the watch (KEP-3157, on by default from 1.34). Where it refuses
+    /// The server sends the objects as initial events of the watch (KEP-3157, on by default from 1.34). If the server refuses
     /// them, does not end them, or interrupts them twice, the reflector lists instead.
     WatchList,
-    /// A list, and a watch from its version. It never syncs where the list takes longer than the server keeps history.
+    /// A list, and then a watch from its version. It never syncs if the list takes longer than the server keeps history.
     ListThenWatch,
     /// A watch from the version of a list of one object, and in parallel the whole list, into the same store. It syncs however long
-    /// the list takes, and the store has changes before it has all objects. Where versions do not
-    /// [compare](compare_resource_versions) the reflector lists, and watches from the version of the list.
+    /// the list takes, and the store has changes before it has all objects. If versions do not
+    /// [compare](compare_resource_versions), the reflector lists, and watches from the version of the list.
     WatchFirst,
 }
 
@@ -33,52 +33,54 @@ impl fmt::Display for Strategy {
 
 /// The facts about a collection and its server that decide the next attempt. It uses neither IO nor time.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "they are of different things, and any may be with any")]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct SyncState {
-    /// The caller's choice.
+    /// The strategy that the caller chose.
     pub(super) chosen: Option<Strategy>,
-    /// The last version of the whole collection; empty before.
+    /// The last version of the whole collection; empty before the first sync.
     version: String,
-    /// The version is that of a loaded file: the next attempt resumes from it.
+    /// True if the version is from a loaded file: the next attempt resumes from it.
     was_loaded: bool,
-    /// The server did not have it, or has forgotten it.
+    /// True if the server does not have the version yet, or has forgotten it.
     version_is_lost: bool,
-    /// The server is at an older one, and the store may have objects of another history.
+    /// True if the server is at an older version, so that the store may have objects of another history.
     went_back: bool,
-    /// A list took longer than the server keeps history.
+    /// True if a list took longer than the server keeps history.
     history_is_short: bool,
-    /// A list took longer than the server allows a request to.
+    /// True if a list took longer than the server's request timeout.
     pages: bool,
-    /// Whether the collection was complete in this attempt.
+    /// True if the collection was complete in this attempt.
     is_synced: bool,
-    /// Whether the watch has brought anything since then.
+    /// True if the watch has advanced the version since then.
     has_watched: bool,
-    /// Whether errors that may last end it before the first sync.
+    /// True if lasting errors end the reflector before the first sync.
     pub(super) fails_fast: bool,
 }
 
-/// One try to sync, until an error ends it.
+/// One attempt to sync, until an error ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     pub(super) strategy: Strategy,
     pub(super) because: &'static str,
-    /// A watch from the known version, and nothing else.
+    /// True for a watch from the known version, without a list.
     pub(super) resumes: bool,
-    /// What a list asks for.
+    /// The version that a list requests.
     pub(super) version: ResourceVersion,
     pub(super) pages: bool,
-    /// The last version of the whole collection; empty before.
+    /// The last version of the whole collection; empty before the first sync.
     pub(super) known: String,
-    /// Nothing that is stored counts as known.
+    /// True if no stored object counts as unchanged.
     pub(super) afresh: bool,
 }
 
-/// What follows an error.
+/// The reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
+    /// Retry at once.
     Now,
-    /// After a time that grows.
+    /// Retry with backoff.
     Later,
+    /// Return the error.
     Give,
 }
 
@@ -87,17 +89,19 @@ impl SyncState {
         self.is_synced = false;
         self.has_watched = false;
         let (strategy, because) = match self.chosen {
-            // A watch in parallel to a list of another history does not tell which state is older.
+            // With a watch in parallel to a list of another history, the older state could not be determined.
             _ if self.went_back => (Strategy::ListThenWatch, "the server has gone back to an older version"),
-            Some(strategy) => (strategy, "it was chosen"),
-            None if self.history_is_short => (Strategy::WatchFirst, "the server keeps less history than a list takes"),
-            None if has_initial_events => (Strategy::WatchList, "nothing speaks against it"),
+            Some(strategy) => (strategy, "the caller chose it"),
+            None if self.history_is_short => {
+                (Strategy::WatchFirst, "a list takes longer than the server keeps history")
+            }
+            None if has_initial_events => (Strategy::WatchList, "the default"),
             None => (Strategy::ListThenWatch, "the server has no initial events"),
         };
-        // As client-go does (`tools/cache/reflector.go`, `relistResourceVersion`): the watch cache first.
+        // As client-go (`tools/cache/reflector.go`, `relistResourceVersion`): requests the watch cache first.
         let version = match &self.version {
             _ if self.version_is_lost => ResourceVersion::MostRecent,
-            // It ignores limits.
+            // `Any` ignores page sizes.
             version if version.is_empty() && !self.pages => ResourceVersion::Any,
             version if !is_comparable(version) => ResourceVersion::MostRecent,
             version => ResourceVersion::AtLeast(version.clone()),
@@ -108,24 +112,24 @@ impl SyncState {
         Attempt { strategy, because, resumes, version, pages: self.pages, known, afresh }
     }
 
-    /// The store has the whole collection of this version from a file.
+    /// Records that the store has the whole collection of this version from a file.
     pub(super) fn loaded(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.was_loaded = true;
     }
 
-    /// What the store has is not what was loaded, or not of the collection that is asked for.
+    /// Forgets the loaded version, because the store or the requested collection has changed.
     pub(super) fn forget(&mut self) {
         self.version.clear();
         self.was_loaded = false;
     }
 
-    /// Whether an error that may last ends it: the collection was never complete.
+    /// Returns true if a lasting error ends the reflector, because the collection was never complete.
     pub(super) fn fails_fast(&self) -> bool {
         self.fails_fast && self.version.is_empty()
     }
 
-    /// The collection is complete at this version.
+    /// Records that the collection is complete at this version.
     pub(super) fn synced(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.version_is_lost = false;
@@ -133,8 +137,8 @@ impl SyncState {
         self.is_synced = true;
     }
 
-    /// The watch has brought all changes up to this version. Returns true if the version is new; before the collection is complete it
-    /// has none.
+    /// Records that the watch has delivered all changes up to this version. Returns true if the version is new, and the collection is
+    /// complete.
     pub(super) fn watched(&mut self, version: &str) -> bool {
         if !self.is_synced || self.version == version {
             return false;
@@ -144,19 +148,19 @@ impl SyncState {
         true
     }
 
-    /// Whether the server cannot have had this version after that of the collection.
+    /// Returns true if this version of the server is older than the collection's.
     pub(super) fn is_ahead_of(&self, version: &str) -> bool {
         is_older(version, &self.version)
     }
 
-    /// The server is at a version before that of the collection.
+    /// Records that the server is at a version older than the collection's.
     pub(super) fn went_back(&mut self) -> Next {
         self.went_back = true;
         self.version_is_lost = true;
         Next::Now
     }
 
-    /// A list of this attempt failed.
+    /// Handles the error of a list of this attempt.
     pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
         if let ErrorKind::Incomplete(incomplete) = error.kind()
             && incomplete.request_timeout.is_some()
@@ -171,7 +175,7 @@ impl SyncState {
         self.failed(class)
     }
 
-    /// The watch of this attempt ended for good.
+    /// Handles the error that ended the watch of this attempt.
     pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
         if attempt.resumes && error.is_expired() {
             return Next::Now;
@@ -181,7 +185,7 @@ impl SyncState {
         self.failed(class)
     }
 
-    /// A cache that serves is not given up.
+    /// Returns the reaction to an error of this class. A cache that was complete is never given up.
     fn failed(&mut self, class: Class) -> Next {
         let gives = match class {
             Class::Transient | Class::Expired => false,

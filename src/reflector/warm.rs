@@ -1,4 +1,4 @@
-//! A reflector that starts with a saved store.
+//! Starts a reflector with a saved store.
 
 use std::cmp::Ordering;
 use std::io;
@@ -13,20 +13,22 @@ use crate::error::ItemError;
 use crate::object::{Item, ItemRef, compare_resource_versions};
 use crate::wire::Encoding;
 
-/// A [`Reflector`] could not load a file, and starts without it.
+/// The reason why a [`Reflector`] could not load a file and starts without it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ColdStart {
-    /// The file does not exist, is damaged, or has another collection.
+    /// The file does not exist, is damaged, or contains another collection.
     #[error(transparent)]
     File(#[from] LoadError),
-    /// A request for an object of the file failed; or the server does not know the resource version of the file, although it would
-    /// be an old one ([`Error::is_too_large_version`]).
-    #[error("cannot check that the file is of this cluster")]
+    /// A request for an object of the file failed; or the server has not reached the resource version of the file
+    /// ([`Error::is_too_large_version`]).
+    #[error("cannot check that the file is from this cluster")]
     Client(#[from] Error),
-    /// The server has an object at a version that the file should have, or at an older one: the file is of another cluster, or the
-    /// server was restored from a backup.
-    #[error("{object} is at version {found} and in the file at {saved}, which has all changes up to {version}")]
+    /// The server has an object at a version that the file should have, or at an older version: the file is from another cluster, or
+    /// the server was restored from a backup.
+    #[error(
+        "{object} is at version {found} on the server and at {saved} in the file, which has all changes up to {version}"
+    )]
     OtherHistory {
         /// The object.
         object: ObjectKey,
@@ -37,39 +39,39 @@ pub enum ColdStart {
         /// The resource version of the file.
         version: String,
     },
-    /// The server has none of the requested objects: the file is of another cluster, or too old to decide. Also for a file that has no
-    /// objects, or objects without a uid.
-    #[error("the server has no object of the file, which may be of another cluster")]
+    /// The server has none of the requested objects: the file is from another cluster, or too old to decide. Also for a file without
+    /// objects, or with objects without a uid.
+    #[error("the server has none of the requested objects of the file, which may be from another cluster")]
     Unknown,
 }
 
 impl<T: Stored + ?Sized> Reflector<T> {
-    /// Loads a file that [`Cache::save`](super::Cache::save) wrote into the empty store: [`run`](Self::run) then watches from the resource
-    /// version of the file, and sends no list. An error leaves the reflector as it was, which is a cold start.
+    /// Loads a file that [`Cache::save`](super::Cache::save) wrote into the empty store. [`run`](Self::run) then watches from the
+    /// resource version of the file, and sends no list. After an error the reflector is unchanged, and starts cold.
     ///
     /// The cache is synced as soon as the server has accepted that watch. It then has the collection at the saved version, and the
     /// changes since then follow. If that version has expired, the reflector lists, and objects that did not change are neither
     /// decoded nor stored again.
     ///
-    /// Set selection, namespace, projection and store before, and as they were for the file; only the storage format may differ. Setting
-    /// one of them afterwards makes it a cold start.
+    /// First set selection, namespace, projection and store, the same as for the saved cache; only the storage format may differ. If
+    /// you set one of them afterwards, the reflector starts cold.
     ///
     /// # Which files are refused
     ///
-    /// A file that is truncated, damaged, of another collection or of another selection is an error. So is a file of another
-    /// cluster, or of another history of the same cluster: the server must know the resource version of the file, and the reflector
-    /// requests one or two of its objects to compare their uids and versions. These are the object that was changed last, and the
-    /// one that was not changed for longest if the first has changed since or is gone. That needs permission to `get`. A file without
-    /// objects is not loaded.
+    /// A file that is truncated, damaged, of another collection or of another selection is an error. So is a file from another
+    /// cluster, or from another history of the same cluster: the server must have reached the resource version of the file, and the
+    /// reflector requests one or two of its objects to compare their uids and versions. The first is the object that was changed last;
+    /// if it has changed since or was deleted, the second is the object that has been unchanged for longest. This needs permission to
+    /// `get`. A file without objects is not loaded.
     ///
-    /// It does not notice a server that was restored from a backup and has passed the saved version since, if the object that
+    /// It does not detect a server that was restored from a backup and has passed the saved version since, if the object that
     /// was changed last has changed again, or if there were only deletions between backup and file. Restore
     /// backups as Kubernetes recommends (`etcdutl snapshot restore --bump-revision --mark-compacted`): then the saved version has
     /// expired.
     ///
     /// # Errors
     ///
-    /// [`ColdStart`]; [`LoadError::Io`] with [`NotFound`](io::ErrorKind::NotFound) where nothing was saved yet.
+    /// [`ColdStart`]; it is [`LoadError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
     pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), ColdStart> {
         let (store, path, holds) = (self.store.clone(), path.as_ref().to_owned(), self.holds()?);
         let reading = spawn_blocking(move || store.read_saved(&path, &holds));
@@ -87,7 +89,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         let mut is_known = false;
         for object in saved.witnesses().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
-            // A server that does not know the version of the file returns an error.
+            // A server that has not reached the version of the file returns an error.
             let (name, version) = (&object.name, saved.version());
             let found = match self.client.get_at_least::<Found>(&self.resource, namespace, name, version).await {
                 Ok(found) => found,
@@ -111,7 +113,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         if is_known { Ok(()) } else { Err(ColdStart::Unknown) }
     }
 
-    /// Names the collection and the form of its objects.
+    /// Returns a text that identifies the collection and the form of its objects.
     pub(super) fn holds(&self) -> Result<String, Error> {
         let selection = self.selection.clone().json_if(T::ENCODING == Some(Encoding::Json));
         let path = self.resource.list_path(self.namespace.as_deref())?;
@@ -138,21 +140,21 @@ impl Item for Found {
     }
 }
 
-/// What the state of an object on the server tells about its history.
+/// The result of comparing an object's state on the server with its state in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The same state as in the file.
     Same,
-    /// A state that the file would have.
+    /// A state that the file would have if it was from this history.
     Other,
-    /// It was changed since. Another history would have another object.
+    /// The same object, changed since. Another history would have another uid.
     Changed,
     /// Another object of this name.
     Recreated,
 }
 
 impl Found {
-    /// Compares it with its state in a file that has all changes up to this version, which the server knows.
+    /// Compares it with its state in a file that has all changes up to `version`, which the server has reached.
     fn judge(&self, saved: &Identity<'_>, version: &str) -> Verdict {
         let is_same = saved.uid == self.uid;
         if is_same && saved.resource_version == self.version {
@@ -172,12 +174,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_tells_one_history_from_another() {
+    fn distinguishes_histories_by_an_object() {
         let mut saved = Identity::default();
         (saved.uid, saved.resource_version) = ("a".into(), "5".into());
         for (uid, version, expected) in [
             ("a", "5", Verdict::Same),
-            // The file would have it.
+            // The file would have these states.
             ("a", "7", Verdict::Other),
             ("a", "4", Verdict::Other),
             ("b", "5", Verdict::Other),

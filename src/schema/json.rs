@@ -1,8 +1,8 @@
 //! The JSON form of protobuf objects: byte for byte the same as Go's.
 //!
-//! An object is first read into a tree, because protobuf allows any order, pieces and repetition, and then printed
-//! in the order of Go's structs. Sources: the types of `k8s.io/apimachinery` with a `MarshalJSON` of their own, and
-//! Go's `encoding/json`.
+//! An object is first read into a tree, because protobuf allows any order, pieces and repetition, and then written
+//! in the order of Go's structs. Sources: the types of `k8s.io/apimachinery` that implement `MarshalJSON`, and Go's
+//! `encoding/json`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::wire::Encoding;
 use crate::wire::json::Reader;
 use crate::wire::protobuf::{Fields, Value, Varint};
 
-/// Messages may be nested this deep in an object, as for prost: only schemas hold schemas, in a `CustomResourceDefinition`.
+/// The deepest nesting of messages, as in prost. Only the schemas of a `CustomResourceDefinition` nest without a limit.
 const MAX_DEPTH: usize = 100;
 
 /// Appends the JSON form of an object in protobuf, on one line, to `out`: see [`ItemRef::to_json`](crate::ItemRef::to_json).
@@ -59,9 +59,9 @@ enum Slot<'a> {
     Double(f64),
     Str(&'a str),
     Bytes(&'a [u8]),
-    /// As many slots as the message has fields, or none when it is empty.
+    /// One slot for each field of the message, or none if the message is empty.
     Message(Vec<Slot<'a>>),
-    /// Not empty, but for the items of an empty list in a map.
+    /// Not empty, except for the items of an empty list in a map.
     List(Vec<Slot<'a>>),
     /// Not empty.
     Map(BTreeMap<&'a str, Slot<'a>>),
@@ -81,7 +81,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// A fault, and the names of the fields around it, from the innermost.
+/// A fault, and the names of the enclosing fields, the innermost first.
 struct FieldError {
     fault: Fault,
     path: Vec<&'static str>,
@@ -195,7 +195,7 @@ impl Messages {
 
     fn entry<'a>(&mut self, of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a str, Slot<'a>), FieldError> {
         let mut key = "";
-        // As Go makes them: not nil.
+        // As in Go, these default values are empty, not nil.
         let mut slot = match of.message().map(|message| message.form) {
             Some(Form::Items) => Slot::Message(vec![Slot::List(Vec::new())]),
             _ if of == Type::Bytes => Slot::Bytes(&[]),
@@ -213,7 +213,7 @@ impl Messages {
     }
 }
 
-/// Reads packed numbers, as newer dialects of protobuf write repeated ones.
+/// Reads packed numbers, as proto3 writes repeated numbers.
 fn read_packed(of: Type, packed: &[u8], list: &mut Vec<Slot<'_>>) -> Result<(), Fault> {
     let mut varint = Varint::default();
     for &byte in packed {
@@ -234,7 +234,7 @@ fn integer<'a>(of: Type, value: u64) -> Slot<'a> {
     })
 }
 
-/// Writes a comma before each field that does not follow a brace.
+/// Writes the fields of a message, with a comma before each field that does not follow a brace.
 fn write_fields(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Result<(), FieldError> {
     for (place, field) in message.fields().iter().enumerate() {
         let slot = slots.get(place).unwrap_or(&Slot::Empty);
@@ -341,7 +341,7 @@ fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Re
         Form::Time => write_time(slot(0).int(), None, out)?,
         Form::MicroTime => write_time(slot(0).int(), Some(slot(1).int()), out)?,
         Form::Duration => write_duration(slot(0).int(), out),
-        // Go never writes an empty one.
+        // Go never writes an empty quantity.
         Form::Quantity => match slot(0) {
             Slot::Str("") => return Err(Fault::Value.into()),
             Slot::Str(quantity) => write_str(quantity, out),
@@ -356,7 +356,7 @@ fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// As `encoding/json` writes strings: safe to stand in HTML.
+/// Writes a string with the escapes of `encoding/json`, safe for embedding in HTML.
 fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text;
@@ -386,9 +386,9 @@ fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends an object in JSON on one line, with `kind` and `apiVersion` once each: its own, or those of its list.
+/// Appends an object in JSON on one line, with `kind` and `apiVersion` once each: its own, or the list's.
 ///
-/// They keep the place of the object's own members, and are first where it has none.
+/// They keep their place in the object, and are first if the object does not have them.
 pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
     let start = out.len();
     let written = write_line(list, object, out);
@@ -400,7 +400,7 @@ pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Resu
 
 fn write_line<'a>(list: &'a TypeMeta, object: &'a [u8], out: &mut Vec<u8>) -> Result<(), (&'static str, Fault)> {
     let at = |fault| ("the object", fault);
-    // The reader looks only at the members, and a line must be JSON as a whole.
+    // The reader checks only the object's own members, but the whole line must be valid JSON.
     serde_json::from_slice::<IgnoredAny>(object).map_err(|_| at(Fault::Syntax))?;
     if !object.trim_ascii_start().starts_with(b"{") {
         return Err(at(Fault::Type));
@@ -415,7 +415,7 @@ fn write_line<'a>(list: &'a TypeMeta, object: &'a [u8], out: &mut Vec<u8>) -> Re
             continue;
         };
         named.is_own = true;
-        // `null` sets nothing, and the last one counts.
+        // `null` sets nothing, and the last value counts.
         if let Some(text) = json.text().map_err(|fault| (named.name, fault))?.filter(|text| !text.is_empty()) {
             named.text = text;
         }
@@ -450,7 +450,7 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// Appends it, the first time.
+    /// Appends the member, at the first call.
     fn write(&mut self, out: &mut Vec<u8>) {
         if !mem::replace(&mut self.is_written, true) {
             write_name(self.name, out);
@@ -468,16 +468,16 @@ fn write_name(name: &str, out: &mut Vec<u8>) {
     out.push(b':');
 }
 
-/// JSON within JSON, as Go copies it: without whitespace, and safe to stand in HTML.
+/// Writes JSON within JSON, as Go does: without whitespace, and safe for embedding in HTML.
 fn write_raw(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     serde_json::from_slice::<IgnoredAny>(raw).map_err(|_| Fault::Value)?;
     write_compact(raw, out)
 }
 
-/// JSON that was parsed before, or a part of it.
+/// Writes JSON that was already checked, or a part of it, without whitespace.
 fn write_compact(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     let text = str::from_utf8(raw).map_err(|_| Fault::Utf8)?;
-    // As API servers have it.
+    // API servers write JSON in this form.
     if !raw.iter().any(|&byte| byte <= b' ' || is_html(byte)) {
         out.extend_from_slice(raw);
         return Ok(());
@@ -496,9 +496,9 @@ fn write_compact(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether it begins a character that Go escapes because it means something in HTML or JavaScript.
+/// Returns true if the byte begins a character that Go escapes for HTML or JavaScript.
 fn is_html(byte: u8) -> bool {
-    // 0xe2 begins U+2028 and U+2029, and others.
+    // 0xe2 begins U+2028, U+2029 and other characters.
     matches!(byte, b'<' | b'>' | b'&' | 0xe2)
 }
 
@@ -529,16 +529,16 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     write(out, format_args!("\"{}\"", Base64Display::new(bytes, &STANDARD)));
 }
 
-/// Go's time zero, the first of January of the year 1; in protobuf it is a message without fields.
+/// Returns true for Go's zero time, the first of January of the year 1, or a message without fields.
 fn is_zero_time(slots: &[Slot<'_>]) -> bool {
     slots.is_empty() || matches!(slots, [Slot::Int(-62_135_596_800), Slot::Empty | Slot::Int(0)])
 }
 
-/// RFC 3339 in UTC, with six digits of the second if there are `nanos`.
+/// Writes RFC 3339 in UTC, with six digits of the fraction if there are `nanos`.
 fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(), Fault> {
     let fraction = i32::try_from(nanos.unwrap_or(0)).ok().filter(|nanos| (0..1_000_000_000).contains(nanos));
     let time = Timestamp::new(seconds, fraction.ok_or(Fault::Value)?).map_err(|_| Fault::Value)?;
-    // The years 0 to 9999; others have no form.
+    // RFC 3339 has only the years 0 to 9999.
     if seconds < -62_167_219_200 {
         return Err(Fault::Value);
     }
@@ -547,7 +547,7 @@ fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// As Go's `time.Duration` prints: `1h30m0s`, `1.5s`, `2ms`.
+/// Writes a duration like Go's `time.Duration`: `1h30m0s`, `1.5s`, `2ms`.
 fn write_duration(nanos: i64, out: &mut Vec<u8>) {
     out.push(b'"');
     if nanos < 0 {
@@ -571,14 +571,14 @@ fn write_duration(nanos: i64, out: &mut Vec<u8>) {
     }
     write(out, format_args!("{whole}"));
     if !nanos.is_multiple_of(unit) {
-        // The digits after the unit's one are those of the fraction.
+        // Adding the unit keeps the leading zeros of the fraction; the first digit is dropped.
         let fraction = (unit + nanos % unit).to_string();
         write(out, format_args!(".{}", fraction.get(1..).unwrap_or_default().trim_end_matches('0')));
     }
     write(out, format_args!("{name}\""));
 }
 
-/// Memory takes all that is written to it.
+/// Writing to a `Vec` cannot fail.
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }

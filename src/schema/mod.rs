@@ -1,4 +1,4 @@
-//! Names and types of the fields of Kubernetes objects, by their numbers in protobuf.
+//! The names and types of the fields of Kubernetes objects, by their numbers in protobuf.
 //!
 //! The table has the built-in kinds, `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`, with every
 //! field of Kubernetes 1.31 to 1.37. `e2e/apiserver/fields` in the repository generates it from the Go types of these releases.
@@ -14,7 +14,7 @@ mod table;
 pub(crate) use self::json::{to_json, to_line};
 use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
 
-/// A message of protobuf: a kind of object, or a part of one.
+/// A message of protobuf: a kind of object, or a part of an object.
 ///
 /// ```
 /// use listwatch::schema::Message;
@@ -31,7 +31,7 @@ pub struct Message {
     form: Form,
     /// The place of its first field in the table.
     first: u16,
-    /// The number of its fields, which are in the order of JSON.
+    /// The number of its fields, which have the order of JSON.
     fields: u8,
 }
 
@@ -39,7 +39,7 @@ pub struct Message {
 #[derive(Debug)]
 pub struct Field {
     number: u16,
-    /// Empty for a message whose fields JSON has among those of its parent.
+    /// Empty for a message that JSON inlines into its parent.
     name: Name,
     #[cfg_attr(not(feature = "json"), expect(dead_code, reason = "for the JSON form"))]
     omit: Omit,
@@ -47,14 +47,14 @@ pub struct Field {
     of: Type,
 }
 
-/// A message that is a kind of object in an `apiVersion`.
+/// A kind of object in an `apiVersion`, with its message.
 struct Kind {
     api_version: Name,
     /// Its place in the table.
     message: u16,
 }
 
-/// A part of the text that has all names.
+/// A part of the text of all names.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     at: u16,
@@ -66,9 +66,9 @@ struct Name {
 enum Form {
     /// An object of its fields.
     Object,
-    /// The first field alone: a list in a map, which protobuf needs a message for.
+    /// The first field alone: a list in a map, which protobuf wraps in a message.
     Items,
-    /// The second field, or the first where there is none.
+    /// The second field, or the first if the second is absent.
     Or,
     /// The JSON text that its one field holds.
     Raw,
@@ -79,22 +79,22 @@ enum Form {
     IntOrString,
 }
 
-/// When JSON leaves a field out, by the options of Go's struct tags.
+/// The condition under which JSON omits a field, by the options of Go's struct tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Omit {
     Never,
     /// `omitempty`
     Empty,
-    /// `omitzero`, which the table has on times alone.
+    /// `omitzero`, which the table has only for times.
     Zero,
-    /// When protobuf does not have it either. Not all releases have the field, and Go writes it always.
+    /// If protobuf does not have it either: Go always writes the field, but not all releases have it.
     Absent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Single,
-    /// There or not, whatever its value.
+    /// Present or absent, whatever its value.
     Optional,
     Repeated,
     Map,
@@ -128,28 +128,28 @@ impl Message {
         self.name.get()
     }
 
-    /// The fields, in the order of JSON.
+    /// Returns the fields, in the order of JSON.
     #[expect(clippy::indexing_slicing, reason = "a test reads every entry of the table")]
     fn fields(&self) -> &'static [Field] {
         &FIELDS[usize::from(self.first)..][..usize::from(self.fields)]
     }
 
-    /// Returns true if its JSON form is an object of its fields. A time, a quantity and their like are a single value there.
+    /// Returns true if its JSON form is an object of its fields. For example, a time or a quantity is a single value in JSON.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.form == Form::Object
     }
 
-    /// Returns the field of this number, or `None` when the table does not have it: the object is of a newer release.
+    /// Returns the field of this number, or `None` if the table does not have it, because it is from a newer release.
     #[must_use]
     pub fn field(&self, number: u32) -> Option<&'static Field> {
         self.fields().iter().find(|field| field.number() == number)
     }
 
-    /// Returns the fields on a path of names as they are in JSON, `spec.containers.image`. Repeated fields are passed through; a map
-    /// may only be its end.
+    /// Returns the fields on a path of JSON names, `spec.containers.image`. The path may lead through repeated fields, but not through
+    /// a map.
     ///
-    /// There may be more fields than names: JSON has the fields of some messages among those of their parent.
+    /// There may be more fields than names, because JSON inlines some messages into their parents.
     #[must_use]
     pub fn path(&self, names: &str) -> Option<Vec<&'static Field>> {
         let mut path = Vec::new();
@@ -160,7 +160,7 @@ impl Message {
         Some(path)
     }
 
-    /// Appends the way to the field of this name.
+    /// Appends the path to the field of this name.
     fn find(&self, name: &str, path: &mut Vec<&'static Field>) -> Option<&'static Field> {
         for field in self.fields() {
             path.push(field);
@@ -177,8 +177,7 @@ impl Message {
         None
     }
 
-    /// Returns the path of names that these numbers lead along; `None` when one of them is not in the table, or in the values of a
-    /// map.
+    /// Returns the path of names for these numbers; `None` if a number is not in the table, or follows a map.
     #[must_use]
     pub fn names(&self, numbers: &[u32]) -> Option<String> {
         let mut names = Vec::new();
@@ -201,8 +200,8 @@ impl Field {
         self.number.into()
     }
 
-    /// Returns its name in JSON; empty for a message whose fields JSON has among those of its parent. In a message that JSON
-    /// has no object for, as a time, it is its name in protobuf.
+    /// Returns its name in JSON; empty for a message that JSON inlines into its parent. In a message whose JSON form is not an
+    /// object, like a time, returns its name in protobuf.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name.get()
@@ -214,7 +213,7 @@ impl Field {
         self.shape == Shape::Map
     }
 
-    /// Returns the message that the field holds, if it is a message outside of a map.
+    /// Returns the message type of the field; `None` for other types and for a map.
     #[must_use]
     pub fn message(&self) -> Option<&'static Message> {
         if self.is_map() { None } else { self.of.message() }
@@ -273,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_numbers() {
+    fn converts_between_names_and_numbers() {
         for (api_version, kind, path, numbers) in [
             ("v1", "Pod", "spec.nodeName", &[2, 10][..]),
             ("v1", "Pod", "metadata.managedFields.fieldsV1", &[1, 17, 7]),
             ("v1", "Pod", "metadata.labels", &[1, 11]),
-            // The sources of a volume are a message of their own, which JSON does not show.
+            // JSON inlines the message of a volume's sources.
             ("v1", "Pod", "spec.volumes.configMap.name", &[2, 1, 2, 19, 1, 1]),
             ("apps/v1", "Deployment", "spec.template.spec.containers.image", &[2, 3, 2, 2, 2]),
             ("meta.k8s.io/v1", "PartialObjectMetadata", "metadata.name", &[1, 1]),
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_leads_back() {
+    fn every_path_round_trips() {
         fn visit(kind: &'static Message, message: &'static Message, numbers: &mut Vec<u32>) {
             for field in message.fields() {
                 numbers.push(field.number());
@@ -311,7 +310,7 @@ mod tests {
                 if !field.name().is_empty() {
                     assert_eq!(kind.path(&path).map(numbers_of).as_ref(), Some(&*numbers), "{path} of {}", kind.name());
                 }
-                // Schemas hold schemas.
+                // Schemas contain schemas, so the depth is limited.
                 if let Some(message) = field.message()
                     && numbers.len() < 6
                 {

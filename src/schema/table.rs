@@ -21,7 +21,7 @@ const fn kind(at: u16, len: u8, message: u16) -> Kind {
     Kind { api_version: Name { at, len }, message }
 }
 
-/// All names, one after the other.
+/// All names, concatenated.
 pub(super) static NAMES: &str = "\
 $ref\
 $schema\
@@ -2978,7 +2978,7 @@ pub(super) static MESSAGES: [Message; 1219] = [
     message(4676, 11, IntOrString, 4291, 3), // util/intstr.IntOrString
 ];
 
-/// Of all messages, in their order.
+/// The fields of all messages, in the order of the messages.
 pub(super) static FIELDS: [Field; 4294] = [
     // admission/v1.AdmissionRequest
     field(1, 24625, 3, Never, Single, Type::String), // uid: string
@@ -8495,7 +8495,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 23669, 6, Never, Single, Type::String), // strVal: string
 ];
 
-/// Sorted by name and version.
+/// All kinds, sorted by name and version.
 pub(super) static KINDS: [Kind; 202] = [
     kind(12323, 22, 87), // apidiscovery.k8s.io/v2 APIGroupDiscovery
     kind(12345, 27, 91), // apidiscovery.k8s.io/v2beta1 APIGroupDiscovery

@@ -1,14 +1,14 @@
-//! The format of a body, by its first byte: a `Content-Type` may be wrong.
+//! Detects the format of a body by its first byte, because a `Content-Type` may be wrong.
 
 use std::fmt;
 
-/// The format that a body has by its first byte.
+/// The format of a body, detected by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyFormat {
-    /// JSON: it begins with `{` or `[`.
+    /// JSON, which begins with `{` or `[`.
     Json,
-    /// The frames of a protobuf watch stream, each of which begins with its length.
+    /// A protobuf watch stream, which begins with the length of its first frame.
     WatchStream,
     /// gzip that the transport did not decompress.
     Gzip,
@@ -23,7 +23,7 @@ pub enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// Returns the format by the first byte alone, so that it does not depend on how the body is split into chunks.
+    /// Returns the format. It uses only the first byte, so the result does not depend on how the body is split into chunks.
     pub(crate) fn by_first_byte(byte: u8) -> Self {
         match byte {
             b'{' | b'[' => Self::Json,

@@ -1,6 +1,6 @@
-//! The one reader of JSON: it walks the members of objects and finds where values end.
+//! The reader of JSON: it walks the members of objects and finds the ends of values.
 //!
-//! [`Reader`] consumes values from the front of JSON that is whole in memory, and returns borrowed ones. [`scan::Scan`] finds the
+//! [`Reader`] consumes values from the front of JSON that is whole in memory, and returns borrowed values. [`scan::Scan`] finds the
 //! end of a value that arrives in pieces. Both find the end of a nested value by its brackets and strings only: the contents of
 //! a value that is not read are not checked.
 
@@ -14,16 +14,16 @@ use super::scan::Scan;
 /// Reads values off the front of JSON.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    /// How many brackets the position is in, counted from the body's own.
+    /// The number of brackets around the position, including the body's.
     depth: u32,
 }
 
-/// A string, borrowed where it has no escapes: in maps and lists serde would copy a plain `Cow`.
+/// A string, borrowed if it has no escapes. In maps and lists serde would copy a plain `Cow`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// So that maps are read by `str`.
+/// Allows lookups in maps by `str`.
 impl Borrow<str> for JsonText<'_> {
     fn borrow(&self) -> &str {
         &self.0
@@ -31,12 +31,12 @@ impl Borrow<str> for JsonText<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads JSON inside `outer_depth` brackets, which count towards the allowed depth.
+    /// Creates a reader of JSON inside `outer_depth` brackets, which count towards the allowed depth.
     pub(crate) fn new(json: &'a [u8], outer_depth: u32) -> Self {
         Self { rest: json, depth: outer_depth }
     }
 
-    /// Returns the next byte that is not whitespace, without taking it.
+    /// Returns the next byte that is not whitespace, without consuming it.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = self.rest {
             self.rest = rest;
@@ -49,20 +49,20 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// Begins an object, whose members [`Members::next`] then takes. `null` is an object without members, as for Go.
+    /// Begins an object, whose members [`Members::next`] then returns. `null` is an object without members, as in Go.
     ///
     /// # Errors
     ///
-    /// [`Fault::Type`] for any other value, [`Fault::Syntax`] where none begins.
+    /// [`Fault::Type`] for any other value, [`Fault::Syntax`] if no value begins.
     pub(crate) fn object(&mut self) -> Result<Members, Fault> {
         self.begin(b'{').map(|is_there| Members { is_first: true, is_open: is_there })
     }
 
-    /// Begins an array, whose elements [`Elements::next`] then announces. `null` is an empty array.
+    /// Begins an array, in which [`Elements::next`] then moves to each element. `null` is an empty array.
     ///
     /// # Errors
     ///
-    /// Those of [`object`](Self::object).
+    /// As [`object`](Self::object).
     pub(crate) fn array(&mut self) -> Result<Elements, Fault> {
         self.begin(b'[').map(|is_there| Elements(Members { is_first: true, is_open: is_there }))
     }
@@ -80,11 +80,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a value and returns its text, without the whitespace around it.
+    /// Consumes a value and returns its text, without the whitespace around it.
     ///
     /// # Errors
     ///
-    /// [`Fault::Syntax`] where none begins or it does not end, or a number or literal is malformed; [`Fault::Depth`].
+    /// [`Fault::Syntax`] if no value begins or it does not end, or a number or literal is malformed; [`Fault::Depth`].
     pub(crate) fn value(&mut self) -> Result<&'a [u8], Fault> {
         let first = self.peek().filter(|byte| begins_value(*byte)).ok_or(Fault::Syntax)?;
         if first == b'"' {
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a string; `None` for `null`, which sets nothing.
+    /// Consumes a string; `None` for `null`, which sets nothing.
     ///
     /// # Errors
     ///
@@ -112,11 +112,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a value and deserializes it; `None` for `null`.
+    /// Consumes a value and deserializes it; `None` for `null`.
     ///
     /// # Errors
     ///
-    /// [`Fault::Type`] where serde refuses it, and those of [`value`](Self::value).
+    /// [`Fault::Type`] if serde refuses it, or the errors of [`value`](Self::value).
     pub(crate) fn parse<T: Deserialize<'a>>(&mut self) -> Result<Option<T>, Fault> {
         serde_json::from_slice(self.value()?).map_err(|error| if error.is_data() { Fault::Type } else { Fault::Syntax })
     }
@@ -126,14 +126,14 @@ impl<'a> Reader<'a> {
         if self.peek().is_none() { Ok(()) } else { Err(Fault::Syntax) }
     }
 
-    /// A string with its quotes.
+    /// Consumes a string, and returns it with its quotes.
     fn string(&mut self) -> Result<&'a [u8], Fault> {
         if self.peek() != Some(b'"') {
             return Err(Fault::Syntax);
         }
         let mut end = 1;
         loop {
-            // Nearly all of them are short.
+            // Nearly all strings are short, so a byte loop is faster than a scan in blocks.
             let mut rest = self.rest.get(end..).unwrap_or_default().iter();
             end += rest.position(|byte| matches!(byte, b'"' | b'\\')).ok_or(Fault::Syntax)? + 1;
             if self.rest.get(end - 1) == Some(&b'"') {
@@ -165,7 +165,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Takes the name of the next member. The caller then takes its value. `None`: the object has ended.
+    /// Consumes the name of the next member, whose value the caller must consume. Returns `None` at the end of the object.
     pub(crate) fn next<'a>(&mut self, reader: &mut Reader<'a>) -> Result<Option<Cow<'a, str>>, Fault> {
         if !self.advance(reader, b'}')? {
             return Ok(None);
@@ -175,7 +175,7 @@ impl Members {
         Ok(Some(name))
     }
 
-    /// Moves to the next member or element; false at the closing bracket, which it takes.
+    /// Moves to the next member or element. Returns false at the closing bracket, which it consumes.
     fn advance(&mut self, reader: &mut Reader<'_>, bracket: u8) -> Result<bool, Fault> {
         if !self.is_open {
             return Ok(false);
@@ -199,18 +199,18 @@ impl Members {
 pub(crate) struct Elements(Members);
 
 impl Elements {
-    /// Whether there is another element, which the caller then takes.
+    /// Moves to the next element, which the caller must consume. Returns false at the end of the array.
     pub(crate) fn next(&mut self, reader: &mut Reader<'_>) -> Result<bool, Fault> {
         self.0.advance(reader, b']')
     }
 }
 
-/// Whether a value may begin with this byte.
+/// Returns true if a value may begin with this byte.
 pub(crate) fn begins_value(byte: u8) -> bool {
     matches!(byte, b'"' | b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n')
 }
 
-/// The text of a string with its quotes.
+/// Returns the text of a string with its quotes.
 pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match string {
         [b'"', text @ .., b'"'] if text.iter().all(|byte| !matches!(byte, ..b' ' | b'\\' | b'"')) => {
@@ -223,7 +223,7 @@ pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
     }
 }
 
-/// The text of a string, a number or a literal; [`Fault::Type`] for an object or an array.
+/// Returns the text of a string, a number or a literal; [`Fault::Type`] for an object or an array.
 pub(crate) fn scalar(value: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match value.first() {
         Some(b'"') => text(value),

@@ -1,4 +1,4 @@
-//! The encodings: protobuf's varints, tags and fields, and where the values of JSON end. Nothing here knows Kubernetes.
+//! The encodings, independent of Kubernetes: varints, tags and fields of protobuf, and the ends of JSON values.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -17,7 +17,7 @@ pub use self::format::BodyFormat;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// The protobuf message of the item, without `k8s\0` and envelope.
+    /// The item as a protobuf message, without `k8s\0` and envelope.
     Protobuf,
     /// The item as JSON, without the whitespace around it.
     Json,
@@ -35,7 +35,7 @@ impl fmt::Display for Encoding {
 /// A field and its fault.
 pub(crate) type FieldFault = (&'static str, Fault);
 
-/// Returns a function that makes a fault one of this field.
+/// Returns a function that adds this field to a fault.
 pub(crate) fn at(field: &'static str) -> impl Fn(Fault) -> FieldFault {
     move |fault| (field, fault)
 }
@@ -50,7 +50,7 @@ pub enum Fault {
     /// Field number 0 or over 2²⁹-1, or wire type 6 or 7.
     #[error("an invalid tag")]
     Tag,
-    /// A known field of another wire type than its own.
+    /// A known field with the wrong wire type.
     #[error("the wrong wire type")]
     WireType,
     /// A length past the end of its parent, or past 64 bits.
@@ -59,7 +59,7 @@ pub enum Fault {
     /// An item of more than 2³¹-1 bytes, which protobuf does not allow.
     #[error("a length over 2³¹-1")]
     TooLong,
-    /// The end of a group that was not begun.
+    /// The end of a group without its beginning.
     #[error("the end of a group that was not begun")]
     EndGroup,
     /// Groups nested deeper than 100.
@@ -68,35 +68,35 @@ pub enum Fault {
     /// A string that is not UTF-8.
     #[error("invalid UTF-8")]
     Utf8,
-    /// `raw` before the `typeMeta`, which alone names the kind of `raw`.
+    /// `raw` before `typeMeta`, which has the kind of `raw`.
     #[error("a value before its typeMeta")]
     Order,
-    /// A second `raw` or, in JSON, `items`, when the items of the first are already delivered; a second `typeMeta` after them.
+    /// A second `raw` (in JSON, `items`) after the items of the first were delivered, or a second `typeMeta` after them.
     #[error("a second value")]
     Twice,
-    /// No bytes, where even an empty list has its metadata and every frame of a watch an event.
+    /// No bytes: even an empty list has metadata, and every frame of a watch has an event.
     #[error("no bytes")]
     Empty,
-    /// A content encoding or a content type of `raw`, which must be plain.
+    /// A content encoding or a content type of `raw`, which must be empty.
     #[error("an unsupported value")]
     NotEmpty,
-    /// A value that JSON has no form for: embedded text that is no JSON, a number that is not finite, a time outside the years 0
-    /// to 9999, an empty quantity.
+    /// A value without a JSON form: embedded text that is not JSON, a number that is not finite, a time outside the years 0 to
+    /// 9999, an empty quantity.
     #[error("a value without a JSON form")]
     Value,
-    /// No Status, or one that cannot be decoded, where only the API server's Status is allowed.
+    /// No Status, or a Status that cannot be decoded, where only the API server's Status is allowed.
     #[error("no valid Status")]
     Status,
-    /// A byte that JSON does not allow there.
+    /// A byte that JSON does not allow in its place.
     #[error("invalid JSON")]
     Syntax,
     /// A JSON value of another type than the field's.
     #[error("a value of the wrong type")]
     Type,
-    /// Messages nested deeper than 100, or JSON nested deeper than 10,000, which is where Go stops too.
+    /// Messages nested deeper than 100, or JSON nested deeper than 10,000, as in Go.
     #[error("nested too deep")]
     Depth,
-    /// No value of a field that every list, every event or every object has.
+    /// No value of a field that every list, event or object has.
     #[error("no value")]
     Missing,
     /// An event type other than `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.

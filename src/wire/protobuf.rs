@@ -1,4 +1,4 @@
-//! The protobuf wire format: varints, tags and, over resident bytes, fields.
+//! The protobuf wire format: varints, tags, and the fields of a message that is whole in memory.
 //!
 //! Source: <https://protobuf.dev/programming-guides/encoding/>.
 
@@ -6,7 +6,7 @@ use std::mem;
 
 use super::Fault;
 
-/// The deepest nesting of skipped groups; prost allows as many nested messages.
+/// The deepest nesting of skipped groups: the same as prost's limit for nested messages.
 pub(crate) const MAX_GROUP_DEPTH: usize = 100;
 
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
@@ -25,7 +25,7 @@ impl Varint {
         self.len == 0
     }
 
-    /// Takes the next byte; returns the value after the last one.
+    /// Adds the next byte. Returns the value after the last byte.
     pub(crate) fn push(&mut self, byte: u8) -> Result<Option<u64>, Fault> {
         // The tenth byte holds the last bit of 64.
         if self.len == 9 && byte > 1 {
@@ -71,7 +71,7 @@ impl Tag {
     }
 }
 
-/// A field of a resident message.
+/// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WireField<'a> {
     pub(crate) number: u32,
@@ -86,12 +86,12 @@ pub(crate) enum Value<'a> {
     Len(&'a [u8]),
     /// The bits of a double.
     Fixed64(u64),
-    /// Four bytes or a group, neither of which Kubernetes uses.
+    /// A value that Kubernetes does not use: four bytes, or a group.
     Other,
 }
 
 impl<'a> Value<'a> {
-    /// A string, bytes, or a message.
+    /// Returns the bytes of a string, a bytes field or a message.
     pub(crate) fn bytes(self) -> Result<&'a [u8], Fault> {
         match self {
             Self::Len(bytes) => Ok(bytes),
@@ -111,7 +111,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a resident message.
+/// The fields of a message, as an iterator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields<'a> {
     pub(crate) rest: &'a [u8],
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         self.short().map_or_else(|| self.long_varint(), |value| Ok(u64::from(value)))
     }
 
-    /// Takes a varint of one byte or two, which most tags and lengths are.
+    /// Consumes a varint of one or two bytes, as most tags and lengths have.
     #[inline]
     fn short(&mut self) -> Option<u32> {
         let (value, rest) = match *self.rest {
@@ -159,10 +159,10 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// Takes the next field if its tag and its length or value have one byte or two, as nearly all fields have.
+    /// Consumes the next field if its tag, and its length or value, have one or two bytes, as in nearly all fields.
     ///
-    /// Keeping the walk over these fields in registers took a quarter off the instructions for an event of a watch, and as much off
-    /// views, paths and projections. A test pins it to [`Self::any`].
+    /// Keeping the walk over these fields in registers saved a quarter of the instructions for an event of a watch, and as much for
+    /// views, paths and projections. A test compares it with [`Self::any`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the parts of a field that a caller ignores are then never computed")]
     fn plain(&mut self) -> Option<(u32, Value<'a>)> {
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
         Some((tag >> 3, value))
     }
 
-    /// Takes the next field, and returns its bytes, if it has this tag and a length of one byte or two.
+    /// Consumes the next field, and returns its bytes, if it has this tag and a length of one or two bytes.
     #[inline]
     pub(crate) fn tagged(&mut self, tag: u8) -> Option<&'a [u8]> {
         let ahead = &mut Self::new(self.rest.strip_prefix(&[tag])?);
@@ -207,7 +207,7 @@ impl<'a> Fields<'a> {
         Ok((tag.number, value))
     }
 
-    /// The value of a field that is no group.
+    /// Consumes the value of a field that is not a group.
     #[inline]
     fn value(&mut self, wire_type: WireType) -> Result<Value<'a>, Fault> {
         Ok(match wire_type {
@@ -249,7 +249,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<WireField<'a>, Fault>;
 
-    /// After an error the iterator ends.
+    /// The iterator ends after an error.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `plain`")]
     fn next(&mut self) -> Option<Self::Item> {
@@ -260,7 +260,7 @@ impl<'a> Iterator for Fields<'a> {
         let (number, value) = if let Some(field) = self.plain() {
             field
         } else {
-            // A copy: if `self` were borrowed, it would be kept in memory, not in registers. It stays empty after an error.
+            // Takes a copy: borrowing `self` would keep it in memory instead of registers. After an error `self` stays empty.
             let mut ahead = mem::take(self);
             let field = match ahead.any() {
                 Ok(field) => field,
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn varints() {
+    fn reads_varints_of_up_to_ten_bytes() {
         let max = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         for (bytes, expected) in [
             (&[][..], Ok(None)),
@@ -300,11 +300,11 @@ mod tests {
             (&[0x80], Ok(None)),
             (&[0x80, 0x01], Ok(Some(128))),
             (&max, Ok(Some(u64::MAX))),
-            // Overlong, but of no more than ten bytes.
+            // Overlong, but no more than ten bytes.
             (&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00], Ok(Some(1))),
             // Over u64.
             (&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], Err(Fault::Varint)),
-            // An eleventh byte is announced.
+            // The tenth byte announces an eleventh.
             (&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80], Err(Fault::Varint)),
         ] {
             assert_eq!(read(bytes), expected, "{bytes:x?}");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn tags() {
+    fn parses_tags_and_refuses_invalid_ones() {
         let tag = |number, wire_type| Ok(Tag { number, wire_type });
         for (value, expected) in [
             (0x00, Err(Fault::Tag)),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn fields() {
+    fn reads_fields_up_to_the_first_fault() {
         let len = |number, value, bytes| Ok(WireField { number, value: Value::Len(value), bytes });
         let varint = |number, value, bytes| Ok(WireField { number, value: Value::Varint(value), bytes });
         let fixed64 =
@@ -340,11 +340,11 @@ mod tests {
         for (bytes, expected) in [
             (&b""[..], vec![]),
             (b"\x0a\x01a\x08\x85\x01", vec![len(1, b"a", b"\x0a\x01a"), varint(1, 0x85, b"\x08\x85\x01")]),
-            // The second in more bytes than it needs.
+            // The second field has an overlong tag and length.
             (b"\x12\x00\x92\x00\x80\x00", vec![len(2, b"", b"\x12\x00"), len(2, b"", b"\x92\x00\x80\x00")]),
             (b"\x0d1234", vec![other(1, b"\x0d1234")]),
             (b"\x0912345678\x0a\x00", vec![fixed64(1, *b"12345678", b"\x0912345678"), len(1, b"", b"\x0a\x00")]),
-            // A group is one field, with those of a nested group in it.
+            // A group is one field, which includes the fields of a nested group.
             (
                 b"\x6b\x0a\x01x\x73\x08\x01\x74\x6c\x0a\x01z",
                 vec![other(13, b"\x6b\x0a\x01x\x73\x08\x01\x74\x6c"), len(1, b"z", b"\x0a\x01z")],
@@ -368,8 +368,8 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn plain_fields_read_as_any_fields(head: [u8; 4], behind in 0..20_000_usize) {
-            let message = [&head[..], &vec![0; behind]].concat();
+        fn the_fast_path_reads_the_same_as_the_plain_code(head: [u8; 4], zeros in 0..20_000_usize) {
+            let message = [&head[..], &vec![0; zeros]].concat();
             let (mut plain, mut any) = (Fields::new(&message), Fields::new(&message));
             if let Some(field) = plain.plain() {
                 prop_assert_eq!((Ok(field), plain.rest), (any.any(), any.rest));

@@ -1,13 +1,13 @@
-//! Where a JSON value ends: found by its brackets and strings, 64 bytes at a time.
+//! Finds the end of a JSON value by its brackets and strings, 64 bytes at a time.
 //!
-//! The masks have a bit per byte, the first byte's the lowest, as in simdjson (Langdale and Lemire, "Parsing gigabytes of
-//! JSON per second", 2019).
+//! The masks have one bit for each byte, the lowest bit for the first byte, as in simdjson (Langdale and Lemire, "Parsing
+//! gigabytes of JSON per second", 2019).
 
 use wide::u8x16;
 
 use super::Fault;
 
-/// JSON may be nested this deep, the list itself counted: as in Go's `encoding/json`.
+/// The deepest nesting of JSON, including the list itself: the same as in Go's `encoding/json`.
 const MAX_DEPTH: u32 = 10_000;
 
 const BLOCK: usize = 64;
@@ -16,11 +16,11 @@ const BLOCK: usize = 64;
 pub(crate) struct Scan {
     form: Form,
     depth: u32,
-    /// Where the value is: [`MAX_DEPTH`] counts from the body's own brace.
+    /// The deepest nesting of the value itself: [`MAX_DEPTH`] counts from the body's brace.
     max_depth: u32,
-    /// All bits or none.
+    /// All bits are set if the position is in a string, else none.
     in_string: u64,
-    /// A backslash was the last byte.
+    /// True if the last byte was an unescaped backslash.
     escaped: bool,
 }
 
@@ -39,7 +39,7 @@ enum Form {
 enum Number {
     Start,
     Minus,
-    /// A zero, before which no digit was: none may follow.
+    /// A leading zero: no digit may follow.
     Zero,
     Digits,
     Point,
@@ -64,10 +64,10 @@ impl Scan {
         Self { form, depth: 0, max_depth: MAX_DEPTH - outer_depth, in_string: 0, escaped: false }
     }
 
-    /// `Some`: how many bytes of the input are left of the value, which ends there. `None`: all of them are, and more.
+    /// Returns the number of input bytes that belong to the value if it ends in the input, or `None` if it continues.
     ///
-    /// The value's first byte is part of the input. Whether a bracket closes one of its own kind is not seen here. A number or
-    /// a literal ends before the first byte that cannot be in it.
+    /// The first input must begin with the value's first byte. It does not check that a closing bracket matches the opening one. A
+    /// number or a literal ends before the first byte that cannot be a part of it.
     pub(crate) fn end(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
         match self.form {
             Form::String => return Ok(self.string_end(input)),
@@ -88,7 +88,7 @@ impl Scan {
         Ok(end.map(|end| blocks.len() * BLOCK + end))
     }
 
-    /// Whether a number or a literal may end here.
+    /// Returns true if a number or a literal may end here.
     pub(crate) fn may_end(&self) -> bool {
         match self.form {
             Form::Literal(left) => left.is_empty(),
@@ -156,7 +156,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// The bytes of a block that are in strings.
+    /// Returns a mask of the bytes of a block that are in strings.
     #[inline]
     fn strings(&mut self, masks: &Masks, len: usize) -> u64 {
         let quotes = masks.quotes & !self.escaped(masks.backslashes, len);
@@ -182,7 +182,7 @@ impl Scan {
     }
 }
 
-/// How many objects and arrays there are in a value that begins with a bracket.
+/// Returns the number of objects and arrays in a value that begins with a bracket.
 pub(crate) fn count_brackets(value: &[u8]) -> u64 {
     let mut scan = Scan::new(b'{', 0);
     let (mut count, (blocks, tail)) = (0, value.as_chunks::<BLOCK>());
@@ -203,7 +203,7 @@ fn is_in_scalar(byte: u8) -> bool {
 }
 
 impl Number {
-    /// As RFC 8259, section 6, has it.
+    /// Returns the state after this byte, by RFC 8259, section 6; `None` if the byte is not allowed.
     fn then(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Start, b'-') => Self::Minus,
@@ -234,7 +234,7 @@ impl Masks {
         let mut masks = Self { quotes: 0, backslashes: 0, open: 0, close: 0 };
         for (index, part) in block.as_chunks::<16>().0.iter().enumerate() {
             let bytes = u8x16::new(*part);
-            // Braces and brackets differ in this bit alone.
+            // Braces and brackets differ only in this bit.
             let braces = bytes | u8x16::splat(b'{' ^ b'[');
             let mask = |bytes: u8x16, byte| u64::from(bytes.simd_eq(u8x16::splat(byte)).to_bitmask()) << (16 * index);
             masks.quotes |= mask(bytes, b'"');
@@ -246,7 +246,7 @@ impl Masks {
     }
 }
 
-/// Each bit becomes the parity of the bits up to it: from a quote up to the byte before the next one.
+/// Sets each bit to the parity of the bits up to it: the bits from a quote up to the byte before the next quote.
 #[inline]
 fn prefix_xor(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
@@ -261,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    /// The same, byte by byte.
+    /// Finds the end byte by byte.
     fn end_of(value: &[u8], max_depth: u32) -> Result<Option<usize>, Fault> {
         let (mut depth, mut in_string, mut escaped) = (0, false, false);
         for (at, byte) in value.iter().enumerate() {
@@ -295,17 +295,17 @@ mod tests {
         let mut scan = Scan::new(value[0], MAX_DEPTH - max_depth);
         let (mut rest, mut lengths) = (value, lengths.iter().cycle());
         while !rest.is_empty() {
-            let (chunk, behind) = rest.split_at(*lengths.next().unwrap_or(&1).min(&rest.len()));
+            let (chunk, after) = rest.split_at(*lengths.next().unwrap_or(&1).min(&rest.len()));
             if let Some(end) = scan.end(chunk)? {
                 return Ok(Some(value.len() - rest.len() + end));
             }
-            rest = behind;
+            rest = after;
         }
         Ok(None)
     }
 
     #[test]
-    fn values_end_where_they_do() {
+    fn finds_the_end_of_values_in_chunks_of_any_size() {
         for (value, end) in [
             ("{}", Some(2)),
             ("{},{}", Some(2)),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_limited() {
+    fn limits_the_depth() {
         for (open, expected) in [(9998, Ok(Some(2 * 9998))), (9999, Err(Fault::Depth))] {
             let value = ["[".repeat(open), "]".repeat(open)].concat();
             for length in [1, 64, 1000, value.len()] {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_literals_are_those_of_json() {
+    fn accepts_the_numbers_and_literals_of_json() {
         for text in [
             "0", "-0", "10", "-1.50", "1e5", "0E-07", "1.5e+7", "true", "false", "null", "-", "01", "1.", ".5", "1e",
             "1e+", "--1", "+1", "1.5.5", "1e5.5", "tru", "truee", "nul", "nan", "0x1", "1a",
@@ -358,7 +358,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn blocks_find_what_single_bytes_do(
+        fn blocks_find_the_same_end_as_single_bytes(
             bytes in prop_oneof![r#"[\[{][\[\]{}"\\ a]{0,300}"#, r#"[\[{][\[{]{0,20}("[\[\]{}\\\\ a]{0,100}"){0,9}[\]}]{0,30}"#],
             lengths in prop::collection::vec(1..150_usize, 1..5),
             max_depth in 1..30_u32,

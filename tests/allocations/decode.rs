@@ -25,7 +25,7 @@ fn count(body: &[u8], chunk: usize, mut on_item: impl FnMut(listwatch::ItemRef<'
 }
 
 #[test]
-fn dropped_items_allocate_the_same_for_any_number_of_items() {
+fn allocations_do_not_grow_with_the_number_of_dropped_items() {
     let (few, many) = (config_maps(100), config_maps(100_000));
     // In chunks of 7 the buffer of a split item grows in the same steps for every item; a whole body needs no buffer.
     for (few_chunk, many_chunk) in [(7, 7), (few.len(), many.len())] {
@@ -136,7 +136,7 @@ fn kept_items_keep_no_chunk_alive() {
     let mut items = ListStream::new::<[u8]>(stream::iter(chunks));
     let kept: Vec<_> = block_on(items.by_ref().try_collect()).unwrap();
     assert_eq!((kept.len(), items.end().unwrap().items), (120, 120));
-    assert_eq!(most.load(Ordering::Relaxed), 1, "the next chunk was asked for while one was alive");
+    assert_eq!(most.load(Ordering::Relaxed), 1, "the next chunk was polled while one was alive");
     assert_eq!(alive.load(Ordering::Relaxed), 0);
     assert!(block_on(items.next()).is_none());
 }

@@ -1,4 +1,4 @@
-//! The memory that decoding an item allocates: bounded whatever the item holds, and enough for any real object.
+//! The memory that decoding an item may allocate: bounded for any item, and sufficient for real objects.
 
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::{ConfigMap, Container, EnvVar, Pod, PodSpec};
@@ -19,12 +19,12 @@ fn pods(pods: &[Vec<u8>]) -> Vec<u8> {
     body_of("v1", "PodList", &pods.iter().map(|pod| len_field(2, pod)).collect::<Vec<_>>().concat())
 }
 
-/// A Pod with an element so many times in a row, in the message that the numbers lead to.
+/// A Pod that repeats an element this many times, in the message at this path of field numbers.
 fn pod_of(path: &[u32], element: &[u8], times: usize) -> Vec<u8> {
     path.iter().rev().fold(element.repeat(times), |message, number| len_field(*number, &message))
 }
 
-/// What a few bytes can do: elements of repeated fields that decode to structs.
+/// Elements of repeated fields that take a few bytes, and far more memory once decoded.
 fn attacks() -> Vec<(&'static str, &'static [u32], Vec<u8>)> {
     vec![
         ("volumes", &[2], len_field(1, b"")),
@@ -43,7 +43,7 @@ fn attacks() -> Vec<(&'static str, &'static [u32], Vec<u8>)> {
     ]
 }
 
-/// Decodes the items of a list one after the other; the first error, and the most memory at a time.
+/// Decodes the items of a list one after the other; returns the first error, and the peak memory.
 fn decode<M: Message + Default + 'static>(body: &[u8], limits: Limits) -> (Result<(), ItemError>, u64) {
     let mut result = Ok(());
     let allocated = measure(|| {
@@ -67,7 +67,7 @@ fn an_item_takes_at_most_five_times_the_limit() {
     for (name, path, element) in attacks() {
         let decode =
             |times| decode::<Pod>(&pods(&[pod_of(path, &element, times)]), Limits::default().decoded_size(max));
-        // As many elements as are allowed, by bisection.
+        // Bisection finds how many elements the limit allows.
         let (mut allowed, mut refused) = (1, 4 * MIB);
         while refused - allowed > 1000 + allowed / 16 {
             let half = usize::midpoint(allowed, refused);
@@ -75,7 +75,7 @@ fn an_item_takes_at_most_five_times_the_limit() {
                 (Ok(()), _) => allowed = half,
                 (Err(ItemError::DecodedSize { estimate, max: limit }), allocated) => {
                     assert!(estimate > max && limit == max, "{name}: {estimate} is over {limit}");
-                    // It comes before anything is decoded.
+                    // The error precedes the decoding.
                     assert!(allocated < 10_000, "{name}: {allocated} bytes for an error");
                     refused = half;
                 }
@@ -104,7 +104,7 @@ fn an_item_over_the_limit_is_an_error_or_skipped() {
     assert!(matches!(result, Err(ItemError::DecodedSize { .. })), "{result:?}");
 }
 
-/// Objects as large as etcd takes them, of shapes that people have.
+/// Objects of realistic shapes, as large as etcd accepts.
 #[test]
 fn real_objects_of_one_and_a_half_megabytes_are_decoded() {
     let text = |index: usize| Some(format!("value-{index}"));
@@ -161,7 +161,7 @@ fn check<M: Message + Default + PartialEq + 'static>(object: &M) {
 
 #[cfg(feature = "json")]
 #[test]
-fn json_items_are_bounded_too() {
+fn json_items_are_bounded() {
     let decode = |item: String| {
         let body = format!(r#"{{"kind":"WidgetList","apiVersion":"v1","items":[{item}]}}"#);
         let mut decoder = ListDecoder::new().accept_json();
@@ -187,7 +187,7 @@ fn json_items_are_bounded_too() {
     decode(format!(r#"{{"parts":[{}]}}"#, parts.join(","))).unwrap();
 }
 
-/// Two bytes of a Status are enough for a cause.
+/// A cause takes only two bytes of a Status.
 #[test]
 fn a_status_keeps_its_first_thousand_causes() {
     let details = [len_field(1, b"name"), len_field(4, b"").repeat(500_000), len_field(3, b"Pod")].concat();

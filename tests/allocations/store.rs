@@ -52,8 +52,8 @@ fn reported_memory_is_allocated_memory() {
             });
             let (store, _index) = held.unwrap();
             let memory = store.memory();
-            let said = i64::try_from(memory.total() - memory.zstd).unwrap();
-            let off = (said - counted.bytes_current).abs();
+            let reported = i64::try_from(memory.total() - memory.zstd).unwrap();
+            let off = (reported - counted.bytes_current).abs();
             assert!(off * 20 < counted.bytes_current, "{memory:?}, {counted:?}, {format:?} {with_index}");
         }
     }
@@ -77,9 +77,9 @@ fn an_encoded_object_takes_little_more_than_its_bytes() {
 }
 
 #[test]
-fn a_relist_takes_no_second_copy() {
+fn a_relist_allocates_no_second_copy() {
     let body = pods(PODS);
-    // All of it anew: each version is another one.
+    // The same Pods with new versions.
     let mut changed = Vec::new();
     each_item(&body, |item| {
         let mut pod = <Pod as prost::Message>::decode(item.bytes()).unwrap();
@@ -110,8 +110,8 @@ fn a_relist_takes_no_second_copy() {
 }
 
 #[test]
-fn a_held_object_keeps_no_other() {
-    fn held_after_the_others_went<T: Stored<Decoded: Sized> + ?Sized>(
+fn a_held_object_keeps_no_other_object_alive() {
+    fn memory_after_the_others_are_deleted<T: Stored<Decoded: Sized> + ?Sized>(
         format: StorageFormat,
         body: &[u8],
     ) -> (i64, i64) {
@@ -144,12 +144,12 @@ fn a_held_object_keeps_no_other() {
 
     let body = pods(PODS);
     for (what, (all, left), dictionary) in [
-        ("decoded", held_after_the_others_went::<Pod>(StorageFormat::Decoded, &body), 0),
-        ("encoded", held_after_the_others_went::<Pod>(StorageFormat::Encoded, &body), 0),
-        ("raw", held_after_the_others_went::<[u8]>(StorageFormat::Encoded, &body), 0),
-        ("compressed", held_after_the_others_went::<[u8]>(StorageFormat::Compressed, &body), 112_640),
+        ("decoded", memory_after_the_others_are_deleted::<Pod>(StorageFormat::Decoded, &body), 0),
+        ("encoded", memory_after_the_others_are_deleted::<Pod>(StorageFormat::Encoded, &body), 0),
+        ("raw", memory_after_the_others_are_deleted::<[u8]>(StorageFormat::Encoded, &body), 0),
+        ("compressed", memory_after_the_others_are_deleted::<[u8]>(StorageFormat::Compressed, &body), 112_640),
     ] {
-        // A Pod, and places for others.
+        // The Pod, and unused capacity.
         let left = left - dictionary;
         assert!(left < 120_000 && left < all / 10, "{what}: {left} of {all}");
     }
@@ -164,13 +164,13 @@ fn iterating_over_decoded_objects_keeps_none() {
             assert!(pod.decode().unwrap().metadata.is_some());
         }
     });
-    // Of some, a weak reference keeps the outermost part.
+    // Weak references keep the outermost struct of some Pods.
     assert!(counted.bytes_current < 16 * 16 * 4000, "{counted:?}");
     assert!(counted.bytes_total > u64::from(PODS) * 10_000, "they were decoded: {counted:?}");
 }
 
 #[test]
-fn a_stalled_subscriber_keeps_one_entry_for_each_object() {
+fn a_stalled_subscriber_keeps_bounded_memory_for_each_object() {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let bytes =
         |name: u32, version: u32| object("ns", &name.to_string(), &version.to_string()).to_bytes(Encoding::Protobuf);
@@ -188,9 +188,9 @@ fn a_stalled_subscriber_keeps_one_entry_for_each_object() {
     };
     let first = measure(|| churn(1..5)).bytes_current;
     let then = measure(|| churn(5..101)).bytes_current;
-    // Their last states are among it.
+    // This includes the last states of the objects.
     assert!(first < 1000 * 400 && then < 1000 * 20, "{first} bytes, then {then} more");
-    assert_eq!(stalled.lag(), 2000, "what was there is gone, and there is something else");
+    assert_eq!(stalled.lag(), 2000, "for each object, a deletion and the state after it");
 }
 
 #[test]

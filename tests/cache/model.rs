@@ -1,4 +1,4 @@
-//! A store and its indexes do what a naive model does, whatever is written to them in whatever order, in each storage format.
+//! A store and its indexes behave like a naive model after any sequence of writes, in each storage format.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -54,7 +54,7 @@ impl Written {
         self.object.to_bytes(self.encoding)
     }
 
-    /// The labels whose key begins with "team", or an error: what the indexes are of.
+    /// Returns the values of the indexes: the labels whose key begins with "team", or an error.
     fn values(&self) -> Result<BTreeSet<String>, ()> {
         let labels = &self.object.metadata.as_ref().unwrap().labels;
         if labels.contains_key("bad") {
@@ -64,7 +64,7 @@ impl Written {
     }
 }
 
-/// The rules, over keys.
+/// The rules of a store, in simple collections.
 #[derive(Default)]
 struct Model {
     held: BTreeMap<Key, Written>,
@@ -77,7 +77,7 @@ struct Model {
 struct Open {
     listed: BTreeSet<Key>,
     written: BTreeSet<Key>,
-    /// Older than what is held: comes back when the list is complete.
+    /// Listed objects that are older than the stored objects. The commit stores them.
     older: BTreeMap<Key, Written>,
 }
 
@@ -226,7 +226,7 @@ fn key_of(object: &listwatch::cache::Object<[u8]>) -> Key {
     (object.namespace().to_owned(), object.name().to_owned())
 }
 
-/// How often each effect was met.
+/// How often each effect occurred.
 type Met = BTreeMap<&'static str, usize>;
 
 fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
@@ -323,7 +323,7 @@ fn train(store: &Store<[u8]>) {
     assert_eq!(store.begin_replace().commit("1").unwrap().len(), 520);
 }
 
-/// Returns what was written.
+/// Checks the effect of a write, and returns its name.
 fn check(written: &listwatch::cache::Written<[u8]>, expected: &Expected, new: &Written) -> &'static str {
     use listwatch::cache::Written::{Added, Modified, Stale, Unchanged};
     let bytes = |object: &listwatch::cache::Object<[u8]>| object.encoded().unwrap().to_vec();
@@ -343,7 +343,7 @@ fn check(written: &listwatch::cache::Written<[u8]>, expected: &Expected, new: &W
     name
 }
 
-/// Returns how many errors the indexes have.
+/// Compares the store with the model, and returns how many errors the indexes have.
 fn compare(store: &Store<[u8]>, model: &Model, indexes: &Indexes) -> usize {
     assert_eq!(store.len(), model.held.len());
     assert_eq!(store.resource_version(), model.version);
@@ -385,7 +385,7 @@ fn versions() -> impl Strategy<Value = String> {
 fn written() -> impl Strategy<Value = Written> {
     let encoding = prop_oneof![Just(Encoding::Protobuf), Just(Encoding::Json)];
     let labels = vec(prop_oneof![8 => ("team[12]", "[rst]"), 1 => ("bad", "x")], 0..3);
-    // So that there is something to compress, and not always.
+    // Some data can be compressed, some not.
     let data = prop_oneof!["[a-z]{0,20}", "[ab]{40,60}".prop_map(|it| it.repeat(8))];
     let key = (prop::sample::select(&NAMESPACES[..]), prop::sample::select(&NAMES[..]));
     (key, versions(), 0..3_u8, encoding, labels, data).prop_map(
@@ -422,9 +422,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     vec(op, 0..120)
 }
 
-/// Runs one sequence of operations after the other, from the seed in `SEED` or 1.
+/// Runs random sequences of operations, from the seed in `SEED` or 1.
 #[test]
-fn a_store_and_its_indexes_do_what_a_naive_model_does() {
+fn a_store_and_its_indexes_behave_like_a_naive_model() {
     let seed = seeds::only().unwrap_or(1);
     println!("SEED={seed}");
     let config = ProptestConfig {
@@ -450,13 +450,13 @@ fn a_store_and_its_indexes_do_what_a_naive_model_does() {
         ("restored", 4),
         ("index error", 100),
     ] {
-        // Or it would be no test of it.
+        // With fewer, the test would not cover the effect.
         assert!(met.get(what).is_some_and(|times| *times >= least), "{what}: {met:?}");
     }
 }
 
 #[test]
-fn an_older_deletion_does_not_let_a_deleted_object_return() {
+fn an_older_deletion_does_not_restore_a_deleted_object() {
     let z = |version| Written { object: object("", "z", version).uid("uid 0"), encoding: Encoding::Protobuf };
     let ops = [Op::Begin, Op::Delete(z("15")), Op::Delete(z("1")), Op::List(z("2"))];
     run(StorageFormat::Encoded, &ops, &mut BTreeMap::new());

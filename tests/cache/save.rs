@@ -1,5 +1,5 @@
-//! Stores in files: a store loads what another one saved. A damaged file is an error, and a crash while saving leaves a
-//! whole file.
+//! Stores in files: a store loads what another store saved. A damaged file is an error, and a crash during a save leaves a
+//! complete file.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _, stdin};
@@ -14,20 +14,20 @@ use listwatch::cache::{Change, LoadError, SaveError, StorageFormat, Store, Store
 use listwatch::{Encoding, Item, ItemError, ItemRef};
 use tempfile::TempDir;
 
-const RESIDENCIES: &[StorageFormat] = &[
+const FORMATS: &[StorageFormat] = &[
     StorageFormat::Encoded,
     StorageFormat::Decoded,
     #[cfg(feature = "zstd")]
     StorageFormat::Compressed,
 ];
 
-const HOLDS: &str = "/api/v1/things";
+const COLLECTION: &str = "/api/v1/things";
 
 fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Some of them alike, some not to be compressed, in both encodings.
+/// Fills a store with objects in both encodings, some alike, some incompressible.
 fn fill<T: Stored + ?Sized>(store: &Store<T>, objects: usize, version: &str) {
     let mut rng = Rng::with_seed(7);
     let mut replace = store.begin_replace();
@@ -41,7 +41,7 @@ fn fill<T: Stored + ?Sized>(store: &Store<T>, objects: usize, version: &str) {
     replace.commit(version).unwrap();
 }
 
-/// All that is there, in order.
+/// Returns all objects, in order.
 fn seen<T: Stored + ?Sized>(store: &Store<T>) -> Vec<String> {
     let mut seen: Vec<_> = store
         .snapshot()
@@ -54,37 +54,37 @@ fn seen<T: Stored + ?Sized>(store: &Store<T>) -> Vec<String> {
 
 fn loaded(path: &Path, format: StorageFormat) -> Result<Store<[u8]>, LoadError> {
     let store = Store::new(format);
-    store.load(path, HOLDS)?;
+    store.load(path, COLLECTION)?;
     Ok(store)
 }
 
 #[test]
-fn loads_what_was_saved() {
+fn loads_a_saved_store() {
     let (folder, path) = path();
     for objects in [0, 3, 700] {
-        for &from in RESIDENCIES {
+        for &from in FORMATS {
             let before = Store::<[u8]>::new(from);
             fill(&before, objects, "1000");
-            before.save(&path, HOLDS).unwrap();
-            for &to in RESIDENCIES {
+            before.save(&path, COLLECTION).unwrap();
+            for &to in FORMATS {
                 let after = Store::<[u8]>::new(to);
                 let by_namespace =
                     after.index("namespace", |object| Ok::<_, ItemError>([object.meta()?.namespace().into_owned()]));
                 let mut subscriber = after.subscribe().start();
-                after.load(&path, HOLDS).unwrap();
+                after.load(&path, COLLECTION).unwrap();
                 assert_eq!(seen(&after), seen(&before), "{objects} {from:?} {to:?}");
                 assert_eq!((after.resource_version(), after.len()), ("1000".to_owned(), objects));
                 assert_eq!(by_namespace.count("ns-0"), objects.div_ceil(3));
-                let mut told = 0;
+                let mut applied = 0;
                 while let Some(change) = subscriber.try_next() {
                     match change {
-                        Change::Applied { .. } => told += 1,
-                        Change::Synced => assert_eq!(told, objects, "it is the last"),
+                        Change::Applied { .. } => applied += 1,
+                        Change::Synced => assert_eq!(applied, objects, "synced is the last change"),
                         change => panic!("{change:?}"),
                     }
                 }
-                assert_eq!(told, objects);
-                // It goes on like any other.
+                assert_eq!(applied, objects);
+                // A loaded store accepts writes and relists.
                 let _ = after.apply(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
                 after.advance("1001");
                 let mut relist = after.begin_replace();
@@ -93,7 +93,7 @@ fn loads_what_was_saved() {
             }
         }
     }
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing else is left there");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a save leaves only its file");
 }
 
 fn path() -> (TempDir, std::path::PathBuf) {
@@ -112,13 +112,13 @@ fn a_compressed_store_is_saved_and_loaded_compressed() {
     let (_folder, path) = path();
     let before = Store::<[u8]>::new(StorageFormat::Compressed);
     fill(&before, 2000, "3000");
-    before.save(&path, HOLDS).unwrap();
+    before.save(&path, COLLECTION).unwrap();
     let after = loaded(&path, StorageFormat::Compressed).unwrap();
     let (memory, expected) = (after.memory(), before.memory());
     assert_eq!((memory.compressed, memory.encoded), (expected.compressed, expected.encoded));
     let thing = object("ns-0", "new", "3001").data("the image of 3 is registry.example.com/shop:3 ".repeat(9));
     let _ = after.apply(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
-    assert!(after.memory().compressed > memory.compressed, "the dictionary is there for what comes");
+    assert!(after.memory().compressed > memory.compressed, "the dictionary compresses later writes");
 }
 
 #[cfg(unix)]
@@ -128,7 +128,7 @@ fn only_the_owner_can_read_the_file() {
     let (_folder, path) = path();
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 1, "7");
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -136,29 +136,29 @@ fn only_the_owner_can_read_the_file() {
 fn refuses_to_save_an_incomplete_collection() {
     let (_folder, path) = path();
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
-    let is_incomplete = || matches!(store.save(&path, HOLDS), Err(SaveError::Incomplete));
-    assert!(is_incomplete(), "it has no version");
+    let is_incomplete = || matches!(store.save(&path, COLLECTION), Err(SaveError::Incomplete));
+    assert!(is_incomplete(), "the store has no version");
     let _ = store.apply(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
     assert!(is_incomplete());
     fill(&store, 2, "10");
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
     let replace = store.begin_replace();
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
     drop(replace);
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
     let mut replace = store.begin_replace();
     let _ = replace.apply(Encoding::Protobuf, &object("ns-0", "o-0", "1").to_bytes(Encoding::Protobuf)).unwrap();
     let _ = replace.apply(Encoding::Protobuf, &bytes("ns", "a", "11")).unwrap();
-    assert!(is_incomplete(), "a list is on its way");
+    assert!(is_incomplete(), "a replace is in progress");
     drop(replace);
-    assert!(is_incomplete(), "a part of it came");
-    assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().resource_version(), "10", "the file of before is there");
+    assert!(is_incomplete(), "a part of the list was written");
+    assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().resource_version(), "10", "the previous file is intact");
     fill(&store, 3, "12");
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
     assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().len(), 3);
     store.set_budget(Some(1));
     assert!(store.apply(Encoding::Protobuf, &bytes("ns", "b", "13")).is_err());
-    assert!(is_incomplete(), "no watch from there brings what was skipped");
+    assert!(is_incomplete(), "a watch from this version does not send the skipped object");
 }
 
 #[test]
@@ -172,15 +172,15 @@ fn refuses_to_save_objects_whose_type_lost_fields() {
     let store = Store::<Metadata>::new(StorageFormat::Decoded);
     let _ = store.apply(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
     store.advance("1");
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
     let whole = object("ns", "a", "2").data("more").to_bytes(Encoding::Protobuf);
     let _ = store.apply(Encoding::Protobuf, &whole).unwrap();
-    let error = store.save(&path, HOLDS).unwrap_err();
+    let error = store.save(&path, COLLECTION).unwrap_err();
     assert_eq!(error.to_string(), "ns/a was decoded as a type that does not have all its fields");
     let store = Store::<Object>::new(StorageFormat::Decoded);
     let _ = store.apply(Encoding::Protobuf, &whole).unwrap();
     store.advance("2");
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn rejects_a_file_of_another_collection_or_format() {
     let (folder, path) = path();
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 3, "10");
-    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Io(_))), "there is none");
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Io(_))), "there is no file");
     store.save(&path, "/api/v1/others").unwrap();
     let error = loaded(&path, StorageFormat::Encoded).unwrap_err();
     assert_eq!(error.to_string(), "the file holds /api/v1/others, not /api/v1/things");
@@ -199,8 +199,8 @@ fn rejects_a_file_of_another_collection_or_format() {
     fs::write(&path, b"lw-cache\x02\0\0\0 of the future").unwrap();
     assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Format(2))));
     assert!(matches!(loaded(folder.path(), StorageFormat::Encoded), Err(LoadError::Io(_))));
-    store.save(&path, HOLDS).unwrap();
-    assert!(matches!(store.load(&path, HOLDS), Err(LoadError::NotEmpty)));
+    store.save(&path, COLLECTION).unwrap();
+    assert!(matches!(store.load(&path, COLLECTION), Err(LoadError::NotEmpty)));
     assert_eq!(store.len(), 3);
     let store = Store::<Object>::new(StorageFormat::Decoded);
     let mut garbage = bytes("ns", "a", "1");
@@ -208,8 +208,8 @@ fn rejects_a_file_of_another_collection_or_format() {
     let other = Store::<[u8]>::new(StorageFormat::Encoded);
     let _ = other.apply(Encoding::Protobuf, &garbage).unwrap();
     other.advance("1");
-    other.save(&path, HOLDS).unwrap();
-    assert!(matches!(store.load(&path, HOLDS), Err(LoadError::Object(_))), "it cannot be decoded");
+    other.save(&path, COLLECTION).unwrap();
+    assert!(matches!(store.load(&path, COLLECTION), Err(LoadError::Object(_))), "the object cannot be decoded");
     assert!(store.is_empty() && store.resource_version().is_empty());
 }
 
@@ -217,16 +217,16 @@ fn rejects_a_file_of_another_collection_or_format() {
 fn rejects_a_file_with_any_byte_changed_missing_or_added() {
     let (_folder, path) = path();
     let mut rng = Rng::with_seed(5);
-    // A small file, and one with a dictionary in it.
-    for (&format, objects, flips) in RESIDENCIES.iter().flat_map(|of| [(of, 4, usize::MAX), (of, 70, 100)]) {
+    // A small file, and a file with a dictionary.
+    for (&format, objects, flips) in FORMATS.iter().flat_map(|of| [(of, 4, usize::MAX), (of, 70, 100)]) {
         let store = Store::<[u8]>::new(format);
         fill(&store, objects, "100");
-        store.save(&path, HOLDS).unwrap();
+        store.save(&path, COLLECTION).unwrap();
         let whole = fs::read(&path).unwrap();
         let is_error = |file: &[u8], what: &str| {
             overwrite(&path, file);
             let store = Store::<[u8]>::new(format);
-            assert!(store.load(&path, HOLDS).is_err(), "{format:?}: {what}");
+            assert!(store.load(&path, COLLECTION).is_err(), "{format:?}: {what}");
             assert!(store.is_empty() && store.resource_version().is_empty(), "{format:?}: {what}");
         };
         let mut places: Vec<_> = (0..whole.len()).collect();
@@ -237,37 +237,37 @@ fn rejects_a_file_with_any_byte_changed_missing_or_added() {
                 file[at] ^= flip;
                 is_error(&file, &format!("byte {at} ^ {flip}"));
             }
-            is_error(&whole[..at], &format!("cut at {at}"));
+            is_error(&whole[..at], &format!("truncated at {at}"));
         }
         for more in [&b"\0"[..], b"more", &whole] {
-            is_error(&[&whole[..], more].concat(), "more of it");
+            is_error(&[&whole[..], more].concat(), "bytes added");
         }
         fs::write(&path, &whole).unwrap();
         assert_eq!(seen(&loaded(&path, format).unwrap()), seen(&store));
     }
 }
 
-/// Writes a new file: some file systems flush a file that was truncated, which takes long.
+/// Writes a new file, because some file systems flush a truncated file, which is slow.
 fn overwrite(path: &Path, bytes: &[u8]) {
     fs::remove_file(path).unwrap();
     fs::write(path, bytes).unwrap();
 }
 
-/// With the right checksum a file may load or not, and takes little memory.
+/// A forged file with a valid checksum may load or be refused, and takes little memory.
 #[test]
 fn a_forged_file_causes_no_panic_and_no_large_allocation() {
     let (_folder, path) = path();
     let mut rng = Rng::with_seed(3);
-    for &format in RESIDENCIES {
+    for &format in FORMATS {
         let store = Store::<[u8]>::new(format);
         fill(&store, 120, "200");
-        store.save(&path, HOLDS).unwrap();
+        store.save(&path, COLLECTION).unwrap();
         let whole = fs::read(&path).unwrap();
         let (body, _) = whole.split_at(whole.len() - 4);
         for _ in 0..1000 {
             let mut file = body.to_vec();
             for _ in 0..rng.u8(1..4) {
-                // More often near the beginning, where the head is.
+                // Half of the changes are near the beginning, where the head is.
                 let most = if rng.bool() { file.len() } else { 200 };
                 let at = rng.usize(12..most);
                 match rng.u8(..4) {
@@ -281,7 +281,7 @@ fn a_forged_file_causes_no_panic_and_no_large_allocation() {
             sum.update(&file);
             file.extend(sum.sum().to_le_bytes());
             overwrite(&path, &file);
-            let to = RESIDENCIES[rng.usize(..RESIDENCIES.len())];
+            let to = FORMATS[rng.usize(..FORMATS.len())];
             let mut allocated = 0;
             let counted = measure(|| {
                 if let Ok(store) = loaded(&path, to) {
@@ -298,21 +298,21 @@ fn a_forged_file_causes_no_panic_and_no_large_allocation() {
 }
 
 #[test]
-fn saves_and_loads_in_memory_independent_of_the_collection() {
+fn saving_and_loading_take_little_additional_memory() {
     let (_folder, path) = path();
     let most = [4000, 16_000].map(|objects| {
         let store = Store::<[u8]>::new(StorageFormat::Encoded);
         fill(&store, objects, "10000");
-        let saving = measure(|| store.save(&path, HOLDS).unwrap()).bytes_max;
+        let saving = measure(|| store.save(&path, COLLECTION).unwrap()).bytes_max;
         let mut after = None;
         let loading = measure(|| after = Some(loaded(&path, StorageFormat::Encoded).unwrap()));
-        // What it has when it is done, and what finds it while it is put in its place.
+        // For a load, only the memory in addition to the loaded store counts.
         (saving, loading.bytes_max - u64::try_from(loading.bytes_current).unwrap(), after.map(|after| after.len()))
     });
     println!("{most:?}");
-    let [(few, _, _), (many, beside, len)] = most;
+    let [(few, _, _), (many, additional, len)] = most;
     assert!(many < few + 200_000, "{few} bytes to save 4,000, {many} to save 16,000");
-    assert!(beside < 500_000 + 60 * 16_000, "{beside} bytes beside what is loaded");
+    assert!(additional < 500_000 + 60 * 16_000, "{additional} bytes in addition to the loaded store");
     assert_eq!(len, Some(16_000));
 }
 
@@ -324,18 +324,18 @@ fn removes_the_unfinished_file_of_a_killed_save() {
     }
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 1, "7");
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
     let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, [".things-2.abc123.unfinished", ".things.bak", "things", "things.unfinished"]);
 }
 
-/// The objects of the collection that the child is killed in. Each is longer than the buffer of the file.
+/// How many objects the child saves when it is killed. Each is longer than the buffer of the file.
 const NEW: usize = 4;
-/// The objects of the collection that the child saves before.
+/// How many objects the child saves before that.
 const OLD: usize = 2;
 
-/// An object whose encoding waits for the parent, as the child of the next test saves it.
+/// An object whose `encode` waits for the parent process, for the child of the next test.
 struct Paused;
 
 impl Item for Paused {
@@ -369,7 +369,7 @@ fn reach(step: &str) {
 
 /// The child of the next test. It is killed at one of the steps that it reports.
 #[test]
-#[ignore = "it waits for a parent"]
+#[ignore = "other tests run it as a child process"]
 fn saves_step_by_step() {
     let path = std::env::var("SAVE_TO").unwrap();
     saves_large(&Store::<[u8]>::new(StorageFormat::Encoded), OLD, &path);
@@ -385,11 +385,11 @@ fn saves_large<T: Stored + ?Sized>(store: &Store<T>, objects: usize, path: &str)
         let _ = replace.apply(Encoding::Protobuf, &large.to_bytes(Encoding::Protobuf)).unwrap();
     }
     replace.commit(&(objects + 10_000).to_string()).unwrap();
-    store.save(path, HOLDS).unwrap();
+    store.save(path, COLLECTION).unwrap();
 }
 
-/// Runs the child through this number of steps, lets it run on if asked to, and kills it. Returns the last step.
-fn kill_after(steps: usize, runs_on: bool, path: &Path) -> String {
+/// Runs the child for this number of steps, lets it continue if `continues`, and kills it. Returns the last step.
+fn kill_after(steps: usize, continues: bool, path: &Path) -> String {
     let (_, module) = module_path!().split_once("::").unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([&format!("{module}::saves_step_by_step"), "--exact", "--ignored", "--nocapture"])
@@ -405,9 +405,9 @@ fn kill_after(steps: usize, runs_on: bool, path: &Path) -> String {
     let mut step = reached.next().expect("the child saves the old collection");
     for _ in 0..steps {
         stdin.write_all(b"\n").unwrap();
-        step = reached.next().expect("the child goes on");
+        step = reached.next().expect("the child continues");
     }
-    if runs_on {
+    if continues {
         stdin.write_all(b"\n").unwrap();
     }
     child.kill().unwrap();
@@ -415,7 +415,7 @@ fn kill_after(steps: usize, runs_on: bool, path: &Path) -> String {
     step
 }
 
-/// Whether the file has the new collection; what it has is whole.
+/// Checks that the file is complete, and returns true if it has the new collection.
 fn is_new(path: &Path) -> bool {
     let store = loaded(path, StorageFormat::Encoded).unwrap();
     assert_eq!(store.resource_version(), (store.len() + 10_000).to_string());
@@ -424,7 +424,7 @@ fn is_new(path: &Path) -> bool {
 }
 
 #[test]
-fn a_crash_while_saving_leaves_the_old_or_the_new_file_whole() {
+fn a_crash_during_a_save_leaves_the_old_or_the_new_file() {
     let (folder, path) = path();
     // Before the save, before each object, and after the save.
     for steps in 0..=NEW + 1 {
@@ -436,13 +436,13 @@ fn a_crash_while_saving_leaves_the_old_or_the_new_file_whole() {
         };
         assert_eq!(step, expected, "step {steps}");
         assert_eq!(is_new(&path), expected == "new", "step {steps}");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), files, "step {steps}: an unfinished file beside it");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), files, "step {steps}: the files in the folder");
     }
 }
 
-/// Between the last object and the end of the save nothing can wait, so either file may be there.
+/// The child cannot wait between the last object and the end of the save, so either file is valid.
 #[test]
-fn a_crash_while_a_file_takes_its_place_leaves_one_of_the_two_whole() {
+fn a_crash_at_the_end_of_a_save_leaves_the_old_or_the_new_file() {
     let (folder, path) = path();
     for _ in 0..6 {
         assert_eq!(kill_after(NEW, true, &path), "encoding");
@@ -452,7 +452,7 @@ fn a_crash_while_a_file_takes_its_place_leaves_one_of_the_two_whole() {
     }
 }
 
-/// An object that counts how often any is decoded.
+/// An object type that counts how often its objects are decoded.
 struct Counted;
 
 static DECODED: AtomicUsize = AtomicUsize::new(0);
@@ -480,7 +480,7 @@ impl Stored for Counted {
 
 #[cfg(feature = "zstd")]
 #[test]
-fn a_file_over_the_budget_is_refused_before_it_is_expanded() {
+fn refuses_a_file_over_the_budget_before_decompressing_it() {
     let (_folder, path) = path();
     let store = Store::<[u8]>::new(StorageFormat::Compressed);
     let mut replace = store.begin_replace();
@@ -489,20 +489,20 @@ fn a_file_over_the_budget_is_refused_before_it_is_expanded() {
         let _ = replace.apply(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
     }
     replace.commit("700").unwrap();
-    store.save(&path, HOLDS).unwrap();
+    store.save(&path, COLLECTION).unwrap();
     let budget = store.memory().compressed * 3;
     let small = Store::<Counted>::new(StorageFormat::Decoded);
     small.set_budget(Some(budget));
-    let error = small.load(&path, HOLDS).unwrap_err();
+    let error = small.load(&path, COLLECTION).unwrap_err();
     assert!(matches!(error, LoadError::Object(StoreError::OverBudget(over)) if over == budget), "{error}");
     assert_eq!(DECODED.load(Relaxed), 0);
     small.set_budget(None);
-    small.load(&path, HOLDS).unwrap();
+    small.load(&path, COLLECTION).unwrap();
     assert_eq!((DECODED.load(Relaxed), small.len()), (600, 600));
-    // Held as it was saved, it fits.
+    // In the storage format of the file, the collection fits.
     let compressed = Store::<Counted>::new(StorageFormat::Compressed);
     compressed.set_budget(Some(budget));
-    compressed.load(&path, HOLDS).unwrap();
+    compressed.load(&path, COLLECTION).unwrap();
     assert_eq!(compressed.len(), 600);
 }
 

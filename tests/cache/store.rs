@@ -1,4 +1,4 @@
-//! What a store promises, one thing at a time. That all of it holds together is in `store_model`.
+//! The promises of a store, one per test. `model` tests them together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -28,7 +28,7 @@ fn delete(store: &Store<Object>, object: &Object) -> bool {
     store.delete(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap().is_some()
 }
 
-/// As many objects as it takes to train a dictionary.
+/// Adds this many objects. 600 are enough to train a dictionary.
 fn fill(store: &Store<Object>, objects: usize) {
     for i in 0..objects {
         assert_eq!(apply(store, &sample(i)), "added");
@@ -47,12 +47,12 @@ fn the_newer_version_wins() {
             ("10", "9", "stale"),
             ("10", "10", "unchanged"),
             ("99999999999999999999", "100000000000000000000", "modified"),
-            // These do not compare: the last write wins.
+            // These versions do not compare: the last write wins.
             ("10", "a", "modified"),
             ("a", "10", "modified"),
             ("b", "a", "modified"),
             ("a", "a", "unchanged"),
-            // Nobody says that it is the same state.
+            // Without a version, the state may be another.
             ("", "", "modified"),
         ] {
             let store = Store::new(format);
@@ -65,7 +65,7 @@ fn the_newer_version_wins() {
 }
 
 #[test]
-fn objects_are_told_apart_by_namespace_and_name() {
+fn distinguishes_objects_by_namespace_and_name() {
     for format in FORMATS {
         let store = Store::new(format);
         for (namespace, name) in [("", "a"), ("a", "a"), ("a", ""), ("aa", "a"), ("a", "aa"), ("", "aa")] {
@@ -90,7 +90,7 @@ fn objects_are_told_apart_by_namespace_and_name() {
 }
 
 #[test]
-fn what_cannot_be_held_is_an_error_and_changes_nothing() {
+fn an_invalid_object_is_an_error_and_changes_nothing() {
     let long = "x".repeat(70_000);
     for (bytes, expected) in [
         (b"\xff".to_vec(), "past the end of its parent in the object"),
@@ -111,7 +111,7 @@ fn what_cannot_be_held_is_an_error_and_changes_nothing() {
         }
         assert!(store.is_empty());
     }
-    // What it is decoded to is a message of protobuf.
+    // The type of this store is decoded from protobuf only.
     let store = Store::<Object>::new(StorageFormat::Decoded);
     let json = object("a", "x", "1").to_bytes(Encoding::Json);
     let error = store.apply(Encoding::Json, &json).unwrap_err();
@@ -124,7 +124,7 @@ fn a_late_event_changes_nothing() {
     let store = Store::new(StorageFormat::Encoded);
     store.begin_replace().commit("10").unwrap();
     assert_eq!(apply(&store, &object("a", "x", "11")), "added");
-    // The controller's own writes, before the watch tells of them.
+    // The controller's own writes, before the watch delivers them.
     assert_eq!(apply(&store, &object("a", "x", "13")), "modified");
     assert_eq!(apply(&store, &object("a", "x", "12")), "stale");
     assert!(delete(&store, &object("a", "x", "15")));
@@ -134,18 +134,18 @@ fn a_late_event_changes_nothing() {
         store.advance(late);
     }
     assert_eq!(apply(&store, &object("a", "x", "16")), "added");
-    assert!(!delete(&store, &object("a", "x", "15")), "deleted before it was made again");
+    assert!(!delete(&store, &object("a", "x", "15")), "it was deleted before it was created again");
     assert!(delete(&store, &object("a", "x", "17")));
     store.advance("20");
-    assert_eq!(apply(&store, &object("a", "x", "16")), "stale", "the deletion is forgotten, and known all the same");
+    assert_eq!(apply(&store, &object("a", "x", "16")), "stale", "the store's version implies the deletion");
     for (version, expected) in [("19", "stale"), ("20", "stale"), ("21", "added")] {
-        // One that is not there at the version of the collection was deleted then, or is not of it.
+        // An object that the collection lacks at its version was deleted by then, or is not selected.
         assert_eq!(apply(&store, &object("a", "y", version)), expected, "{version}");
     }
 }
 
 #[test]
-fn the_answer_to_a_write_does_not_bring_a_deleted_object_back() {
+fn the_response_to_a_write_does_not_restore_a_deleted_object() {
     let store = Store::new(StorageFormat::Encoded);
     store.begin_replace().commit("8").unwrap();
     assert_eq!(apply(&store, &object("a", "x", "9")), "added");
@@ -156,7 +156,7 @@ fn the_answer_to_a_write_does_not_bring_a_deleted_object_back() {
 }
 
 #[test]
-fn a_list_afresh_takes_nothing_for_unchanged() {
+fn an_afresh_replace_treats_no_object_as_unchanged() {
     for (afresh, expected) in [(false, "before"), (true, "after")] {
         let store = Store::<Object>::new(StorageFormat::Encoded);
         let write = |data: &str| object("ns", "a", "5").data(data).to_bytes(Encoding::Protobuf);
@@ -165,7 +165,7 @@ fn a_list_afresh_takes_nothing_for_unchanged() {
         let mut replace = if afresh { replace.afresh() } else { replace };
         let written = replace.apply(Encoding::Protobuf, &write("after")).unwrap();
         assert_eq!(matches!(written, Written::Modified { .. }), afresh);
-        // What is no list's stays unchanged.
+        // A write outside the list is unchanged as before.
         let written = store.apply(Encoding::Protobuf, &write("never")).unwrap();
         assert!(matches!(written, Written::Unchanged));
         drop(replace.commit("6").unwrap());
@@ -174,7 +174,7 @@ fn a_list_afresh_takes_nothing_for_unchanged() {
 }
 
 #[test]
-fn a_deletion_is_remembered_for_as_long_as_a_late_event_may_come() {
+fn remembers_a_deletion_while_late_events_are_possible() {
     let store = Store::new(StorageFormat::Encoded);
     let deletions = |store: &Store<Object>| {
         for i in 0..100 {
@@ -183,7 +183,7 @@ fn a_deletion_is_remembered_for_as_long_as_a_late_event_may_come() {
         }
         store.memory().replace
     };
-    assert_eq!(deletions(&store), 0, "nothing is known to come late");
+    assert_eq!(deletions(&store), 0, "without a version, no event is late");
     store.advance("50");
     assert!(deletions(&store) > 0);
     store.advance("100");
@@ -195,7 +195,7 @@ fn a_deletion_is_remembered_for_as_long_as_a_late_event_may_come() {
 }
 
 #[test]
-fn a_list_that_failed_half_way_deletes_nothing() {
+fn an_interrupted_list_deletes_nothing() {
     let store = Store::new(StorageFormat::Encoded);
     fill(&store, 10);
     let mut replace = store.begin_replace();
@@ -212,7 +212,7 @@ fn a_list_that_failed_half_way_deletes_nothing() {
 }
 
 #[test]
-fn a_server_that_was_restored_from_a_backup_wins() {
+fn the_list_of_a_restored_server_wins() {
     for format in FORMATS {
         let store = Store::new(format);
         fill(&store, 600);
@@ -222,7 +222,7 @@ fn a_server_that_was_restored_from_a_backup_wins() {
         let old = object("default", "web-7", "3").data("as it was");
         let written = replace.apply(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap();
         assert_eq!(name(&written), "stale");
-        // Nothing of it is seen before the list is complete.
+        // Readers do not see the older state before the list is complete.
         assert_eq!(*store.get(("default", "web-7")).unwrap().decode().unwrap(), sample(7));
         let changes = replace.commit("5").unwrap();
         let deleted = changes.iter().filter(|change| matches!(change, Change::Deleted { .. })).count();
@@ -236,11 +236,11 @@ fn a_server_that_was_restored_from_a_backup_wins() {
 }
 
 #[test]
-fn what_a_list_has_of_an_object_in_vain_is_missing_in_it() {
+fn a_listed_object_that_cannot_be_decoded_is_missing_in_the_list() {
     let store = Store::<Object>::new(StorageFormat::Decoded);
     apply(&store, &object("", "a", "5"));
     let mut replace = store.begin_replace();
-    // The data are no text.
+    // The data are not UTF-8.
     let broken = [object("", "a", "3").to_bytes(Encoding::Protobuf), b"\x12\x01\xff".to_vec()].concat();
     let error = replace.apply(Encoding::Protobuf, &broken).unwrap_err();
     assert!(matches!(error, StoreError::Object(ItemError::Protobuf(_))), "{error}");
@@ -248,10 +248,10 @@ fn what_a_list_has_of_an_object_in_vain_is_missing_in_it() {
 }
 
 #[test]
-fn what_could_not_be_held_is_counted_until_it_is_written_deleted_or_listed() {
+fn counts_a_skipped_object_until_it_is_written_deleted_or_listed() {
     let store = Store::<Object>::new(StorageFormat::Decoded);
     let whole = |name: &str, version: &str| object("", name, version).to_bytes(Encoding::Protobuf);
-    // The data are no text.
+    // The data are not UTF-8.
     let broken = |name: &str, version: &str| [whole(name, version), b"\x12\x01\xff".to_vec()].concat();
     let fails = |name: &str, version: &str| assert!(store.apply(Encoding::Protobuf, &broken(name, version)).is_err());
     let skips = |times: usize| assert_eq!(store.skipped(), times);
@@ -260,7 +260,7 @@ fn what_could_not_be_held_is_counted_until_it_is_written_deleted_or_listed() {
     fails("a", "3");
     fails("b", "4");
     skips(2);
-    assert_eq!(store.get(("", "a")).unwrap().resource_version(), "1", "the state of before stays");
+    assert_eq!(store.get(("", "a")).unwrap().resource_version(), "1", "the previous state stays");
     assert_eq!(apply(&store, &object("", "a", "5")), "modified");
     skips(1);
     assert!(!delete(&store, &object("", "b", "6")));
@@ -273,7 +273,7 @@ fn what_could_not_be_held_is_counted_until_it_is_written_deleted_or_listed() {
     for _ in 0..2 {
         assert!(replace.apply(Encoding::Protobuf, &broken("c", "7")).is_err());
     }
-    // Somebody else brings what the list did not have yet.
+    // Another writer skips a newer state than the list has.
     fails("d", "9");
     replace.apply(Encoding::Protobuf, &whole("d", "6")).map(drop).unwrap();
     skips(4);
@@ -284,7 +284,7 @@ fn what_could_not_be_held_is_counted_until_it_is_written_deleted_or_listed() {
 }
 
 #[test]
-fn a_list_that_does_not_fit_deletes_what_it_does_not_have() {
+fn a_list_over_the_budget_deletes_the_missing_objects() {
     for format in [StorageFormat::Encoded, StorageFormat::Decoded] {
         let store = Store::new(format);
         fill(&store, 100);
@@ -305,9 +305,8 @@ fn a_list_that_does_not_fit_deletes_what_it_does_not_have() {
     }
 }
 
-/// It forgot a deletion too.
 #[test]
-fn what_such_a_server_lists_is_there_whatever_was_deleted_before() {
+fn the_list_of_a_restored_server_restores_a_deleted_object() {
     let store = Store::new(StorageFormat::Encoded);
     apply(&store, &object("", "a", "40"));
     store.advance("100");
@@ -319,7 +318,7 @@ fn what_such_a_server_lists_is_there_whatever_was_deleted_before() {
 }
 
 #[test]
-fn the_bytes_are_those_that_came() {
+fn keeps_the_bytes_unchanged() {
     for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
         for encoding in [Encoding::Protobuf, Encoding::Json] {
             let store = Store::<[u8]>::new(format);
@@ -335,7 +334,7 @@ fn the_bytes_are_those_that_came() {
     }
 }
 
-/// Alike, but for their names and a number.
+/// Objects that differ in their names and two numbers.
 fn alike(i: usize, version: usize) -> Object {
     let text = "image registry.example.com/shop/web mounted at /var/run/secrets/kubernetes.io/serviceaccount, limits cpu 100m \
                 memory 64Mi, restartPolicy Always, dnsPolicy ClusterFirst, schedulerName default-scheduler";
@@ -358,14 +357,14 @@ fn a_small_busy_store_gets_a_dictionary() {
         let (busy, rest) = compressed(&mut (1..=rounds).flat_map(|round| (0..objects).map(move |i| (i, round))));
         assert!(rest == 0 && busy < well * 5 / 4, "{objects} objects: {busy} bytes, not {well}, {rest} not compressed");
     }
-    // Those that were first are too few for a dictionary.
+    // The first objects are too few for a dictionary.
     let few = (1..=300).flat_map(|round| (0..3).map(move |i| (i, round)));
     let (grown, _) = compressed(&mut few.chain((3..1000).map(|i| (i, 1))));
     assert!(grown < well * 5 / 4, "{grown} bytes, not {well}");
 }
 
 #[test]
-fn an_object_as_json_says_what_it_is() {
+fn to_json_writes_kind_and_api_version() {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     for encoding in [Encoding::Protobuf, Encoding::Json] {
         store.apply(encoding, &object("web", &encoding.to_string(), "1").to_bytes(encoding)).map(drop).unwrap();
@@ -384,7 +383,7 @@ fn an_object_as_json_says_what_it_is() {
 }
 
 #[test]
-fn an_object_is_decoded_once_while_anybody_holds_it() {
+fn an_object_is_decoded_once_while_its_value_is_held() {
     for format in FORMATS {
         let store = Store::<Object>::new(format);
         fill(&store, 600);
@@ -398,7 +397,7 @@ fn an_object_is_decoded_once_while_anybody_holds_it() {
             }
         });
         let known = Arc::downgrade(&held);
-        // A dictionary is trained meanwhile.
+        // The store trains a dictionary while the value is held.
         if format == StorageFormat::Compressed {
             let store = Store::<Object>::new(format);
             fill(&store, 500);
@@ -455,7 +454,7 @@ fn lists_a_namespace() {
     assert_eq!(counts(), [0, 3, 0, 0]);
 }
 
-/// An object that counts how often any is decoded.
+/// An object type that counts how often its objects are decoded.
 struct Counted;
 
 static DECODED: AtomicUsize = AtomicUsize::new(0);
@@ -477,7 +476,7 @@ impl Stored for Counted {
     }
 
     fn encode(_: &Vec<u8>) -> Result<Vec<u8>, ItemError> {
-        panic!("the bytes are at hand")
+        panic!("the store has the bytes, and must not encode")
     }
 }
 
@@ -494,7 +493,7 @@ fn a_write_is_decoded_once_for_all_indexes_and_filters() {
         for i in 0..600 {
             drop(store.apply(Encoding::Protobuf, &sample(i).to_bytes(Encoding::Protobuf)).unwrap());
         }
-        // Training compresses what was kept encoded, without decoding it.
+        // Training compresses the encoded objects without decoding them.
         assert_eq!(DECODED.load(Relaxed), 600, "{format:?}");
         assert!(subscribers.iter_mut().all(|subscriber| subscriber.try_next().is_some()));
         assert_eq!((by_len.values(), by_first.values().len()), (bytes.values(), 1));
@@ -513,20 +512,20 @@ fn json_objects_are_decoded_with_serde() {
 }
 
 #[test]
-fn an_index_that_fails_names_itself_and_the_object() {
+fn an_index_error_names_the_index_and_the_object() {
     let store = Store::<Object>::new(StorageFormat::Encoded);
     let by_label = store.index("team", |object| match object.meta()?.label("team")? {
-        Some(label) if label == "nobody" => Err("no such team".into()),
+        Some(label) if label == "unknown" => Err("no such team".into()),
         label => Ok::<_, Box<dyn std::error::Error + Send + Sync>>(label.map(String::from)),
     });
-    for (team, count, failed) in [("a", 1, 0), ("nobody", 0, 1), ("b", 0, 0)] {
+    for (team, count, failed) in [("a", 1, 0), ("unknown", 0, 1), ("b", 0, 0)] {
         let version = store.len() + team.len();
         let object = object("default", "x", &(version * 10).to_string()).label("team", team);
         let bytes = object.to_bytes(Encoding::Protobuf);
         drop(store.apply(Encoding::Protobuf, &bytes).unwrap());
         assert_eq!(by_label.errors().len(), failed, "{team}");
         for error in by_label.errors() {
-            assert_eq!(chain(&error), "index team of default/x: no such team");
+            assert_eq!(chain(&error), "index team failed for default/x: no such team");
         }
         assert_eq!(by_label.count("a"), count);
         assert!(store.get(("default", "x")).is_some());
@@ -563,7 +562,7 @@ fn an_index_has_ranges_of_its_values() {
 }
 
 #[test]
-fn an_index_goes_with_its_last_handle() {
+fn dropping_the_last_handle_drops_an_index() {
     let store = Store::<Object>::new(StorageFormat::Encoded);
     let alive = Arc::new(());
     let seen = Arc::clone(&alive);
@@ -580,11 +579,11 @@ fn an_index_goes_with_its_last_handle() {
 }
 
 #[test]
-fn a_function_that_panics_harms_nobody() {
+fn a_panic_in_an_index_function_leaves_the_store_usable() {
     let store = Store::<Object>::new(StorageFormat::Encoded);
     let by_data = store.index("data", |object| {
         let data = object.decode()?.data.clone();
-        assert_ne!(data, "bad", "as the test wants it");
+        assert_ne!(data, "bad", "a panic on purpose");
         Ok::<_, ItemError>([data])
     });
     let writer = store.clone();
@@ -595,7 +594,7 @@ fn a_function_that_panics_harms_nobody() {
     assert_eq!(by_data.get("good").len(), 1);
 }
 
-/// Of Pods as diverse as those of a real cluster, and of 120 that are repeated. A dictionary saves more in a larger store.
+/// Pods as diverse as in a real cluster, and 120 Pods that are repeated. A dictionary saves more in a larger store.
 #[test]
 fn a_compressed_store_takes_a_fraction_of_the_bytes() {
     let recorded = listwatch_testserver::recorded_pods();
@@ -618,7 +617,7 @@ fn a_compressed_store_takes_a_fraction_of_the_bytes() {
 }
 
 #[test]
-fn a_new_dictionary_is_trained_when_objects_have_become_others() {
+fn trains_a_new_dictionary_when_the_objects_have_changed() {
     let store = Store::<Object>::new(StorageFormat::Compressed);
     let of = |letters: &[u8], i: usize, version: usize| {
         let mut random = fastrand::Rng::with_seed(letters[0].into());
@@ -638,7 +637,7 @@ fn a_new_dictionary_is_trained_when_objects_have_become_others() {
     assert!(once_more < before + before / 50, "{before} {once_more}");
     let others = write(b"nopqrstuvwxyz", 3);
     let trained = write(b"nopqrstuvwxyz", 4);
-    assert!(others > before * 3 / 2, "{before} {others}: these do not compress as well");
+    assert!(others > before * 3 / 2, "{before} {others}: the old dictionary compresses other objects less");
     assert!(trained < before * 6 / 5, "{before} {trained}");
     for i in 0..6000 {
         let object = store.get(("default", &*format!("web-{i}"))).unwrap();
@@ -646,9 +645,9 @@ fn a_new_dictionary_is_trained_when_objects_have_become_others() {
     }
 }
 
-/// Each object is seen with an increasing version, by key, by index and in snapshots, which do not change.
+/// A hundred readers see increasing versions of each object, by key, by index and in snapshots, which do not change.
 #[test]
-fn a_hundred_readers_and_a_writer() {
+fn readers_see_increasing_versions_during_writes() {
     for format in FORMATS {
         let store = Store::<Object>::new(format);
         let by_data = store.index("data", |object| Ok::<_, ItemError>([object.resource_version().to_owned()]));
@@ -678,7 +677,7 @@ fn a_hundred_readers_and_a_writer() {
     }
 }
 
-/// Every tenth time by a list.
+/// Writes all objects, every tenth time as a list.
 fn write_all(store: &Store<Object>, version: usize) {
     let mut replace = version.is_multiple_of(10).then(|| store.begin_replace());
     for i in 0..20 {

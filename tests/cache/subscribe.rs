@@ -1,4 +1,4 @@
-//! Subscribers of a store: random writes, subscribers of any pace, with and without a filter; and what single ones are told.
+//! Subscribers of a store: random writes, with fast and slow subscribers, with and without filters; and single cases.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ fn name_and_version(object: &listwatch::cache::Object<[u8]>) -> (String, u64) {
     (object.name().to_owned(), object.resource_version().parse().unwrap())
 }
 
-/// One with what it was told.
+/// A subscriber, and the objects according to its changes.
 struct Consumer {
     subscriber: Subscriber<[u8]>,
     wants: fn(u64) -> bool,
@@ -34,7 +34,7 @@ impl Consumer {
         Self { subscriber: subscribe.start(), wants, view: Objects::new(), synced: 0 }
     }
 
-    /// Whether there was something.
+    /// Consumes a change, and returns true if there was one.
     fn take(&mut self, deleted_unseen: &mut u32) -> bool {
         match self.subscriber.try_next() {
             Some(Change::Applied { old, new }) => {
@@ -46,7 +46,7 @@ impl Consumer {
             }
             Some(Change::Deleted { last, final_state_unknown }) => {
                 let (name, _) = name_and_version(&last);
-                assert!(self.view.remove(&name).is_some(), "{name} is gone, and was never there");
+                assert!(self.view.remove(&name).is_some(), "{name} was deleted, but was not in the view");
                 *deleted_unseen += u32::from(final_state_unknown);
             }
             Some(Change::Synced) => self.synced += 1,
@@ -64,7 +64,7 @@ fn every_subscriber_converges_however_slow() {
         let mut rng = Rng::with_seed(seed);
         let format = [StorageFormat::Encoded, StorageFormat::Decoded][rng.usize(..2)];
         let store = Store::<[u8]>::new(format);
-        let mut there = Objects::new();
+        let mut model = Objects::new();
         let mut consumers: Vec<Consumer> = Vec::new();
         for version in 1..rng.u64(2..300) {
             let name = format!("o{}", rng.u8(..100));
@@ -73,29 +73,29 @@ fn every_subscriber_converges_however_slow() {
                 0 if consumers.len() < 4 => consumers.push(Consumer::new(&store, &mut rng)),
                 1..=10 => {
                     drop(store.apply(Protobuf, &bytes(version)).unwrap());
-                    there.insert(name, version);
+                    model.insert(name, version);
                 }
-                11 if there.get(&name).is_some_and(|version| *version > 5) => {
-                    // A late one.
-                    drop(store.apply(Protobuf, &bytes(there[&name] - 5)).unwrap());
+                11 if model.get(&name).is_some_and(|version| *version > 5) => {
+                    // A late event.
+                    drop(store.apply(Protobuf, &bytes(model[&name] - 5)).unwrap());
                 }
                 12..=16 => {
                     drop(store.delete(Protobuf, &bytes(version)).unwrap());
-                    there.remove(&name);
+                    model.remove(&name);
                 }
                 17 => {
                     let mut replace = store.begin_replace();
-                    there.retain(|_, _| rng.u8(..4) > 0);
-                    for (name, version) in &there {
+                    model.retain(|_, _| rng.u8(..4) > 0);
+                    for (name, version) in &model {
                         let listed = object("ns", name, &version.to_string()).to_bytes(Protobuf);
                         drop(replace.apply(Protobuf, &listed).unwrap());
                     }
-                    if there.is_empty() || rng.bool() {
+                    if model.is_empty() || rng.bool() {
                         drop(replace.commit(&version.to_string()).unwrap());
                     } else {
-                        // What was not listed is still there.
+                        // A replace without a commit deletes nothing.
                         drop(replace);
-                        there = store.snapshot().iter().map(|object| name_and_version(&object)).collect();
+                        model = store.snapshot().iter().map(|object| name_and_version(&object)).collect();
                     }
                 }
                 _ => {}
@@ -111,22 +111,22 @@ fn every_subscriber_converges_however_slow() {
             }
         }
         let stored: Objects = store.snapshot().iter().map(|object| name_and_version(&object)).collect();
-        assert_eq!(stored, there);
+        assert_eq!(stored, model);
         for consumer in &mut consumers {
             while consumer.take(&mut unknown) {}
             let wanted: Objects =
-                there.iter().filter(|(_, version)| (consumer.wants)(**version)).map(|(n, v)| (n.clone(), *v)).collect();
+                model.iter().filter(|(_, version)| (consumer.wants)(**version)).map(|(n, v)| (n.clone(), *v)).collect();
             assert_eq!(consumer.view, wanted);
             assert_eq!(consumer.subscriber.lag(), 0);
             synced += consumer.synced;
         }
     });
-    // Or it would be no test of those.
+    // With fewer, the test would not cover these cases.
     assert!(!are_all || (lagged > 50 && unknown > 100 && synced > 100), "{lagged} {unknown} {synced}");
 }
 
 #[test]
-fn changes_of_one_object_become_one() {
+fn coalesces_changes_of_one_object() {
     #[derive(Debug, Clone, Copy)]
     enum Do {
         Put(u64),
@@ -150,7 +150,7 @@ fn changes_of_one_object_become_one() {
     ] {
         let store = Store::<[u8]>::new(StorageFormat::Encoded);
         let mut subscriber = store.subscribe().start();
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         let mut take = |subscriber: &mut Subscriber<[u8]>| {
             let change = subscriber.try_next();
             let text = match &change {
@@ -163,7 +163,7 @@ fn changes_of_one_object_become_one() {
                 Some(change) => panic!("{change:?}"),
                 None => return false,
             };
-            told.push(text);
+            received.push(text);
             true
         };
         let bytes = |version: u64| object("ns", "a", &version.to_string()).to_bytes(Protobuf);
@@ -182,12 +182,12 @@ fn changes_of_one_object_become_one() {
             }
         }
         while take(&mut subscriber) {}
-        assert_eq!(told.join(" "), expected, "{what:?}");
+        assert_eq!(received.join(" "), expected, "{what:?}");
     }
 }
 
 #[test]
-fn one_that_does_not_begin_with_what_is_there_knows_it() {
+fn a_subscriber_without_initial_state_gets_deletions_of_earlier_objects() {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let write = |name: &str, version: &str| {
         drop(store.apply(Protobuf, &object("ns", name, version).to_bytes(Protobuf)).unwrap());
@@ -203,30 +203,30 @@ fn one_that_does_not_begin_with_what_is_there_knows_it() {
         drop(store.delete(Protobuf, &object("ns", name, "3").to_bytes(Protobuf)).unwrap());
     }
     for (mut subscriber, expected) in [(all, "+c -a -b"), (of_a_and_c, "-c -a")] {
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         while let Some(change) = subscriber.try_next() {
-            told.push(match change {
+            received.push(match change {
                 Change::Applied { new: object, .. } => format!("+{}", object.name()),
                 Change::Deleted { last, .. } => format!("-{}", last.name()),
                 change => panic!("{change:?}"),
             });
         }
-        assert_eq!(told.join(" "), expected);
+        assert_eq!(received.join(" "), expected);
     }
 }
 
 #[test]
-fn one_that_begins_with_what_is_there_is_told_when_that_is_all() {
+fn sends_synced_after_the_initial_state() {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let bytes = |name: u32| object("ns", &name.to_string(), "1").to_bytes(Protobuf);
     (0..200).for_each(|name| store.apply(Protobuf, &bytes(name)).map(drop).unwrap());
     let mut subscriber = store.subscribe().with_initial_state().start();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     let mut take = |most: usize| {
-        while told.len() < most
+        while received.len() < most
             && let Some(change) = subscriber.try_next()
         {
-            told.push(matches!(change, Change::Synced));
+            received.push(matches!(change, Change::Synced));
         }
     };
     take(10);
@@ -234,17 +234,17 @@ fn one_that_begins_with_what_is_there_is_told_when_that_is_all() {
     (0..200).for_each(|name| replace.apply(Protobuf, &bytes(name)).map(drop).unwrap());
     drop(replace.commit("2").unwrap());
     take(usize::MAX);
-    assert_eq!(told.iter().position(|is_resynced| *is_resynced), Some(200));
-    assert_eq!(told.len(), 201);
+    assert_eq!(received.iter().position(|is_synced| *is_synced), Some(200));
+    assert_eq!(received.len(), 201);
 }
 
 #[test]
-fn a_panic_of_a_filter_is_its_subscribers_own() {
+fn a_panic_in_a_filter_affects_only_its_subscriber() {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let calls = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&calls);
     let broken = store.subscribe().filter(move |object| {
-        assert!(counted.fetch_add(1, Relaxed) == 0, "of the filter");
+        assert!(counted.fetch_add(1, Relaxed) == 0, "panic in the filter");
         object.name() == "a"
     });
     let mut broken = broken.start();
@@ -257,9 +257,9 @@ fn a_panic_of_a_filter_is_its_subscribers_own() {
     }
     assert!(matches!(other.try_next(), Some(Change::Applied { new: object, .. }) if name_and_version(&object).1 == 3));
     let panic = catch_unwind(AssertUnwindSafe(|| broken.try_next())).unwrap_err();
-    assert_eq!(panic.downcast_ref(), Some(&"of the filter"));
-    assert!(broken.try_next().is_none(), "it is told nothing more");
-    assert_eq!(calls.load(Relaxed), 2, "nor asked");
+    assert_eq!(panic.downcast_ref(), Some(&"panic in the filter"));
+    assert!(broken.try_next().is_none(), "it gets no more changes");
+    assert_eq!(calls.load(Relaxed), 2, "the filter is not called again");
 }
 
 #[cfg(feature = "async")]
@@ -315,7 +315,7 @@ fn try_next_leaves_the_stream_its_waker() {
 
 #[cfg(feature = "client")]
 #[test]
-fn what_filters_pass() {
+fn filters_pass_the_selected_objects() {
     use listwatch::cache::Subscribe;
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let app = |object: &listwatch::cache::Object<[u8]>| {
@@ -333,14 +333,14 @@ fn what_filters_pass() {
         ("labels", store.subscribe().labels("app in (web)".parse().unwrap()), "+a1 +b1 -b1 +b2"),
         ("index", by_app.subscribe(web()), "+a1 +b1 -b1 +b2"),
         ("ordered index", in_order.subscribe(web()), "+a1 +b1 -b1 +b2"),
-        ("two of them", by_app.subscribe(web()).namespace("b"), "+b1 -b1 +b2"),
+        ("index and namespace", by_app.subscribe(web()).namespace("b"), "+b1 -b1 +b2"),
     ];
     let mut subscribers =
         subscribers.map(|(what, subscribe, expected)| (what, subscribe.start(), Vec::new(), expected));
     let mut take = || {
-        for (_, subscriber, told, _) in &mut subscribers {
+        for (_, subscriber, received, _) in &mut subscribers {
             while let Some(change) = subscriber.try_next() {
-                told.push(match &change {
+                received.push(match &change {
                     Change::Applied { new: object, .. } => format!("+{}", object.name()),
                     Change::Deleted { last, .. } => format!("-{}", last.name()),
                     Change::Synced => "=".to_owned(),
@@ -361,28 +361,28 @@ fn what_filters_pass() {
     }
     drop(store.delete(Protobuf, &object("a", "a2", "6").to_bytes(Protobuf)).unwrap());
     take();
-    for (what, _, told, expected) in subscribers {
-        assert_eq!(told.join(" "), expected, "{what}");
+    for (what, _, received, expected) in subscribers {
+        assert_eq!(received.join(" "), expected, "{what}");
     }
 }
 
-/// What a subscriber with a resync period is told, by second.
+/// Returns the second, the name and the version of each change until `end`.
 #[cfg(feature = "client")]
-async fn told_until(subscriber: &mut Subscriber<[u8]>, end: tokio::time::Instant) -> Vec<(u64, String, u64)> {
+async fn received_until(subscriber: &mut Subscriber<[u8]>, end: tokio::time::Instant) -> Vec<(u64, String, u64)> {
     use futures::StreamExt as _;
     let began = tokio::time::Instant::now();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     while let Ok(Some(change)) = tokio::time::timeout_at(end, subscriber.next()).await {
         let Change::Applied { new: object, .. } = change else { panic!("{change:?}") };
         let (name, version) = name_and_version(&object);
-        told.push((began.elapsed().as_secs(), name, version));
+        received.push((began.elapsed().as_secs(), name, version));
     }
-    told
+    received
 }
 
 #[cfg(feature = "client")]
 #[tokio::test(start_paused = true)]
-async fn a_resync_period_tells_of_each_object_once_more_and_not_at_once() {
+async fn a_resync_redelivers_each_object_once_spread_over_the_period() {
     use std::time::Duration;
     use tokio::time::{Instant, sleep};
     const PERIOD: Duration = Duration::from_secs(1000);
@@ -398,7 +398,7 @@ async fn a_resync_period_tells_of_each_object_once_more_and_not_at_once() {
         (0..objects).for_each(|name| write(name, 1));
         let mut subscriber = store.subscribe().resync(PERIOD).start();
         for round in 0..3 {
-            // The change is told when it is made, and is not another one when its turn comes.
+            // The change is delivered at once, and the object is redelivered at its turn.
             let version = if round == 1 && objects > 0 {
                 write(0, 2);
                 2
@@ -406,8 +406,8 @@ async fn a_resync_period_tells_of_each_object_once_more_and_not_at_once() {
                 1
             };
             let end = Instant::now() + PERIOD + Duration::from_millis(1);
-            let told = told_until(&mut subscriber, end).await;
-            let mut names: Vec<u32> = told.iter().map(|(_, name, _)| name.parse().unwrap()).collect();
+            let received = received_until(&mut subscriber, end).await;
+            let mut names: Vec<u32> = received.iter().map(|(_, name, _)| name.parse().unwrap()).collect();
             names.sort_unstable();
             let mut expected: Vec<u32> = (0..objects).collect();
             if version == 2 {
@@ -415,31 +415,31 @@ async fn a_resync_period_tells_of_each_object_once_more_and_not_at_once() {
             }
             assert_eq!(names, expected, "{objects} objects, round {round}");
             let mut at_once = BTreeMap::new();
-            for (second, ..) in &told {
+            for (second, ..) in &received {
                 *at_once.entry(second).or_insert(0) += 1;
             }
             assert!(at_once.values().all(|count| *count <= 64), "{at_once:?}");
             assert!(objects < 1000 || at_once.len() >= 15, "{at_once:?}");
         }
-        // Of rounds that it slept through it is told one.
+        // A subscriber that was asleep for several periods gets one redelivery.
         sleep(10 * PERIOD).await;
         let mut late = 0;
         while subscriber.try_next().is_some() {
             late += 1;
         }
         assert_eq!(late, objects, "late");
-        // What is gone is not told of.
+        // A deleted object is not redelivered.
         if objects == 1 {
             drop(store.delete(Protobuf, &object("ns", "0", "3").to_bytes(Protobuf)).unwrap());
             assert!(matches!(subscriber.try_next(), Some(Change::Deleted { .. })));
-            assert!(told_until(&mut subscriber, Instant::now() + 3 * PERIOD).await.is_empty());
+            assert!(received_until(&mut subscriber, Instant::now() + 3 * PERIOD).await.is_empty());
         }
     }
 }
 
 #[cfg(feature = "client")]
 #[tokio::test(start_paused = true)]
-async fn a_resync_period_of_zero_is_none() {
+async fn a_resync_period_of_zero_disables_resync() {
     use std::time::Duration;
 
     use futures::StreamExt as _;
@@ -455,7 +455,7 @@ async fn a_resync_period_of_zero_is_none() {
     assert!(again.is_err(), "{again:?}");
     write("2");
     assert!(matches!(subscriber.next().await, Some(Change::Applied { .. })));
-    // One that is far too short does not keep the thread either.
+    // A period that is far too short does not occupy the thread.
     let mut short = store.subscribe().resync(Duration::from_nanos(1)).start();
     let started = Instant::now();
     for _ in 0..100 {

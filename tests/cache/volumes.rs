@@ -1,4 +1,4 @@
-//! The example `volumes` finds by its indexes the volume that the PV controller finds by going through all of them.
+//! The example `volumes` finds with its indexes the volume that the PV controller finds in a scan of all volumes.
 
 #[path = "../../examples/volumes/matching.rs"]
 mod matching;
@@ -17,7 +17,7 @@ use listwatch::cache::{StorageFormat, Store};
 use matching::{ACCESS_MODES, Volumes, bytes, name};
 use prost::Message as _;
 
-/// Some of them of the same size.
+/// Quantities and their bytes, some of them equal.
 const SIZES: [(&str, u128); 12] = [
     ("0", 0),
     ("1500m", 2),
@@ -34,26 +34,26 @@ const SIZES: [(&str, u128); 12] = [
 ];
 
 #[test]
-fn quantities_are_read_as_kubernetes_does() {
+fn parses_quantities_as_kubernetes_does() {
     for (quantity, expected) in
         SIZES.into_iter().chain([("1.", 1), ("1.2", 2), (".5Pi", 1 << 49), ("1E+2", 100), ("7Ei", 7 << 60)])
     {
         assert_eq!(bytes(quantity), Some(expected), "{quantity}");
     }
-    for not_one in ["", ".", "Gi", "-1", "1.2.3", "1gi", "1 Gi", "1K", "1e", "1ee3", "1e99", "1e-99", "é"] {
-        assert_eq!(bytes(not_one), None, "{not_one}");
+    for invalid in ["", ".", "Gi", "-1", "1.2.3", "1gi", "1 Gi", "1K", "1e", "1ee3", "1e99", "1e-99", "é"] {
+        assert_eq!(bytes(invalid), None, "{invalid}");
     }
 }
 
 #[test]
-fn an_index_finds_what_going_through_all_volumes_finds() {
+fn indexes_find_the_volume_that_a_scan_finds() {
     let mut random = Rng::with_seed(1);
     let (mut found, mut kept) = (0, 0);
     for _ in 0..200 {
         let store = Store::new(StorageFormat::Encoded);
         let index = Volumes::new(&store);
         let mut volumes: Vec<_> = (0..random.usize(..40)).map(|i| volume(&mut random, i)).collect();
-        // Each is written, and some change.
+        // Writes each volume, and then changes one.
         for i in 0..volumes.len() {
             write(&store, &volumes[i]);
             let changed = random.usize(..=i);
@@ -74,14 +74,14 @@ fn an_index_finds_what_going_through_all_volumes_finds() {
             kept += usize::from(expected.is_some_and(|volume| volume.spec.as_ref().unwrap().claim_ref.is_some()));
         }
     }
-    assert!(found > 1_000 && kept > 100, "too few fit: {found}, {kept} of them kept for the claim");
+    assert!(found > 1_000 && kept > 100, "too few fit: {found}, {kept} of them reserved for the claim");
 }
 
 fn write(store: &Store<PersistentVolume>, volume: &PersistentVolume) {
     drop(store.apply(Encoding::Protobuf, &volume.encode_to_vec()).unwrap());
 }
 
-/// `findByClaim`: kubernetes has no order among as many access modes, nor among volumes of one size.
+/// Kubernetes' `findByClaim`, which does not order sets of equally many access modes, nor volumes of one size.
 fn find_by_claim<'v>(claim: &PersistentVolumeClaim, volumes: &'v [PersistentVolume]) -> Option<&'v PersistentVolume> {
     let requested = positions(&claim.spec.as_ref()?.access_modes);
     let modes = |volume: &PersistentVolume| positions(&volume.spec.as_ref().unwrap().access_modes);
@@ -95,7 +95,7 @@ fn positions(modes: &[String]) -> Vec<usize> {
     (0..ACCESS_MODES.len()).rev().filter(|&at| modes.iter().any(|mode| mode == ACCESS_MODES[at])).collect()
 }
 
-/// `FindMatchingVolume`
+/// Kubernetes' `FindMatchingVolume`.
 fn find_matching_volume<'v>(
     claim: &PersistentVolumeClaim,
     volumes: impl Iterator<Item = &'v PersistentVolume>,
@@ -142,7 +142,7 @@ fn size(quantity: Option<&Quantity>) -> u128 {
     quantity.map_or(0, |quantity| SIZES.iter().find(|(text, _)| *text == quantity.string()).unwrap().1)
 }
 
-/// Of the selectors that `claim` makes.
+/// Evaluates the selectors that `claim` makes.
 fn matches(selector: Option<&LabelSelector>, meta: &ObjectMeta) -> bool {
     let Some(selector) = selector else { return true };
     let tier = meta.labels.get("tier").map(String::as_str);
@@ -224,7 +224,7 @@ fn claim(random: &mut Rng) -> PersistentVolumeClaim {
     }
 }
 
-/// The empty one is none.
+/// Returns one of the texts, or `None` for the empty text.
 fn one_of(random: &mut Rng, texts: &[&str]) -> Option<String> {
     random.choice(texts).filter(|text| !text.is_empty()).map(|&text| text.to_owned())
 }

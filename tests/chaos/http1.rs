@@ -1,4 +1,4 @@
-//! HTTP/1.1: a connection that ends at any byte, and lengths that are wrong, in HTTP/2 too.
+//! HTTP/1.1: a connection that ends at any byte, and wrong content lengths, also in HTTP/2.
 
 use listwatch::Limits;
 use listwatch_testserver::{Answer, Body, RawEnd};
@@ -10,26 +10,26 @@ use crate::{
 };
 
 #[test]
-fn a_cut_and_a_reset_at_every_byte_of_a_small_list() {
+fn a_small_list_that_ends_early_at_any_byte_is_never_complete() {
     alone(async {
         for (format, whole) in [("protobuf", Whole::small()), ("JSON", Whole::small_json())] {
             for framing in ["length", "chunked", "until the end"] {
-                let (head, behind) = framed(framing, &whole.body);
-                let all = [&head[..], &behind].concat();
+                let (head, rest) = framed(framing, &whole.body);
+                let all = [&head[..], &rest].concat();
                 for cut in 0..=all.len() {
                     for end in [RawEnd::Close, RawEnd::Reset] {
                         let case = format!("{format}, {framing}, {end:?} at {cut} of {}", all.len());
                         let server = raw(&all[..cut], end).await;
                         let ending = list(&case, client(&server.url(), false), &whole).await;
                         let in_body = cut.saturating_sub(head.len());
-                        // Where the end of the connection is that of the body, the list tells when it is whole.
+                        // If the end of the connection ends the body, only the list itself shows whether it is whole.
                         let is_whole = match framing {
                             "until the end" => ends_a_list(&whole, in_body),
                             _ => cut == all.len(),
                         };
                         match end {
                             RawEnd::Close if is_whole => ending.expect(&case, &["complete"]),
-                            // What was not read when the reset came is lost.
+                            // A reset discards what the client has not read.
                             _ if is_whole => ending.expect(&case, &["complete", INCOMPLETE, BROKEN]),
                             _ => ending.expect(&case, &[INCOMPLETE, BROKEN]),
                         }
@@ -60,10 +60,10 @@ fn items_in(mut beginning: &[u8]) -> usize {
 }
 
 #[test]
-fn a_cut_and_a_reset_at_random_places_of_a_large_list() {
+fn a_large_list_that_ends_early_at_a_random_byte_is_never_complete() {
     let seed = std::env::var("LISTWATCH_CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
     let mut seed: u64 = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_secs());
-    // Shown where the test fails.
+    // libtest shows it if the test fails.
     println!("LISTWATCH_CHAOS_SEED={seed}");
     alone(async {
         let whole = Whole::large();
@@ -73,19 +73,19 @@ fn a_cut_and_a_reset_at_random_places_of_a_large_list() {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let at = (seed >> 20) % length;
             let body = Body::replay(whole.body.clone()).chunk_size(1 << 16);
-            for (fault, body) in [("cut", body.clone().cut_at(at)), ("reset", body.reset_at(at))] {
+            for (fault, body) in [("truncated", body.clone().cut_at(at)), ("reset", body.reset_at(at))] {
                 let server = serve(Answer::ok(body)).await;
                 for http2 in [false, true] {
                     let case = format!("{fault} at {at}, HTTP/2 {http2}");
                     let ending = list(&case, client(&server.url(), http2), &whole).await;
                     ending.expect(&case, &[INCOMPLETE, BROKEN]);
-                    // A reset takes with it what the client's HTTP/2 has not handed over.
-                    if fault == "cut" && at > 0 {
+                    // A reset discards what the HTTP/2 implementation has not passed on.
+                    if fault == "truncated" && at > 0 {
                         assert_eq!(ending.bytes, Some(at), "{case}");
                     }
                 }
             }
-            // RST, and JSON at every other place.
+            // A TCP reset, every second time in a JSON list.
             let whole = if n % 2 == 0 { &whole } else { &json };
             let cut = usize::try_from(at).unwrap() % whole.body.len();
             let (head, _) = framed("until the end", b"");
@@ -97,7 +97,7 @@ fn a_cut_and_a_reset_at_random_places_of_a_large_list() {
 }
 
 #[test]
-fn wrong_content_lengths() {
+fn a_list_with_a_wrong_content_length_is_never_complete() {
     alone(async {
         for whole in [Whole::small(), Whole::small_json()] {
             let body = &whole.body;
@@ -125,7 +125,7 @@ fn wrong_content_lengths() {
                 ("too short", short, &[INCOMPLETE, BROKEN]),
                 ("too long", long, &[INCOMPLETE, BROKEN]),
             ] {
-                // A literal without a name of its own: that of content-length is the 28th of the static table.
+                // An HPACK literal with an indexed name: `content-length` is entry 28 of the static table.
                 let length = [&[0x0f, 13, u8::try_from(length.len()).unwrap()], length.as_bytes()].concat();
                 let head = frame(HEADERS, 4, 1, &[b"\x88", &length[..]].concat());
                 let bytes = [frame(SETTINGS, 0, 0, b""), head, frame(DATA, END_STREAM, 1, body)].concat();

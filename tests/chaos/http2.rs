@@ -18,7 +18,7 @@ fn goaway(last: u32, code: u32, text: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_cut_and_a_reset_at_every_byte_of_the_frames() {
+fn a_list_that_ends_early_at_any_byte_of_its_frames_is_never_complete() {
     alone(async {
         let whole = Whole::small();
         let (half, rest) = whole.body.split_at(40);
@@ -45,7 +45,7 @@ fn a_goaway_ends_only_the_streams_above_it() {
 
     alone(async {
         let whole = Whole::small();
-        // With the first item, so that nothing is asked again.
+        // The first part has an item, so that the request is not retried.
         let (half, rest) = whole.body.split_at(35);
         let (settings, head) = (frame(SETTINGS, 0, 0, b""), http2_head());
         let whole_answer = [&head[..], &frame(DATA, END_STREAM, 1, &whole.body)].concat();
@@ -84,7 +84,7 @@ fn a_goaway_ends_only_the_streams_above_it() {
             let answers = [RawAnswer::new(bytes, RawEnd::Close)];
             let server = elsewhere(RawServer::start(answers.clone())).await;
             list(case, client(&server.url(), true), &whole).await.expect(case, expected);
-            // Where no item came before it, the next connection serves.
+            // If no item was delivered before, the client retries on a new connection.
             let answers = answers.into_iter().chain([RawAnswer::new(whole_answer.clone(), RawEnd::Close)]);
             let server = elsewhere(RawServer::start(answers.collect::<Vec<_>>())).await;
             let again = client(&server.url(), true).retry(Retry::default().delay(Duration::from_nanos(1)));
@@ -95,7 +95,7 @@ fn a_goaway_ends_only_the_streams_above_it() {
 }
 
 #[test]
-fn a_reset_stream_is_broken_off() {
+fn a_stream_that_is_reset_within_the_list_is_never_complete() {
     alone(async {
         let whole = Whole::small();
         let (head, all) = (http2_head(), data(&whole.body));
@@ -104,11 +104,11 @@ fn a_reset_stream_is_broken_off() {
             let ended = frame(DATA, END_STREAM, 1, &whole.body);
             for (place, bytes, expected) in [
                 ("before the head", [&frame(SETTINGS, 0, 0, b"")[..], &reset].concat(), &[BROKEN][..]),
-                ("behind the head", [&head[..], &reset].concat(), &[INCOMPLETE, BROKEN]),
+                ("after the head", [&head[..], &reset].concat(), &[INCOMPLETE, BROKEN]),
                 ("in an item", [&head[..], &data(&whole.body[..30]), &reset].concat(), &[INCOMPLETE, BROKEN]),
-                // To hyper, NO_ERROR and CANCEL are an end like any other.
+                // hyper treats NO_ERROR and CANCEL as a regular end.
                 ("in place of the end", [&head[..], &all, &reset].concat(), &["complete", INCOMPLETE, BROKEN]),
-                ("behind the end", [&head[..], &ended, &reset].concat(), &["complete", INCOMPLETE, BROKEN]),
+                ("after the end", [&head[..], &ended, &reset].concat(), &["complete", INCOMPLETE, BROKEN]),
             ] {
                 let case = format!("{place}, code {code}");
                 let server = raw(bytes, RawEnd::Close).await;
@@ -119,7 +119,7 @@ fn a_reset_stream_is_broken_off() {
 }
 
 #[test]
-fn tiny_frames_arrive_whole() {
+fn a_list_in_tiny_frames_is_complete() {
     alone(async {
         for (format, whole) in [("protobuf", Whole::small()), ("JSON", Whole::small_json())] {
             let server = serve(Answer::ok(Body::replay(whole.body.clone()).chunk_size(1))).await;

@@ -1,4 +1,4 @@
-//! Compressed bodies, and bodies that are larger than they look: what is broken or over a limit is an error, in bounded memory.
+//! Compressed bodies and wrong lengths: a malformed or oversized body is an error, in bounded memory.
 
 use futures::TryStreamExt as _;
 use listwatch::client::{Compression, Error, ErrorKind, ListParams, Resource};
@@ -29,16 +29,16 @@ fn broken_gzip_is_never_complete() {
                         crate::gzip(&whole.body[..30]).into_iter().chain(crate::gzip(&whole.body[30..])).collect(),
                         &["complete"],
                     ),
-                    ("an empty member behind it", [&gzip[..], &crate::gzip(b"")].concat(), &["complete"]),
-                    ("garbage behind it", [&gzip[..], b"garbage behind it"].concat(), &["transport: compression"]),
+                    ("an empty member after it", [&gzip[..], &crate::gzip(b"")].concat(), &["complete"]),
+                    ("garbage after it", [&gzip[..], b"garbage after it"].concat(), &["transport: compression"]),
                     ("the list twice", [&gzip[..], &gzip].concat(), &["malformed"]),
-                    ("no gzip", whole.body.clone(), &["transport: compression"]),
+                    ("not gzip", whole.body.clone(), &["transport: compression"]),
                 ] {
                     let server = serve(answer(&bytes)).await;
                     list(case, client(&server.url(), http2), &whole).await.expect(case, expected);
                 }
-                // Only the checksum at the end tells that the data was changed: what came before it may be items that are
-                // none, but is never a complete list.
+                // Only the checksum at the end reveals that the data was changed: wrong items may be delivered before it, but
+                // never a complete list.
                 for at in 0..gzip.len() {
                     let server = serve(
                         Answer::ok(Body::replay(gzip.clone()).flip_at(at as u64)).header("content-encoding", "gzip"),
@@ -48,8 +48,8 @@ fn broken_gzip_is_never_complete() {
                     let all = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec();
                     if let Ok((items, _)) = timeout(DEADLINE, all).await.unwrap() {
                         assert!(items.iter().map(|item| &**item).eq(whole.items.iter().map(|item| &**item)), "at {at}");
-                        // The time, the level and the system in the header.
-                        assert!((4..10).contains(&at), "byte {at} of gzip changed unseen");
+                        // Bytes of the header that have no effect: time, level and system.
+                        assert!((4..10).contains(&at), "a change of gzip byte {at} was not detected");
                     }
                 }
             }
@@ -95,7 +95,7 @@ fn gzip_bombs_end_at_a_limit() {
 }
 
 #[test]
-fn lies_about_the_length_of_raw() {
+fn a_wrong_length_of_raw_is_an_error() {
     alone(async {
         let whole = Whole::small();
         let raw = small_raw();
@@ -109,7 +109,7 @@ fn lies_about_the_length_of_raw() {
             for http2 in [false, true] {
                 let case = format!("{claimed} for {}", raw.len());
                 let ending = list(&case, client(&server.url(), http2), &whole).await;
-                // The empty strings behind raw, two bytes each, read as fields of the list that nobody knows.
+                // The empty strings after raw, two bytes each, are read as unknown fields of the list.
                 let is_whole = [0, 2, 4].map(|more| raw.len() as u64 + more).contains(&claimed);
                 ending.expect(&case, if is_whole { &["complete"] } else { &["malformed: ", INCOMPLETE] });
             }

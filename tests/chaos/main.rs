@@ -1,5 +1,5 @@
-//! Whatever happens on the way, a list ends as complete or in an error that names what was delivered before it, in time, and
-//! leaves nothing behind; over real TCP.
+//! Whatever the network does, a list ends in time, complete or in an error that counts the items delivered before it, and
+//! leaves no task and no socket; over real TCP.
 //!
 //! Each case compares every item with the whole list, searches the error for the token, and waits until the tasks and
 //! sockets of the client are gone.
@@ -29,10 +29,10 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// The time that a case may take, and the timeouts of the client that it does not mean to meet: far beyond a slow machine.
+/// The time limit of a case, and of the client's timeouts that it does not test: sufficient for a slow machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The timeouts of the client that a case means to meet.
+/// The client's timeouts that a case tests.
 const SOON: Duration = Duration::from_millis(60);
 
 /// A list that is sent, and its items.
@@ -47,7 +47,7 @@ impl Whole {
         Self { body, items }
     }
 
-    /// Three items, of which one is empty, in a few bytes.
+    /// Three items, one of them empty, in a few bytes.
     fn small() -> Self {
         Self::new(body_of("v1", "PodList", &small_raw()))
     }
@@ -57,7 +57,7 @@ impl Whole {
         Self::new(body.into())
     }
 
-    /// 3.4 MB.
+    /// A list of 3.4 MB.
     fn large() -> Self {
         Self::new(Synthesizer::new(&recorded_pods(), 400).unwrap().to_vec())
     }
@@ -67,7 +67,7 @@ fn small_raw() -> Vec<u8> {
     [len_field(1, &len_field(2, b"7")), len_field(2, b"first"), len_field(2, b""), len_field(2, b"last")].concat()
 }
 
-/// The runtime of the servers, so that the tasks of a case are those of its client.
+/// The runtime of the servers: the runtime of a case has only the tasks of its client.
 static ELSEWHERE: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap());
 
@@ -83,14 +83,14 @@ async fn raw(bytes: impl Into<Vec<u8>>, end: RawEnd) -> RawServer {
     elsewhere(RawServer::start([RawAnswer::new(bytes.into(), end)])).await
 }
 
-/// Runs a part of the suite on a runtime of its own, while no other runs: sockets and memory are counted for the process.
+/// Runs a part of the suite on its own runtime, while no other part runs: sockets and memory are counted for the process.
 fn alone(part: impl Future<Output = ()>) {
     static ALONE: Mutex<()> = Mutex::new(());
-    /// The memory after the first part, which loads what there is to load.
+    /// The memory after the first part, which loads everything that is loaded once.
     static RESIDENT: Mutex<Option<u64>> = Mutex::new(None);
 
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // They have sockets of their own.
+    // These open their own sockets.
     LazyLock::force(&ELSEWHERE);
     server::authority();
     let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -105,7 +105,7 @@ fn alone(part: impl Future<Output = ()>) {
     drop(here);
     let mut first = RESIDENT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(panic) = result {
-        // A backtrace takes memory, which is no fault of the next part.
+        // A backtrace takes memory, so the next part measures anew.
         *first = None;
         resume_unwind(panic);
     }
@@ -123,8 +123,8 @@ async fn settle(sockets_before: usize) {
             yield_now().await;
         }
     });
-    let left = || format!("{} tasks, {} sockets and not {sockets_before}", metrics.num_alive_tasks(), sockets());
-    assert!(settled.await.is_ok(), "left behind: {}", left());
+    let left = || format!("{} tasks, {} sockets, expected {sockets_before}", metrics.num_alive_tasks(), sockets());
+    assert!(settled.await.is_ok(), "still open: {}", left());
 }
 
 /// The number of open sockets of the process; 0 where the system has no `/proc`.
@@ -142,7 +142,7 @@ fn resident() -> Option<u64> {
     cfg!(target_os = "linux").then(|| support::memory("VmRSS"))
 }
 
-/// A transport whose connect timeout no case meets, unless it sets another.
+/// A transport whose connect timeout no case reaches, unless it sets a shorter one.
 fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
     server::builder(url, http2).connect_timeout(DEADLINE)
 }
@@ -167,18 +167,18 @@ struct Ending {
 }
 
 impl Ending {
-    /// Whether it begins like one of these.
+    /// Checks that the text begins with one of these.
     #[track_caller]
     fn expect(&self, case: &str, expected: &[&str]) {
         assert!(expected.iter().any(|expected| self.text.starts_with(expected)), "{case}: {self:?}");
     }
 }
 
-const BROKEN: &str = "transport: broken off";
+const BROKEN: &str = "transport: interrupted";
 const INCOMPLETE: &str = "incomplete: the body ended before the list did";
 const STALLED: &str = "incomplete: the body ended before the list did (stalled: no byte for ";
 
-/// Lists within the deadline; checks that the delivered items are exact and counted, and that nothing stays behind.
+/// Lists within the deadline; checks that the delivered items are exact and counted, and that no task or socket remains.
 async fn list(case: &str, client: Client, whole: &Whole) -> Ending {
     list_within(case, client, whole, Limits::default()).await
 }
@@ -205,8 +205,8 @@ async fn list_within(case: &str, client: Client, whole: &Whole, limits: Limits) 
         };
         assert_eq!(error.items(), delivered as u64, "{case}: {error}");
         assert!(items.next().await.is_none() && items.summary().is_none(), "{case}: after {error}");
-        let said = format!("{error}\n{error:?}\n{items:?}\n{client:?}");
-        assert_eq!(leak(said.as_bytes()), None, "{case}");
+        let shown = format!("{error}\n{error:?}\n{items:?}\n{client:?}");
+        assert_eq!(leak(shown.as_bytes()), None, "{case}");
         let bytes = match error.kind() {
             ErrorKind::Incomplete(incomplete) => Some(incomplete.bytes),
             _ => None,
@@ -235,7 +235,7 @@ async fn list_until_stalled(case: &str, url: &str, http2: bool, whole: &Whole, e
     }
 }
 
-/// An answer of HTTP/1.1: how its length is said, and the bytes behind its head.
+/// Returns the head of an HTTP/1.1 answer with this framing, and the bytes after the head.
 fn framed(framing: &str, body: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let head = |header: &str| format!("HTTP/1.1 200 OK\r\n{header}\r\n\r\n").into_bytes();
     match framing {

@@ -1,4 +1,4 @@
-//! In a process with a small address space, a claimed size reserves nothing.
+//! In a process with a small address space, a declared size reserves nothing.
 
 use std::process::Command;
 
@@ -9,22 +9,22 @@ use crate::support::process::{printed, test_name};
 use crate::support::{len_field, tag, varint};
 use crate::{INCOMPLETE, Whole, alone, client, gzip, list, list_within, serve};
 
-/// This test again, in a process with 256 MB of address space: nothing is reserved for a size that a body claims.
+/// Runs itself in a process with 256 MB of address space: nothing is reserved for a size that a body declares.
 #[test]
-fn sizes_that_are_claimed_in_a_small_address_space() {
+fn declared_sizes_reserve_nothing() {
     const CHILD: &str = "LISTWATCH_CHAOS_CHILD";
 
     if std::env::var_os(CHILD).is_some() {
         return claims();
     }
     let test = std::env::current_exe().unwrap();
-    let name = test_name(module_path!(), "sizes_that_are_claimed_in_a_small_address_space");
+    let name = test_name(module_path!(), "declared_sizes_reserve_nothing");
     let mut child = Command::new("sh");
     child.args(["-c", "ulimit -v 262144; exec \"$0\" --exact \"$1\" --nocapture"]).arg(test).arg(name);
     let output = child.env(CHILD, "1").env("MALLOC_ARENA_MAX", "1").output().unwrap();
-    let said = printed(&output);
-    assert!(output.status.success(), "{}: {said}", output.status);
-    assert!(said.contains("1 passed"), "{said}");
+    let text = printed(&output);
+    assert!(output.status.success(), "{}: {text}", output.status);
+    assert!(text.contains("1 passed"), "{text}");
 }
 
 fn claims() {

@@ -1,4 +1,4 @@
-//! Redirects are not followed, and no echo of the token shows.
+//! Redirects are not followed, and an echoed token is never shown.
 
 use listwatch_testserver::{Answer, Body, Server, TOKEN};
 
@@ -31,7 +31,7 @@ fn redirects_are_not_followed() {
 }
 
 #[test]
-fn proxies_that_echo_the_authorization() {
+fn a_token_that_a_proxy_echoes_is_never_shown() {
     alone(async {
         let whole = Whole::small();
         let pages = ["Bearer {}", "<p>your token {} is old</p>", "{\"token\": \"{}\"}", "k8s\0{}", "{}", "\"{}\""];
@@ -55,12 +55,12 @@ fn proxies_that_echo_the_authorization() {
                 ending.expect(&case, &not_a_list);
             }
         }
-        // Cut in the token.
+        // The token is truncated.
         let page = format!("<html>{TOKEN}</html>");
         for cut in 0..page.len() as u64 {
             for code in [200, 502] {
                 let server = serve(Answer::ok(Body::replay(page.clone()).reset_at(cut)).status(code)).await;
-                let case = format!("{page} cut at {cut} under {code}");
+                let case = format!("{page} reset at {cut} under {code}");
                 list(&case, client(&server.url(), cut % 2 == 0), &whole).await;
             }
         }

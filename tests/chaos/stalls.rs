@@ -1,4 +1,4 @@
-//! Connections and bodies that stall end in the timeout that is meant for it.
+//! A connection or body that stalls ends in its timeout.
 
 use std::sync::{Mutex, mpsc};
 
@@ -19,8 +19,8 @@ use crate::{
 fn a_stall_ends_in_the_read_idle_timeout() {
     alone(async {
         let whole = Whole::small();
-        let (head, behind) = framed("length", &whole.body);
-        let all = [&head[..], &behind].concat();
+        let (head, rest) = framed("length", &whole.body);
+        let all = [&head[..], &rest].concat();
         let (until_end, _) = framed("until the end", b"");
         let (body, last) = (&whole.body, whole.body.len() - 1);
         for (phase, bytes, expected) in [
@@ -30,7 +30,7 @@ fn a_stall_ends_in_the_read_idle_timeout() {
             ("in the list meta", all[..head.len() + 25].to_vec(), STALLED),
             ("in an item", all[..head.len() + 30].to_vec(), STALLED),
             ("before the last byte", all[..all.len() - 1].to_vec(), STALLED),
-            ("behind the last byte", all.clone(), "complete"),
+            ("after the last byte", all.clone(), "complete"),
             ("before the end", [&until_end[..], body].concat(), STALLED),
         ] {
             let server = raw(bytes, RawEnd::Hold).await;
@@ -46,7 +46,7 @@ fn a_stall_ends_in_the_read_idle_timeout() {
             ("before the last byte", [http2_head(), data(&body[..last])].concat(), STALLED),
             ("in a frame", [http2_head(), data(&body[..30]), data(&body[30..])[..20].to_vec()].concat(), STALLED),
             ("before the end", [http2_head(), data(body)].concat(), STALLED),
-            ("behind the end", [http2_head(), frame(DATA, END_STREAM, 1, body)].concat(), "complete"),
+            ("after the end", [http2_head(), frame(DATA, END_STREAM, 1, body)].concat(), "complete"),
         ] {
             let case = format!("{phase}, HTTP/2");
             let server = raw(bytes, RawEnd::Hold).await;
@@ -56,7 +56,7 @@ fn a_stall_ends_in_the_read_idle_timeout() {
         for (case, whole) in [("large", &large), ("JSON", &json)] {
             let half = whole.body.len() as u64 / 2;
             let plain = Body::replay(whole.body.clone());
-            // What is compressed may not be enough for a byte of the body.
+            // The compressed part may not yet decompress to a byte of the body.
             for (body, expected) in [(plain.clone(), &[STALLED][..]), (plain.gzip(), &[STALLED, "transport: stalled"])]
             {
                 let server = serve(Answer::ok(body.stall_at(half / 10))).await;
@@ -76,7 +76,7 @@ fn a_stall_before_the_connection_ends_in_the_connect_timeout() {
         for http2 in [false, true] {
             #[cfg(target_os = "linux")]
             with_a_full_queue(&whole, http2).await;
-            // Nobody answers the handshake; somebody begins to.
+            // The server does not answer the handshake, or only begins its answer.
             for answer in [&b""[..], b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76"] {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let address = listener.local_addr().unwrap();
@@ -84,7 +84,7 @@ fn a_stall_before_the_connection_ends_in_the_connect_timeout() {
                 let held = ELSEWHERE.spawn(async move {
                     use tokio::io::{AsyncReadExt, AsyncWriteExt};
                     let (mut stream, _) = listener.accept().await.unwrap();
-                    // The client may have given up.
+                    // The client may have closed the connection.
                     let _ = stream.write_all(answer).await;
                     let _ = stream.read_to_end(&mut Vec::new()).await;
                 });
@@ -97,7 +97,7 @@ fn a_stall_before_the_connection_ends_in_the_connect_timeout() {
     });
 }
 
-/// Nobody accepts, and Linux keeps a queue of one connection: further ones stay without an answer.
+/// The server accepts no connection, and Linux queues one: further connections get no answer.
 #[cfg(target_os = "linux")]
 async fn with_a_full_queue(whole: &Whole, http2: bool) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -115,7 +115,7 @@ async fn with_a_full_queue(whole: &Whole, http2: bool) {
     ending.expect(case, &["transport: connect"]);
 }
 
-/// A client that meets its connect timeout.
+/// A client with a short connect timeout.
 fn hasty(url: &str, http2: bool) -> Client {
     client_of(builder(url, http2).connect_timeout(SOON))
 }

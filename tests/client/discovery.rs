@@ -1,4 +1,4 @@
-//! Names as typed become resources, the new way and the old; single objects.
+//! Resolving resource names as users type them, by aggregated and by older discovery; getting single objects.
 
 use crate::support::fixture;
 use crate::support::server::{anonymous, client_of, recorded, serve, serve_by};
@@ -50,7 +50,7 @@ fn old(request: &RecordedRequest, _: usize) -> Answer {
             r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[
             {"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["list"],"shortNames":["deploy"]}]}"#,
         ),
-        // Its own server is down.
+        // The server of this group is down.
         _ => Answer::ok(Body::replay("service unavailable")).status(503),
     }
 }
@@ -77,7 +77,7 @@ async fn resolves_names_as_typed() {
 }
 
 #[tokio::test]
-async fn discovery_that_cannot_be_read() {
+async fn failed_discovery_is_an_error() {
     for (answer, expected) in [
         (json("{}"), "discovery: /api: "),
         (json(r#"{"kind":"APIVersions","versions":["#), "discovery: /api: "),
@@ -116,7 +116,7 @@ async fn gets_one_object() {
             (Answer::ok(Body::replay("<html>")), Some("unexpected encoding: ")),
             (Answer::ok(Body::replay("")), Some("incomplete: ")),
             (Answer::ok(Body::replay(fixture("single-configmap.pb")).cut_at(40)), Some("malformed: ")),
-            (Answer::ok(Body::replay(fixture("single-configmap.pb")).reset_at(40)), Some("transport: broken off: ")),
+            (Answer::ok(Body::replay(fixture("single-configmap.pb")).reset_at(40)), Some("transport: interrupted: ")),
         ] {
             let server = serve(answer).await;
             let client = client(&server, http2);

@@ -1,4 +1,4 @@
-//! What fuzzing found and what it starts from does no harm: every file of the corpus and of the regressions, on stable.
+//! Runs the fuzz targets over every file of the corpus and of the regressions, on stable Rust.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -10,10 +10,10 @@ use listwatch::{Event, ListDecoder};
 #[path = "../../fuzz/src/lib.rs"]
 mod targets;
 
-/// Longer ones are slow, and find nothing that shorter ones do not.
+/// Longer seeds are slow, and find nothing that shorter seeds do not find.
 const LONGEST: usize = 8 << 10;
 
-/// Runs a target over its files; a panic names the one it is about.
+/// Runs a target over its files; a failure names the file.
 fn replay(target: &str, run: fn(&[u8])) {
     let mut files = 0;
     for kind in ["corpus", "regressions"] {
@@ -68,7 +68,7 @@ fn http_error() {
     replay("http_error", targets::http_error::run);
 }
 
-/// Writes what fuzzing starts from, made of `fixtures/`, to the folder `FUZZ_SEEDS`: see `fuzz/README.md`.
+/// Writes the seeds of fuzzing, made from `fixtures/`, to the folder `FUZZ_SEEDS`: see `fuzz/README.md`.
 #[test]
 #[ignore = "not a test"]
 fn seeds() -> io::Result<()> {
@@ -91,7 +91,7 @@ fn seeds() -> io::Result<()> {
         let stem = path.file_stem().expect("a file").to_string_lossy().into_owned();
         let file = path.file_name().expect("a file").to_string_lossy().into_owned();
         let write = |target: &str, data: &[u8]| write(&to.join(target), &file, data);
-        // Its chunks, and which limits are small.
+        // The bytes after the body select its chunks and limits.
         write("list_decode", &[body, &b"\x03\x10\x02\x00\x00\x00"[..]].concat())?;
         write("json_list", &[body, &b"\x10"[..]].concat())?;
         write("watch_decode", &[body, &b"\x03\x10\x02\x00"[..]].concat())?;
@@ -130,7 +130,7 @@ fn seeds() -> io::Result<()> {
     for (number, text) in selectors.iter().enumerate() {
         write(&to.join("selectors"), &format!("text-{number}"), format!("{text}\n{text}\n").as_bytes())?;
     }
-    // Its metadata has all there is, which no short recorded list has.
+    // Its metadata has every field, unlike any short recorded list.
     let list = br#"{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7","continue":"abc","remainingItemCount":3,"shardInfo":{"selector":"s"}},"items":[{"a":[1]},null]}"#;
     write(&to.join("json_list"), "list-meta", &[&list[..], b"\x10"].concat())?;
     for number in 0..64 {
@@ -147,7 +147,7 @@ fn write(folder: &Path, name: &str, data: &[u8]) -> io::Result<()> {
     fs::write(folder.join(name), data)
 }
 
-/// The shortest item of a list, if it is one.
+/// Returns the shortest item of a list, or `None` if the body has no items.
 fn shortest_item(body: &[u8]) -> Option<Vec<u8>> {
     let (mut decoder, mut rest, mut items) = (ListDecoder::new(), body, Vec::new());
     while let Ok(Some(event)) = decoder.decode(&mut rest) {
@@ -158,7 +158,7 @@ fn shortest_item(body: &[u8]) -> Option<Vec<u8>> {
     items.into_iter().min_by_key(Vec::len)
 }
 
-/// What structures are made up from: any bytes will do, the same ones each time.
+/// Returns arbitrary bytes, the same for the same seed: a target generates a list from them.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     std::iter::repeat_with(|| {

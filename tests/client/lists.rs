@@ -1,4 +1,4 @@
-//! Lists over HTTP end exactly as they did: complete, or in an error that says why; over HTTP/1.1 and HTTP/2.
+//! A list over HTTP is complete, or ends in an error that names the cause; over HTTP/1.1 and HTTP/2.
 
 use crate::support::fixture;
 use crate::support::server::{
@@ -10,7 +10,7 @@ use listwatch::client::{Client, Compression, Error, ErrorKind, ListParams, ListS
 use listwatch::{DecodeErrorKind, Json, Limits, OnItemError};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, Synthesizer, TOKEN, leak, recorded_pods};
 
-/// The pods of this server, over HTTP/1.1 and then HTTP/2.
+/// Lists the pods of this server over HTTP/1.1 and then over HTTP/2.
 async fn both(server: &Server) -> [Result<(Vec<Box<[u8]>>, ListSummary), Error>; 2] {
     let [first, second] = [false, true].map(|http2| pods(&client(server, http2)).into_vec());
     [first.await, second.await]
@@ -52,7 +52,7 @@ async fn a_list_arrives_whole() {
 }
 
 #[tokio::test]
-async fn one_byte_at_a_time() {
+async fn reads_one_byte_at_a_time() {
     let server = serve(Answer::ok(Body::replay(fixture("configmaps.pb")).chunk_size(1))).await;
     for http2 in [false, true] {
         let list = client(&server, http2).list::<[u8]>(&Resource::CONFIG_MAPS, &ListParams::default());
@@ -68,7 +68,7 @@ async fn sends_path_query_credentials_and_encodings() {
         let options = ListParams::new(Selection::all().labels("app=web".parse().unwrap())).page_size(5);
         let (items, _) = client.list::<[u8]>(&Resource::PODS, &options).namespace("team-1").into_vec().await.unwrap();
         assert!(items.is_empty());
-        // Behind a proxy with a path of its own, compressed.
+        // Behind a proxy with a path prefix, compressed.
         let prefixed = anonymous(&format!("{}/k8s/clusters/c1/", server.url()), http2);
         let prefixed = Client::new(prefixed.build().unwrap()).compression(Compression::Gzip);
         pods(&prefixed).into_vec().await.unwrap();
@@ -79,33 +79,33 @@ async fn sends_path_query_credentials_and_encodings() {
         assert_eq!(requests[0].path, "/api/v1/namespaces/team-1/pods?labelSelector=app%3Dweb&limit=5");
         assert_eq!(header(0, "authorization"), Some(format!("Bearer {TOKEN}")));
         assert_eq!(header(0, "accept").as_deref(), Some("application/vnd.kubernetes.protobuf,application/json"));
-        // Loopback is near.
+        // Loopback needs no compression.
         assert_eq!(header(0, "accept-encoding").as_deref(), Some("identity"));
         assert_eq!(requests[1].path, "/k8s/clusters/c1/api/v1/pods");
         assert_eq!((header(1, "authorization"), header(1, "accept-encoding").as_deref()), (None, Some("gzip")));
     }
 }
 
-/// A body that ends too early is never a shorter list, and never asked for again once an item is out.
+/// A body that ends too early is never a shorter list, and is not requested again once an item was delivered.
 #[tokio::test]
-async fn a_broken_body_is_incomplete_and_not_requested_again() {
+async fn an_interrupted_body_is_incomplete_and_not_retried() {
     let body = Synthesizer::new(&recorded_pods(), 500).unwrap();
     let (bytes, half) = (body.len(), body.len() / 2);
     for (name, body) in [
-        ("cut", Body::synthesize(body.clone()).cut_at(half)),
+        ("truncated", Body::synthesize(body.clone()).cut_at(half)),
         ("reset", Body::synthesize(body.clone()).reset_at(half)),
         ("reset in place of the end", Body::synthesize(body.clone()).reset_at(bytes)),
-        ("cut below its length", Body::synthesize(body.clone()).with_content_length().cut_at(half)),
-        ("gzip cut", Body::synthesize(body.clone()).gzip().cut_at(30_000)),
-        ("gzip reset", Body::synthesize(body.clone()).gzip().reset_at(30_000)),
-        ("gzip members cut between", Body::synthesize(body.clone()).gzip_members().cut_at(30_000)),
+        ("truncated below its length", Body::synthesize(body.clone()).with_content_length().cut_at(half)),
+        ("truncated gzip", Body::synthesize(body.clone()).gzip().cut_at(30_000)),
+        ("reset gzip", Body::synthesize(body.clone()).gzip().reset_at(30_000)),
+        ("truncated gzip members", Body::synthesize(body.clone()).gzip_members().cut_at(30_000)),
     ] {
         let server = serve(Answer::ok(body)).await;
         for http2 in [false, true] {
             let mut items = pods(&client(&server, http2)).stream();
             let mut delivered = 0;
             let error = loop {
-                match items.next().await.expect("an error comes before the end") {
+                match items.next().await.expect("the list ends in an error") {
                     Ok(_) => delivered += 1,
                     Err(error) => break error,
                 }
@@ -116,16 +116,16 @@ async fn a_broken_body_is_incomplete_and_not_requested_again() {
             assert!(error.to_string().starts_with("incomplete: the body ended before the list did"), "{error}");
             assert!(items.next().await.is_none() && items.summary().is_none());
         }
-        assert_eq!(server.requests().len(), 2, "{name}: asked again");
+        assert_eq!(server.requests().len(), 2, "{name}: retried");
     }
 }
 
 const JSON_STATUS: &str =
     r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden","code":403}"#;
 
-/// What has no protobuf, and what is asked for in JSON.
+/// Custom resources have no protobuf; other resources are in JSON if requested.
 #[tokio::test]
-async fn lists_in_json_where_there_is_no_protobuf() {
+async fn lists_custom_resources_in_json() {
     #[derive(serde::Deserialize)]
     struct Widget {
         spec: serde_json::Value,
@@ -138,7 +138,7 @@ async fn lists_in_json_where_there_is_no_protobuf() {
             list if !is_one => list,
             list => serde_json::from_slice::<serde_json::Value>(&list).unwrap()["items"][0].to_string().into_bytes(),
         };
-        // Said wrong.
+        // The content type is wrong.
         Answer::ok(
             Body::replay(if request.path.ends_with("/pods") { fixture("pods.json") } else { body }).chunk_size(100),
         )
@@ -160,7 +160,7 @@ async fn lists_in_json_where_there_is_no_protobuf() {
         let json = ListParams::new(Selection::all().json());
         let names = client.list_with(&Resource::PODS, &json, |pod| pod.meta().map(|meta| meta.name().into_owned()));
         assert_eq!(names.into_vec().await.unwrap().0.len(), 30);
-        // Protobuf messages are never read off JSON.
+        // A protobuf type is not decoded from JSON.
         let error = client.list::<Pod>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
         let error = crate::support::chain(&error);
         assert!(
@@ -205,7 +205,7 @@ async fn a_body_that_is_not_the_list_is_an_error() {
             status(200, "widgets-negotiated.json"),
             "another kind: expected PodList of \"v1\", got ",
         ),
-        ("cut JSON", Answer::ok(Body::replay(fixture("pods.json")).cut_at(100_000)), "incomplete: "),
+        ("truncated JSON", Answer::ok(Body::replay(fixture("pods.json")).cut_at(100_000)), "incomplete: "),
         ("malformed JSON", Answer::ok(Body::replay("{]")), "malformed: "),
         ("a Status", status(200, "error-403.pb"), "API error: 403 Forbidden: "),
         ("another kind", status(200, "nodes.pb"), "another kind: expected PodList of \"v1\", got NodeList of \"v1\""),
@@ -273,13 +273,13 @@ async fn every_error_status_is_a_typed_error() {
         ("502 as HTML", text(502, "<h1>Bad TOKEN</h1>"), 502, "API error: 502: <h1>Bad [redacted]</h1>", None),
         ("garbage", status(400, "pods-gzip.pb.gz"), 400, "API error: 400", None),
         (
-            "cut Status",
+            "truncated Status",
             Answer::ok(Body::replay(fixture("error-403.pb")[..40].to_vec())).status(403),
             403,
             "API error: 403",
             None,
         ),
-        ("broken error", Answer::ok(Body::replay("half").reset_at(2)).status(400), 400, "API error: 400: ha", None),
+        ("reset error", Answer::ok(Body::replay("half").reset_at(2)).status(400), 400, "API error: 400: ha", None),
         ("gzipped error", Answer::ok(Body::replay("whole").gzip()).status(400), 400, "API error: 400: whole", None),
     ] {
         let server = serve(answer.header("audit-id", "id7")).await;
@@ -302,9 +302,9 @@ async fn every_error_status_is_a_typed_error() {
     }
 }
 
-/// What is asked again: how many requests go out when the error lasts, and when it passes.
+/// Counts the requests when the error lasts, and when it passes.
 #[tokio::test]
-async fn retries_what_may_pass_before_the_first_item() {
+async fn retries_transient_errors_before_the_first_item() {
     let plain = |code| Answer::ok(Body::replay("")).status(code);
     let list = || Answer::ok(Body::replay(recorded_pods()));
     let after = |code| plain(code).header("retry-after", "0");
@@ -323,13 +323,13 @@ async fn retries_what_may_pass_before_the_first_item() {
         ("401 with a fixed token", plain(401), false),
         ("reset before the first byte", Answer::ok(Body::replay(recorded_pods()).reset_at(0)), true),
         ("reset before the first item", Answer::ok(Body::replay(recorded_pods()).reset_at(20)), true),
-        ("cut before the first item", Answer::ok(Body::replay(recorded_pods()).cut_at(20)), true),
+        ("truncated before the first item", Answer::ok(Body::replay(recorded_pods()).cut_at(20)), true),
         ("an empty body", Answer::ok(Body::replay("")), true),
         ("reset after the first item", Answer::ok(Body::replay(recorded_pods()).reset_at(50_000)), false),
-        ("Retry-After beyond our patience", plain(429).header("retry-after", "31"), false),
+        ("Retry-After over 30 s", plain(429).header("retry-after", "31"), false),
     ] {
         for http2 in [false, true] {
-            // It lasts.
+            // The error lasts.
             for tries in [1, 2, 5] {
                 let server = serve(answer.clone()).await;
                 let client = client(&server, http2).retry(quick().tries(tries));
@@ -337,7 +337,7 @@ async fn retries_what_may_pass_before_the_first_item() {
                 let expected = if again { tries as usize } else { 1 };
                 assert_eq!(server.requests().len(), expected, "{name}");
             }
-            // It passes.
+            // The error passes.
             let server = serve_in_turn([answer.clone(), list()]).await;
             let result = pods(&client(&server, http2)).into_vec().await;
             assert_eq!(result.is_ok(), again, "{name}");
@@ -386,7 +386,7 @@ async fn an_item_that_fails_ends_the_list_or_is_skipped() {
         let text = crate::support::chain(&error);
         assert!(text.starts_with("cannot read item 1, at byte ") && text.ends_with(": even"), "{text}");
         assert_eq!(error.items(), 1);
-        // One that is skipped was seen: the request is not sent again.
+        // After a skipped item the request is not retried.
         let broken = serve(Answer::ok(Body::replay(recorded_pods()).reset_at(30_000))).await;
         let none = pods_with(&client(&broken, http2), |_| Err::<(), _>(listwatch::ItemError::other("no")));
         none.on_item_error(OnItemError::Skip).into_vec().await.unwrap_err();
@@ -395,11 +395,11 @@ async fn an_item_that_fails_ends_the_list_or_is_skipped() {
 }
 
 #[tokio::test]
-async fn a_consumer_breaks_off() {
+async fn a_dropped_list_and_client_leave_no_connection() {
     let server = serve(Answer::ok(Body::synthesize(Synthesizer::new(&recorded_pods(), 200_000).unwrap()))).await;
     for http2 in [false, true] {
         let client = client(&server, http2);
-        // Dropped in mid-list, and polled but not read.
+        // One list is dropped after its first item, another before it.
         let mut items = pods(&client).stream();
         items.next().await.unwrap().unwrap();
         drop(items);
@@ -411,7 +411,7 @@ async fn a_consumer_breaks_off() {
 }
 
 #[tokio::test]
-async fn a_panic_in_the_callback() {
+async fn a_panic_in_the_callback_poisons_the_list() {
     use std::panic::AssertUnwindSafe;
 
     let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;

@@ -1,4 +1,4 @@
-//! A page in the middle that is refused or interrupted at first: the list goes on with no item twice and none missing, or ends
+//! A page in the middle that is refused or interrupted at first: the list continues with no item repeated or missing, or ends
 //! with the count of items that it delivered.
 
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ async fn delivers(list: Pods, pages: usize) -> Option<Error> {
             Err(end) => error = Some(end),
         }
     }
-    assert!(delivered == expected, "{} items, and not {}", delivered.len(), expected.len());
+    assert!(delivered == expected, "{} items, expected {}", delivered.len(), expected.len());
     match &error {
         Some(error) => assert_eq!(error.items(), delivered.len() as u64, "{error}"),
         None => assert_eq!(items.summary().unwrap().items, delivered.len() as u64),
@@ -51,7 +51,7 @@ fn interrupted(number: usize, bytes: usize) -> Answer {
     Answer::ok(fixture(PAGES[number])[..bytes].to_vec()).then_reset()
 }
 
-/// A page without its last item, or with its last two items in the other order.
+/// A page with this change to its items.
 fn changed(number: usize, change: fn(&mut Vec<Vec<u8>>)) -> Answer {
     let (mut list, _) = decode(Limits::default(), [&fixture(PAGES[number])[..]]).unwrap();
     change(&mut list.items);
@@ -61,13 +61,13 @@ fn changed(number: usize, change: fn(&mut Vec<Vec<u8>>)) -> Answer {
     Answer::ok(body_of("v1", "PodList", &raw))
 }
 
-/// The same token brings the same items: those that were delivered are not delivered again.
+/// The same token selects the same items: the list skips those that it has delivered.
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_page_is_requested_again_and_delivers_the_rest() {
+async fn an_interrupted_page_is_retried_and_delivers_the_rest() {
     for (case, answers, requests) in [
         ("once", vec![page(0), interrupted(1, 150_000), page(1), page(2)], 4),
         (
-            "again, sooner, later, and as good as whole",
+            "several times, and one byte short",
             vec![
                 page(0),
                 interrupted(1, 150_000),
@@ -91,7 +91,7 @@ async fn an_interrupted_page_is_requested_again_and_delivers_the_rest() {
         let retry = Retry::default().tries(6);
         assert!(delivers(paged(&server.client().retry(retry)), 3).await.is_none(), "{case}");
         assert_eq!(server.requests(), requests, "{case}");
-        // What was left out counts as before.
+        // Skipped items and items of other shards are counted once.
         let server = Scripted::in_turn(answers.clone());
         let (mut seen, shard) = (0, Shard::new(0, 2).unwrap());
         let odd = server.client().retry(retry).list_with(
@@ -118,9 +118,9 @@ async fn an_interrupted_page_is_requested_again_and_delivers_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_page_ends_the_list_where_its_items_may_be_others() {
+async fn an_interrupted_page_ends_the_list_if_its_items_may_differ() {
     type Listed = fn(&Client) -> Pods;
-    for (case, list, answers, requests, said) in [
+    for (case, list, answers, requests, expected) in [
         ("one response", pods as Listed, vec![interrupted(0, 150_000)], 1, "incomplete: "),
         ("the first page", paged, vec![interrupted(0, 150_000)], 1, "incomplete: "),
         (
@@ -145,7 +145,7 @@ async fn an_interrupted_page_ends_the_list_where_its_items_may_be_others() {
             "the retried page has other items than before",
         ),
         (
-            "expired, and what the server offers are other items",
+            "expired, and the offered token has other items",
             |client| paged(client).allow_inconsistent(),
             vec![page(0), interrupted(1, 150_000), Answer::ok(fixture("error-410-continue.pb")).code(410)],
             3,
@@ -156,19 +156,19 @@ async fn an_interrupted_page_ends_the_list_where_its_items_may_be_others() {
         let mut items = list(&server.client()).stream();
         let mut delivered = Vec::new();
         let error = loop {
-            match items.next().await.expect("an error comes first") {
+            match items.next().await.expect("the list ends in an error") {
                 Ok(item) => delivered.push(item.into_vec()),
                 Err(error) => break error,
             }
         };
-        assert!(error.to_string().starts_with(said), "{case}: {error}");
+        assert!(error.to_string().starts_with(expected), "{case}: {error}");
         assert_eq!((error.items(), server.requests()), (delivered.len() as u64, requests), "{case}");
         let all = items_of(3);
         assert!(!delivered.is_empty() && all.starts_with(&delivered), "{case}: {}", delivered.len());
     }
 }
 
-/// A restart voids the items of the interrupted page, too.
+/// A restart discards the items of the interrupted page, too.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_page_that_expires_starts_over() {
     let expired = Answer::ok(fixture("error-410-continue.pb")).code(410);
@@ -219,7 +219,7 @@ async fn an_unauthorized_page_is_retried_once_with_credentials_that_are_read_aga
     let unauthorized = || Answer::status(401);
     for (case, renews, answers, pages, requests) in [
         ("once", true, vec![page(0), unauthorized(), page(1), page(2)], 3, 4),
-        // Each page may read them again.
+        // Each page may read the credentials again.
         ("two pages", true, vec![page(0), unauthorized(), page(1), unauthorized(), page(2)], 3, 5),
         ("twice", true, vec![page(0), unauthorized(), unauthorized(), page(1), page(2)], 1, 3),
         ("a fixed token", false, vec![page(0), unauthorized(), page(1), page(2)], 1, 2),
@@ -229,7 +229,7 @@ async fn an_unauthorized_page_is_retried_once_with_credentials_that_are_read_aga
         let error = delivers(paged(&server.client()), pages).await;
         assert_eq!(error.is_some_and(|error| error.is_unauthorized()), pages < 3, "{case}");
         assert_eq!(server.requests(), requests, "{case}");
-        // Not after a time.
+        // The retry is immediate.
         assert!(server.waits().iter().all(Duration::is_zero), "{case}");
     }
 }

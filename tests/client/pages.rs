@@ -1,4 +1,4 @@
-//! Pages, namespaces and shards: no item twice, none missing, no two snapshots mixed unseen.
+//! Pages, namespaces and shards: no item is repeated or missing, and snapshots are not mixed without notice.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -53,7 +53,7 @@ async fn lists_in_pages_at_one_version() {
             assert_eq!((progress.bytes(), progress.items()), (total, summary.items));
             let paths = paths(&server);
             assert_eq!(paths[0], format!("/api/v1/pods?limit=50{version}"));
-            // The token holds the version: it is never sent beside it.
+            // The token has the version, so no version is sent with it.
             for path in &paths[1..] {
                 assert!(
                     path.starts_with("/api/v1/pods?limit=50&continue=") && !path.contains("resourceVersion"),
@@ -65,7 +65,7 @@ async fn lists_in_pages_at_one_version() {
 }
 
 #[tokio::test]
-async fn single_pages() {
+async fn lists_single_pages() {
     let params = ListParams::default().page_size(50).resource_version(ResourceVersion::Exact("7".into()));
     for http2 in [false, true] {
         let server = serve_in_turn(PAGES.map(recorded)).await;
@@ -88,9 +88,9 @@ async fn single_pages() {
     }
 }
 
-/// Each page has tries of its own, and an error in one leaves exactly the pages before it.
+/// Each page has its own tries, and an error in a page follows exactly the items of the pages before it.
 #[tokio::test]
-async fn pages_are_tried_again() {
+async fn retries_each_page() {
     let busy = || Answer::ok(Body::replay("")).status(503);
     for http2 in [false, true] {
         let server =
@@ -105,7 +105,7 @@ async fn pages_are_tried_again() {
 }
 
 #[tokio::test]
-async fn expiry_ends_the_list() {
+async fn an_expired_token_ends_the_list() {
     for http2 in [false, true] {
         let server = serve_in_turn([recorded(PAGES[0]), expired()]).await;
         let mut seen = 0;
@@ -122,7 +122,7 @@ async fn expiry_ends_the_list() {
 }
 
 #[tokio::test]
-async fn expiry_starts_over() {
+async fn an_expired_token_restarts_the_list() {
     for http2 in [false, true] {
         let server = serve_in_turn([
             recorded(PAGES[0]),
@@ -134,7 +134,7 @@ async fn expiry_starts_over() {
         ])
         .await;
         let client = client(&server, http2);
-        // Told before any item of the second snapshot.
+        // The restart is reported before any item of the second snapshot.
         let log = Arc::new(Mutex::new(Vec::new()));
         let (items, restarts) = (Arc::clone(&log), Arc::clone(&log));
         let params = ListParams::default().page_size(50);
@@ -164,13 +164,13 @@ async fn expiry_starts_over() {
         let (items, summary) = paged(&self::client(&server, http2)).into_vec().await.unwrap();
         assert_eq!((items.len() as u64, summary.restarts), (summary.items, 1));
 
-        // Not for ever.
+        // The number of restarts is limited.
         let flip = |_: &_, n: usize| if n.is_multiple_of(2) { recorded(PAGES[0]) } else { expired() };
         let server = serve_by(flip).await;
         assert!(paged(&self::client(&server, http2)).into_vec().await.unwrap_err().is_expired());
         assert_eq!(server.requests().len(), 8);
 
-        // A first page that has expired is no page of ours.
+        // An expired version on the first page does not restart the list.
         let server = serve_in_turn([recorded("error-410-exact.pb").status(410)]).await;
         let mut items = paged(&self::client(&server, http2)).stream_with_restarts(|_| panic!("no restart"));
         assert!(items.next().await.unwrap().unwrap_err().is_expired());
@@ -179,7 +179,7 @@ async fn expiry_starts_over() {
 }
 
 #[tokio::test]
-async fn continues_inconsistently_after_expiry() {
+async fn continues_inconsistently_after_an_expired_token() {
     for http2 in [false, true] {
         let server = serve_in_turn([recorded(PAGES[0]), expired(), recorded(PAGES[1]), recorded(PAGES[2])]).await;
         let list = paged(&client(&server, http2)).allow_inconsistent();
@@ -190,7 +190,7 @@ async fn continues_inconsistently_after_expiry() {
         let path = &paths(&server)[2];
         assert!(path.contains("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEs"), "{path}");
 
-        // The offered token expires too, or there is none.
+        // The offered token expires too, or the server offers none.
         for answers in [vec![recorded(PAGES[0]), expired()], vec![recorded("error-410-exact.pb").status(410)]] {
             let server = serve_in_turn(answers).await;
             let items: Vec<_> = paged(&client(&server, http2)).allow_inconsistent().stream().collect().await;
@@ -201,7 +201,7 @@ async fn continues_inconsistently_after_expiry() {
 }
 
 #[tokio::test]
-async fn several_namespaces() {
+async fn lists_several_namespaces() {
     for http2 in [false, true] {
         let server = serve_in_turn([recorded(PAGES[0]), recorded(PAGES[2]), recorded("pods-empty.pb")]).await;
         let list = paged(&client(&server, http2)).namespaces(["a", "b", "a"]);
@@ -213,16 +213,16 @@ async fn several_namespaces() {
         assert_eq!(paths.len(), 3);
         assert!(paths[1].starts_with("/api/v1/namespaces/a/pods?limit=50&continue="));
         assert_eq!(paths[2], "/api/v1/namespaces/b/pods?limit=50");
-        // None is not all.
+        // An empty set of namespaces lists nothing, and not all namespaces.
         let (items, summary) =
             pods(&client(&server, http2), &ListParams::default()).namespaces([""; 0]).into_vec().await.unwrap();
         assert_eq!((items.len(), summary.attempts, server.requests().len()), (0, 0, 3));
     }
 }
 
-/// A server that knows shards, and one that does not: the rest is left out here, over pages and in JSON too.
+/// If the server does not know shards, the client omits the items of other shards, and counts them towards limits.
 #[tokio::test]
-async fn shards() {
+async fn lists_one_shard() {
     let halves = [0, 1].map(|index| Shard::new(index, 2).unwrap());
     for http2 in [false, true] {
         let server = serve_in_turn([
@@ -259,7 +259,7 @@ async fn shards() {
 }
 
 #[tokio::test]
-async fn metadata_only() {
+async fn lists_metadata_only() {
     let options = ListParams::new(Selection::all().metadata_only());
     for http2 in [false, true] {
         let server =
@@ -275,7 +275,7 @@ async fn metadata_only() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_sent() {
+async fn invalid_parameters_are_not_sent() {
     let server = serve_in_turn([Answer::ok(Body::replay(recorded_pods()))]).await;
     let client = client(&server, false);
     let params = ListParams::default();

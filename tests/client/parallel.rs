@@ -1,4 +1,4 @@
-//! What several threads decode is the list: nothing lost, nothing twice, errors in their place, memory bounded.
+//! Several threads decode a list: no item is lost or repeated, errors keep their place, memory is bounded.
 
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
@@ -43,18 +43,18 @@ fn once(server: &Server) -> Client {
     client_of(anonymous(&server.url(), false)).retry(Retry::never())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as list_with wants it")]
+#[expect(clippy::unnecessary_wraps, reason = "`list_with` requires a Result")]
 fn place(item: ItemRef<'_>) -> Result<(u64, u64, Box<[u8]>), ItemError> {
     Ok((item.index(), item.offset(), item.to_box()))
 }
 
-/// Fails on these items.
+/// Returns a closure that fails on these items.
 fn but<const N: usize>(bad: [u64; N]) -> impl Fn(ItemRef<'_>) -> Result<u64, ItemError> {
     move |item| if bad.contains(&item.index()) { Err(ItemError::WrapperType("bad")) } else { Ok(item.index()) }
 }
 
 #[tokio::test]
-async fn the_items_are_those_of_one_thread() {
+async fn several_threads_return_the_items_of_one_thread() {
     for body in [Body::synthesize(body()), Body::synthesize(body()).chunk_size(1 << 20), Body::replay(recorded_pods())]
     {
         let server = serve(Answer::ok(body)).await;
@@ -75,13 +75,13 @@ async fn the_items_are_those_of_one_thread() {
 }
 
 #[tokio::test]
-async fn the_order_is_that_of_the_list_or_of_the_threads() {
-    // With small chunks the first batch has a single item, as none but the first thread has work then.
+async fn items_are_in_list_order_unless_unordered() {
+    // With small chunks the first batch has a single item, because the threads are idle until then.
     for (order, chunk) in
         [(Order::Listed, 4 << 10), (Order::Listed, 1 << 20), (Order::Unordered, 4 << 10), (Order::Unordered, 1 << 20)]
     {
         let server = serve(Answer::ok(Body::synthesize(body()).chunk_size(chunk))).await;
-        // The first item takes until item 60, which is in one of the next three batches, is decoded, or until one is out.
+        // Item 0 waits until item 60, in one of the next three batches, is decoded, or until another item is delivered.
         let (release, released) = channel();
         let (decoded, released) = (release.clone(), Mutex::new(released));
         let own = move |item: ItemRef<'_>| {
@@ -112,7 +112,7 @@ async fn an_item_that_fails_keeps_its_place() {
         let mut items = parallel(pods_with(&once(&server), but([321, 322, 499])), order, 2);
         let (mut found, mut error) = (Vec::new(), None);
         while let Some(item) = items.next().await {
-            assert!(error.is_none(), "{item:?} behind {error:?}");
+            assert!(error.is_none(), "{item:?} after {error:?}");
             match item {
                 Ok(index) => found.push(index),
                 Err(failed) => error = Some(failed),
@@ -135,7 +135,7 @@ async fn an_item_that_fails_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn items_that_fail_may_be_left_out() {
+async fn items_that_fail_can_be_skipped() {
     let server = serve(Answer::ok(Body::synthesize(body()))).await;
     for order in ORDERS {
         let list = pods_with(&once(&server), but([0, 77, 499])).on_item_error(OnItemError::Skip);
@@ -148,7 +148,7 @@ async fn items_that_fail_may_be_left_out() {
     }
 }
 
-/// All items, and the error behind them.
+/// Returns all items, and the error after them.
 async fn until_error(items: impl futures::Stream<Item = Result<u64, Error>>) -> (Vec<u64>, Error) {
     let all: Vec<_> = items.collect().await;
     let (error, items) = all.split_last().unwrap();
@@ -156,7 +156,7 @@ async fn until_error(items: impl futures::Stream<Item = Result<u64, Error>>) -> 
 }
 
 #[tokio::test]
-async fn an_error_comes_behind_the_items_before_it() {
+async fn an_error_follows_the_items_before_it() {
     let (body, length) = (body(), body().len());
     for (name, body) in [
         ("cut", Body::synthesize(body.clone()).cut_at(length - 10_000)),
@@ -171,13 +171,13 @@ async fn an_error_comes_behind_the_items_before_it() {
             let (mut found, error) = until_error(items).await;
             found.sort_unstable();
             assert_eq!(found, expected, "{name}");
-            // How long it took is in the text.
+            // The text differs, because it has the elapsed time.
             assert_eq!(
                 (error.items(), error.is_incomplete()),
                 (expected_error.items(), expected_error.is_incomplete())
             );
         }
-        // The error counts what was delivered.
+        // The error counts the delivered items.
         let skipping = pods_with(&once(&server), but([1])).on_item_error(OnItemError::Skip);
         let (found, error) = until_error(parallel(skipping, Order::Listed, 2)).await;
         assert_eq!(error.items(), found.len() as u64, "{name}");
@@ -199,7 +199,7 @@ async fn errors_name_the_request() {
 }
 
 #[tokio::test]
-async fn pages_and_namespaces() {
+async fn decodes_pages_of_several_namespaces() {
     let server = serve(recorded("pods-page-3.pb")).await;
     let params = ListParams::default().page_size(50);
     let list = || -> Pods { once(&server).list::<[u8]>(&Resource::PODS, &params).namespaces(["a", "b", "c"]) };
@@ -210,14 +210,14 @@ async fn pages_and_namespaces() {
 }
 
 #[tokio::test]
-async fn what_came_is_decoded_though_no_more_comes() {
+async fn decodes_received_items_while_the_body_stalls() {
     let server = serve(Answer::ok(Body::synthesize(body()).stall_at(20_000))).await;
     let mut items = parallel(pods_with(&once(&server), but([])), Order::Listed, 2);
     assert_eq!(items.next().await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]
-async fn only_a_window_waits_for_the_consumer() {
+async fn decodes_only_a_window_ahead_of_the_consumer() {
     let server = serve(Answer::ok(Body::synthesize(body()))).await;
     let decoded = Arc::new(AtomicU64::new(0));
     let largest = recorded_pods().len() as u64 / 120 / 2;
@@ -231,7 +231,7 @@ async fn only_a_window_waits_for_the_consumer() {
             delivered += 1;
             ahead = ahead.max(decoded.load(Ordering::Relaxed) - delivered);
         }
-        // Four batches and that of the consumer.
+        // Four batches, and the batch that is being delivered.
         assert!((1..5 * (256 << 10) / largest).contains(&ahead), "{ahead} items were decoded ahead");
         assert_eq!(delivered, u64::from(PODS));
     }
@@ -248,7 +248,7 @@ async fn dropping_ends_the_threads_and_the_connection() {
     let mut items = parallel(pods_with(&once(&server), own), Order::Listed, 2);
     items.try_next().await.unwrap().unwrap();
     drop(items);
-    // Each thread has the closure.
+    // The threads hold the closure until they end.
     assert_eq!(gone.recv(), Err(RecvError));
     while server.connections() > 0 {
         tokio::task::yield_now().await;
@@ -256,7 +256,7 @@ async fn dropping_ends_the_threads_and_the_connection() {
 }
 
 #[tokio::test]
-async fn a_panic_goes_on_in_the_consumer() {
+async fn a_panic_resumes_in_the_consumer() {
     let server = serve(Answer::ok(Body::synthesize(body()))).await;
     for order in ORDERS {
         let own = |item: ItemRef<'_>| {

@@ -1,6 +1,6 @@
-//! No token shows: not in an error, a `Debug` form, a summary or a log line, whoever echoes it.
+//! A token is never shown: not in an error, a `Debug` form, a summary or a log line, whatever echoes it.
 //!
-//! What the tests of other files print and log is searched by `.ci/run`, which sets `LISTWATCH_WATCH_LOGS`.
+//! `.ci/run` sets `LISTWATCH_WATCH_LOGS`, and searches what the tests of all files print and log.
 
 use std::fmt::Debug;
 use std::process::Command;
@@ -46,7 +46,7 @@ fn status_in_json() -> String {
     )
 }
 
-/// What a server says, or a proxy in its place, that has the token in all places there are.
+/// Bodies of a server, or of a proxy in its place, that have the token in every place.
 fn echoes() -> Vec<(&'static str, Vec<u8>)> {
     // base64 of `user:`, the token and `!`.
     let encoded = "dXNlcjpzM2NyZXQtVDBrZW4ub2YrVGhlL1N1aXRlPT0h";
@@ -57,20 +57,20 @@ fn echoes() -> Vec<(&'static str, Vec<u8>)> {
         ("a page in base64", format!("<html>{encoded}</html>").into()),
         ("a short text", TOKEN.into()),
         ("a Status", status.clone()),
-        ("a Status behind a list", [recorded_pods(), status].concat()),
+        ("a Status after a list", [recorded_pods(), status].concat()),
         ("a Status in JSON", status_in_json().into()),
         ("another kind", body_of("v1", &format!("{TOKEN}List"), b"\x0a\0")),
         ("another version", body_of(TOKEN, "PodList", b"\x0a\0")),
         ("not a list", body_of("v1", TOKEN, b"\x0a\0")),
         ("another kind in JSON", format!(r#"{{"kind":"{TOKEN}List","apiVersion":"{TOKEN}","items":[]}}"#).into()),
-        ("JSON that is none", format!(r#"{{"{TOKEN}": {TOKEN}"#).into()),
-        ("groups that are none", format!(r#"{{"kind":"{TOKEN}"}}"#).into()),
+        ("malformed JSON", format!(r#"{{"{TOKEN}": {TOKEN}"#).into()),
+        ("another kind in place of groups", format!(r#"{{"kind":"{TOKEN}"}}"#).into()),
         ("a whole list", recorded_pods()),
     ]
 }
 
 #[tokio::test]
-async fn nothing_that_is_echoed_shows() {
+async fn an_echoed_token_is_never_shown() {
     if std::env::var_os(PLANT).is_some() {
         listwatch_testserver::watch_logs();
         tracing::trace!("Bearer {TOKEN}");
@@ -97,7 +97,7 @@ async fn nothing_that_is_echoed_shows() {
 }
 
 #[tokio::test]
-async fn no_debug_form_has_it() {
+async fn no_debug_form_shows_the_token() {
     let file = std::env::temp_dir().join(format!("listwatch-secrets-{}", std::process::id()));
     std::fs::write(&file, TOKEN).unwrap();
     let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
@@ -108,7 +108,7 @@ async fn no_debug_form_has_it() {
         let key = format!("-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----").into();
         clean("builder", &builder());
         clean("builder with a key", &builder().client_certificate("", &key));
-        clean("a key that is none", &builder().client_certificate("", &key).build().map(|_| ()).unwrap_err());
+        clean("an invalid key", &builder().client_certificate("", &key).build().map(|_| ()).unwrap_err());
         clean("transport", &builder().build().unwrap());
         let client = Client::new(builder().build().unwrap());
         clean("client", &client);
@@ -118,7 +118,7 @@ async fn no_debug_form_has_it() {
         items.next().await.unwrap().unwrap();
         clean("items", &items);
     }
-    // What of it may stand in a URL as it is.
+    // The part of the token that a URL may contain unescaped.
     let token = &TOKEN[..15];
     for url in [format!("https://{token}@host"), format!("https://u:{token}@host"), format!("https://h/?t={TOKEN}")] {
         clean("a URL", &HttpTransport::builder(&url));
@@ -133,10 +133,10 @@ async fn no_debug_form_has_it() {
     std::fs::remove_file(&file).unwrap();
 }
 
-/// With `LISTWATCH_WATCH_LOGS`, a test goes through while its log has no token, and ends its process when it has.
+/// With `LISTWATCH_WATCH_LOGS`, a test succeeds while its log has no token, and ends its process if the log has one.
 #[test]
 fn the_log_is_watched() {
-    let this_test = test_name(module_path!(), "nothing_that_is_echoed_shows");
+    let this_test = test_name(module_path!(), "an_echoed_token_is_never_shown");
     for plant in [false, true] {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", &this_test]).env(WATCH_LOGS, "1").env_remove(PLANT);
@@ -144,10 +144,10 @@ fn the_log_is_watched() {
             child.env(PLANT, "1");
         }
         let output = child.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.success(), !plant, "{said}");
-        assert_eq!(said.contains("the token is in a log line"), plant, "{said}");
-        let ran = String::from_utf8_lossy(&output.stdout);
-        assert!(ran.contains("running 1 test\n"), "{ran}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), !plant, "{stderr}");
+        assert_eq!(stderr.contains("the token is in a log line"), plant, "{stderr}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(stdout.contains("running 1 test\n"), "{stdout}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is selected here is what a real API server selected from the same collection.
+//! Selectors select the same objects as a real API server does from the same collection.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn uids(body: &[u8], mut select: impl FnMut(&ItemRef<'_>) -> bool) -> BTreeSet<S
 }
 
 #[test]
-fn labels_and_fields() {
+fn label_and_field_selectors_select_as_the_server_does() {
     let labels: LabelSelector = "app.kubernetes.io/name=ledger".parse().unwrap();
     let fields: FieldSelector = "status.phase=Running".parse().unwrap();
     let expected = uids(&fixture("pods-selected.pb"), |_| true);
@@ -34,7 +34,7 @@ fn labels_and_fields() {
 }
 
 #[test]
-fn shards() {
+fn shards_select_as_the_server_does() {
     let shard = Shard::new(0, 2).unwrap();
     let expected = uids(&fixture("pods-shard.pb"), |_| true);
     let selected = uids(&fixture("pods.pb"), |item| shard.contains(&item.meta().unwrap().uid()));

@@ -19,8 +19,8 @@ fn recorded(pause: Duration) -> Answer {
     Answer::ok(recorded_pods()).pieces_of(100_000).paced(pause).then_ends(pause)
 }
 
-/// The first piece of them; the body ends after the same time again.
-fn broken_off(pause: Duration) -> Answer {
+/// The first piece of the recorded pods; the body then ends after the same time again.
+fn truncated(pause: Duration) -> Answer {
     let mut body = recorded_pods();
     body.truncate(100_000);
     Answer::default().then(pause, body).then_ends(pause)
@@ -68,7 +68,7 @@ async fn a_deadline_ends_the_list() {
     }
 }
 
-/// It takes as long as it takes: our own timeouts count the server's time only, and nothing piles up meanwhile.
+/// A consumer may take any time: the client's timeouts count only the server's time, and the client reads less than a piece ahead.
 #[tokio::test(start_paused = true)]
 async fn a_slow_consumer_is_not_disconnected() {
     const PIECE: usize = 5000;
@@ -91,27 +91,27 @@ async fn a_slow_consumer_is_not_disconnected() {
     assert_eq!((seen, items.summary().unwrap().items), (120, 120));
 }
 
-/// A list that the server breaks off when its request timeout is over says what to do.
+/// The error of a list that the server interrupts after its request timeout names that timeout.
 #[tokio::test(start_paused = true)]
 async fn the_servers_request_timeout_is_named() {
-    for (pause, said) in [(10, false), (26, false), (28, true), (80, true)] {
-        let error = pods(&Scripted::always(broken_off(SECOND * pause))).into_vec().await.unwrap_err();
+    for (pause, is_named) in [(10, false), (26, false), (28, true), (80, true)] {
+        let error = pods(&Scripted::always(truncated(SECOND * pause))).into_vec().await.unwrap_err();
         assert!(error.is_incomplete(), "{error}");
         let text = error.to_string();
-        assert_eq!(text.contains("about or past the server's request timeout of 60 s"), said, "{text}");
+        assert_eq!(text.contains("about or past the server's request timeout of 60 s"), is_named, "{text}");
         let ErrorKind::Incomplete(incomplete) = error.kind() else { panic!("{error}") };
-        assert_eq!(incomplete.request_timeout, said.then_some(SECOND * 60), "{text}");
-        assert_eq!(error.is_retryable(), !said);
+        assert_eq!(incomplete.request_timeout, is_named.then_some(SECOND * 60), "{text}");
+        assert_eq!(error.is_retryable(), !is_named);
     }
-    // The timeout that was asked for.
-    let client = Scripted::always(broken_off(SECOND * 5)).client();
+    // The timeout that the client requested.
+    let client = Scripted::always(truncated(SECOND * 5)).client();
     let options = ListParams::default().timeout(SECOND * 10);
     let error = client.list::<[u8]>(&Resource::PODS, &options).into_vec().await.unwrap_err();
     assert!(error.to_string().contains("about or past the server's request timeout of 10 s"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_wait_as_long_as_asked() {
+async fn retries_back_off_or_wait_for_retry_after() {
     let busy = |after: Option<&str>| {
         let answer = Answer::default().code(429);
         Scripted::always(after.into_iter().fold(answer, |answer, after| answer.header("retry-after", after)))
@@ -121,7 +121,7 @@ async fn retries_wait_as_long_as_asked() {
         // With jitter, 0.2 + 0.4 + 0.8 + 1.6 s become up to twice as much.
         (None, default, 5, 3..7),
         (Some("5"), default, 5, 20..21),
-        // Three times 9 is 27; one more would be over 30 s in all.
+        // Three waits of 9 s; a fourth would exceed the total of 30 s.
         (Some("9"), default, 4, 27..28),
         (Some("31"), default, 1, 0..1),
         (Some("31"), default.total(SECOND * 200), 5, 124..125),
@@ -144,7 +144,7 @@ async fn retries_wait_as_long_as_asked() {
     assert_eq!(started.elapsed().as_secs(), 7);
 }
 
-/// The budget is for the waits: an attempt may take as long as it takes.
+/// The total limits only the waits: an attempt may take any time.
 #[tokio::test(start_paused = true)]
 async fn a_slow_failure_is_retried() {
     for (case, slow) in [
@@ -156,7 +156,7 @@ async fn a_slow_failure_is_retried() {
         let transport = Scripted::in_turn([slow.clone(), slow.clone(), Answer::ok(recorded_pods())]);
         let list = transport.client().list::<[u8]>(&Resource::PODS, &ListParams::default());
         assert_eq!(list.into_vec().await.expect(case).1.attempts, 3, "{case}");
-        // Not for ever.
+        // The number of tries is limited.
         let transport = Scripted::always(slow);
         let list = transport.client().list::<[u8]>(&Resource::PODS, &ListParams::default());
         list.into_vec().await.expect_err(case);
@@ -178,9 +178,9 @@ async fn a_tls_failure_is_retried_after_a_good_connection_only() {
     assert_eq!(list().await.unwrap().1.attempts, 2);
 }
 
-/// A single object is retried as a list is: also where the response looks whole.
+/// A single object is retried like a list, even if the response looks complete.
 #[tokio::test(start_paused = true)]
-async fn a_get_is_retried_as_a_list_is() {
+async fn a_get_is_retried_like_a_list() {
     let pod = || Answer::ok(body_of("v1", "Pod", &config_maps::config_map("a", "5")));
     for (case, answer, again) in [
         ("408", Answer::status(408), true),

@@ -1,4 +1,4 @@
-//! Connections: how they are made and lost, and who is trusted with what; over HTTP/1.1 and HTTP/2.
+//! Connections: how they begin and end, TLS, credentials and redirects; over HTTP/1.1 and HTTP/2.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn a_refused_connection_is_retryable() {
 }
 
 #[tokio::test]
-async fn connections_that_break_before_the_head() {
+async fn retries_connections_that_break_before_the_head() {
     let list = {
         let body = recorded_pods();
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -62,7 +62,7 @@ async fn redirects_are_refused() {
             assert!(text.contains(&format!("to {}, which is not followed", elsewhere.url())), "{text}");
             assert_eq!(leak(text.as_bytes()), None);
         }
-        // A client that the caller brought follows; the answer does not count.
+        // A client of the caller's follows the redirect; the answer is not used.
         let brought = HttpTransport::builder(server.url())
             .bearer_token(TOKEN)
             .reqwest_client(reqwest::Client::new())
@@ -100,8 +100,8 @@ async fn a_redirect_to_another_origin_carries_no_impersonation() {
     }
     assert!(elsewhere.requests().is_empty());
 
-    // A client that follows redirects, against the advice of `reqwest_client`, takes its default headers along. The
-    // library notices after the second request, and does not count the answer. The token stays behind.
+    // A client that follows redirects, against the advice of `reqwest_client`, also redirects its default headers. The
+    // library detects this after the second request, and does not use the answer. The token is not redirected.
     let location = format!("{}/api/v1/pods", elsewhere.url());
     let server = serve(Answer::ok(Body::replay("")).status(307).header("location", &location)).await;
     let transport = HttpTransport::builder(server.url()).bearer_token(TOKEN);
@@ -128,13 +128,13 @@ async fn tokens_in_files_are_read_again() {
         std::fs::write(&path, "old\n").unwrap();
         let server = serve_by(by_token).await;
         let lists = client(&server);
-        // The token stays wrong: asked twice, and no more.
+        // The token stays wrong: the request is retried once.
         let error = pods(&lists).into_vec().await.unwrap_err();
         assert!(error.is_unauthorized(), "{error}");
         assert_eq!(server.requests().len(), 2);
         std::fs::write(&path, "new\n").unwrap();
         assert_eq!(pods(&lists).into_vec().await.unwrap().1.attempts, 1);
-        // It changes while a request is under way.
+        // The file changes during a request.
         let changing = path.clone();
         let server = serve_by(move |request: &_, n| {
             let answer = by_token(request, n);
@@ -172,7 +172,7 @@ async fn trusts_the_given_authority_only() {
             assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
             assert!(!error.is_retryable());
         }
-        assert_eq!(server.accepted(), before + 2, "a bad certificate was tried again");
+        assert_eq!(server.accepted(), before + 2, "a bad certificate was retried");
     }
     let versions: Vec<_> = server.requests().iter().map(|request| format!("{:?}", request.version)).collect();
     assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
@@ -218,7 +218,7 @@ async fn rotated_certificates_are_read_again() {
         assert_eq!(pods(&client).into_vec().await.unwrap().1.attempts, 1);
         *upstream.lock().unwrap() = new.addr();
         replace.send(()).await.unwrap();
-        // The files come a moment later, and one after the other.
+        // The files are replaced later than the server, and one after the other.
         for _ in 0..3 {
             let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
             assert!(matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken), "{error}");
@@ -259,7 +259,7 @@ async fn sends_the_headers_and_expects_the_server_name_that_are_set() {
 }
 
 #[tokio::test]
-async fn a_client_of_the_callers_keeps_its_user_agent_unless_one_is_set() {
+async fn a_callers_client_keeps_its_user_agent_unless_one_is_set() {
     let server = serve(list()).await;
     let builder = || {
         let own = reqwest::Client::builder().user_agent("own/2").no_proxy().build().unwrap();
@@ -272,7 +272,7 @@ async fn a_client_of_the_callers_keeps_its_user_agent_unless_one_is_set() {
     assert_eq!(sent, ["own/2", "set/3", concat!("listwatch/", env!("CARGO_PKG_VERSION"))]);
 }
 
-/// Also for loopback, which the proxies of the environment are not for.
+/// It gets requests to loopback, too, unlike a proxy from the environment.
 #[tokio::test]
 async fn a_proxy_that_is_set_gets_the_requests() {
     let proxy = serve(list()).await;
@@ -281,9 +281,9 @@ async fn a_proxy_that_is_set_gets_the_requests() {
     assert_eq!(proxy.requests().len(), 1);
 }
 
-/// With TLS 1.3 the server refuses a client after the handshake, when the request is already out.
+/// With TLS 1.3 the server refuses a client after the handshake, when the request is already sent.
 #[tokio::test]
-async fn client_certificates() {
+async fn a_wrong_client_certificate_is_refused() {
     let server = Server::start_mtls(list().always()).await.unwrap();
     let other = Server::start_mtls(list().always()).await.unwrap();
     for http2 in [false, true] {
@@ -300,8 +300,8 @@ async fn client_certificates() {
             let before = server.accepted();
             let error = pods(&client(identity)).into_vec().await.unwrap_err();
             if http2 {
-                // The connection may be known to be gone before the request is on it: then nobody says why, and it is
-                // tried again.
+                // The client may see the closed connection before it sends the request: then it does not know the cause,
+                // and retries.
                 assert!(
                     matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken),
                     "{error}"
@@ -315,7 +315,7 @@ async fn client_certificates() {
     }
 }
 
-/// What is under way when the server says GOAWAY arrives; what comes next uses a new connection.
+/// A list that is being read when the server sends GOAWAY completes; the next list uses a new connection.
 #[tokio::test]
 async fn a_goaway_lets_the_list_finish() {
     let server = serve(Answer::ok(Body::synthesize(Synthesizer::new(&recorded_pods(), 5000).unwrap()))).await;
@@ -341,13 +341,13 @@ async fn truncated_tls_is_incomplete() {
         let server = RawServer::start_tls([RawAnswer::new(bytes.clone(), end)]).await.unwrap();
         let transport = HttpTransport::builder(server.url()).ca_pem(server.ca_pem().unwrap()).build().unwrap();
         let error = pods(&Client::new(transport).retry(Retry::never())).into_vec().await.unwrap_err();
-        // A reset throws away what the client has not read yet, the head among it.
+        // A reset discards what the client has not read yet, even the head.
         let broken = || transport_kind(&error) == TransportErrorKind::Broken;
         assert!(error.is_incomplete() || matches!(end, RawEnd::Reset) && broken(), "{error}");
     }
 }
 
-/// The kernel accepts the connection, and nobody answers the handshake.
+/// The kernel accepts the connection, and no server answers the handshake.
 #[tokio::test]
 async fn the_connect_timeout_ends_a_handshake() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -360,7 +360,7 @@ async fn the_connect_timeout_ends_a_handshake() {
     }
 }
 
-/// Nothing runs on behind a list that was dropped.
+/// A dropped list closes its HTTP/1.1 connection, and a dropped client every connection.
 #[tokio::test]
 async fn a_dropped_list_leaves_no_connection() {
     let body = Body::synthesize(Synthesizer::new(&recorded_pods(), 100_000).unwrap());

@@ -1,4 +1,4 @@
-//! The iterator, the stream and the codec return the same items, one at a time, and end in the list's end or an error.
+//! The iterator, the stream and the codec return the same items, one at a time, and then the end of the list or an error.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use crate::support::{body_of, cut, fixture, len_field, list_decoder, reference};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader, OnItemError};
 
-/// Reads as scripted: an error where there is one.
+/// A reader that returns scripted chunks and errors.
 struct Script(VecDeque<Result<Vec<u8>, io::ErrorKind>>);
 
 impl Script {
@@ -50,7 +50,7 @@ fn the_reader_returns_every_item_and_then_the_end() {
 }
 
 #[test]
-fn retries_an_interrupted_read_and_returns_the_error_of_a_failed_one() {
+fn retries_an_interrupted_read_and_returns_other_read_errors() {
     let body = fixture("configmaps.pb");
     let mut script = Script::new(&body, &[1000]);
     script.0.insert(1, Err(io::ErrorKind::Interrupted));
@@ -93,7 +93,7 @@ fn a_loop_may_break_and_resume() {
 }
 
 #[test]
-fn the_reader_returns_what_it_reads_from() {
+fn the_reader_returns_its_source() {
     let body = &fixture("configmaps.pb")[..];
     let mut reader = ListReader::new::<[u8]>(io::Cursor::new(body));
     assert_eq!(reader.get_ref().position(), 0);
@@ -109,12 +109,12 @@ fn items_that_prost_refuses_fail_or_are_skipped_and_counted() {
     let deep = (0..200).fold(Vec::new(), |inner, _| len_field(1, &inner));
     for bad in [&bad[0], &bad[1], &deep] {
         let raw = [&good, bad, &good].map(|item| len_field(2, item)).concat();
-        // JSONSchemaProps and the like nest; a recursive message stands for them.
+        // A recursive message stands for types that nest, such as JSONSchemaProps.
         let body = body_of("v1", "ConfigMapList", &raw);
         let error = ListReader::new::<Nested>(&body[..]).find_map(Result::err).unwrap();
         let ListError::Decode(error) = error else { panic!("{error}") };
         assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::Protobuf(_))), "{error}");
-        // The second item: the first follows the magic, the type meta and the header of `raw`.
+        // The second item follows the first and its header of 2 bytes; 4 bytes follow `raw`.
         let raw_start = body.len() - 4 - raw.len();
         assert_eq!((error.index(), error.items()), (Some(1), 1));
         assert_eq!(error.offset(), (raw_start + 2 + good.len()) as u64);
@@ -212,7 +212,7 @@ fn a_closure_may_return_its_own_error() {
 }
 
 #[test]
-fn a_panic_in_a_callback_poisons() {
+fn a_panic_in_a_callback_poisons_the_decoder() {
     let body = fixture("configmaps.pb");
     let mut decoder = ListDecoder::new();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -290,20 +290,20 @@ mod asynchronous {
 
     use super::*;
 
-    /// Three of the recorded ConfigMaps are longer.
+    /// Three of the recorded ConfigMaps are longer than this.
     const LONG: usize = 330;
 
-    /// Chunks with a `Pending` before each of them; counts the chunks taken.
+    /// A stream of chunks with a `Pending` before each; counts the chunks consumed.
     struct Chunks {
         chunks: VecDeque<Result<Bytes, io::ErrorKind>>,
         ready: bool,
-        taken: Arc<AtomicUsize>,
+        consumed: Arc<AtomicUsize>,
     }
 
     impl Chunks {
         fn new(body: &[u8], lengths: &[usize]) -> Self {
             let chunks = cut(body, lengths).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
-            Self { chunks, ready: false, taken: Arc::default() }
+            Self { chunks, ready: false, consumed: Arc::default() }
         }
     }
 
@@ -316,7 +316,7 @@ mod asynchronous {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            self.taken.fetch_add(1, Ordering::Relaxed);
+            self.consumed.fetch_add(1, Ordering::Relaxed);
             Poll::Ready(self.chunks.pop_front().map(|chunk| chunk.map_err(io::Error::from)))
         }
     }
@@ -345,19 +345,19 @@ mod asynchronous {
     }
 
     #[test]
-    fn each_poll_returns_one_item_and_takes_a_chunk_only_when_needed() {
+    fn each_poll_returns_one_item_and_consumes_a_chunk_only_when_needed() {
         let body = fixture("configmaps.pb");
         let chunks = Chunks::new(&body, &[2000]);
-        let taken = Arc::clone(&chunks.taken);
+        let consumed = Arc::clone(&chunks.consumed);
         let mut items = ListStream::new::<[u8]>(chunks);
         let first_chunk = reference_items_in(&body[..2000]);
         assert!(first_chunk > 3);
         for _ in 0..first_chunk {
             block_on(items.next()).unwrap().unwrap();
-            assert_eq!(taken.load(Ordering::Relaxed), 1);
+            assert_eq!(consumed.load(Ordering::Relaxed), 1);
         }
         block_on(items.next()).unwrap().unwrap();
-        assert_eq!(taken.load(Ordering::Relaxed), 2);
+        assert_eq!(consumed.load(Ordering::Relaxed), 2);
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod asynchronous {
     }
 
     #[test]
-    fn errors_of_transport_and_bytes_stay_apart() {
+    fn transport_errors_and_decode_errors_are_distinct() {
         let body = fixture("configmaps.pb");
         let mut broken = Chunks::new(&body, &[1000]);
         broken.chunks[2] = Err(io::ErrorKind::ConnectionReset);
@@ -391,8 +391,8 @@ mod asynchronous {
         assert!(delivered.len() == reference_items_in(&body[..2000]) && delivered.iter().all(Result::is_ok));
         assert!(items.end().is_none());
 
-        let cut_body = Chunks::new(&body[..2000], &[1000]);
-        let mut items = ListStream::new::<[u8]>(cut_body);
+        let truncated = Chunks::new(&body[..2000], &[1000]);
+        let mut items = ListStream::new::<[u8]>(truncated);
         let last = block_on(items.by_ref().collect::<Vec<_>>()).pop().unwrap();
         assert!(matches!(last, Err(ListError::Decode(error)) if error.is_incomplete()));
         assert!(items.end().is_none());

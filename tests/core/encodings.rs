@@ -1,4 +1,4 @@
-//! Which encodings a decoder accepts is its setting: cargo features do not change it.
+//! A setting of the decoder selects the encodings that it accepts; cargo features do not change it.
 
 use listwatch::{BodyFormat, DecodeError, DecodeErrorKind, ListDecoder, ListError, ListReader, WatchDecoder};
 
@@ -36,7 +36,7 @@ fn refuses_json_unless_the_caller_accepts_it() {
         assert_refuses_json(decode_list(ListDecoder::new(), &body), name);
         assert_refuses_json(decode_watch(WatchDecoder::new(), &body), name);
         let mut items = ListReader::new::<[u8]>(&body[..]);
-        let Some(Err(ListError::Decode(error))) = items.next() else { panic!("{name} is read") };
+        let Some(Err(ListError::Decode(error))) = items.next() else { panic!("the reader accepts {name}") };
         assert_refuses_json(Err(error), name);
     }
     assert_refuses_json(decode_watch(WatchDecoder::new(), &fixture("watch-configmaps.json")), "a watch");
@@ -44,7 +44,7 @@ fn refuses_json_unless_the_caller_accepts_it() {
 
 #[cfg(feature = "json")]
 #[test]
-fn accepts_both_encodings_where_the_caller_says_so() {
+fn accepts_both_encodings_with_accept_json() {
     use listwatch::{ItemError, Json};
 
     for (name, items) in [("pods.json", 30), ("widgets-negotiated.json", 30), ("configmaps.pb", 13)] {
@@ -56,11 +56,11 @@ fn accepts_both_encodings_where_the_caller_says_so() {
     for name in ["watch-configmaps.json", "watch-configmaps.pb"] {
         assert!(decode_watch(WatchDecoder::new().accept_json(), &fixture(name)).unwrap() > 0, "{name}");
     }
-    // A type that is made from JSON needs no setting; what it does with protobuf is an error of the item.
+    // `Json` needs no setting: the reader accepts JSON, and a protobuf item is an item error.
     let body = fixture("widgets-negotiated.json");
     assert_eq!(ListReader::new::<Json<serde_json::Value>>(&body[..]).map(Result::unwrap).count(), 30);
     let body = fixture("configmaps.pb");
     let first = ListReader::new::<Json<serde_json::Value>>(&body[..]).next().unwrap();
-    let Err(ListError::Decode(error)) = first else { panic!("protobuf becomes JSON") };
+    let Err(ListError::Decode(error)) = first else { panic!("the reader decodes protobuf as JSON") };
     assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::WrongEncoding { .. })), "{error}");
 }

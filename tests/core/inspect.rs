@@ -1,4 +1,4 @@
-//! Inspecting and projecting an item gives the same as decoding it with prost.
+//! Metadata views, field paths and projections of an item agree with prost.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ fn a_metadata_view_has_every_field() {
     let view = protobuf(&object).meta().unwrap();
     assert_eq!((view.label("b/c").unwrap().as_deref(), view.label("c").unwrap()), (Some("value of b/c"), None));
     assert_eq!((view.annotation("ü").unwrap().as_deref(), view.annotation("a").unwrap()), (Some("value of ü"), None));
-    assert_same_meta(&view, &metadata, "everything");
+    assert_same_meta(&view, &metadata, "every field");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn field_paths_read_what_prost_decodes() {
     }
 }
 
-/// A projection as a path, and as what it does to a decoded Pod.
+/// A path to drop, and the same change to a decoded Pod.
 type Drop = (&'static str, fn(&mut Pod));
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -191,7 +191,7 @@ fn path(text: &str) -> FieldPath {
     FieldPath::parse(text, &TypeMeta::new("v1", "Pod")).unwrap()
 }
 
-/// Compared where prost reads the Pod; it must be projected then.
+/// Checks that the projection equals the decoded Pod without these fields, if prost decodes the Pod.
 fn assert_drops(object: &[u8], drops: &[Drop]) {
     let projection = drops.iter().fold(Projection::new(), |projection, (text, _)| projection.drop(&path(text)));
     let projected = protobuf(object).project(&projection);
@@ -203,7 +203,7 @@ fn assert_drops(object: &[u8], drops: &[Drop]) {
     }
 }
 
-/// Keeps the metadata without annotations, and the phase.
+/// As [`assert_drops`], for a projection that keeps the phase and the metadata without annotations.
 fn assert_keeps(object: &[u8]) {
     let projection = Projection::new().keep(&path("metadata")).keep(&pod::PHASE).drop(&meta::ANNOTATIONS);
     let projected = protobuf(object).project(&projection);
@@ -284,7 +284,7 @@ fn prefilters_match_texts_of_items() {
     assert_eq!(items, 120);
 }
 
-/// A recorded Pod whose messages came in pieces, with fields in any order, some of them twice.
+/// A recorded Pod with its messages in pieces and their fields in any order, some of them twice.
 fn rearranged_pod() -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((any::<Index>(), any::<Index>(), any::<bool>()), 0..20);
     (any::<Index>(), vec(edits, 3), vec(any::<Index>(), 0..6)).prop_map(|(pod, edits, cuts)| {
@@ -327,7 +327,7 @@ fn drops() -> impl Strategy<Value = Vec<Drop>> {
     subsequence(DROPS, 1..5)
 }
 
-/// Where prost reads the Pod, all that is read off it is the same.
+/// Checks that the view and the field paths return the decoded values, if prost decodes the Pod.
 fn assert_same(object: &[u8]) {
     let item = protobuf(object);
     let view = item.meta();
@@ -340,7 +340,7 @@ fn assert_same(object: &[u8]) {
         let metadata = decoded.metadata.unwrap_or_default();
         let last_applied = metadata.annotations.get(LAST_APPLIED).map(String::as_str);
         assert_eq!(meta::LAST_APPLIED.str(item).unwrap().as_deref(), last_applied);
-        assert_same_meta(&view.unwrap(), &metadata, "a Pod that prost reads");
+        assert_same_meta(&view.unwrap(), &metadata, "a Pod that prost decodes");
     }
 }
 
@@ -362,7 +362,7 @@ proptest! {
         assert_keeps(&object);
     }
 
-    /// Small numbers are tags and lengths of what Pods have.
+    /// Most bytes are small, as the tags and lengths in Pods are.
     #[test]
     fn arbitrary_bytes_read_as_in_prost(object in vec(prop_oneof![3 => 0..0x70_u8, 1 => any::<u8>()], 0..60), drops in drops()) {
         assert_same(&object);

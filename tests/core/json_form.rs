@@ -35,7 +35,7 @@ fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &
             let differ = json.bytes().zip(line.bytes()).take_while(|(a, b)| a == b).count().saturating_sub(60);
             assert!(
                 json == line,
-                "item {index} of {name} from byte {differ}\n{}\nand Go\n{}",
+                "item {index} of {name} differs from Go's JSON, from byte {differ}:\n{}\nGo:\n{}",
                 &json[differ..],
                 &line[differ..]
             );
@@ -55,7 +55,7 @@ fn recorded_objects_equal_gos_json() {
     assert!(items > 500, "{items}");
 }
 
-/// From empty to full, with odd values in every field of every kind.
+/// The objects range from empty to full, with unusual values in every field of every kind.
 #[test]
 fn objects_of_every_kind_equal_gos_json() {
     let bodies = expected("filled.pb");
@@ -63,12 +63,12 @@ fn objects_of_every_kind_equal_gos_json() {
     assert!(items > 700, "{items}");
 }
 
-/// `apiVersion` and kind of a list.
+/// Returns the type meta of a list's items, as text.
 fn kind(body: &[u8]) -> String {
     ListReader::with(body, |item| Ok::<_, ItemError>(format!("{:?}", item.type_meta()))).next().unwrap().unwrap()
 }
 
-/// Kubernetes' own test objects of each release since 1.31, which have a value in every field.
+/// The objects are Kubernetes' own test objects of each release since 1.31, with a value in every field.
 #[test]
 fn objects_of_every_release_equal_gos_json() {
     let bodies = expected("releases.pb");
@@ -76,24 +76,24 @@ fn objects_of_every_release_equal_gos_json() {
     assert!(items > 300, "{items}");
 }
 
-/// Bodies, each after its length.
+/// Splits a file into bodies: the length of each body precedes it.
 fn frames(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
-        let (len, behind) = rest.split_first_chunk()?;
-        let (body, behind) = behind.split_at(u32::from_be_bytes(*len) as usize);
-        rest = behind;
+        let (len, after) = rest.split_first_chunk()?;
+        let (body, after) = after.split_at(u32::from_be_bytes(*len) as usize);
+        rest = after;
         Some(body)
     })
 }
 
-/// The JSON of an object, and the number of fields that are left out.
+/// Returns the JSON of an object, and the number of unknown fields, which it omits.
 fn convert(kind: &str, object: &[u8]) -> Result<(String, u64), String> {
     let api_version = if kind == "CustomResourceDefinition" { "apiextensions.k8s.io/v1" } else { "v1" };
     let type_meta = TypeMeta::new(api_version, kind);
     let mut out = b"before".to_vec();
     let result = ItemRef::new(Encoding::Protobuf, object).with_type_meta(&type_meta).to_json(&mut out);
     let json = String::from_utf8(out).unwrap().strip_prefix("before").unwrap().to_owned();
-    assert!(result.is_ok() || json.is_empty(), "half an object: {json}");
+    assert!(result.is_ok() || json.is_empty(), "an error left output: {json}");
     result.map(|unknown_fields| (json, unknown_fields)).map_err(|error| error.to_string())
 }
 
@@ -114,7 +114,7 @@ fn pieces_are_merged_and_the_last_value_wins() {
         json("ConfigMap", &object).unwrap(),
         r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c","namespace":"ns"},"data":{"b":"2","z":"3"}}"#
     );
-    // An entry without a value, and one without anything.
+    // An entry without a value, and an empty entry.
     assert_eq!(
         json("ConfigMap", &[field(2, &field(1, b"k")), field(3, &[])].concat()).unwrap(),
         r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{},"data":{"k":""},"binaryData":{"":""}}"#
@@ -130,7 +130,7 @@ fn reads_packed_numbers() {
     }
 }
 
-/// As protobuf specifies, and as Go and prost read it.
+/// Protobuf specifies this, and Go and prost do the same.
 #[test]
 fn an_int32_keeps_its_low_bits() {
     // spec.priority: 2^32 + 7
@@ -138,17 +138,17 @@ fn an_int32_keeps_its_low_bits() {
     assert!(json.contains(r#""priority":7"#), "{json}");
 }
 
-/// As a client of Go that is older than the server.
+/// A Go client that is older than the server omits them, too.
 #[test]
-fn unknown_fields_are_left_out_and_counted() {
+fn unknown_fields_are_omitted_and_counted() {
     let head = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"#;
     for (object, rest, unknown_fields) in [
         (vec![0x30, 0], "}}", 1),
         ([field(1, &field(1, b"a")), field(2047, b"\xff"), vec![0x30, 0]].concat(), r#""name":"a"}}"#, 2),
-        // Of the metadata, and of a map's entry.
+        // In the metadata, and in a map's entry.
         (field(1, &[field(1, b"a"), field(99, b"")].concat()), r#""name":"a"}}"#, 1),
         (field(2, &[field(1, b"k"), field(3, b"")].concat()), r#"},"data":{"k":""}}"#, 1),
-        // A group counts as one, whatever is in it.
+        // A group counts as one field, whatever it contains.
         (b"\x33\x08\x01\x10\x02\x34".to_vec(), "}}", 1),
     ] {
         let expected = (format!("{head}{rest}"), unknown_fields);
@@ -161,7 +161,7 @@ fn unknown_kinds_and_malformed_fields_are_errors() {
     let fields_v1 = |text: &[u8]| field(1, &field(17, &field(7, &field(1, text))));
     for (kind, object, expected) in [
         ("Widget", vec![], r#"unknown fields: no table for the kind "Widget" of "v1""#),
-        // A field that is not known, and ends behind the object.
+        // An unknown field that ends after its message.
         ("Pod", field(2, b"\xfa\x7f\x05ab"), "a length past the end of its parent in field Pod.spec"),
         ("Pod", vec![0x10, 0], "the wrong wire type in field Pod.spec"),
         ("Pod", field(2, &field(10, b"\xff")), "invalid UTF-8 in field Pod.spec.nodeName"),

@@ -1,4 +1,4 @@
-//! The sans-IO core: the decoders, their adapters, and functions that read single items. It needs no feature but for JSON.
+//! The sans-IO core: the decoders, their adapters, and functions that read single items. It also compiles without features.
 
 mod adapters;
 mod encodings;

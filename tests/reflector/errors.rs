@@ -1,4 +1,4 @@
-//! Errors: which end a reflector, which are retried, and what the store holds meanwhile.
+//! Errors: which of them end a reflector, which are retried, and what the store holds meanwhile.
 
 use std::time::Duration;
 
@@ -55,9 +55,9 @@ async fn retries_and_keeps_the_store() {
     .await;
 }
 
-/// Once a list has taken longer than the server allows, it is listed in pages, and one that is interrupted is requested again.
+/// After a list has taken longer than the server allows, the reflector lists in pages, and retries an interrupted page.
 #[tokio::test(start_paused = true)]
-async fn requests_an_interrupted_page_again() {
+async fn retries_an_interrupted_page() {
     let page = |token: &str, names: &[&str]| {
         let meta = [len_field(2, b"10"), len_field(3, token.as_bytes())].concat();
         let items = names.iter().map(|name| len_field(2, &config_maps::config_map(name, 1)));
@@ -120,7 +120,7 @@ async fn keeps_its_objects_across_errors() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_a_role_the_resource_credentials_or_a_proxy() {
-    let mended = [
+    let recoverable = [
         Answer::status(401),
         Answer::status(403),
         Answer::status(404),
@@ -128,7 +128,7 @@ async fn waits_for_a_role_the_resource_credentials_or_a_proxy() {
         Answer::ok("<html>"),
         Answer::fails(TransportErrorKind::Credentials, ""),
     ];
-    for answer in mended {
+    for answer in recoverable {
         for strategy in [LIST, FIRST, None] {
             let mut answers = vec![answer.clone(); 4];
             match strategy {
@@ -148,14 +148,14 @@ async fn waits_for_a_role_the_resource_credentials_or_a_proxy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fails_fast_before_the_first_sync_only_if_told_to() {
+async fn fails_fast_before_the_first_sync_only_if_requested() {
     for strategy in [LIST, FIRST, None] {
         for code in [401, 403, 404] {
             let given_up = reflector(scripted([Answer::status(503), Answer::status(code)]), strategy).fail_fast();
             let cache = given_up.cache();
-            let ended = timeout(Duration::from_secs(60), given_up.run()).await.expect("it ends");
+            let ended = timeout(Duration::from_secs(60), given_up.run()).await.expect("the reflector ends");
             assert_eq!(ended.unwrap_err().code(), Some(code), "{strategy:?}");
-            assert_eq!(cache.status().last_error.and_then(|error| error.code()), Some(code), "the status has it");
+            assert_eq!(cache.status().last_error.and_then(|error| error.code()), Some(code), "the last error");
             assert!(cache.synced().await.is_err());
         }
     }
@@ -177,14 +177,14 @@ async fn fails_fast_before_the_first_sync_only_if_told_to() {
     }
 }
 
-/// What a retry does not mend ends it before the first sync.
+/// An error that no retry can fix ends a reflector before its first sync.
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_or_certificate_ends_it_before_the_first_sync() {
+async fn a_refused_request_or_certificate_ends_a_reflector_before_the_first_sync() {
     for answer in [Answer::status(400), Answer::status(422), Answer::fails(TransportErrorKind::Tls, "")] {
         for strategy in [LIST, FIRST, None] {
             let script = scripted([]).afterwards(answer.clone());
             let ended = timeout(Duration::from_secs(60), reflector(script, strategy).run()).await;
-            ended.expect("it ends").unwrap_err();
+            ended.expect("the reflector ends").unwrap_err();
         }
     }
 }
@@ -220,7 +220,7 @@ async fn a_full_cache_commits_deletions_and_relists_once_there_is_room() {
     let answers = [
         list("10", "a@1 b@2"),
         watch([error(410)]),
-        // Nothing of it fits before the others are gone.
+        // None of these objects fits before the others are deleted.
         list("20", "c@11 d@12"),
         list("21", "c@11 d@12"),
         idle_watch(),
@@ -248,11 +248,14 @@ async fn a_full_cache_is_incomplete_until_the_skipped_object_is_gone() {
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     cache.wait_for_resource_version("13").await.unwrap();
-    assert_eq!(cache.status().skipped, 1, "d, whatever often it came");
+    assert_eq!(cache.status().skipped, 1, "d is counted once");
     let error = cache.synced().await.unwrap_err();
-    assert!(chain(&error).contains("default/d: the store has no room for the object in its 300 bytes"), "{error}");
+    assert!(
+        chain(&error).contains("default/d: the object does not fit into the store's budget of 300 bytes"),
+        "{error}"
+    );
     sleep(Duration::from_secs(60)).await;
-    assert_eq!((objects(&cache).as_str(), script.left()), ("a@1 b@2", 1), "no relist brings more");
+    assert_eq!((objects(&cache).as_str(), script.left()), ("a@1 b@2", 1), "no relist, which would not fit either");
     run.abort();
 }
 
@@ -275,7 +278,7 @@ async fn a_full_cache_relists_when_a_deletion_makes_room() {
     run.abort();
 }
 
-/// Lists are allowed and watches are not: the watch is retried, and the collection is not listed for it.
+/// The reflector retries the watch, and does not relist.
 #[tokio::test(start_paused = true)]
 async fn backs_off_where_lists_are_allowed_and_watches_are_not() {
     for code in [401, 403] {
@@ -290,7 +293,7 @@ async fn backs_off_where_lists_are_allowed_and_watches_are_not() {
     }
 }
 
-/// A watch that ends after an event each time: neither lists nor watches follow fast.
+/// Each watch ends after an event: both lists and watches back off.
 #[tokio::test(start_paused = true)]
 async fn backs_off_where_watches_end_after_an_event() {
     let version = std::sync::atomic::AtomicU64::new(10);

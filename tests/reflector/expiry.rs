@@ -1,4 +1,4 @@
-//! Relists: after an expired version, a server restored from a backup, and frames that cannot be read.
+//! Relists: after an expired version, after the restore of a server from a backup, and after frames over the limit.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ async fn relists_after_an_expired_version() {
 async fn relists_from_a_server_that_was_restored_from_a_backup() {
     check([
         Scenario {
-            name: "a server that was restored from a backup, and its watch is silent",
+            name: "a restored server with a silent watch",
             strategy: LIST,
             answers: vec![
                 list("10", "a@9 b@2"),
@@ -131,7 +131,7 @@ async fn relists_from_a_server_that_was_restored_from_a_backup() {
             version: "6",
         },
         Scenario {
-            name: "a server that is silent because nothing happens",
+            name: "a server that is silent because nothing changes",
             strategy: LIST,
             answers: vec![list("10", "a@9"), idle_watch(), list("12", "x@1"), Answer::status(500)],
             requests: "list 0, watch 10, list one, list one",
@@ -139,7 +139,7 @@ async fn relists_from_a_server_that_was_restored_from_a_backup() {
             version: "10",
         },
         Scenario {
-            name: "a list of an older version is read once more, and nothing of it is known",
+            name: "a list of an older version is repeated, and replaces every object",
             strategy: LIST,
             answers: vec![
                 list("10", "a@9"),
@@ -167,7 +167,7 @@ async fn relists_from_a_server_that_was_restored_from_a_backup() {
             version: "6",
         },
         Scenario {
-            name: "watch first: a server that was restored",
+            name: "watch first: a restored server",
             strategy: FIRST,
             answers: vec![
                 list("10", "x@1"),
@@ -277,7 +277,7 @@ async fn a_watch_before_the_list_converges_where_a_list_outlasts_the_history() {
         if converges {
             assert!(status.syncs <= 3, "{strategy:?}: {status:?}");
         } else {
-            assert!(status.syncs > 20, "it lists without end: {status:?}");
+            assert!(status.syncs > 20, "the reflector relists again and again: {status:?}");
         }
         run.abort();
     }

@@ -1,4 +1,4 @@
-//! Loaded caches: a reflector resumes the watch of what was saved, or lists where the file does not fit.
+//! Loaded caches: a reflector resumes the watch from the file, or lists if the file is of another collection.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::support::chain;
 use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::support::transport::Answer;
 
-/// A name; the answers; the requests, what the store has then, and how often the server sent the collection.
+/// A name; the answers; the requests, the objects in the store, and how often the server sent the collection.
 type WarmScenario<'a> = (&'static str, Option<Strategy>, &'a [Answer], &'static str, &'static str, u64);
 
 type Build = fn(Reflector<[u8]>) -> Reflector<[u8]>;
 
-/// Saves what a cold start lists: `a@1 b@5` at version 10.
+/// Saves the cache of a cold start: `a@1 b@5` at version 10.
 async fn saved(path: &Path) {
     let reflector = reflector(scripted([list("10", "a@1 b@5"), idle_watch()]), LIST);
     let cache = reflector.cache();
-    assert!(matches!(cache.save(path), Err(SaveError::Incomplete)), "there is nothing yet");
+    assert!(matches!(cache.save(path), Err(SaveError::Incomplete)), "the cache is empty");
     let run = tokio::spawn(reflector.run());
     cache.synced().await.unwrap();
     cache.save(path).unwrap();
@@ -37,7 +37,7 @@ async fn saved(path: &Path) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_is_saved_during_an_outage() {
+async fn saves_a_cache_during_an_outage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config-maps");
     let outage = (0..8).map(|_| Answer::status(503));
@@ -59,7 +59,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
     let path = folder.path().join("config-maps");
     saved(&path).await;
     let scenarios: &[WarmScenario] = &[
-        ("nothing happened", None, &[one("b@5"), idle_watch()], "get b 10, watch 10", "a@1 b@5", 0),
+        ("no changes", None, &[one("b@5"), idle_watch()], "get b 10, watch 10", "a@1 b@5", 0),
         (
             "changed since",
             None,
@@ -77,7 +77,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
             0,
         ),
         (
-            "expired: what answers",
+            "expired: a 410 response",
             None,
             &[one("b@5"), Answer::status(410), watch([added("b@5"), added("c@20"), initial_end(20)]).then_stalls()],
             "get b 10, watch 10, watch list",
@@ -85,7 +85,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
             1,
         ),
         (
-            "expired: an event",
+            "expired: a 410 event",
             LIST,
             &[one("b@5"), watch([error(410)]), list("20", "b@5 c@20"), idle_watch()],
             "get b 10, watch 10, list 10, watch 20",
@@ -108,7 +108,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
             1,
         ),
         (
-            "the server is away for a while",
+            "the server is down for a while",
             LIST,
             &[one("b@5"), Answer::status(503), Answer::status(500), watch([modified("b@11")]).then_stalls()],
             "get b 10, watch 10, watch 10, watch 10",
@@ -116,7 +116,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
             0,
         ),
         (
-            "no history: a server that is behind after all",
+            "no history: the server has an older version",
             LIST,
             &[one("b@5"), Answer::status(410), too_large(), list("8", "a@1 b@4"), list("8", "a@1 b@4"), idle_watch()],
             "get b 10, watch 10, list 10, list, list, watch 8",
@@ -130,7 +130,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
         let cache = reflector.cache();
         reflector.load(&path).await.unwrap();
         assert_eq!((objects(&cache), cache.resource_version()), ("a@1 b@5".to_owned(), "10".to_owned()), "{name}");
-        assert!(!cache.is_synced(), "{name}: the server may not have the version any more");
+        assert!(!cache.is_synced(), "{name}: the server has not confirmed the version");
         let before = cache.get(("default", "b")).unwrap().decode().unwrap();
         let run = tokio::spawn(reflector.run());
         cache.synced().await.unwrap();
@@ -141,9 +141,9 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
         assert_eq!(status.syncs, *syncs, "{name}: how often the collection was sent");
         assert_eq!(status.strategy.is_some(), *syncs > 0, "{name}");
         if stored.contains("b@5") {
-            // The weak reference would find no other entry: it is the one that was loaded.
+            // A new entry would be decoded again, so it is the entry that was loaded.
             let after = cache.get(("default", "b")).unwrap().decode().unwrap();
-            assert!(Arc::ptr_eq(&before, &after), "{name}: it is not stored again");
+            assert!(Arc::ptr_eq(&before, &after), "{name}: the entry is not replaced");
         }
         cache.save(&path).unwrap();
         run.abort();
@@ -163,7 +163,7 @@ async fn rejects_a_file_of_another_collection_and_starts_cold() {
     let as_it_is: Build = |reflector| reflector;
     let cases: &[(&Path, Build, &[Answer], &str, &str)] = &[
         (&folder.path().join("none"), as_it_is, &[], "", "cannot be read"),
-        (&damaged, as_it_is, &[], "", "the file is damaged: another checksum"),
+        (&damaged, as_it_is, &[], "", "the file is damaged: wrong checksum"),
         (&path, |reflector| reflector.namespace("default"), &[], "", "/api/v1/configmaps? as "),
         (
             &path,
@@ -190,20 +190,20 @@ async fn rejects_a_file_of_another_collection_and_starts_cold() {
             "",
             "without data, metadata.managedFields",
         ),
-        // Another cluster, that has other objects of these names, or none.
-        (&path, as_it_is, &[one("b@6")], "get b 10", "default/b is at version 6 and in the file at 5"),
+        // Another cluster, with other objects of these names, or none.
+        (&path, as_it_is, &[one("b@6")], "get b 10", "default/b is at version 6 on the server and at 5 in the file"),
         (&path, as_it_is, &[Answer::status(404), Answer::status(404)], "get b 10, get a 10", "another cluster"),
-        // From a backup.
-        (&path, as_it_is, &[one("b@4")], "get b 10", "default/b is at version 4 and in the file at 5"),
+        // The server was restored from a backup.
+        (&path, as_it_is, &[one("b@4")], "get b 10", "default/b is at version 4 on the server and at 5 in the file"),
         (&path, as_it_is, &[too_large()], "get b 10", "504"),
         (&path, as_it_is, &[Answer::status(403)], "get b 10", "403"),
     ];
-    for (path, build, answers, asked, said) in cases {
+    for (path, build, answers, asked, expected) in cases {
         let answers = [*answers, &[list("7", "c@7"), idle_watch()]].concat();
         let script = scripted(answers);
         let mut reflector = build(reflector(script.clone(), LIST));
         let error = chain(&reflector.load(path).await.unwrap_err());
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected), "{error}");
         assert_eq!(requests(&script), *asked, "{error}");
         let cache = reflector.cache();
         assert!(cache.is_empty() && cache.resource_version().is_empty(), "{error}");

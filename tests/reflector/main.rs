@@ -1,4 +1,4 @@
-//! Reflectors: what they request, and what the store has then.
+//! Reflectors: their requests, and the objects in their stores.
 
 mod errors;
 mod expiry;

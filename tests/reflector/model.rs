@@ -1,7 +1,7 @@
-//! Reflectors against a model of a server: whatever happens to connections, lists and versions, the store has in the end what
-//! the server has, and so has each subscriber; also across a save and a restart.
+//! Reflectors against a model of a server: after any faults of connections, lists and versions, the store and each subscriber
+//! converge to the server's objects; also across saves and restarts.
 //!
-//! Each schedule runs in paused time. `SEED=N cargo test --test reflector model` runs the schedule of a failure alone.
+//! Each schedule runs in paused time. `SEED=N cargo test --test reflector model` runs only the schedule of a failure.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use listwatch::client::{Client, Resource};
 use listwatch::reflector::{Reflector, Strategy};
 use tokio::time::sleep;
 
-/// What the schedules had in them.
+/// How often each event occurred in the schedules.
 #[derive(Debug, Default)]
 struct Met {
     syncs: u64,
@@ -27,14 +27,14 @@ struct Met {
     restored: u64,
 }
 
-/// What became of restarts.
+/// How the saves and loads of restarts ended.
 #[derive(Debug, Default)]
 struct Restarts {
     saved: u64,
     not_saved: u64,
     loaded: u64,
     not_loaded: u64,
-    /// Those loaded that asked for no collection ever after.
+    /// Loaded caches that never requested the collection.
     warm: u64,
 }
 
@@ -65,7 +65,7 @@ fn converges(strategy: Option<Strategy>) {
     let met = met.lock().unwrap();
     let Met { syncs, errors, changes, deletions, unknown_final_states, resyncs, restored } = *met;
     let least = [syncs, errors, changes, deletions, unknown_final_states, resyncs, restored].into_iter().min();
-    // Or the schedules would be no test of it.
+    // With fewer, the schedules would not cover these events.
     assert!(least >= Some((schedules / 4).min(100)) || !are_all, "{met:?}");
 }
 
@@ -86,7 +86,7 @@ fn converges_across_saves_and_restarts() {
 async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, restarts: Option<&mut Restarts>) {
     let world = if seed.is_multiple_of(4) { World::that_goes_back(seed) } else { World::new(seed) };
     let mut rng = Rng::with_seed(seed);
-    // Of the library's own waits.
+    // The seed of the library's random waits.
     fastrand::seed(seed);
     let client = Client::new(world.clone());
     tokio::spawn(world.clone().live());
@@ -104,7 +104,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
                 Err(SaveError::Incomplete) => restarts.not_saved += 1,
                 Err(error) => panic!("{error}"),
             }
-            // What happens then, nobody saves.
+            // The file does not have the changes from here on.
             sleep(Duration::from_millis(rng.u64(..200_000))).await;
             run.abort();
             reflector = new_reflector(&client, strategy, &mut rng);
@@ -126,23 +126,23 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
     }
 
     for _ in 0..2000 {
-        // There is time for what stalled to be given up.
+        // Long enough for stalled requests to time out.
         sleep(Duration::from_secs(3600)).await;
         let server = world.objects_at(&world.version());
         let store: Objects = cache.snapshot().iter().map(|object| see(&object)).collect();
         if !world.is_calm() || !cache.is_synced() || store != server {
-            assert!(!reflector.is_finished(), "it gave up: {:?}", reflector.await);
+            assert!(!reflector.is_finished(), "the reflector ended: {:?}", reflector.await);
             continue;
         }
-        // What a subscriber does between two takes is over by then.
+        // Long enough for the pauses of the subscribers to end.
         sleep(Duration::from_secs(3600)).await;
         for (view, wants) in &views {
             let wanted = server.clone().into_iter().filter(|(_, (_, version))| wants(version)).collect::<Objects>();
-            assert_eq!(*view.lock().unwrap(), wanted, "a subscriber's view");
+            assert_eq!(*view.lock().unwrap(), wanted, "the view of a subscriber");
         }
         let status = cache.status();
         if world.sends_bookmarks() {
-            assert_eq!(status.resource_version.as_deref(), Some(&*world.version()), "bookmarks move the version");
+            assert_eq!(status.resource_version.as_deref(), Some(&*world.version()), "bookmarks advance the version");
         }
         if let Some((before, warm)) = lists {
             *warm += u64::from(world.lists() == before);
@@ -156,7 +156,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
     }
     let server = world.objects_at(&world.version());
     let store: Objects = cache.snapshot().iter().map(|object| see(&object)).collect();
-    panic!("it does not converge: {:?}, {server:?} at {}, and {store:?}", cache.status(), world.version());
+    panic!("no convergence: {:?}, server {server:?} at {}, store {store:?}", cache.status(), world.version());
 }
 
 fn new_reflector(client: &Client, strategy: Option<Strategy>, rng: &mut Rng) -> Reflector<[u8]> {
@@ -191,7 +191,7 @@ async fn consume(
                 }
                 Change::Deleted { last, final_state_unknown } => {
                     let (name, _) = see(&last);
-                    assert!(view.remove(&name).is_some(), "{name} was never there");
+                    assert!(view.remove(&name).is_some(), "{name} was deleted, but was not in the view");
                     met.deletions += 1;
                     met.unknown_final_states += u64::from(final_state_unknown);
                 }

@@ -1,4 +1,4 @@
-//! The answers to a controller's own writes, written to a cache that a reflector keeps.
+//! The responses to a controller's own writes, applied to the cache of a reflector.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::store::{Object, object};
 use crate::support::transport::Answer;
 use crate::support::{body_of, len_field};
 
-/// Writes `a@5` of namespace `default`. Returns what that did; `None` when the cache does not store it.
+/// Applies an object such as `a@5` in namespace `default`. Returns the effect, or `None` if the cache does not store it.
 fn apply(cache: &Cache<[u8]>, name: &str, version: u32) -> Option<&'static str> {
     Some(match cache.apply(Encoding::Protobuf, &config_map(name, version)).unwrap()? {
         Written::Added(_) => "added",
@@ -26,16 +26,16 @@ fn apply(cache: &Cache<[u8]>, name: &str, version: u32) -> Option<&'static str> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_to_a_write_does_not_bring_a_deleted_object_back() {
+async fn the_response_to_a_write_does_not_restore_a_deleted_object() {
     let script = scripted([
         list("8", "a@1 b@2"),
         watch([deleted("a@10"), error(410)]),
-        // The next list is on its way.
+        // The next list gets no answer.
         Answer::never(),
     ]);
     let reflector = reflector(script.clone(), LIST);
     let cache = reflector.cache();
-    assert_eq!(apply(&cache, "b", 9), None, "nothing runs yet");
+    assert_eq!(apply(&cache, "b", 9), None, "the reflector does not run yet");
     let run = tokio::spawn(reflector.run());
     cache.wait_for_resource_version("10").await.unwrap();
     assert_eq!(apply(&cache, "a", 10), Some("stale"));
@@ -65,7 +65,7 @@ async fn synced_by(list: Answer, build: fn(Reflector<[u8]>) -> Reflector<[u8]>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn stores_what_the_reflector_would_store_of_it() {
+async fn selects_and_projects_own_writes_as_the_reflector_does() {
     let thing = |namespace: &str, name: &str| object(namespace, name, "11").label("app", "web").data("data");
     let whole = thing("ns", "a").to_bytes(Encoding::Protobuf);
     let metadata = thing("ns", "a").data("").to_bytes(Encoding::Protobuf);
@@ -96,7 +96,7 @@ async fn stores_what_the_reflector_would_store_of_it() {
     let mut names = shards.each_ref().map(shard).concat();
     names.sort();
     names.dedup();
-    assert_eq!((names.len(), shards[0].len() + shards[1].len()), (40, 40), "each is in one");
+    assert_eq!((names.len(), shards[0].len() + shards[1].len()), (40, 40), "each object is in one shard");
 
     let projected =
         synced(|reflector| reflector.projection(Projection::new().drop(&FieldPath::new("data", &[2])))).await;
@@ -109,18 +109,18 @@ async fn stores_what_the_reflector_would_store_of_it() {
     {
         drop(cache.apply(Encoding::Protobuf, bytes).unwrap().unwrap());
         let stored_len = cache.get(("ns", "a")).unwrap().encoded().unwrap().len();
-        // An emptied metadata stays as two bytes.
+        // An empty metadata field takes two bytes.
         assert!((stored.len()..=stored.len() + 2).contains(&stored_len), "{stored_len} {}", stored.len());
     }
 }
 
-/// Returns version and encoding of an object.
+/// Returns the version and the encoding of the object.
 fn held<T: Stored + ?Sized>(cache: &Cache<T>) -> Option<String> {
     cache.get(("ns", "a")).map(|object| format!("{} {}", object.resource_version(), object.encoding()))
 }
 
 #[tokio::test(start_paused = true)]
-async fn takes_protobuf_json_and_decoded_objects() {
+async fn applies_protobuf_json_and_decoded_objects() {
     async fn run<T: Stored + ?Sized + Send + Sync>(list: Answer) -> Cache<T> {
         let client = Client::new(scripted([list, idle_watch()])).retry(Retry::never());
         let reflector = Reflector::<T>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);

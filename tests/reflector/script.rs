@@ -1,8 +1,8 @@
 //! Reflectors of ConfigMaps over a scripted transport: short forms for answers, requests and what a store holds.
 //!
-//! `a@5` is the object `a` at version 5, in answers and in what a store holds. A request is `list 0` or `watch 10`, each from
-//! that version; `list` asks for the latest; `pages` is a list in pages; `watch list` asks for the initial events; `list one`
-//! asks for the current version; `get a 10` asks for one object.
+//! `a@5` is the object `a` at version 5, in answers and in stores. The requests `list 0` and `watch 10` are from that version;
+//! `list` requests the latest version; `pages` is a list in pages; `watch list` requests the initial events; `list one` requests
+//! the current version; `get a 10` requests one object.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub fn late(answer: Answer) -> Answer {
     answer.paced(Duration::from_secs(59))
 }
 
-/// Answers in turn; the requests after the last answer get none.
+/// Returns a transport that sends these answers in turn. Requests after the last answer get no answer.
 pub fn scripted(answers: impl IntoIterator<Item = Answer>) -> Scripted {
     Scripted::in_turn(answers).afterwards(Answer::never())
 }
@@ -109,7 +109,7 @@ pub fn reflector(transport: impl Transport, strategy: Option<Strategy>) -> Refle
     }
 }
 
-/// Returns what the cache holds, in order, as `a@1 b@5`.
+/// Returns the objects in the cache, in order, as `a@1 b@5`.
 pub fn objects(cache: &Cache<[u8]>) -> String {
     let name = |object: &listwatch::cache::Object<[u8]>| format!("{}@{}", object.name(), object.resource_version());
     let mut names: Vec<_> = cache.snapshot().iter().map(|object| name(&object)).collect();
@@ -117,7 +117,7 @@ pub fn objects(cache: &Cache<[u8]>) -> String {
     names.join(" ")
 }
 
-/// What a server answers; what the reflector has requested after the last answer, and what its store holds at which version.
+/// The answers of a server, and after the last answer the requests of the reflector, its objects and its version.
 pub struct Scenario {
     pub name: &'static str,
     pub strategy: Option<Strategy>,
@@ -140,8 +140,8 @@ pub async fn check(scenarios: impl IntoIterator<Item = Scenario>) {
             }
             sleep(Duration::from_secs(1)).await;
         }
-        // Longer than any backoff, so that a further request would show. Shorter than what is left of a silent watch, which
-        // ends at random 330 s to 630 s after its start, when the reflector has probed it at 120 s and 240 s.
+        // Longer than any backoff, so that a further request would be recorded. Shorter than the rest of a silent watch, which
+        // ends at random 330 s to 630 s after its start, after the reflector has probed it at 120 s and 240 s.
         sleep(Duration::from_secs(80)).await;
         assert!(!run.is_finished(), "{name}: {:?}", run.await);
         assert_eq!(self::requests(&script), requests, "{name}");

@@ -1,5 +1,5 @@
-//! Reflectors that divide a collection into shards, over a model of a server that knows or ignores shards: whatever happens,
-//! the caches are disjoint in the end, and together they are the collection. Schedules as in `model`.
+//! Reflectors that divide a collection into shards, against a model of a server that supports or ignores shards: after any
+//! faults, the caches are disjoint, and together they have the collection. The schedules are as in `model`.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use tokio::time::sleep;
 const SHARDS: u32 = 3;
 
 #[test]
-fn the_caches_of_all_shards_are_the_collection_where_the_server_knows_shards() {
-    are_the_collection(true);
+fn shards_add_up_to_the_collection_if_the_server_supports_them() {
+    add_up(true);
 }
 
 #[test]
-fn the_caches_of_all_shards_are_the_collection_where_the_server_ignores_shards() {
-    are_the_collection(false);
+fn shards_add_up_to_the_collection_if_the_server_ignores_them() {
+    add_up(false);
 }
 
-fn are_the_collection(knows_shards: bool) {
+fn add_up(knows_shards: bool) {
     for strategy in [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)] {
         println!("{strategy:?}");
         let objects = Mutex::new([0; SHARDS as usize]);
         let schedules = cases(75, 2000);
         let are_all = each_schedule(schedules, async |seed| run(seed, strategy, knows_shards, &objects).await);
         let objects = objects.lock().unwrap();
-        // Or the schedules would be no test of it.
+        // With fewer, the schedules would not cover each shard.
         assert!(
             !are_all || objects.iter().all(|&objects| objects > usize::try_from(schedules / 3).unwrap().min(100)),
             "{objects:?}"
@@ -42,7 +42,7 @@ fn are_the_collection(knows_shards: bool) {
 async fn run(seed: u64, strategy: Option<Strategy>, knows_shards: bool, met: &Mutex<[usize; SHARDS as usize]>) {
     let world = World::new(seed);
     world.knows_shards(knows_shards);
-    // Of the library's own waits.
+    // The seed of the library's random waits.
     fastrand::seed(seed);
     let shards = (0..SHARDS).map(|index| Shard::new(index, SHARDS).unwrap());
     let start = |shard: Shard| {
@@ -61,16 +61,16 @@ async fn run(seed: u64, strategy: Option<Strategy>, knows_shards: bool, met: &Mu
     tokio::spawn(world.clone().live());
 
     for _ in 0..2000 {
-        // There is time for what stalled to be given up.
+        // Long enough for stalled requests to time out.
         sleep(Duration::from_secs(3600)).await;
         let server = world.objects_at(&world.version());
         let shards: Vec<Objects> = caches.iter().map(|(_, cache)| objects(cache)).collect();
         for ((shard, _), objects) in caches.iter().zip(&shards) {
             for (uid, _) in objects.values() {
-                assert!(shard.hashes().contains(&hash(*uid)), "{uid} is not of shard {shard}");
+                assert!(shard.hashes().contains(&hash(*uid)), "{uid} is not in shard {shard}");
             }
         }
-        // An object of another uid may have got its name.
+        // Two shards may have objects of one name, with different uids, for a while.
         let together: Objects = shards.iter().flatten().map(|(name, object)| (name.clone(), object.clone())).collect();
         let are_disjoint = together.len() == shards.iter().map(Objects::len).sum::<usize>();
         if world.is_calm() && caches.iter().all(|(_, cache)| cache.is_synced()) && together == server && are_disjoint {
@@ -78,7 +78,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, knows_shards: bool, met: &Mu
             return;
         }
     }
-    panic!("they do not converge: {caches:?}");
+    panic!("the caches do not converge: {caches:?}");
 }
 
 fn objects(cache: &Cache<[u8]>) -> Objects {

@@ -1,4 +1,4 @@
-//! What a cache and its subscribers say about progress: versions, synced, up to date.
+//! What a cache and its subscribers report about progress: versions, synced, the last sync, the end.
 
 use std::time::Duration;
 
@@ -48,10 +48,10 @@ async fn a_subscriber_ends_with_the_reflector() {
         let cause = cause.and_then(|cause| cause.code());
         assert_eq!((cause, error.is_none()), if is_dropped { (None, true) } else { (Some(403), false) });
         assert_eq!(cache.status().ended_by.and_then(|error| error.code()), cause);
-        // One that is registered now gets what is there.
+        // A subscriber that starts now gets the current objects.
         let after = cache.subscribe().with_initial_state().filter(passes).start();
         for subscriber in [before, after] {
-            let changes = timeout(Duration::from_secs(60), subscriber.collect::<Vec<_>>()).await.expect("it ends");
+            let changes = timeout(Duration::from_secs(60), subscriber.collect::<Vec<_>>()).await.expect("an end");
             match &changes[..] {
                 [Change::Applied { .. }, Change::Synced] if is_dropped => {}
                 [Change::Ended(error)] if !is_dropped => {
@@ -65,7 +65,7 @@ async fn a_subscriber_ends_with_the_reflector() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_reflector_of_the_store_has_subscribers_go_on() {
+async fn subscribers_continue_with_another_reflector_of_the_store() {
     let store = Store::new(StorageFormat::Encoded);
     let first = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST).store(store.clone());
     let cache = first.cache();
@@ -92,7 +92,7 @@ async fn counts_the_errors_of_indexes() {
     cache.wait_for_resource_version("11").await.unwrap();
     let status = cache.status();
     assert_eq!(status.index_errors, 2);
-    assert_eq!(chain(&status.last_index_error.unwrap()), "index name of default/b: b has none");
+    assert_eq!(chain(&status.last_index_error.unwrap()), "index name failed for default/b: b has none");
     run.abort();
 }
 
@@ -100,7 +100,7 @@ async fn counts_the_errors_of_indexes() {
 async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
     let reflector = reflector(scripted([list("10", "a@1"), watch([]), watch([added("b@12")]).then_stalls()]), LIST);
     let cache = reflector.cache();
-    assert!(timeout(Duration::from_secs(60), cache.synced()).await.is_err(), "nothing runs yet");
+    assert!(timeout(Duration::from_secs(60), cache.synced()).await.is_err(), "the reflector does not run yet");
     let run = tokio::spawn(reflector.run());
     assert_eq!(cache.synced().await.unwrap(), "10");
     cache.wait_for_resource_version("12").await.unwrap();
@@ -108,15 +108,15 @@ async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
     assert!(timeout(Duration::from_secs(60), cache.wait_for_resource_version("13")).await.is_err());
     run.abort();
     assert!(run.await.unwrap_err().is_cancelled());
-    assert!(cache.wait_for_resource_version("13").await.is_err(), "it has ended");
-    assert_eq!(objects(&cache), "a@1 b@12", "what it had is still there");
+    assert!(cache.wait_for_resource_version("13").await.is_err(), "the reflector has ended");
+    assert_eq!(objects(&cache), "a@1 b@12", "the objects stay");
 
     // The list in parallel to the watch gets no answer.
     let reflector = self::reflector(scripted([list("20", "x@1"), watch([added("c@30")]).then_stalls()]), FIRST);
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     assert!(timeout(Duration::from_secs(80), cache.synced()).await.is_err());
-    assert_eq!(objects(&cache), "c@30", "it is live before it is complete");
+    assert_eq!(objects(&cache), "c@30", "the watch is live before the list is complete");
     run.abort();
 }
 
@@ -142,7 +142,7 @@ async fn a_watch_list_is_synced_by_its_bookmark_and_starts_over_when_interrupted
     run.abort();
 }
 
-/// `TestRetryWatcher`: four closed connections, and a server that sends the last event once more after each.
+/// `TestRetryWatcher`: the server closes four watches, and sends the last event again after each.
 #[tokio::test(start_paused = true)]
 async fn subscribers_get_each_change_once_across_closed_watches() {
     let script = scripted([
@@ -171,15 +171,15 @@ async fn subscribers_get_each_change_once_across_closed_watches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subscribers_learn_of_deletions_from_a_list() {
+async fn subscribers_get_deletions_from_a_list() {
     let script =
         scripted([list("10", "a@1 b@2"), watch([deleted("a@11"), error(410)]), list("12", "c@12"), idle_watch()]);
     let reflector = reflector(script, LIST);
     let (cache, mut subscriber) = (reflector.cache(), reflector.cache().subscribe().start());
     let run = tokio::spawn(reflector.run());
-    let mut told = Vec::new();
-    while told.iter().filter(|told| *told == "=").count() < 2 {
-        told.push(match subscriber.next().await.unwrap() {
+    let mut changes = Vec::new();
+    while changes.iter().filter(|change| *change == "=").count() < 2 {
+        changes.push(match subscriber.next().await.unwrap() {
             Change::Applied { new: object, .. } => format!("+{}", object.name()),
             Change::Deleted { last, final_state_unknown: true } => {
                 format!("?{}", last.name())
@@ -189,15 +189,15 @@ async fn subscribers_learn_of_deletions_from_a_list() {
             change => panic!("{change:?}"),
         });
     }
-    // When it is polled for the first time, `a` has come and gone.
-    assert_eq!(told.join(" "), "+b = +c ?b =");
+    // `a` is added and deleted before the first poll.
+    assert_eq!(changes.join(" "), "+b = +c ?b =");
     assert_eq!(cache.status().syncs, 2);
     run.abort();
 }
 
-/// Each list, event and bookmark moves that time, but not while a list is in progress.
+/// Each list, event and bookmark updates `last_synced_at`, but not while a list is in progress.
 #[tokio::test(start_paused = true)]
-async fn says_when_it_was_last_up_to_date() {
+async fn reports_when_it_was_last_synced() {
     for (name, strategy, answers, expected) in [
         ("a list", LIST, &[list("10", ""), idle_watch()][..], 0),
         ("a late list", LIST, &[late(list("10", "")), idle_watch()], 59),

@@ -32,7 +32,7 @@ async fn lists_and_then_watches() {
 async fn watches_initial_events_or_lists() {
     check([
         Scenario {
-            name: "TestWatchList: a break before the bookmark",
+            name: "TestWatchList: interrupted before the bookmark",
             strategy: None,
             answers: vec![watch([added("a@1")]), watch([added("b@2"), initial_end(10), added("c@11")]).then_stalls()],
             requests: "watch list, watch list",
@@ -40,7 +40,7 @@ async fn watches_initial_events_or_lists() {
             version: "11",
         },
         Scenario {
-            name: "TestWatchList: refused, and then expired as soon as it was listed",
+            name: "TestWatchList: refused, then expired after each list",
             strategy: None,
             answers: vec![
                 Answer::status(422),
@@ -64,7 +64,7 @@ async fn watches_initial_events_or_lists() {
 async fn watches_first_and_lists_meanwhile() {
     check([
         Scenario {
-            name: "watch first: what was deleted beside the list stays so",
+            name: "watch first: an object deleted during the list stays deleted",
             strategy: FIRST,
             answers: vec![
                 list("20", "x@1"),
@@ -139,7 +139,7 @@ async fn each_request_has_the_options() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_cache_has_its_shard_and_the_version_of_all_where_the_server_ignores_shards() {
+async fn each_cache_has_its_shard_and_every_version_if_the_server_ignores_shards() {
     let changes = [
         added("gamma@11"),
         modified("beta@12"),

@@ -1,7 +1,7 @@
-//! What a store promises to threads, in each order in which they can take its locks. `RUSTFLAGS='--cfg shuttle' cargo
-//! test -p listwatch --no-default-features --features cache --test shuttle`
+//! What a store guarantees to threads, in many of the orders in which they can take its locks.
+//! `RUSTFLAGS='--cfg shuttle' cargo test -p listwatch --no-default-features --features cache --test shuttle`
 //!
-//! Only the store's own locks are interleaved: `Arc` and `OnceLock` of std are not.
+//! Shuttle interleaves only the store's own locks, not `Arc` and `OnceLock` of std.
 #![cfg(shuttle)]
 
 #[path = "../support/store.rs"]
@@ -15,13 +15,13 @@ use listwatch::{Encoding, ItemError};
 use shuttle::thread;
 use support::{Object, object};
 
-/// Random steps find what goes wrong soon, a few preemptions at the worst of places what takes these.
+/// Random schedules find frequent faults; PCT finds faults that need a few specific preemptions.
 fn check(model: fn()) {
     shuttle::check_random(model, 2_000);
     shuttle::check_pct(model, 2_000, 3);
 }
 
-/// A whole object: its data say which version it is.
+/// An object whose data is its version.
 fn bytes(name: &str, version: u32) -> Vec<u8> {
     object("", name, &version.to_string()).data(version.to_string()).to_bytes(Encoding::Protobuf)
 }
@@ -40,7 +40,7 @@ fn delete(store: &Store<Object>, name: &str, version: u32) -> bool {
     store.delete(Encoding::Protobuf, &bytes(name, version)).unwrap().is_some()
 }
 
-/// A store with these objects, told the greatest of their versions.
+/// A store with these objects, advanced to the greatest of their versions.
 fn store(objects: &[(&str, u32)]) -> Store<Object> {
     let store = Store::new(StorageFormat::Encoded);
     for (name, version) in objects {
@@ -58,14 +58,14 @@ fn version(object: &listwatch::cache::Object<Object>) -> u32 {
     object.resource_version().parse().unwrap()
 }
 
-/// Name and version of each object.
+/// Returns the version of each object, by name.
 fn held(snapshot: &Snapshot<Object>) -> BTreeMap<String, u32> {
     let held = |object: listwatch::cache::Object<Object>| {
-        assert_eq!(object.decode().unwrap().data, object.resource_version(), "half of another state");
+        assert_eq!(object.decode().unwrap().data, object.resource_version(), "a mix of two states");
         (object.name().to_owned(), version(&object))
     };
     let all: BTreeMap<_, _> = snapshot.iter().map(held).collect();
-    assert_eq!(snapshot.iter().count(), all.len(), "there twice");
+    assert_eq!(snapshot.iter().count(), all.len(), "an object occurs twice");
     assert_eq!(snapshot.len(), all.len());
     all
 }
@@ -75,7 +75,7 @@ fn owned(objects: &[(&str, u32)]) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn versions_do_not_go_back_and_an_index_has_what_is_there() {
+fn versions_never_decrease_and_an_index_matches_the_objects() {
     check(|| {
         let store = store(&[("a", 1)]);
         let by_data = by_data(&store);
@@ -104,7 +104,7 @@ fn versions_do_not_go_back_and_an_index_has_what_is_there() {
 }
 
 #[test]
-fn a_replace_undoes_nothing_that_others_write_meanwhile() {
+fn a_replace_keeps_concurrent_writes() {
     check(|| {
         let store = store(&[("newer", 5), ("deleted", 6), ("missing", 7), ("known", 10)]);
         let mut replace = store.begin_replace();
@@ -140,7 +140,7 @@ fn an_object_is_decoded_once_while_it_is_replaced() {
 }
 
 #[test]
-fn an_index_that_is_added_misses_nothing() {
+fn an_index_that_is_added_during_writes_has_all_objects() {
     check(|| {
         let store = store(&[("changed", 1), ("deleted", 2), ("same", 3)]);
         let writer = {
@@ -167,7 +167,7 @@ fn an_index_that_is_added_misses_nothing() {
 }
 
 #[test]
-fn a_snapshot_has_each_object_as_it_was_before_or_after() {
+fn a_snapshot_has_each_object_as_before_or_after_a_replace() {
     check(|| {
         let store = store(&[("modified", 2), ("missing", 3), ("restored", 9)]);
         let committer = {
@@ -184,14 +184,14 @@ fn a_snapshot_has_each_object_as_it_was_before_or_after() {
             (snapshot, held)
         });
         committer.join().unwrap();
-        // Before and after; 0 is absent.
+        // The versions before and after; 0 means absent.
         for (name, states) in [("modified", [2, 4]), ("missing", [3, 0]), ("restored", [9, 1]), ("created", [0, 5])] {
             let seen = snapshots.each_ref().map(|(_, held)| held.get(name).copied().unwrap_or_default());
             let seen = seen.map(|version| states.iter().position(|state| *state == version));
             assert!(seen.is_sorted() && seen[0].is_some(), "{name}: {seen:?}");
         }
         for (snapshot, had) in &snapshots {
-            assert_eq!(held(snapshot), *had, "it changed");
+            assert_eq!(held(snapshot), *had, "the snapshot changed");
             if snapshot.resource_version() == "6" {
                 assert_eq!(*had, owned(&[("modified", 4), ("restored", 1), ("created", 5)]));
             }
@@ -221,7 +221,7 @@ fn a_subscriber_converges_and_sees_no_older_state() {
                     assert!(before < Some(version(&object)), "{object:?} after {before:?}");
                 }
                 Some(Change::Deleted { last, .. }) => {
-                    assert!(view.remove(last.name()).is_some(), "it was never there");
+                    assert!(view.remove(last.name()).is_some(), "the deleted object was never delivered");
                 }
                 Some(_) => {}
                 None => return false,
@@ -237,9 +237,9 @@ fn a_subscriber_converges_and_sees_no_older_state() {
     });
 }
 
-/// Registered while others write, without the initial state: it learns of each object that passed and does not any more.
+/// A subscriber that starts during writes, without the initial state, gets the deletion of each object that passed its filter.
 #[test]
-fn a_subscriber_without_initial_state_learns_of_deletions() {
+fn a_subscriber_without_initial_state_gets_deletions() {
     check(|| {
         let store = store(&[("a", 1), ("b", 1)]);
         let writer = {
@@ -262,7 +262,7 @@ fn a_subscriber_without_initial_state_learns_of_deletions() {
                 _ => {}
             }
         }
-        // An object that was added after the registration and deleted again is left out.
+        // An object that was added after the start and deleted again is omitted.
         assert!(deleted == ["a"] || deleted == ["a", "c"], "{deleted:?}");
     });
 }

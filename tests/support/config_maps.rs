@@ -34,7 +34,7 @@ pub fn error(code: u16) -> Vec<u8> {
     event_frame("ERROR", &body_of("v1", "Status", &status(code)))
 }
 
-/// The body of a list at a version, of objects with a name and a version each.
+/// The body of a list at a version, with objects of these names and versions.
 pub fn list<N: AsRef<str>, V: Display>(version: &str, objects: impl IntoIterator<Item = (N, V)>) -> Vec<u8> {
     let mut raw = len_field(1, &len_field(2, version.as_bytes()));
     for (name, version) in objects {

@@ -1,4 +1,4 @@
-//! Tests that run one test of their own program in a child process.
+//! Helpers of tests that run one test of their own program in a child process.
 
 use std::process::Output;
 

@@ -13,16 +13,16 @@ use proptest::test_runner::RngSeed;
 
 use crate::support::{cases, len_field, tag, varint};
 
-/// The seed of all randomized tests: `PROPTEST_RNG_SEED` if it is set, else always the same.
+/// Returns the seed of all randomized tests: `PROPTEST_RNG_SEED` if it is set, else a constant.
 ///
-/// It is printed, which libtest shows for a test that fails.
+/// It prints the seed, which libtest shows if the test fails.
 pub fn seed() -> u64 {
-    let seed = env::var("PROPTEST_RNG_SEED").map_or(20_261_122, |seed| seed.parse().expect("a number for a seed"));
+    let seed = env::var("PROPTEST_RNG_SEED").map_or(20_261_122, |seed| seed.parse().expect("a seed is a number"));
     println!("PROPTEST_RNG_SEED={seed}");
     seed
 }
 
-/// The configuration of a randomized test: seeded, and with nothing saved to files.
+/// The configuration of a randomized test: seeded, and without files of failures.
 pub fn randomized(quick: u32, thorough: u32) -> ProptestConfig {
     ProptestConfig {
         cases: u32::try_from(cases(quick.into(), thorough.into())).unwrap(),
@@ -37,18 +37,18 @@ const SHORT: usize = 2 << 10;
 
 /// The distance from a boundary up to which a longer body is split at every position.
 ///
-/// It covers a header whole: a tag and a length have at most 15 bytes, the length of a frame 4, and the JSON between two
+/// It covers a whole header: a tag and a length have at most 15 bytes, the length of a frame 4, and the JSON between two
 /// items is a comma. JSON is scanned in blocks of 16 bytes.
 const NEAR: usize = 16;
 
-/// How many other positions of a longer body are drawn.
+/// The number of random positions at which a longer body is split in addition.
 const SAMPLE: u64 = 200;
 
 /// The positions at which to split a body with these boundaries between its items or frames.
 ///
-/// A decoder changes its state at a boundary or in the header after it. Between two of them it copies or scans the bytes
-/// of one item; a prefix that ends there is incomplete in the same way at each of them. So a longer body is split at every position near a boundary, near
-/// its own start and end, and at a seeded sample of the others; with `LISTWATCH_THOROUGH` at every position.
+/// A decoder changes its state at a boundary or in the header after it. Elsewhere it copies or scans the bytes of one item,
+/// and every prefix that ends there is incomplete in the same way. So a longer body is split at every position near a
+/// boundary and near its own start and end, and at a seeded sample of the others; with `LISTWATCH_THOROUGH` at every position.
 pub fn splits(len: usize, boundaries: impl IntoIterator<Item = usize>) -> impl Iterator<Item = usize> {
     let is_thorough = cases(0, 1) == 1;
     let mut splits = BTreeSet::new();
@@ -69,7 +69,7 @@ pub fn chunk_lengths() -> impl Strategy<Value = Vec<usize>> {
     vec(prop_oneof![1..10_usize, 1..2000_usize], 1..20)
 }
 
-/// A body with some of its bytes replaced by these, inserted or removed; a quarter of the edits is in its first bytes.
+/// A body with bytes inserted, removed or replaced; a quarter of the edits replace one of its `first` bytes.
 pub fn edited(
     body: impl Strategy<Value = Vec<u8>>,
     byte: impl Strategy<Value = u8>,

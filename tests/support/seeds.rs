@@ -1,4 +1,4 @@
-//! Randomized tests: each case follows from a seed, and a failure prints it.
+//! Randomized tests: a seed determines each case, and a failure prints it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -7,12 +7,12 @@ pub fn only() -> Option<u64> {
     std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"))
 }
 
-/// Runs a test with each of this number of seeds, or only with that in `SEED`. Returns whether it ran all.
+/// Runs a test with this number of seeds, or only with the seed in `SEED`. Returns true if it ran all.
 pub fn each_seed(seeds: u64, mut run: impl FnMut(u64)) -> bool {
     let only = only();
     for seed in only.map_or(0..seeds, |seed| seed..seed + 1) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
-            eprintln!("the failure is that of SEED={seed}");
+            eprintln!("failed with SEED={seed}");
             resume_unwind(panic);
         }
     }

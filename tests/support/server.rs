@@ -1,4 +1,4 @@
-//! Test servers over TCP, and clients of them.
+//! Test servers over TCP, and their clients.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, RecordedR
 
 use super::fixture;
 
-/// Starts a server that gives this answer to every request.
+/// Starts a server that sends this answer to every request.
 pub async fn serve(answer: Answer) -> Server {
     serve_by(answer.always()).await
 }
 
-/// Starts a server that gives these answers in turn, and the last one to every further request.
+/// Starts a server that sends these answers in turn, and the last answer to every further request.
 pub async fn serve_in_turn(answers: impl IntoIterator<Item = Answer>) -> Server {
     serve_by(Answer::in_turn(answers)).await
 }
 
-/// Starts a server that gives the answer that a closure chooses, by the request and the number of requests before it.
+/// Starts a server that sends the answer that a closure chooses, by the request and the number of requests before it.
 pub async fn serve_by(choose: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static) -> Server {
     Server::start(choose).await.unwrap()
 }
@@ -35,8 +35,8 @@ pub fn quick() -> Retry {
     Retry::default().delay(Duration::from_nanos(1))
 }
 
-/// The certificate of an authority that no server of the tests uses. A client that trusts it alone is quick to make: it does
-/// not load the certificates of the platform.
+/// The certificate of an authority that no server of the tests uses. A client that trusts only this authority is fast to
+/// create: it does not load the certificates of the platform.
 pub fn authority() -> &'static str {
     static AUTHORITY: LazyLock<String> = LazyLock::new(|| {
         let certificate = std::thread::spawn(|| {
@@ -78,7 +78,7 @@ pub fn pods(client: &Client) -> Pods {
     client.list::<[u8]>(&Resource::PODS, &ListParams::default())
 }
 
-/// The same in pages of 50.
+/// A list of pods in pages of 50.
 pub fn paged(client: &Client) -> Pods {
     client.list::<[u8]>(&Resource::PODS, &ListParams::default().page_size(50))
 }

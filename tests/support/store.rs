@@ -28,7 +28,7 @@ pub struct ObjectMeta {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Object `name` of `namespace`, with a uid of its own.
+/// Object `name` of `namespace`, with a unique uid.
 pub fn object(namespace: &str, name: &str, version: &str) -> Object {
     let metadata = ObjectMeta {
         name: name.to_owned(),
@@ -76,7 +76,7 @@ impl Object {
             })
             .to_string()
             .into_bytes(),
-            encoding => panic!("{encoding}"),
+            encoding => panic!("unknown encoding {encoding}"),
         }
     }
 }

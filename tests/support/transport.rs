@@ -1,8 +1,8 @@
 //! A transport that follows a script: the test chooses the answer to each request, and reads what was requested and when.
 //!
-//! An [`Answer`] is built from a head and pieces of a body, with a time before each. A [`Scripted`] hands out answers in
-//! turn, the same one always, or the one that a closure chooses. With paused time (`start_paused = true`) no wait takes
-//! any time.
+//! An [`Answer`] is built from a head and pieces of a body, with a time before each. A [`Scripted`] returns its answers in
+//! turn, always the same answer, or the answer that a closure chooses. With paused time (`start_paused = true`) waits are
+//! instant.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -62,7 +62,7 @@ impl Answer {
         Self::default().then(Duration::ZERO, body)
     }
 
-    /// 200 with a body of these pieces, such as the frames of a watch.
+    /// 200 with a body in these pieces, such as the frames of a watch.
     pub fn pieces<B: Into<Bytes>>(pieces: impl IntoIterator<Item = B>) -> Self {
         pieces.into_iter().fold(Self::default(), |answer, piece| answer.then(Duration::ZERO, piece))
     }
@@ -117,7 +117,7 @@ impl Answer {
         self
     }
 
-    /// Sends each piece so far after this time.
+    /// Sends each piece that was added so far after this time.
     pub fn paced(mut self, time: Duration) -> Self {
         self.pieces.iter_mut().for_each(|(after, _)| *after = time);
         self
@@ -131,7 +131,7 @@ impl Answer {
         self
     }
 
-    /// Sends one more piece, this long after the consumer asks for it.
+    /// Sends one more piece, this long after the consumer polls for it.
     pub fn then(mut self, after: Duration, piece: impl Into<Bytes>) -> Self {
         self.pieces.push((after, Ok(piece.into())));
         self
@@ -148,19 +148,19 @@ impl Answer {
         self.then_fails(TransportErrorKind::Broken, "reset")
     }
 
-    /// Then the body ends, this long after the consumer asks for more.
+    /// Then the body ends, this long after the consumer polls for more.
     pub fn then_ends(mut self, after: Duration) -> Self {
         self.end = End::Closed(after);
         self
     }
 
-    /// Then the body neither goes on nor ends.
+    /// Then the body stalls: it neither continues nor ends.
     pub fn then_stalls(mut self) -> Self {
         self.end = End::Stalled;
         self
     }
 
-    /// Then sends what `more` returns for 0, 1, 2 and so on, each after the time it returns; the body ends at `None`.
+    /// Then sends the pieces that `more` returns for 0, 1, 2 and so on, each after its time; `None` ends the body.
     pub fn then_each(mut self, more: impl Fn(u64) -> Option<(Duration, Bytes)> + Send + Sync + 'static) -> Self {
         self.end = End::More(Arc::new(more));
         self
@@ -193,7 +193,7 @@ impl Asked {
     }
 }
 
-/// Chooses the answer to a request; the number is that of the requests before it.
+/// Chooses the answer to a request; the number counts the requests before it.
 type Choose = Box<dyn FnMut(&Asked, usize) -> Answer + Send>;
 
 /// The transport. Its clones share the script and the record.
@@ -204,11 +204,11 @@ pub struct Scripted {
 }
 
 struct Script {
-    /// The answers to the next requests, before `otherwise` is asked.
+    /// The answers to the next requests; then `otherwise` chooses.
     next: VecDeque<Answer>,
     otherwise: Choose,
     asked: Vec<Asked>,
-    /// The number of requests, of which `asked` may have forgotten some.
+    /// The number of all requests, including those that `forget` removed from `asked`.
     requests: usize,
     bytes_sent: u64,
 }
@@ -221,12 +221,12 @@ impl Scripted {
         script
     }
 
-    /// Gives the same answer to every request.
+    /// Sends the same answer to every request.
     pub fn always(answer: Answer) -> Self {
         Self::by(move |_, _| answer.clone())
     }
 
-    /// Gives the answer that a closure chooses, by the request and the number of requests before it.
+    /// Sends the answer that a closure chooses, by the request and the number of requests before it.
     pub fn by(choose: impl FnMut(&Asked, usize) -> Answer + Send + 'static) -> Self {
         let script = Script {
             next: VecDeque::new(),
@@ -238,13 +238,13 @@ impl Scripted {
         Self { script: Arc::new(Mutex::new(script)), renews_credentials: false }
     }
 
-    /// Gives this answer to each request after the last of [`in_turn`](Self::in_turn).
+    /// Sends this answer to each request after the last answer of [`in_turn`](Self::in_turn).
     pub fn afterwards(self, answer: Answer) -> Self {
         self.lock().otherwise = Box::new(move |_, _| answer.clone());
         self
     }
 
-    /// Makes the transport one that reads its credentials again after a 401.
+    /// Makes the transport report that it reads its credentials again after a 401.
     pub fn renewing_credentials(mut self) -> Self {
         self.renews_credentials = true;
         self
@@ -255,17 +255,17 @@ impl Scripted {
         Client::new(self.clone())
     }
 
-    /// Returns the requests so far, from the last [`forget`](Self::forget) on.
+    /// Returns the requests since the last [`forget`](Self::forget).
     pub fn asked(&self) -> Vec<Asked> {
         self.lock().asked.clone()
     }
 
-    /// Returns path and query of each of the [`asked`](Self::asked).
+    /// Returns the path and query of each request in [`asked`](Self::asked).
     pub fn paths(&self) -> Vec<String> {
         self.lock().asked.iter().map(|asked| asked.path_and_query.clone()).collect()
     }
 
-    /// Returns the times between requests.
+    /// Returns the times between the requests in [`asked`](Self::asked).
     pub fn waits(&self) -> Vec<Duration> {
         self.lock().asked.windows(2).map(|pair| pair[1].at - pair[0].at).collect()
     }
@@ -275,12 +275,12 @@ impl Scripted {
         self.lock().requests
     }
 
-    /// Returns the number of answers of [`in_turn`](Self::in_turn) that no request has met yet.
+    /// Returns the number of answers of [`in_turn`](Self::in_turn) that are not sent yet.
     pub fn left(&self) -> usize {
         self.lock().next.len()
     }
 
-    /// Returns the length of the pieces that were handed out.
+    /// Returns the number of body bytes that were sent.
     pub fn bytes_sent(&self) -> u64 {
         self.lock().bytes_sent
     }
@@ -304,7 +304,7 @@ impl Scripted {
     }
 }
 
-/// Sleeps, unless the time is zero: even then `sleep` would not be ready at once.
+/// Sleeps, unless the time is zero: `sleep` is not ready at its first poll even then.
 async fn wait(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;

@@ -1,4 +1,4 @@
-//! An independent decode of the full body of a watch: prost with the messages of k8s-pb, `serde_json`.
+//! An independent decode of the full body of a watch, by prost with the messages of k8s-pb, or by `serde_json`.
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::WatchEvent as PbWatchEvent;
 use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchEvent};
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::members::Members;
 use super::{RuntimeTypeMeta, Unknown};
 
-/// An event, decoded one way or the other.
+/// An event, as the decoder or the reference returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {
     Changed { event: &'static str, encoding: Encoding, type_meta: TypeMeta, object: Vec<u8>, version: String },
@@ -16,7 +16,7 @@ pub enum Seen {
     Error(Status),
 }
 
-/// The events that the decoder returns, and how the watch ended.
+/// Returns the events that the decoder returns, and how the watch ended.
 pub fn watch<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, Result<(), DecodeError>) {
     let mut decoder = super::watch_decoder(limits);
     let (mut seen, mut received) = (Vec::new(), 0);
@@ -27,7 +27,7 @@ pub fn watch<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> 
                 Ok(Some(event)) => seen.push(see(event, seen.len() as u64)),
                 Ok(None) => break,
                 Err(error) => {
-                    assert_eq!(decoder.finish().unwrap_err().to_string(), error.to_string(), "an error stays");
+                    assert_eq!(decoder.finish().unwrap_err().to_string(), error.to_string(), "the same error");
                     return (seen, Err(error));
                 }
             }
@@ -60,13 +60,13 @@ pub fn see(event: WatchEvent<'_>, index: u64) -> Seen {
     }
 }
 
-/// The events of the full body up to its first fault, and whether it has no fault.
+/// Returns the events of the full body up to its first fault, and true if it has no fault.
 pub fn reference(body: &[u8]) -> (Vec<Seen>, bool) {
     let is_json = is_json(body);
     let (mut seen, mut rest) = (Vec::new(), body);
     while !rest.is_empty() {
-        let Some((frame, behind)) = (if is_json { line(rest) } else { frame(rest) }) else { return (seen, false) };
-        rest = behind;
+        let Some((frame, after)) = (if is_json { line(rest) } else { frame(rest) }) else { return (seen, false) };
+        rest = after;
         if is_json && is_blank(frame) {
             continue;
         }
@@ -76,7 +76,7 @@ pub fn reference(body: &[u8]) -> (Vec<Seen>, bool) {
     (seen, true)
 }
 
-/// Whether it begins as JSON; spaces alone do, too.
+/// Returns true if the body begins as JSON, or is blank.
 pub fn is_json(body: &[u8]) -> bool {
     matches!(body.iter().find(|byte| !is_blank(&[**byte])), Some(b'{') | None)
 }
@@ -92,12 +92,12 @@ fn frame(body: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn line(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = body.iter().position(|byte| *byte == b'\n');
-    // Spaces behind the last line are none.
+    // Spaces after the last line count as a blank line.
     let end = end.or(is_blank(body).then_some(body.len() - 1))?;
     Some(body.split_at(end + 1))
 }
 
-/// The part of an object that an event needs.
+/// The part of an object that every event needs.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Object {
     #[prost(message, optional, tag = "1")]
@@ -164,7 +164,7 @@ fn change(
     Some(Seen::Changed { event, encoding, type_meta, object, version })
 }
 
-/// As Go reads it: the last member of a name counts, `null` sets nothing, a second `metadata` is merged into the first.
+/// Reads a frame as Go does: the last member of a name counts, `null` sets nothing, a second `metadata` is merged into the first.
 fn by_serde(line: &[u8]) -> Option<Seen> {
     let (mut event, mut object) = (None, None);
     for (name, value) in &serde_json::from_slice::<Members<'_>>(line).ok()?.0 {
@@ -204,7 +204,7 @@ fn by_serde(line: &[u8]) -> Option<Seen> {
     change(&event, || Some(ends), Encoding::Json, type_meta, object.into(), version.unwrap_or_default())
 }
 
-/// The fields of a Status that the recorded ones have.
+/// Reads the fields of a Status that the recorded watches have.
 fn status(json: &str) -> Option<Status> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();

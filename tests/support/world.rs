@@ -1,6 +1,6 @@
-//! A model of an API server that holds ConfigMaps, and a transport to it that breaks in every way that a network does.
+//! A model of an API server that holds ConfigMaps, and a transport to it with the faults of a network.
 //!
-//! All that happens follows from a seed, in paused time.
+//! A seed determines all of it, in paused time.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::seeds::each_seed;
 use super::{body_of, config_map, event_frame, len_field, status};
 
-/// An object as the consumer is to see it: its uid, which tells it from others of its name, and its version.
+/// An object as the consumer should see it: its uid, which differs from earlier objects of its name, and its version.
 pub type Object = (u64, String);
 pub type Objects = BTreeMap<String, Object>;
 
@@ -32,38 +32,38 @@ pub enum Kind {
     Deleted,
 }
 
-/// What happened, in the order of versions.
+/// A change of an object.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub kind: Kind,
     pub name: String,
     pub uid: u64,
-    /// When it happened.
+    /// The version at which it happened.
     at: u64,
-    /// What the object says, which for a deletion may be an older version.
+    /// The version in the object, which is older for some deletions.
     pub version: String,
 }
 
-/// The version of the empty server: 0 is none.
+/// The version of the empty server. It is not 0, because 0 is no version.
 const FIRST: u64 = 90;
 
-/// What this server is like.
+/// The properties of this server.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are of different things, and any may be with any")]
 pub struct Habits {
-    /// Whether it knows sendInitialEvents, refuses them, or never ends them.
+    /// What it does with `sendInitialEvents`.
     pub initial_events: InitialEvents,
-    /// Whether versions are numbers.
+    /// Versions are not numbers.
     pub opaque: bool,
-    /// Whether it sends bookmarks once a minute.
+    /// It sends bookmarks, once a minute.
     pub bookmarks: bool,
-    /// Of a hundred frames, those that are sent twice.
+    /// The percentage of changes after which it repeats the last ones.
     pub repeats: u32,
-    /// Of a hundred connections, those that something happens to.
+    /// The percentage of watches that it interrupts. Other faults are less frequent.
     pub faults: u32,
-    /// Whether it is restored from a backup now and then.
+    /// It is restored from a backup now and then.
     pub goes_back: bool,
-    /// Whether it sends only the shard that it is asked for.
+    /// It sends only the shard that is requested.
     pub shards: bool,
 }
 
@@ -71,6 +71,7 @@ pub struct Habits {
 pub enum InitialEvents {
     Known,
     Refused,
+    /// The bookmark at their end is never sent.
     Endless,
 }
 
@@ -83,28 +84,28 @@ struct State {
     history: Vec<Change>,
     /// The last version.
     now: u64,
-    /// What happened up to it is forgotten.
+    /// The server has forgotten the changes up to this version.
     forgotten: u64,
     objects: BTreeMap<String, (u64, u64)>,
     uids: u64,
     /// No more faults.
     calm: bool,
     requests: u32,
-    /// How often it was restored.
+    /// The number of times it was restored.
     restored: u32,
-    /// Whether connections outlived that.
+    /// Connections outlived the last restore.
     outlived: bool,
     lists: u32,
 }
 
-/// Runs this number of schedules in paused time, or only that of `SEED`. A failure prints seed and server. Returns whether
-/// it ran all.
+/// Runs this number of schedules in paused time, or only the schedule of `SEED`. A failure prints the seed and the server.
+/// Returns true if it ran all.
 pub fn each_schedule(schedules: u64, mut run: impl AsyncFnMut(u64)) -> bool {
     each_seed(schedules, |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let run = AssertUnwindSafe(|| runtime.block_on(run(seed)));
         if let Err(panic) = catch_unwind(run) {
-            eprintln!("the server of the failure: {:?}", World::new(seed).habits());
+            eprintln!("failed with the server {:?}", World::new(seed).habits());
             resume_unwind(panic);
         }
     })
@@ -122,7 +123,7 @@ impl World {
             },
             opaque,
             bookmarks: rng.u8(..4) > 0,
-            // Of opaque versions nobody can tell a repetition.
+            // A client cannot recognize repetitions of opaque versions.
             repeats: if opaque { 0 } else { [0, 10, 50][rng.usize(..3)] },
             faults: [0, 30, 90][rng.usize(..3)],
             goes_back: false,
@@ -148,7 +149,7 @@ impl World {
         world
     }
 
-    /// One that is restored from a backup now and then, unless nobody could tell: its versions do not compare.
+    /// A server that is restored from a backup now and then, unless its versions are opaque: a client could not notice it.
     pub fn that_goes_back(seed: u64) -> Self {
         let world = Self::new(seed);
         let mut state = world.lock();
@@ -161,14 +162,14 @@ impl World {
         self.0.lock().unwrap()
     }
 
-    /// What happened behind this version.
-    pub fn history_behind(&self, version: &str) -> VecDeque<Change> {
+    /// Returns the changes after this version.
+    pub fn history_after(&self, version: &str) -> VecDeque<Change> {
         let state = self.lock();
         let at = at(version);
         state.history.iter().filter(|change| change.at > at).cloned().collect()
     }
 
-    /// What there was at this version.
+    /// Returns the objects that existed at this version.
     pub fn objects_at(&self, version: &str) -> Objects {
         let state = self.lock();
         let at = at(version);
@@ -196,12 +197,12 @@ impl World {
         self.lock().habits.bookmarks
     }
 
-    /// Whether all is quiet, and stays so.
+    /// Returns true once no more changes and faults happen.
     pub fn is_calm(&self) -> bool {
         self.lock().calm
     }
 
-    /// How often it was restored from a backup.
+    /// Returns the number of times it was restored from a backup.
     pub fn restored(&self) -> u32 {
         self.lock().restored
     }
@@ -210,12 +211,12 @@ impl World {
         self.lock().requests
     }
 
-    /// Requests that had the whole collection sent.
+    /// Returns the number of requests for the whole collection.
     pub fn lists(&self) -> u32 {
         self.lock().lists
     }
 
-    /// Lives for a while, and then nothing happens any more, to objects or to connections.
+    /// Changes objects for a while, and then becomes calm: objects stay the same, and connections have no more faults.
     pub async fn live(self) {
         let changes = self.lock().rng.u32(..40);
         for _ in 0..changes {
@@ -238,7 +239,7 @@ impl World {
             if goes_back {
                 self.lock().go_back();
                 self.1.send_modify(|changes| *changes += 1);
-                // Whoever asked before has their answer, and nothing new was written by then.
+                // Every earlier request is answered before the next change.
                 sleep(Duration::from_secs(7000)).await;
             }
         }
@@ -253,12 +254,12 @@ impl World {
 }
 
 impl Change {
-    /// As a consumer sees it.
+    /// A change as a consumer sees it.
     pub fn seen(kind: Kind, name: String, uid: u64, version: String) -> Self {
         Self { kind, name, uid, at: 0, version }
     }
 
-    /// Whether a consumer sees it like the other.
+    /// Returns true if a consumer sees both the same.
     pub fn is(&self, other: &Self) -> bool {
         (self.kind, &self.name, self.uid, &self.version) == (other.kind, &other.name, other.uid, &other.version)
     }
@@ -286,20 +287,20 @@ impl Change {
 
 impl State {
     fn change(&mut self) {
-        // Other resources have the versions between.
+        // Other resources have the versions in between.
         self.now += self.rng.u64(1..4);
         let name = format!("cm-{}", self.rng.u8(..6));
         let (kind, uid, version) = match self.objects.get(&name).copied() {
             None => {
-                // Such that their hashes are far apart.
+                // A large step, so that their hashes are far apart.
                 self.uids = self.uids.wrapping_add(0x9e37_79b9_7f4a_7c15);
                 (Kind::Added, self.uids, self.now)
             }
             Some((uid, _)) if self.rng.bool() => (Kind::Modified, uid, self.now),
             Some((uid, version)) => {
-                // Whoever cannot see when it was deleted cannot tell that this is a past that is no more.
-                let says_when = self.habits.opaque || self.habits.goes_back || self.rng.bool();
-                (Kind::Deleted, uid, if says_when { self.now } else { version })
+                // Without its own version, a deletion that a restore undid is not recognizable.
+                let has_own_version = self.habits.opaque || self.habits.goes_back || self.rng.bool();
+                (Kind::Deleted, uid, if has_own_version { self.now } else { version })
             }
         };
         match kind {
@@ -369,7 +370,7 @@ impl Query {
     }
 }
 
-/// Of uids, by FNV-1a.
+/// A range of FNV-1a hashes of uids.
 type Hashes = Range<u128>;
 
 pub fn hash(uid: u64) -> u128 {
@@ -401,8 +402,8 @@ impl World {
             return Ok(answer);
         }
         let shard = query.shard().filter(|_| state.habits.shards);
-        let asked = query.get("resourceVersion");
-        let is_ahead = query.get("watch") != "1" && !asked.is_empty() && at(asked) > state.now;
+        let version = query.get("resourceVersion");
+        let is_ahead = query.get("watch") != "1" && !version.is_empty() && at(version) > state.now;
         if is_ahead {
             return Ok(too_large());
         }
@@ -418,7 +419,7 @@ impl World {
             return Ok(error(422));
         }
         state.lists += u32::from(initial);
-        let at = if initial { state.now } else { at(query.get("resourceVersion")) };
+        let at = if initial { state.now } else { at(version) };
         if at < state.forgotten {
             if state.rng.bool() {
                 return Ok(error(410));
@@ -495,22 +496,22 @@ enum End {
     Stall,
 }
 
-/// A watch that is open.
+/// An open watch.
 struct Connection {
     world: World,
-    /// How often the server had been restored when it was opened.
+    /// The number of times that the server was restored before it was opened.
     restored: u32,
     changes: watch::Receiver<u64>,
-    /// Where it began.
+    /// The version at which it began.
     from: u64,
-    /// Up to which all is in `pending` or sent.
+    /// The version up to which all changes are in `pending` or sent.
     at: u64,
     pending: Vec<u8>,
-    /// The only objects that it tells of.
+    /// The objects whose changes it sends.
     shard: Option<Hashes>,
-    /// The end of the initial events is still to come.
+    /// The end of the initial events is not sent yet.
     initial: bool,
-    /// After how many bytes, and how; else by its timeout.
+    /// The number of bytes after which it ends, and how; else it ends at `deadline`.
     ends: Option<(usize, End)>,
     deadline: tokio::time::Instant,
 }
@@ -555,7 +556,7 @@ impl Connection {
         }
     }
 
-    /// What happened meanwhile.
+    /// Adds the changes since the last call to `pending`. Returns true if there is something to send.
     fn gather(&mut self) -> bool {
         let mut state = self.world.lock();
         let new: Vec<_> = state.history.iter().filter(|change| change.at > self.at).cloned().collect();
@@ -566,9 +567,9 @@ impl Connection {
             }
             self.pending.extend(change.frame());
             let repeats = state.habits.repeats;
-            // What is repeated before the end of the initial events may be one of those, which come in no order.
+            // No repetitions before the end of the initial events: those have no order, so a client cannot recognize them.
             if !self.initial && state.chance(repeats) {
-                // One of the last, or a run of them.
+                // The last changes that were sent, up to 4 of them.
                 let sent = |change: &&Change| {
                     (self.from + 1..=self.at).contains(&change.at) && is_in(self.shard.as_ref(), change.uid)
                 };
@@ -592,9 +593,9 @@ impl Connection {
 
     fn bookmark(&mut self, ends_initial_events: bool) {
         let state = self.world.lock();
-        // All up to now is sent, or will be before it.
+        // All changes up to now are sent before the bookmark.
         let at = if self.initial || ends_initial_events { self.at } else { state.now.max(self.at) };
-        // What is not newer than where it is, a watch is not sent.
+        // No bookmark is sent while newer changes are not in `pending`, or after a restore to an older version.
         if state.history.iter().any(|change| change.at > self.at) || state.now < self.at {
             return;
         }

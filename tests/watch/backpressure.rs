@@ -10,12 +10,12 @@ use listwatch_testserver::{Answer, Body};
 use crate::support::config_maps::{added, error};
 use crate::support::server::{client, serve};
 
-/// While the consumer takes nothing, the server can send no more than buffers hold. Then all comes, and the 410
-/// that a server has for those who are too slow.
+/// While the consumer reads nothing, the server can send only what buffers hold. Then the rest arrives, and the 410 that a
+/// server sends to a slow client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_stalls_makes_the_server_wait() {
     const BYTES: u64 = 40 << 20;
-    /// What sockets and the transport hold.
+    /// The most that sockets and the transport buffer.
     const AHEAD: u64 = 20 << 20;
 
     let frame = added(&"x".repeat(4000), 8);
@@ -31,12 +31,12 @@ async fn a_consumer_that_stalls_makes_the_server_wait() {
     let mut events = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &WatchParams::with_initial_state()).stream();
     events.next().await.unwrap().unwrap();
     let mut sent = 0;
-    // Until nothing was sent for a while.
+    // Wait until the server sends no more.
     while server.bytes_sent() > sent {
         sent = server.bytes_sent();
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    assert!(sent < AHEAD, "{sent} bytes were sent to a consumer that took one event");
+    assert!(sent < AHEAD, "{sent} bytes were sent to a consumer that read one event");
     let (mut seen, mut end) = (1, None);
     while let Some(event) = events.next().await {
         match event {
@@ -53,7 +53,7 @@ async fn a_consumer_that_stalls_makes_the_server_wait() {
     }
 }
 
-/// A frame, over and over.
+/// A reader that repeats a frame without end.
 struct RepeatFrame {
     frame: Vec<u8>,
     at: usize,

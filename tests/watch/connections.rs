@@ -24,10 +24,10 @@ async fn delivers_events_until_the_connection_ends() {
         ),
         (Answer::pieces([added("a", 8), initial_end(9)]), "+a synced 9"),
         (Answer::pieces([added("a", 8), error(410)]), "+a API error: 410, 1 item delivered"),
-        (Answer::pieces([added("a", 8)]).then_reset(), "+a transport: broken off: reset, 1 item delivered"),
+        (Answer::pieces([added("a", 8)]).then_reset(), "+a transport: interrupted: reset, 1 item delivered"),
         (Answer::pieces([added("a", 8)[..20].to_vec()]), "the body ended inside a frame"),
         (Answer::status(403), "API error: 403"),
-        // What a proxy says instead.
+        // A proxy's page, and other bodies that are not this watch.
         (Answer::pieces([b"<html>hello".to_vec()]), "unexpected encoding: the body looks like HTML"),
         (Answer::pieces([body_of("v1", "Status", &status(500))]), "API error: 500"),
         (list(&["a"], "7"), "ConfigMapList"),
@@ -49,20 +49,20 @@ async fn delivers_events_until_the_connection_ends() {
             events.push(event.map_or_else(|error| error.to_string(), written));
         }
         assert!(watch.next().await.is_none());
-        assert!(events.join(" ").contains(expected), "{events:?}, and not {expected}");
-        assert_eq!(server.paths().len(), 1, "it is not asked for again");
+        assert!(events.join(" ").contains(expected), "{events:?}, expected {expected}");
+        assert_eq!(server.paths().len(), 1, "the request is not retried");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn reads_both_encodings_gzip_members_and_shards() {
-    // Recorded ones, in both encodings.
+    // Recorded watches, in both encodings.
     for (body, expected) in [("watch-configmaps.pb", 1), ("watch-configmaps.json", 1)] {
         let server = Scripted::in_turn([Answer::pieces([fixture(body)])]);
         let events: Vec<_> = watch(&server.client(), &exact(7)).stream().collect().await;
         assert!(events.len() > expected && events.iter().all(Result::is_ok), "{body}: {events:?}");
     }
-    // A gzip member for each flush, as servers from 1.37 send; an event is there when its member is.
+    // A gzip member for each flush, as servers from 1.37 send: an event is delivered as soon as its member arrives.
     let member = |frame: Vec<u8>| {
         let mut member = GzEncoder::new(Vec::new(), Compression::default());
         std::io::Write::write_all(&mut member, &frame).unwrap();
@@ -77,7 +77,7 @@ async fn reads_both_encodings_gzip_members_and_shards() {
     assert_eq!(written(events.next().await.unwrap().unwrap()), "+b");
     assert_eq!(started.elapsed().as_secs(), 1);
 
-    // A shard, whatever the server sends: the uid is the name.
+    // The client selects the shard, whatever the server sends; the uid is the name.
     let shard = Shard::new(0, 2).unwrap();
     let names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
     let server = Scripted::in_turn([Answer::pieces(names.map(|name| added(name, 8)))]);

@@ -1,4 +1,4 @@
-//! Connections on which nothing arrives are given up, as soon as bookmarks allow to know it.
+//! A connection on which nothing arrives is closed, sooner if it has had regular bookmarks.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::support::transport::{Answer, Scripted};
 use crate::{SECOND, exact, kinds, list, resumed, watch, written};
 
 #[tokio::test(start_paused = true)]
-async fn quiet_connections_are_given_up() {
+async fn idle_connections_are_closed() {
     let minute = SECOND * 60;
     let bookmarks = |gap: Duration| {
         let answer = Answer::pieces([bookmark(8)]).then(gap, bookmark(9)).then(gap / 2, bookmark(10));
         answer.then_stalls()
     };
     for (answer, timeout_seconds, idle, expected) in [
-        // The server's own timeout, and half a minute.
+        // The server's own timeout plus half a minute.
         (Answer::default().then_stalls(), 400, None, 400 + 30),
         (Answer::pieces([bookmark(8)]).then_stalls(), 400, None, 400 + 30),
         (Answer::default().then(SECOND * 420, added("a", 8)).then_stalls(), 400, None, 420 + 30),
-        // 2.5 times the longest gap, at least 90 s, and no longer than without bookmarks.
+        // 2.5 times the longest gap between bookmarks, at least 90 s, and at most the time without bookmarks.
         (bookmarks(minute), 3000, None, 90 + 150),
         (bookmarks(SECOND * 10), 3000, None, 15 + 90),
         (
@@ -32,7 +32,7 @@ async fn quiet_connections_are_given_up() {
             120 + 200,
         ),
         (bookmarks(minute * 4), 400, None, 400 + 30),
-        // As the caller says.
+        // The caller's `idle_timeout`.
         (bookmarks(minute), 3000, Some(SECOND * 70), 90 + 70),
     ] {
         for resumes in [false, true] {
@@ -59,7 +59,7 @@ async fn quiet_connections_are_given_up() {
             }
         }
     }
-    // What one connection taught counts for the next, unless bookmarks stopped.
+    // The gap of a connection counts for the next one, until a connection stalls.
     let server = Scripted::in_turn([
         Answer::pieces([bookmark(8)]).then(minute, bookmark(9)),
         Answer::default().then_stalls(),
@@ -68,7 +68,7 @@ async fn quiet_connections_are_given_up() {
     let _ = resumed(watch(&server.client(), &exact(7).timeout(SECOND * 3000)).resume()).await;
     let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
     assert_eq!(waits, [60, 150, 3030]);
-    // Behind the initial events it is the same.
+    // The same applies after the initial events.
     let late_end = Answer::pieces([added("a", 5)]).then(SECOND * 20, initial_end(8));
     let gap = || Answer::pieces([bookmark(8)]).then(SECOND * 20, bookmark(9));
     for (answers, timeout_seconds, expected) in [
@@ -81,7 +81,7 @@ async fn quiet_connections_are_given_up() {
         let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
         assert_eq!(waits, expected);
     }
-    // Time that the consumer takes is none that the server takes.
+    // The consumer's own time does not count.
     let server = Scripted::in_turn([bookmarks(minute)]);
     let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).stream();
     for _ in 0..3 {
@@ -93,7 +93,7 @@ async fn quiet_connections_are_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn initial_events_have_a_deadline_that_progress_resets() {
-    // Objects every 20 s are progress; bookmarks and changes are none.
+    // Initial objects are progress; bookmarks and changes are not.
     let slow = || (0..5).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, added("a", 5 + at)));
     let busy = || (0..9).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, event("MODIFIED", "a", 9 + at)));
     for (answer, timeout, idle, synced, seconds) in [
@@ -108,7 +108,7 @@ async fn initial_events_have_a_deadline_that_progress_resets() {
             30,
         ),
         (slow().then_stalls(), Some(SECOND * 10), None, false, 10),
-        // The other timeout begins behind them.
+        // `idle_timeout` applies only after the initial events.
         (slow().then_stalls(), None, Some(SECOND * 10), false, 100 + 30),
         (slow().then_stalls(), None, Some(SECOND * 70), false, 100 + 30),
     ] {

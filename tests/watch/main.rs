@@ -24,7 +24,7 @@ use support::transport::{Answer, Scripted};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Objects at version 5.
+/// A list of objects with these names, each at version 5.
 fn list(names: &[&str], version: &str) -> Answer {
     Answer::ok(config_maps::list(version, names.iter().map(|name| (name, 5))))
 }
@@ -43,14 +43,14 @@ fn watch(client: &Client, params: &WatchParams) -> Watch<Name> {
     client.watch_with(&Resource::CONFIG_MAPS, params, name as Name)
 }
 
-/// Events as they are written below, up to the error that ends them.
+/// Returns the events as [`written`], the error that ends them, and the version that was reached.
 async fn resumed(mut watch: ResumedWatch<Name>) -> (Vec<String>, Error, Option<String>) {
     let mut events = Vec::new();
     loop {
-        match watch.next().await.expect("an error comes first") {
+        match watch.next().await.expect("the watch ends in an error") {
             Ok(event) => events.push(written(event)),
             Err(error) => {
-                assert!(watch.next().await.is_none(), "an error ends it");
+                assert!(watch.next().await.is_none(), "nothing follows an error");
                 return (events, error, watch.resource_version().map(str::to_owned));
             }
         }
@@ -64,14 +64,15 @@ fn written(event: OwnedEvent<String>) -> String {
         OwnedEvent::Deleted(name) => format!("-{name}"),
         OwnedEvent::Synced { resource_version } => format!("synced {resource_version}"),
         OwnedEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
-        _ => "restarted".to_owned(),
+        _ => "reset".to_owned(),
     }
 }
 
-fn between<'a>(text: &'a str, before: &str, behind: &str) -> &'a str {
-    text.split_once(before).unwrap().1.split(behind).next().unwrap()
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    text.split_once(before).unwrap().1.split(after).next().unwrap()
 }
 
+/// Returns the requests: `initial` events, a `list`, or the version after which a watch begins.
 fn kinds(server: &Scripted) -> String {
     let kind = |path: &String| match path {
         path if path.contains("sendInitialEvents") => "initial".to_owned(),

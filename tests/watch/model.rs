@@ -1,5 +1,5 @@
-//! A watch against a model: whatever happens to connections, the consumer sees what the server saw, each change once and in
-//! order; in paused time. `SEED=N cargo test --features zstd --test watch model` runs the schedule of a failure alone.
+//! A watch of a model server: whatever happens to connections, the consumer gets each change once and in order, in paused
+//! time. `SEED=N cargo test --test watch model` runs only the schedule of a failure.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use listwatch::ItemRef;
 use listwatch::client::{Client, OwnedEvent, Resource, WatchParams};
 use tokio::time::{sleep, timeout};
 
-/// The sums of what happened in the schedules.
+/// The number of times that each thing happened, in all schedules.
 #[derive(Debug, Default)]
 struct Met {
     changes: u64,
-    restarted: u64,
+    resets: u64,
     expired: u64,
     disconnects: u64,
     lists: u64,
 }
 
 #[test]
-fn a_view_converges_with_nothing_lost_twice_or_out_of_order() {
+fn delivers_each_change_once_and_in_order() {
     let schedules = cases(500, 2000);
     let mut met = Met::default();
     let are_all = each_schedule(schedules, async |seed| run(seed, &mut met).await);
     println!("{met:?}");
-    // Or the schedules would be no test of it.
-    let Met { changes, restarted, expired, disconnects, lists } = met;
-    let least = [changes, restarted, expired, disconnects, lists].into_iter().min().unwrap();
+    // Otherwise the schedules do not test it.
+    let Met { changes, resets, expired, disconnects, lists } = met;
+    let least = [changes, resets, expired, disconnects, lists].into_iter().min().unwrap();
     assert!(least >= schedules / 100 || !are_all, "{least}");
 }
 
@@ -36,7 +36,7 @@ async fn run(seed: u64, met: &mut Met) {
     let world = World::new(seed);
     let client = Client::new(world.clone());
     let mut rng = fastrand::Rng::with_seed(seed);
-    // Of the library's own waits.
+    // The library's own waits are random, too.
     fastrand::seed(seed);
     tokio::spawn(world.clone().live());
     let whole_run = async {
@@ -47,12 +47,12 @@ async fn run(seed: u64, met: &mut Met) {
             met.expired += 1;
         }
     };
-    // There is time for everything.
-    assert!(timeout(Duration::from_secs(1_000_000), whole_run).await.is_ok(), "it does not converge");
+    // No schedule takes this long.
+    assert!(timeout(Duration::from_secs(1_000_000), whole_run).await.is_ok(), "the watch does not converge");
     assert!(world.requests() < 3000, "{} requests", world.requests());
 }
 
-/// Whether the consumer saw all there was to see; else the version had expired.
+/// Returns true once the consumer has the final state, and false if the version expired.
 async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: &mut Met) -> bool {
     let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
     let watch = client.watch_with(&Resource::CONFIG_MAPS, &WatchParams::with_initial_state(), see);
@@ -62,10 +62,10 @@ async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: 
         let _ = disconnects.send(disconnect.lists);
     });
     let mut view = Objects::new();
-    // What is to come next, once the collection is there.
+    // The version of the last event, once the collection is complete.
     let mut version = None;
     loop {
-        // Nothing happens for an hour once all is quiet.
+        // Once the server is calm, an hour without events is the end.
         let is_calm = world.is_calm();
         let Ok(next) = timeout(Duration::from_secs(3600), watch.next()).await else {
             if !is_calm {
@@ -74,7 +74,7 @@ async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: 
             assert_eq!(view, world.objects_at(&world.version()));
             assert!(version.is_some(), "never synced");
             if world.sends_bookmarks() {
-                assert_eq!(watch.resource_version(), Some(&*world.version()), "bookmarks move the version");
+                assert_eq!(watch.resource_version(), Some(&*world.version()), "bookmarks advance the version");
             }
             while let Ok(lists) = disconnected.try_recv() {
                 met.disconnects += 1;
@@ -82,7 +82,7 @@ async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: 
             }
             return true;
         };
-        let event = match next.expect("it ends in an error only") {
+        let event = match next.expect("the watch ends only in an error") {
             Ok(event) => event,
             Err(error) => {
                 assert!(error.is_expired() && version.is_some() && !starts_over, "{error}");
@@ -100,22 +100,22 @@ async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: 
                 continue;
             }
             OwnedEvent::Reset => {
-                assert!(version.is_none() || starts_over, "restarted when it was synced");
+                assert!(version.is_none() || starts_over, "reset after it was synced");
                 version = None;
                 view.clear();
-                met.restarted += 1;
+                met.resets += 1;
                 continue;
             }
             other => panic!("{other:?}"),
         };
         if let Some(version) = &mut version {
             met.changes += 1;
-            let next = world.history_behind(version).pop_front().expect("what did not happen came");
-            assert!(seen.is(&next), "{seen:?} came, and not {next:?}");
+            let next = world.history_after(version).pop_front().expect("the change did not happen");
+            assert!(seen.is(&next), "{seen:?}, expected {next:?}");
             *version = next.happened_at(world);
         }
         seen.apply(&mut view);
-        // A consumer has other things to do.
+        // A consumer may be slow.
         if rng.u8(..20) == 0 {
             sleep(Duration::from_secs(rng.u64(..300))).await;
         }

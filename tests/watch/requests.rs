@@ -8,7 +8,7 @@ use crate::support::transport::{Answer, Scripted};
 use crate::{SECOND, exact, list, resumed, watch, written};
 
 #[tokio::test(start_paused = true)]
-async fn requests_name_version_initial_events_and_timeout() {
+async fn requests_have_version_initial_events_and_timeout() {
     let every = "/api/v1/configmaps?";
     let initial = "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let at_least = WatchParams::with_initial_state_at_least;
@@ -30,7 +30,7 @@ async fn requests_name_version_initial_events_and_timeout() {
         let _ = resumed(watch(&server.client(), &params).resume()).await;
         assert_eq!(server.paths(), [format!("{every}{expected}")]);
     }
-    // Nothing is sent.
+    // Invalid parameters: nothing is sent.
     for params in [exact(0), WatchParams::from_version("x"), at_least(""), exact(7).timeout(SECOND / 2)] {
         let server = Scripted::in_turn([]);
         let error = watch(&server.client(), &params).stream().next().await.unwrap().unwrap_err();
@@ -39,7 +39,7 @@ async fn requests_name_version_initial_events_and_timeout() {
         assert!(matches!(error.kind(), ErrorKind::Params(_)), "{error}");
         assert_eq!(server.paths(), [""; 0]);
     }
-    // 5 to 10 minutes, and not always the same.
+    // The default timeout is random, from 5 to 10 minutes.
     let mut timeouts = std::collections::BTreeSet::new();
     for _ in 0..20 {
         let server = Scripted::in_turn([Answer::default()]);
@@ -74,7 +74,7 @@ async fn from_now_begins_after_the_version_of_the_collection() {
     assert_eq!(events, ["+b"]);
     paths(&server);
 
-    // The request for the version is retried as any other.
+    // The request for the version is retried like any other.
     let server = Scripted::in_turn([Answer::status(503)].into_iter().chain(answers()));
     let mut events = watch(&server).resume();
     assert_eq!(events.resource_version(), None);

@@ -8,13 +8,13 @@ use crate::support::transport::{Answer, Scripted};
 use crate::support::{body_of, event_frame, len_field};
 use crate::{between, exact, kinds, list, resumed, watch, written};
 
-/// The answers, what comes of all of them, which versions are asked for, and up to which all came. The script's end is fatal.
+/// A case has answers, the events, the requested versions and the version reached, and the error. The end of the script is fatal.
 #[tokio::test(start_paused = true)]
 async fn resumes_from_the_last_version() {
     let end = "setup: the script has ended";
     let expired = "API error: 410";
     for (answers, expected, versions, ends) in [
-        // However a connection ends.
+        // Every end of a connection.
         (vec![Answer::pieces([added("a", 8)]), Answer::pieces([added("b", 9)])], "+a +b", "7 8 9 to 9", end),
         (
             vec![Answer::pieces([added("a", 8)]).then_reset(), Answer::pieces([added("b", 9)])],
@@ -32,7 +32,7 @@ async fn resumes_from_the_last_version() {
             "7 7 8 to 8",
             end,
         ),
-        // A role, a resource, credentials or a proxy may be mended later.
+        // A role, a resource, credentials or a proxy may be fixed later.
         (
             vec![Answer::status(403), Answer::status(404), Answer::status(403), Answer::pieces([added("a", 8)])],
             "+a",
@@ -47,21 +47,21 @@ async fn resumes_from_the_last_version() {
             end,
         ),
         (vec![Answer::pieces([b"<html>".to_vec()]), Answer::pieces([added("a", 8)])], "+a", "7 7 8 to 8", end),
-        // Bookmarks move the version, and only forwards.
+        // Bookmarks advance the version, and never move it back.
         (
             vec![Answer::pieces([bookmark(20), bookmark(15)]), Answer::pieces([added("a", 21)])],
             "+a",
             "7 20 21 to 21",
             end,
         ),
-        // Repeated and late events.
+        // Repeated events and events of older versions are dropped.
         (
             vec![Answer::pieces([added("a", 8), added("a", 8), event("MODIFIED", "a", 10), added("b", 9)])],
             "+a ~a",
             "7 10 to 10",
             end,
         ),
-        // A deletion with an old version, which comes again as often as it is not behind us.
+        // A deletion may have an old version. A repeated deletion is dropped.
         (
             vec![
                 Answer::pieces([added("a", 8), added("b", 9), event("DELETED", "a", 8)]),
@@ -78,14 +78,14 @@ async fn resumes_from_the_last_version() {
             "7 9 10 to 10",
             end,
         ),
-        // What ends it.
+        // Errors that end the watch.
         (vec![Answer::pieces([added("a", 8), error(410)])], "+a", "7 to 8", expired),
         (vec![Answer::pieces([added("a", 8)]), Answer::status(410)], "+a", "7 8 to 8", expired),
         (vec![Answer::status(400)], "", "7 to 7", "API error: 400"),
         (vec![Answer::status(422)], "", "7 to 7", "API error: 422"),
         (vec![Answer::fails(TransportErrorKind::Tls, "")], "", "7 to 7", "TLS"),
         (vec![Answer::pieces([added("a", 8), b"\0\0\0\0".to_vec()])], "+a", "7 to 8", "frame"),
-        // What did not become an item was not delivered.
+        // An event that cannot be decoded is not delivered.
         (
             vec![Answer::pieces([
                 added("a", 8),
@@ -99,16 +99,16 @@ async fn resumes_from_the_last_version() {
         let server = Scripted::in_turn(answers);
         let (events, error, version) = resumed(watch(&server.client(), &exact(7)).resume()).await;
         assert_eq!(events.join(" "), expected, "{error}");
-        assert!(crate::support::chain(&error).contains(ends), "{error}, and not {ends}");
+        assert!(crate::support::chain(&error).contains(ends), "{error}, expected {ends}");
         let paths = server.paths();
-        let asked: Vec<_> = paths.iter().map(|path| between(path, "resourceVersion=", "&")).collect();
-        assert_eq!(format!("{} to {}", asked.join(" "), version.unwrap()), versions, "{events:?}");
+        let requested: Vec<_> = paths.iter().map(|path| between(path, "resourceVersion=", "&")).collect();
+        assert_eq!(format!("{} to {}", requested.join(" "), version.unwrap()), versions, "{events:?}");
         assert!(paths.iter().all(|path| !path.contains("sendInitialEvents")));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn fails_fast_if_told_to() {
+async fn fail_fast_ends_the_watch_on_lasting_errors() {
     for (answer, ends) in [
         (Answer::status(401), "API error: 401"),
         (Answer::status(403), "API error: 403"),
@@ -119,11 +119,11 @@ async fn fails_fast_if_told_to() {
         for options in [exact(7), WatchParams::with_initial_state()] {
             let server = Scripted::in_turn([Answer::status(503), answer.clone()]);
             let (_, error, _) = resumed(watch(&server.client(), &options).resume().fail_fast()).await;
-            assert!(crate::support::chain(&error).contains(ends), "{error}, and not {ends}");
+            assert!(crate::support::chain(&error).contains(ends), "{error}, expected {ends}");
             assert_eq!(server.requests(), 2, "{ends}");
         }
     }
-    // Credentials that are read again may be better.
+    // A 401 is retried once if the transport reads its credentials again.
     let answers = [Answer::status(401), Answer::pieces([added("a", 8)]), Answer::status(401), Answer::status(401)];
     let server = Scripted::in_turn(answers).renewing_credentials();
     let (events, error, _) = resumed(watch(&server.client(), &exact(7)).resume().fail_fast()).await;
@@ -131,34 +131,34 @@ async fn fails_fast_if_told_to() {
     assert!(server.waits()[0].is_zero() && server.waits()[2].is_zero(), "{:?}", server.waits());
 }
 
-/// As kube's watcher does.
+/// kube's watcher does the same.
 #[tokio::test(start_paused = true)]
-async fn starts_over_after_410_if_told_to() {
+async fn start_over_requests_the_collection_after_410() {
     let whole = |version: u64| Answer::pieces([added("a", 5), initial_end(version)]);
-    for (options, answers, expected, asked) in [
+    for (options, answers, expected, requests) in [
         (
             exact(7),
             vec![Answer::pieces([added("b", 8), error(410)]), whole(20), Answer::pieces([added("c", 21)])],
-            "+b restarted +a synced 20 +c",
+            "+b reset +a synced 20 +c",
             "7 initial 20 21",
         ),
         (
             exact(7),
             vec![Answer::status(410), Answer::status(410), whole(20)],
-            "restarted +a synced 20",
+            "reset +a synced 20",
             "7 initial initial 20",
         ),
         (
             WatchParams::with_initial_state(),
             vec![whole(8), Answer::status(410), whole(20), Answer::pieces([error(410)]), whole(30)],
-            "+a synced 8 restarted +a synced 20 restarted +a synced 30",
+            "+a synced 8 reset +a synced 20 reset +a synced 30",
             "initial 8 initial 20 initial 30",
         ),
-        // By a list where that is how it began.
+        // By a list, because the server has refused initial events.
         (
             WatchParams::with_initial_state(),
             vec![Answer::status(422), list(&["a"], "8"), Answer::status(410), list(&["a"], "9")],
-            "+a synced 8 restarted +a synced 9",
+            "+a synced 8 reset +a synced 9",
             "initial list 8 list 9",
         ),
     ] {
@@ -167,17 +167,17 @@ async fn starts_over_after_410_if_told_to() {
         let mut events = Vec::new();
         while let Some(Ok(event)) = watch.next().await {
             let event = written(event);
-            if event == "restarted" {
+            if event == "reset" {
                 assert_eq!(watch.resource_version(), None);
             }
             events.push(event);
         }
         assert_eq!(events.join(" "), expected);
-        assert_eq!(kinds(&server), asked);
+        assert_eq!(kinds(&server), requests);
     }
 }
 
-/// Nobody can tell which are repetitions.
+/// The client cannot recognize repetitions.
 #[tokio::test(start_paused = true)]
 async fn versions_that_do_not_compare_are_all_delivered() {
     let events = [
@@ -211,7 +211,7 @@ async fn a_disconnect_names_its_cause_version_and_wait() {
     let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
     let watch = watch(&Scripted::in_turn(answers).client(), &WatchParams::with_initial_state()).resume();
     let _ = resumed(watch.on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
-    for (why, version, lists) in [
+    for (cause, version, lists) in [
         ("API error: 500", None, false),
         ("ended", None, false),
         ("API error: 422", None, true),
@@ -222,17 +222,17 @@ async fn a_disconnect_names_its_cause_version_and_wait() {
     ] {
         let disconnect = disconnected.try_recv().unwrap();
         let error = disconnect.error.as_ref().map_or("ended".to_owned(), ToString::to_string);
-        assert!(error.starts_with(why), "{error}, and not {why}");
-        assert_eq!((disconnect.resource_version.as_deref(), disconnect.lists), (version, lists), "{why}");
-        // What the server refuses is asked for otherwise at once.
-        assert_eq!(disconnect.wait.is_zero(), why == "API error: 422", "{why}");
+        assert!(error.starts_with(cause), "{error}, expected {cause}");
+        assert_eq!((disconnect.resource_version.as_deref(), disconnect.lists), (version, lists), "{cause}");
+        // A list in place of refused initial events is requested at once.
+        assert_eq!(disconnect.wait.is_zero(), cause == "API error: 422", "{cause}");
     }
     assert!(disconnected.try_recv().is_err());
 }
 
-/// All are behind the version that was reached. What comes again is not delivered as long as it is remembered.
+/// All deletions have older versions than the watch has reached. A repeated deletion is dropped while the watch remembers it.
 #[tokio::test(start_paused = true)]
-async fn deletions_are_remembered() {
+async fn drops_repeated_deletions() {
     let deleted = |namespace: &str, name: &str, uid: &str, version: u64| {
         let fields = [(1, name), (3, namespace), (5, uid), (6, &*version.to_string())];
         let metadata = fields.map(|(number, text)| len_field(number, text.as_bytes())).concat();
@@ -242,9 +242,9 @@ async fn deletions_are_remembered() {
     let reached = || std::iter::once(bookmark(5000));
     let twice = || std::iter::repeat_n(deleted("web", "first", "", 4000), 2);
     for (case, options, first, again, delivered) in [
-        // As long as the version does not move on, all.
+        // The watch remembers all deletions until its version advances.
         ("a run", exact(7), reached().chain(numbered(1..=1500)).collect(), numbered(1..=1500).collect(), 0),
-        // Then 1024, of which the oldest goes.
+        // Then it remembers the last 1024.
         (
             "many",
             exact(7),
@@ -253,14 +253,14 @@ async fn deletions_are_remembered() {
             1,
         ),
         (
-            "one that came twice before the version",
+            "a deletion that is repeated before the first version",
             WatchParams::with_initial_state(),
             twice().chain([initial_end(5000)]).chain(numbered(1..=1023)).collect(),
             twice().collect(),
             0,
         ),
         (
-            "others",
+            "other objects and versions",
             exact(7),
             reached().chain([deleted("web", "a", "1", 8)]).collect::<Vec<_>>(),
             vec![

@@ -1,4 +1,4 @@
-//! Searches what it reads, the output of tests, for the token of the tests; fails when it is there.
+//! Searches standard input, such as the output of tests, for the token of the tests; exits with 1 if it finds the token.
 
 use std::io::{self, Read};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ fn main() -> io::Result<ExitCode> {
     Ok(match listwatch_testserver::leak(&text) {
         None => ExitCode::SUCCESS,
         Some(place) => {
-            eprintln!("the token shows: {place}");
+            eprintln!("the token is in the input: {place}");
             ExitCode::FAILURE
         }
     })

@@ -18,7 +18,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// 200 with this body, of content type `application/vnd.kubernetes.protobuf`.
+    /// Answers with status 200, content type `application/vnd.kubernetes.protobuf` and this body.
     #[must_use]
     pub fn ok(body: Body) -> Self {
         let protobuf = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
@@ -28,21 +28,21 @@ impl Answer {
     /// Sets the status.
     ///
     /// # Panics
-    /// When it is not a number of three digits.
+    /// When `code` is not a number of three digits.
     #[must_use]
     pub fn status(mut self, code: u16) -> Self {
         self.status = StatusCode::from_u16(code).expect("a status has three digits");
         self
     }
 
-    /// Sets a header, in place of any of this name.
+    /// Sets a header, and replaces all headers of this name.
     ///
     /// # Panics
-    /// When name or value cannot be a header's.
+    /// When `name` is not a valid header name, or `value` not a valid header value.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
-        let name = HeaderName::try_from(name).expect("a header's name");
-        let value = HeaderValue::try_from(value).expect("a header's value");
+        let name = HeaderName::try_from(name).expect("a valid header name");
+        let value = HeaderValue::try_from(value).expect("a valid header value");
         self.headers.insert(name, value);
         self
     }
@@ -50,28 +50,28 @@ impl Answer {
     /// Sets the content type.
     ///
     /// # Panics
-    /// When it cannot be a header's value.
+    /// When `value` is not a valid header value.
     #[must_use]
     pub fn content_type(self, value: &str) -> Self {
         self.header("content-type", value)
     }
 
-    /// Leaves the content type out, as an API server does whose request timed out before the headers.
+    /// Removes the content type, as an API server does when a request times out before it has sent the headers.
     #[must_use]
     pub fn no_content_type(mut self) -> Self {
         self.headers.remove(CONTENT_TYPE);
         self
     }
 
-    /// A handler that gives this answer to every request.
+    /// Returns a handler that gives this answer to every request.
     pub fn always(self) -> impl Fn(&RecordedRequest, usize) -> Self + Send + Sync + 'static {
         Self::in_turn([self])
     }
 
-    /// A handler that gives these answers one after the other, and the last one to all further requests.
+    /// Returns a handler that gives these answers in turn, and the last one to all later requests.
     ///
     /// # Panics
-    /// When there are none.
+    /// When `answers` is empty.
     pub fn in_turn(
         answers: impl IntoIterator<Item = Self>,
     ) -> impl Fn(&RecordedRequest, usize) -> Self + Send + Sync + 'static {

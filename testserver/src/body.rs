@@ -1,4 +1,4 @@
-//! What a server answers with: bodies, whole or broken, made while they are sent.
+//! Response bodies, whole or with faults, made while they are sent.
 
 use std::fmt;
 use std::io::{self, Cursor, Read};
@@ -16,18 +16,17 @@ use tokio::time::{Sleep, sleep};
 
 use crate::Synthesizer;
 
-/// What an API server writes at a time, about.
+/// About as many bytes as an API server writes at a time.
 const DEFAULT_CHUNK_SIZE: usize = 4096;
 
-/// A response body: where its bytes come from, and what goes wrong with them.
+/// A response body: the source of its bytes, and its faults.
 ///
-/// Its chunks are made one by one, each when the connection has room for it, so that a body of any length takes memory for
-/// a chunk, and a client that stops reading stops the body. A clone sends the same bytes again.
+/// The server makes a chunk when the connection has room for it. A body of any length takes the memory of one chunk, and
+/// stops when the client stops reading. A clone sends the same bytes again.
 ///
-/// What [`gzip`](Self::gzip) and [`gzip_members`](Self::gzip_members) make is sent whatever the request accepts. The
-/// offsets of faults count bytes on the wire, behind compression and before the framing of HTTP. Of
-/// [`cut_at`](Self::cut_at), [`reset_at`](Self::reset_at) and [`stall_at`](Self::stall_at) the last one counts, and none
-/// does anything at an offset past the body's end.
+/// [`gzip`](Self::gzip) and [`gzip_members`](Self::gzip_members) ignore what the request accepts. The offsets of faults
+/// count bytes after compression and before the framing of HTTP. [`cut_at`](Self::cut_at), [`reset_at`](Self::reset_at)
+/// and [`stall_at`](Self::stall_at) replace each other: the last call counts. A fault past the body's end has no effect.
 #[derive(Clone, Debug)]
 pub struct Body {
     source: Source,
@@ -43,7 +42,7 @@ pub struct Body {
 #[derive(Clone)]
 enum Source {
     Replay(Bytes),
-    Amplify(Synthesizer),
+    Synthesize(Synthesizer),
     Read { length: u64, open: Arc<dyn Fn() -> Box<dyn Read + Send> + Send + Sync> },
 }
 
@@ -51,7 +50,7 @@ impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Replay(bytes) => f.debug_tuple("Replay").field(bytes).finish(),
-            Self::Amplify(amplifier) => f.debug_tuple("Amplify").field(amplifier).finish(),
+            Self::Synthesize(synthesizer) => f.debug_tuple("Synthesize").field(synthesizer).finish(),
             Self::Read { length, .. } => f.debug_struct("Read").field("length", length).finish_non_exhaustive(),
         }
     }
@@ -77,56 +76,56 @@ impl Body {
         Self::new(Source::Replay(bytes.into()))
     }
 
-    /// Sends an synthesized list, made while it is sent.
+    /// Sends a synthesized list, made while it is sent.
     #[must_use]
-    pub fn synthesize(amplifier: Synthesizer) -> Self {
-        Self::new(Source::Amplify(amplifier))
+    pub fn synthesize(synthesizer: Synthesizer) -> Self {
+        Self::new(Source::Synthesize(synthesizer))
     }
 
-    /// Sends what a reader gives, which `open` makes for each response: `length` bytes, always the same. The response breaks
-    /// off where the reader fails.
+    /// Sends the bytes of a reader, which `open` makes for each response. It must yield `length` bytes, always the same
+    /// ones. If the reader fails, the response is interrupted.
     #[must_use]
     pub fn read<R: Read + Send + 'static>(length: u64, open: impl Fn() -> R + Send + Sync + 'static) -> Self {
         Self::new(Source::Read { length, open: Arc::new(move || Box::new(open())) })
     }
 
-    /// Sends chunks of this many bytes; the default, 4096, is about an API server's. HTTP/1.1 frames each chunk as such;
-    /// HTTP/2 splits what is over the client's frame size or window.
+    /// Sends chunks of this many bytes: 4096 unless set, about as many as an API server writes at a time. Chunked transfer
+    /// in HTTP/1.1 keeps these chunks; HTTP/2 splits a chunk that is over the client's frame size or window.
     ///
     /// # Panics
     /// When `bytes` is 0.
     #[must_use]
     pub fn chunk_size(mut self, bytes: usize) -> Self {
-        assert!(bytes > 0, "a chunk has at least one byte");
+        assert!(bytes > 0, "a chunk must have at least one byte");
         self.chunk_size = bytes;
         self
     }
 
-    /// Adds bytes to the end of the body, before it is compressed; an encoded `Status`, say, as an API server does whose
-    /// encoder fails halfway.
+    /// Adds bytes to the end of the body, before it is compressed. An API server does so when its encoder fails halfway: it
+    /// appends an encoded `Status`.
     #[must_use]
     pub fn append(mut self, bytes: impl Into<Bytes>) -> Self {
         self.appended = bytes.into();
         self
     }
 
-    /// Compresses with gzip, level 1, in one member, as an API server does.
+    /// Compresses the body with gzip, level 1, into one member, as an API server does.
     #[must_use]
     pub fn gzip(mut self) -> Self {
         self.compression = Some(Gzip::OneMember);
         self
     }
 
-    /// Compresses every chunk into a gzip member of its own, as an API server from 1.37 does with watches. The chunk size is
-    /// then that before compression, and a body without bytes has no member.
+    /// Compresses every chunk into a gzip member of its own, as an API server from 1.37 does with watches. The chunk size
+    /// then counts bytes before compression, and an empty body has no member.
     #[must_use]
     pub fn gzip_members(mut self) -> Self {
         self.compression = Some(Gzip::MemberPerChunk);
         self
     }
 
-    /// Declares the length the body has without a fault, where the default is chunked transfer. A body that is then cut
-    /// breaks its promise. Does nothing for a compressed body, whose length is not known beforehand.
+    /// Declares the length that the body has without faults; without this call, HTTP/1.1 uses chunked transfer. A body that
+    /// is then cut is shorter than declared. Has no effect on a compressed body, whose length is not known in advance.
     #[must_use]
     pub fn with_content_length(mut self) -> Self {
         self.content_length = true;
@@ -147,30 +146,30 @@ impl Body {
         self
     }
 
-    /// Breaks off after `length` bytes: the connection is closed in HTTP/1.1 (in TLS without `close_notify`), the stream is
-    /// reset in HTTP/2. All `length` bytes are written first, as fast as the client takes them.
+    /// Interrupts the body after `length` bytes: HTTP/1.1 closes the connection (in TLS without `close_notify`), HTTP/2 resets
+    /// the stream. All `length` bytes are written first, as fast as the client reads them.
     #[must_use]
     pub fn reset_at(mut self, length: u64) -> Self {
         self.fault = Some((length, Fault::Reset));
         self
     }
 
-    /// Sends nothing more after `length` bytes, and leaves the connection open.
+    /// Stops sending after `length` bytes, and leaves the connection open.
     #[must_use]
     pub fn stall_at(mut self, length: u64) -> Self {
         self.fault = Some((length, Fault::Stall));
         self
     }
 
-    /// Ends the body so long after its last byte, as the watch of a collection in which nothing happens. The runtime needs its
-    /// time enabled.
+    /// Ends the body this long after its last byte, like the watch of a collection that does not change. The tokio runtime
+    /// must have time enabled.
     #[must_use]
     pub fn end_after(mut self, time: Duration) -> Self {
         self.end_after = Some(time);
         self
     }
 
-    /// The value of the `content-length` header, where there is one.
+    /// The value of the `content-length` header, if the response has one.
     pub(crate) fn content_length(&self) -> Option<u64> {
         (self.content_length && self.compression.is_none()).then(|| self.length())
     }
@@ -179,12 +178,12 @@ impl Body {
         self.compression.is_some()
     }
 
-    /// The body as hyper takes it; every byte handed over is added to `handed_over`.
+    /// Converts the body for hyper. The number of bytes that hyper gets is added to `handed_over`.
     pub(crate) fn stream(self, handed_over: Arc<AtomicU64>) -> BodyStream {
         let chunk_size = self.chunk_size.min(usize::try_from(self.length()).unwrap_or(usize::MAX)).max(1);
         let source: Box<dyn Read + Send> = match self.source {
             Source::Replay(bytes) => Box::new(Cursor::new(bytes)),
-            Source::Amplify(amplifier) => Box::new(amplifier.reader()),
+            Source::Synthesize(synthesizer) => Box::new(synthesizer.reader()),
             Source::Read { open, .. } => open(),
         };
         let mut reader: Box<dyn Read + Send> = Box::new(source.chain(Cursor::new(self.appended)));
@@ -219,18 +218,18 @@ impl Body {
         }
     }
 
-    /// Before compression.
+    /// The length before compression, without faults.
     fn length(&self) -> u64 {
         let source = match &self.source {
             Source::Replay(bytes) => bytes.len() as u64,
-            Source::Amplify(amplifier) => amplifier.len(),
+            Source::Synthesize(synthesizer) => synthesizer.len(),
             Source::Read { length, .. } => *length,
         };
         source + self.appended.len() as u64
     }
 }
 
-/// A body on its way.
+/// A body that is being sent.
 pub(crate) struct BodyStream {
     reader: Box<dyn Read + Send>,
     member_per_chunk: bool,
@@ -247,17 +246,17 @@ pub(crate) struct BodyStream {
     head_written: HeadWritten,
 }
 
-/// How far a cut or a reset is from certain that the head of the response is on its way.
+/// Whether the head of the response is written: a cut or a reset waits for it.
 enum HeadWritten {
     No,
-    /// An empty chunk is behind the head, which HTTP/2 frames like any other chunk.
+    /// An empty chunk follows the head; HTTP/2 frames it like any other chunk.
     Followed,
-    /// The connection was given the time to write the head, which HTTP/1.1 does when the body has nothing to offer.
+    /// The body was pending once, and HTTP/1.1 writes the head while the body is pending.
     Yes,
 }
 
 impl BodyStream {
-    /// The next bytes for the wire, empty at the end.
+    /// Returns the next bytes to send, empty at the end.
     fn next_bytes(&mut self) -> io::Result<Vec<u8>> {
         let bytes = take(&mut self.reader, self.chunk_size)?;
         if self.member_per_chunk && !bytes.is_empty() {
@@ -279,8 +278,8 @@ impl BodyStream {
         Frame::data(Chunk::new(bytes.into(), Arc::clone(&self.unwritten)))
     }
 
-    /// Ends the body, cleanly or not. Where that breaks the connection, hyper throws away what it has not written, so the
-    /// end waits for the head and for every chunk to be written.
+    /// Ends the body, cleanly or with an error. If the end breaks the connection, hyper drops what it has not written, so
+    /// the end waits until the head and every chunk are written.
     fn poll_end(
         &mut self,
         cx: &mut Context<'_>,
@@ -331,14 +330,14 @@ impl hyper::body::Body for BodyStream {
     }
 }
 
-/// Reads `length` bytes, less only at the end.
+/// Reads `length` bytes, fewer only at the end.
 fn take(reader: impl Read, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length);
     reader.take(length as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Bytes in hyper's hands, which drops them as soon as they are written.
+/// Bytes that hyper holds, and drops as soon as it has written them.
 pub(crate) struct Chunk {
     bytes: Bytes,
     unwritten: Arc<Unwritten>,
@@ -378,7 +377,7 @@ impl Drop for Chunk {
     }
 }
 
-/// How many chunks of a body hyper still holds, and who waits for there to be none.
+/// How many chunks of a body hyper still holds, and the task to wake when it holds none.
 #[derive(Default)]
 struct Unwritten(Mutex<(usize, Option<Waker>)>);
 

@@ -1,4 +1,4 @@
-//! A stream that brings all that hyper writes to the client, however the connection ends.
+//! A stream that delivers everything that hyper writes, however the connection ends.
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -7,12 +7,13 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Takes no more bytes before those it took have left the buffer of TLS, which is lost when a connection breaks off; and
-/// is not shut down before the client closes its side, as a socket that is closed too early resets the connection, and
-/// loses what it has not sent, on the next frame from the client.
+/// A stream that loses no written bytes when the connection ends.
+///
+/// A write waits until its bytes have left the buffer of TLS, which is lost when a connection breaks. A shutdown waits until
+/// the client closes its side: the client's next frame would reset a closed socket, and the unsent bytes would be lost.
 pub(crate) struct Lossless<IO> {
     io: IO,
-    /// Bytes that `io` took and the writer does not know of yet.
+    /// How many bytes `io` has accepted that no write has returned yet.
     taken: usize,
 }
 
@@ -28,7 +29,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Lossless<IO> {
     }
 }
 
-/// A write that is pending has to be repeated with the same bytes, as hyper does.
+/// The caller must repeat a pending write with the same bytes, as hyper does.
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lossless<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(buf)])

@@ -1,4 +1,4 @@
-//! Answers that no HTTP library would write.
+//! A server for answers that no HTTP library would send.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use crate::tasks::Tasks;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// A server that answers one request per connection with given bytes, right or wrong; it lives as long as this value.
+/// A server that answers one request per connection with given bytes, valid or not.
 ///
-/// The request is of HTTP/1.1 or, without TLS, of HTTP/2 by prior knowledge; the bytes have to be what it takes.
+/// The request is HTTP/1.1 or, without TLS, HTTP/2 by prior knowledge; the caller supplies bytes of the same protocol.
 ///
-/// Dropping it aborts its tasks, which closes every connection.
+/// Dropping the server aborts its tasks, which closes every connection.
 pub struct RawServer {
     addr: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -26,7 +26,7 @@ pub struct RawServer {
     tls: Option<Tls>,
 }
 
-/// What a connection of a [`RawServer`] gets: bytes, status line and headers or frames among them, and then an end.
+/// What a [`RawServer`] sends on a connection: bytes, which include the status line and headers or the frames, then an end.
 #[derive(Clone, Debug)]
 pub struct RawAnswer {
     bytes: Bytes,
@@ -34,47 +34,47 @@ pub struct RawAnswer {
 }
 
 impl RawAnswer {
-    /// Writes `bytes` as they are, then ends as `end` says.
+    /// Sends `bytes` unchanged, then ends the connection with `end`.
     #[must_use]
     pub fn new(bytes: impl Into<Bytes>, end: RawEnd) -> Self {
         Self { bytes: bytes.into(), end }
     }
 }
 
-/// What happens when the bytes of a [`RawAnswer`] are written.
+/// What a [`RawServer`] does after it has written the bytes of a [`RawAnswer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawEnd {
     /// The server closes its side: with `close_notify` in TLS, then FIN.
     Close,
-    /// The server closes its side without `close_notify`, which in TLS is a truncation. Without TLS the same as `Close`.
+    /// The server closes its side without `close_notify`: a truncation in TLS, and the same as `Close` without TLS.
     CloseWithoutNotify,
-    /// RST. What the client has not read by then is lost to it.
+    /// The server sends RST. The client loses the bytes that it has not read by then.
     Reset,
-    /// Nothing, until the client closes the connection.
+    /// The server keeps the connection open until the client closes it.
     Hold,
 }
 
 impl RawServer {
-    /// Starts a server on the current tokio runtime, with IO enabled. The n-th connection gets the n-th answer, all further
-    /// ones the last.
+    /// Starts a server on the current tokio runtime, which must have IO enabled. The n-th connection gets the n-th answer,
+    /// all later connections get the last answer.
     ///
     /// # Errors
-    /// When no port on 127.0.0.1 can be had.
+    /// When the server cannot listen on a port of 127.0.0.1.
     ///
     /// # Panics
-    /// When there are no answers.
+    /// When `answers` is empty.
     pub async fn start(answers: impl IntoIterator<Item = RawAnswer>) -> io::Result<Self> {
         Self::start_with(answers, |stream| future::ready(Ok(stream))).await
     }
 
-    /// [`start`](Self::start) with TLS 1.3, under a certificate for `127.0.0.1` and `localhost` of an authority made for this
-    /// server, see [`ca_pem`](Self::ca_pem).
+    /// Starts a server as [`start`](Self::start) does, with TLS 1.3. Its certificate is for `127.0.0.1` and `localhost`, from
+    /// an authority made for this server, see [`ca_pem`](Self::ca_pem).
     ///
     /// # Errors
-    /// When no port on 127.0.0.1 can be had.
+    /// When the server cannot make its certificates, or cannot listen on a port of 127.0.0.1.
     ///
     /// # Panics
-    /// When there are no answers.
+    /// When `answers` is empty.
     #[cfg(feature = "tls")]
     pub async fn start_tls(answers: impl IntoIterator<Item = RawAnswer>) -> io::Result<Self> {
         let tls = Tls::new(&[b"http/1.1"])?;
@@ -84,7 +84,7 @@ impl RawServer {
         Ok(server)
     }
 
-    /// `http://127.0.0.1:PORT` or `https://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`, or `https://127.0.0.1:PORT` with TLS.
     #[must_use]
     pub fn url(&self) -> String {
         #[cfg(feature = "tls")]
@@ -94,26 +94,26 @@ impl RawServer {
         format!("http://{}", self.addr)
     }
 
-    /// Where the server listens.
+    /// Returns the address that the server listens on.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The certificate of the authority that clients of a TLS server must trust; `None` without TLS.
+    /// Returns the certificate, in PEM, of the authority that clients of a TLS server must trust; `None` without TLS.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn ca_pem(&self) -> Option<&str> {
         self.tls.as_ref().map(|tls| &*tls.ca_pem)
     }
 
-    /// The heads of all requests so far, each with the empty line at its end; of HTTP/2 the first line of its preface.
+    /// Returns the heads of all requests so far, each with the empty line at its end; for HTTP/2 the first line of the preface.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `handshake` makes the stream of HTTP out of that of TCP.
+    /// `handshake` converts a TCP stream into the stream that carries HTTP.
     async fn start_with<S, H>(
         answers: impl IntoIterator<Item = RawAnswer>,
         handshake: impl Fn(TcpStream) -> H + Send + 'static,
@@ -140,7 +140,7 @@ impl RawServer {
                 let (answer, heads, handshake) = (answers.next(), Arc::clone(&heads), handshake(stream));
                 tasks.spawn(async move {
                     if let Ok(stream) = handshake.await {
-                        // An error here means that the client left, and nobody waits for the rest.
+                        // An error here means that the client has closed the connection.
                         let _ = converse(stream, answer, &heads).await;
                     }
                 });
@@ -156,7 +156,7 @@ impl Drop for RawServer {
     }
 }
 
-/// Answers in turn, the last one for ever.
+/// The answers in turn, then the last one forever.
 struct Answers {
     answers: Vec<RawAnswer>,
     given: usize,
@@ -206,7 +206,7 @@ async fn converse(mut stream: impl Stream, answer: RawAnswer, heads: &Mutex<Vec<
         RawEnd::Reset => return stream.tcp().set_zero_linger(),
         RawEnd::Hold => {}
     }
-    // To drop a socket with unread bytes would be a reset.
+    // Dropping a socket with unread bytes would reset the connection.
     tokio::io::copy(stream.tcp(), &mut tokio::io::sink()).await?;
     Ok(())
 }
@@ -222,7 +222,7 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> 
     Ok(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// Reads the rest of the preface of HTTP/2, and the frames up to that which opens the first stream.
+/// Reads the rest of the HTTP/2 preface, and all frames up to the first HEADERS frame, which opens a stream.
 async fn skip_to_headers(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     const HEADERS: u8 = 1;
     stream.read_exact(&mut [0; "SM\r\n\r\n".len()]).await?;

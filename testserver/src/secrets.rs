@@ -1,4 +1,4 @@
-//! The token of the tests, and the search for it where it must not be.
+//! The token of the tests, and the search for it in text that must not contain it.
 
 use std::collections::HashSet;
 #[cfg(feature = "trace")]
@@ -9,20 +9,20 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine};
 #[cfg(feature = "trace")]
 use tracing_subscriber::fmt::writer::MakeWriterExt as _;
 
-/// The bearer token that all tests send, of the characters that a token may have.
+/// The bearer token that all tests send; it has letters, digits and special characters.
 pub const TOKEN: &str = "s3cret-T0ken.of+The/Suite==";
 
-/// So much of the token is enough to be found.
+/// The search finds this many consecutive characters of the token.
 const PART: usize = 8;
 
-/// All parts, each as a number.
+/// All parts of the token, plain and in base64, each as a number.
 static PARTS: LazyLock<HashSet<u64>> = LazyLock::new(|| {
     let mut forms = vec![TOKEN.as_bytes().to_vec()];
     for before in 0..3 {
         let bytes = [&b"___"[..before], TOKEN.as_bytes()].concat();
         for engine in [BASE64_STANDARD, BASE64_URL_SAFE] {
             let mut form = engine.encode(&bytes).into_bytes();
-            // What stands around the token is in the first and the last group of four.
+            // The first and the last group of four may also hold bits of the text around the token.
             form.truncate(form.len() - 4);
             forms.push(form.split_off(if before == 0 { 0 } else { 4 }));
         }
@@ -30,7 +30,7 @@ static PARTS: LazyLock<HashSet<u64>> = LazyLock::new(|| {
     forms.iter().flat_map(|form| form.windows(PART)).map(|part| part.iter().copied().fold(0, appended)).collect()
 });
 
-/// Whether a part ends in these two bytes, for each two: at trace level there are many lines to search.
+/// For each pair of bytes, whether a part ends in it: a fast check, because the trace level logs many lines.
 static ENDS: LazyLock<Vec<bool>> = LazyLock::new(|| {
     let mut ends = vec![false; 1 << 16];
     PARTS.iter().for_each(|part| ends[end(*part)] = true);
@@ -46,21 +46,21 @@ fn end(part: u64) -> usize {
     usize::from(u16::from_be_bytes([first, last]))
 }
 
-/// Looks for eight characters or more of [`TOKEN`]: plain, percent-encoded or in base64, and wrapped over lines or quotes.
-/// Returns what is around the first place.
+/// Searches for eight consecutive characters of [`TOKEN`], plain, percent-encoded or in base64, even if line breaks or quotes
+/// split them. Returns the text around the first match.
 #[must_use]
 pub fn leak(text: &[u8]) -> Option<String> {
     let mut bare = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
-        match (first, behind) {
-            (b'%', [high, low, behind @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        match (first, after) {
+            (b'%', [high, low, after @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default();
                 bare.extend(u8::try_from(digit(*high) << 4 | digit(*low)));
-                rest = behind;
+                rest = after;
             }
-            (b'\\', [b'n' | b'r' | b't', behind @ ..]) => rest = behind,
+            (b'\\', [b'n' | b'r' | b't', after @ ..]) => rest = after,
             (b'"' | b'\'' | b'\\', _) => {}
             _ if first.is_ascii_whitespace() => {}
             _ => bare.push(first),
@@ -75,10 +75,10 @@ pub fn leak(text: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(around).into_owned())
 }
 
-/// Where the environment has `LISTWATCH_WATCH_LOGS`, ends the process at the first log line, of whatever library, that
-/// holds the token: with this, the whole of a test suite shows that none does. Servers call it when they start.
+/// Aborts the process at the first log line of any library that contains the token, if the environment variable
+/// `LISTWATCH_WATCH_LOGS` is set. Servers call it when they start, so that it checks the logs of a whole test suite.
 ///
-/// The lines in which h2 itself logs a GOAWAY frame are left out.
+/// It ignores the lines in which h2 itself logs a GOAWAY frame.
 #[cfg(feature = "trace")]
 pub fn watch_logs() {
     static DONE: std::sync::Once = std::sync::Once::new();
@@ -87,13 +87,13 @@ pub fn watch_logs() {
             let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
             let writer = (|| Watch { of_h2: false }).with_filter(|line| !line.target().starts_with("h2::"));
             let writer = writer.or_else(|| Watch { of_h2: true });
-            // A process that has a subscriber already searches for itself.
+            // Fails in a process that already has a subscriber, which then has to search its own logs.
             let _ = subscriber.with_ansi(false).with_writer(writer).try_init();
         }
     });
 }
 
-/// Searches one log line.
+/// A writer that searches each log line for the token.
 #[cfg(feature = "trace")]
 struct Watch {
     of_h2: bool,
@@ -101,7 +101,7 @@ struct Watch {
 
 #[cfg(feature = "trace")]
 impl Watch {
-    /// Returns true for a line in which h2 logs a GOAWAY frame as it came, text included: no user of h2 can change it.
+    /// Returns true for a line in which h2 logs a GOAWAY frame and its text: users of h2 cannot prevent that.
     fn is_goaway(&self, line: &[u8]) -> bool {
         self.of_h2 && line.windows(GOAWAY.len()).any(|window| window == GOAWAY)
     }
@@ -116,7 +116,7 @@ impl Write for Watch {
         if let Some(place) = leak(bytes)
             && !self.is_goaway(bytes)
         {
-            // Nobody catches or captures this, unlike a panic.
+            // Unlike a panic, this cannot be caught, and the test harness does not capture the message.
             let _ = writeln!(std::io::stderr(), "the token is in a log line: {place}");
             std::process::abort();
         }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_found_in_every_form() {
+    fn finds_the_token_in_every_form() {
         let encoded = |before: &str| BASE64_STANDARD.encode(format!("{before}{TOKEN} and more"));
         for (name, text) in [
             ("plain", format!("authorization: Bearer {TOKEN}")),
@@ -147,9 +147,9 @@ mod tests {
                 TOKEN.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02x}")),
             ),
             ("base64", encoded("")),
-            ("base64 behind one", encoded("u")),
-            ("base64 behind two", encoded("u:")),
-            ("base64 behind three", encoded("us:")),
+            ("base64 after one byte", encoded("u")),
+            ("base64 after two bytes", encoded("u:")),
+            ("base64 after three bytes", encoded("us:")),
             ("base64 for URLs", BASE64_URL_SAFE.encode(TOKEN)),
         ] {
             assert!(leak(text.as_bytes()).is_some(), "{name}: {text}");

@@ -22,7 +22,7 @@ use crate::tasks::Tasks;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// A request, as it arrived. (Its body is not read.)
+/// A request, as it arrived. The server does not read its body.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedRequest {
@@ -36,10 +36,10 @@ pub struct RecordedRequest {
     pub version: Version,
 }
 
-/// An HTTP/1.1 and HTTP/2 server on a port of its own on 127.0.0.1, which lives as long as this value.
+/// An HTTP/1.1 and HTTP/2 server on its own port of 127.0.0.1.
 ///
-/// Without TLS a client speaks HTTP/2 by prior knowledge; with TLS, ALPN decides. Dropping the server aborts its tasks, which
-/// closes every connection.
+/// Without TLS a client uses HTTP/2 by prior knowledge; with TLS, ALPN selects the version. Dropping the server aborts its
+/// tasks, which closes every connection.
 pub struct Server {
     addr: SocketAddr,
     state: Arc<State>,
@@ -48,28 +48,28 @@ pub struct Server {
     tls: Option<Tls>,
 }
 
-/// The protocols offered in TLS.
+/// The protocols that the server offers in TLS.
 #[cfg(feature = "tls")]
 const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 impl Server {
-    /// Starts a server on the current tokio runtime, with IO enabled. `handler` is called with every request and the number of
-    /// requests before it; [`Answer::always`] and [`Answer::in_turn`] make simple ones. A handler that panics closes the
-    /// connection.
+    /// Starts a server on the current tokio runtime, which must have IO enabled. `handler` gets every request and the number
+    /// of requests before it; [`Answer::always`] and [`Answer::in_turn`] make simple handlers. If the handler panics, the
+    /// connection is closed.
     ///
     /// # Errors
-    /// When no port on 127.0.0.1 can be had.
+    /// When the server cannot listen on a port of 127.0.0.1.
     pub async fn start(
         handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
     ) -> io::Result<Self> {
         Self::start_with(handler, |stream| future::ready(Ok(stream))).await
     }
 
-    /// [`start`](Self::start) with TLS 1.3, under a certificate for `127.0.0.1` and `localhost` of an authority made for this
-    /// server, see [`ca_pem`](Self::ca_pem). A connection that fails its handshake counts as accepted.
+    /// Starts a server as [`start`](Self::start) does, with TLS 1.3. Its certificate is for `127.0.0.1` and `localhost`, from
+    /// an authority made for this server, see [`ca_pem`](Self::ca_pem). A connection whose handshake fails counts as accepted.
     ///
     /// # Errors
-    /// When no port on 127.0.0.1 can be had.
+    /// When the server cannot make its certificates, or cannot listen on a port of 127.0.0.1.
     #[cfg(feature = "tls")]
     pub async fn start_tls(
         handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
@@ -77,12 +77,12 @@ impl Server {
         Self::start_with_tls(handler, Tls::new(ALPN)?).await
     }
 
-    /// [`start_tls`](Self::start_tls) for clients that show a certificate of the server's authority, as
-    /// [`client_identity`](Self::client_identity) is. In TLS 1.3 the handshake ends for a client before the server has seen
-    /// its certificate: one that is refused learns it when it reads.
+    /// Starts a server as [`start_tls`](Self::start_tls) does, for clients that present a certificate of the server's
+    /// authority, such as [`client_identity`](Self::client_identity). In TLS 1.3 the handshake of the client ends before the
+    /// server has seen the certificate: a client that the server refuses gets the error when it reads.
     ///
     /// # Errors
-    /// When no port on 127.0.0.1 can be had.
+    /// When the server cannot make its certificates, or cannot listen on a port of 127.0.0.1.
     #[cfg(feature = "tls")]
     pub async fn start_mtls(
         handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
@@ -90,7 +90,7 @@ impl Server {
         Self::start_with_tls(handler, Tls::mutual(ALPN)?).await
     }
 
-    /// `http://127.0.0.1:PORT` or `https://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`, or `https://127.0.0.1:PORT` with TLS.
     #[must_use]
     pub fn url(&self) -> String {
         #[cfg(feature = "tls")]
@@ -100,20 +100,20 @@ impl Server {
         format!("http://{}", self.addr)
     }
 
-    /// Where the server listens.
+    /// Returns the address that the server listens on.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The certificate of the authority that clients of a TLS server must trust; `None` without TLS.
+    /// Returns the certificate, in PEM, of the authority that clients of a TLS server must trust; `None` without TLS.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn ca_pem(&self) -> Option<&str> {
         self.tls.as_ref().map(|tls| &*tls.ca_pem)
     }
 
-    /// A certificate and its key, both PEM, that the server accepts from clients; `None` if it does not ask for one.
+    /// Returns a certificate and its key, both in PEM, that the server accepts from clients; `None` if it requests none.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn client_identity(&self) -> Option<(&str, &str)> {
@@ -121,47 +121,47 @@ impl Server {
         Some((certificate, key))
     }
 
-    /// How many bytes of bodies, behind compression, were handed to connections so far. What the client has not read of them
-    /// is, with TLS or without, about its window over HTTP/2; over HTTP/1.1 it is less than 200 KiB, in chunks of the default
-    /// size, and what the sockets of both sides hold, which is some megabytes on loopback.
+    /// Returns how many bytes of bodies, after compression, were handed to connections so far. It includes bytes that the
+    /// client has not read, with or without TLS: over HTTP/2 about the client's window; over HTTP/1.1 less than 200 KiB, in
+    /// chunks of the default size, and the content of the sockets of both sides, some megabytes on loopback.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
         self.state.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// How many connections are open now; one that the server ends is open until the client closes its side too, or it is
-    /// reset.
+    /// Returns how many connections are open now. A connection that the server ends stays open until the client closes its
+    /// side too, or the connection is reset.
     #[must_use]
     pub fn connections(&self) -> usize {
         *self.state.open.borrow()
     }
 
-    /// How many connections were accepted so far.
+    /// Returns how many connections were accepted so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.state.accepted.load(Ordering::Relaxed)
     }
 
-    /// Waits until no connection is open; clients close theirs when they are dropped.
+    /// Waits until no connection is open. A client closes its connections when it is dropped.
     pub async fn no_connections(&self) {
         let mut open = self.state.open.subscribe();
-        // The sender lives in the state, so that this cannot fail.
+        // The state holds the sender, so this cannot fail.
         let _ = open.wait_for(|open| *open == 0).await;
     }
 
-    /// All requests so far, in the order of their arrival.
+    /// Returns all requests so far, in the order of their arrival.
     #[must_use]
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.state.requests().clone()
     }
 
-    /// Takes no more requests on the connections that are open now, as an API server does that shuts down; new connections
-    /// are served.
+    /// Stops accepting requests on the connections that are open now, as an API server does when it shuts down. The server
+    /// still serves new connections.
     ///
-    /// Over HTTP/2 that is a graceful GOAWAY: the streams under way finish, as do those that the client opens before it gets
-    /// the GOAWAY, then the connection is closed. Over HTTP/1.1 the connection is closed after the response under way, which
-    /// does not announce it, or at once if there is none. A connection on which the client has not sent anything yet is
-    /// closed too.
+    /// Over HTTP/2 the server sends a graceful GOAWAY, finishes the open streams and streams that the client opens before it
+    /// gets the GOAWAY, then closes the connection. Over HTTP/1.1 it closes the connection after the current response, which
+    /// does not announce it, or at once if there is none. It also closes connections on which the client has not sent
+    /// anything yet.
     pub fn goaway(&self) {
         let open = mem::take(&mut *self.state.goaway());
         self.tasks.spawn(open.shutdown());
@@ -178,7 +178,7 @@ impl Server {
         Ok(server)
     }
 
-    /// `handshake` makes the stream of HTTP out of that of TCP.
+    /// `handshake` converts a TCP stream into the stream that carries HTTP.
     async fn start_with<IO, H>(
         handler: impl Fn(&RecordedRequest, usize) -> Answer + Send + Sync + 'static,
         handshake: impl Fn(TcpStream) -> H + Send + 'static,
@@ -226,11 +226,11 @@ pub(crate) async fn listen() -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, addr))
 }
 
-/// The next connection; one that was reset before it could be accepted is passed over.
+/// Returns the next connection. Skips a connection that was reset before it could be accepted.
 pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            // Chunks go out as they come, as from an API server. Only a closed socket refuses.
+            // Each chunk is sent at once, as by an API server. The call fails only for a closed socket.
             let _ = stream.set_nodelay(true);
             return stream;
         }
@@ -240,14 +240,14 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
 
 type Handler = dyn Fn(&RecordedRequest, usize) -> Answer + Send + Sync;
 
-/// What the tasks and the owner of a server share.
+/// The state that the tasks and the owner of a server share.
 struct State {
     handler: Box<Handler>,
     requests: Mutex<Vec<RecordedRequest>>,
     bytes_sent: Arc<AtomicU64>,
     accepted: AtomicU64,
     open: watch::Sender<usize>,
-    /// Of the connections opened since the last GOAWAY.
+    /// Shuts down the connections opened since the last GOAWAY.
     goaway: Mutex<GracefulShutdown>,
 }
 
@@ -292,7 +292,7 @@ impl State {
     }
 }
 
-/// A connection from the moment it is accepted.
+/// An accepted connection, before its handshake and after it.
 struct Connection {
     open: Open,
     goaway: Watcher,
@@ -307,9 +307,9 @@ impl Connection {
             async { Ok::<_, Infallible>(response) }
         });
         let mut builder = auto::Builder::new(executor);
-        // Hyper then drops a chunk when it is written, not when it is copied to a buffer: what cuts and resets wait for.
+        // Makes hyper drop a chunk when it is written, not when it is copied to a buffer: cuts and resets wait for that.
         builder.http1().writev(true);
-        // A connection that fails, on purpose or by its client, has nobody to tell.
+        // A connection may fail, on purpose or because of its client; no caller waits for the result.
         let _ = goaway.watch(builder.serve_connection(TokioIo::new(Lossless::new(io)), service)).await;
     }
 }
@@ -341,19 +341,19 @@ mod tests {
     use super::*;
     use crate::{Body, Synthesizer, recorded_pods};
 
-    /// How many bytes a pipe in place of sockets holds.
+    /// How many bytes a pipe holds, which replaces the sockets.
     const PIPE: usize = 64 << 10;
-    /// What a connection may take from a body that nobody reads: hyper's buffer of HTTP/1.1 (400 KiB), or the window of an
-    /// HTTP/2 client (2 MiB for hyper's), and a little.
+    /// How much of an unread body a connection may take: hyper's buffer of HTTP/1.1 (400 KiB), or the window of an HTTP/2
+    /// client (2 MiB for hyper's), and a little.
     const BUFFERED: u64 = 3 << 20;
 
     trait Io: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
     impl<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static> Io for IO {}
 
-    /// A name, the end of the client and that of the server.
+    /// A name, the client's end and the server's end.
     type Pipe = (&'static str, Box<dyn Io>, Box<dyn Io>);
 
-    /// The clock is paused: time passes once nothing is left to do.
+    /// Waits until every task waits: only then does the paused clock advance.
     async fn idle() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
@@ -391,8 +391,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_before_a_reset_reaches_a_client_that_reads_late() {
-        // The pipe takes a part of it, the buffer of TLS could take the rest.
+    async fn a_client_that_reads_late_gets_all_bytes_before_a_reset() {
+        // The pipe holds a part of the body, the buffer of TLS could hold the rest.
         let length = PIPE * 3 / 2;
         for version in [Version::HTTP_11, Version::HTTP_2] {
             let pipes = [
@@ -438,7 +438,7 @@ mod tests {
         ("TLS", Box::new(client.unwrap()), Box::new(server.unwrap()))
     }
 
-    /// Asks for this body over this pipe; the state is that of its server.
+    /// Requests this body over this pipe, and returns the server's state and the response.
     async fn get(version: Version, client: impl Io, server: impl Io, body: Body) -> (Arc<State>, Incoming) {
         let state = Arc::new(State::new(Answer::ok(body).always()));
         tokio::spawn(state.open().serve(server, Tasks::new()));

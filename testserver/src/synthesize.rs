@@ -1,4 +1,4 @@
-//! Lists of any length, made from a short recorded one while they are read.
+//! Lists of any length, made from a short recorded list while they are read.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use crate::wire::{self, Malformed, put_field, put_header};
 const MAGIC: &[u8] = b"k8s\0";
 /// The end of every envelope: an empty content encoding and an empty content type.
 const ENVELOPE_END: &[u8] = &[0x1a, 0, 0x22, 0];
-/// A uid, as `c669ee5d-f1b1-46c6-8d42-4c89db26f301`.
+/// The length of a uid such as `c669ee5d-f1b1-46c6-8d42-4c89db26f301`.
 const UID_LENGTH: usize = 36;
-/// Item `i` has the resource version `FIRST_VERSION + i`, of as many digits for every `i`.
+/// Item `i` has the resource version `FIRST_VERSION + i`, which has the same number of digits for every `i`.
 const FIRST_VERSION: u64 = 1_000_000_000;
 const VERSION_DIGITS: usize = 10;
 /// A name and a uid hold `i` in this many hexadecimal digits.
 const HEX_DIGITS: usize = 8;
 
-/// A protobuf list body of N items, made from a recorded one.
+/// A protobuf list body of N items, made from a recorded list.
 ///
-/// The recorded items are repeated in turn, each time with a name, uid and resource version of their own (the name is the
-/// recorded one, `-`, and the item's index in 8 hexadecimal digits); all else in them stays as it was recorded. The
-/// list meta keeps its resource version, and loses its continue token and its remaining item count. Such a list
-/// compresses better than one of a real cluster, where items differ in more than that.
+/// The recorded items are repeated in turn. Each copy has its own name, uid and resource version (the name is the recorded
+/// name, `-`, and the item's index in 8 hexadecimal digits); all other fields stay as recorded. The list meta keeps its
+/// resource version, and loses its continue token and its remaining item count. A synthesized list compresses better than
+/// a list of a real cluster, whose items differ in more fields.
 ///
-/// Every instance of a recorded item is of the same length, so that the length of the body is known beforehand. Items are
-/// made while the body is read, which takes memory for one item at a time. A clone shares the recorded items.
+/// All copies of a recorded item have the same length, so the length of the body is known in advance. Items are made while
+/// the body is read, which takes the memory of one item at a time. A clone shares the recorded items.
 #[derive(Clone, Debug)]
 pub struct Synthesizer {
     shared: Arc<Prepared>,
@@ -32,20 +32,20 @@ pub struct Synthesizer {
     length: u64,
 }
 
-/// Why a recorded body cannot be synthesized.
+/// Why a list cannot be synthesized from a recorded body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum AmplifyError {
+pub enum SynthesizeError {
     /// It does not start with `k8s\0`.
     #[error("not a Kubernetes protobuf body: it does not start with \"k8s\\0\"")]
     NoMagic,
-    /// It is not the protobuf message it should be.
+    /// It is not a well-formed protobuf message of a list.
     #[error("malformed protobuf in {0}")]
     Malformed(&'static str),
     /// Its kind does not end in `List`.
-    #[error("{0:?} is not a kind of list")]
+    #[error("kind {0:?} is not a list")]
     NotAList(String),
-    /// It is a list whose items are not where those of other lists are (`PartialObjectMetadataList` of `meta.k8s.io/v1beta1`).
+    /// It is a list with its items in another field than usual (`PartialObjectMetadataList` of `meta.k8s.io/v1beta1`).
     #[error("lists of {0} have another layout")]
     OtherLayout(&'static str),
     /// Its content encoding or its content type is not empty.
@@ -54,7 +54,7 @@ pub enum AmplifyError {
     /// It has no item to repeat.
     #[error("the recorded list has no items")]
     NoItems,
-    /// An item lacks what every instance needs its own of.
+    /// An item lacks a field that each copy has its own value of, or its uid is not of the usual form.
     #[error("item {item} has no usable {field}")]
     MissingField {
         /// The index of the item in the recorded list.
@@ -64,16 +64,16 @@ pub enum AmplifyError {
     },
 }
 
-/// What all clones and readers share.
+/// The parts of the recorded list, which all clones and readers share.
 #[derive(Debug)]
 struct Prepared {
-    /// The envelope up to the length of raw, which depends on the number of items.
+    /// The envelope up to the length of `raw`. That length depends on the number of items.
     type_meta: Vec<u8>,
     list_meta: Vec<u8>,
     templates: Vec<Template>,
 }
 
-/// An item, with its tag and length in the list, and the places where its instances differ.
+/// A recorded item, with its tag and length in the list, and the offsets at which its copies differ.
 #[derive(Debug)]
 struct Template {
     bytes: Vec<u8>,
@@ -86,38 +86,38 @@ impl Synthesizer {
     /// Prepares the body of a list of `items` items.
     ///
     /// # Errors
-    /// When `recorded` is not the whole protobuf body of a list, or one of its items has no name, no uid of the usual
-    /// form or no resource version; when it has no items at all, and `items` is not 0.
-    pub fn new(recorded: &[u8], items: u32) -> Result<Self, AmplifyError> {
+    /// When `recorded` is not the complete protobuf body of a list, or an item has no name, no uid of the usual form or no
+    /// resource version; when it has no items, and `items` is not 0.
+    pub fn new(recorded: &[u8], items: u32) -> Result<Self, SynthesizeError> {
         let prepared = Prepared::new(recorded)?;
         if prepared.templates.is_empty() && items > 0 {
-            return Err(AmplifyError::NoItems);
+            return Err(SynthesizeError::NoItems);
         }
-        let mut amplifier = Self { shared: Arc::new(prepared), items, length: 0 };
-        amplifier.length = amplifier.head().len() as u64 + amplifier.items_length() + ENVELOPE_END.len() as u64;
-        Ok(amplifier)
+        let mut synthesizer = Self { shared: Arc::new(prepared), items, length: 0 };
+        synthesizer.length = synthesizer.head().len() as u64 + synthesizer.items_length() + ENVELOPE_END.len() as u64;
+        Ok(synthesizer)
     }
 
-    /// How many items the list has.
+    /// Returns how many items the list has.
     #[must_use]
     pub fn items(&self) -> u32 {
         self.items
     }
 
-    /// How many bytes the body has.
+    /// Returns how many bytes the body has.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "no body is empty, it has an envelope")]
+    #[expect(clippy::len_without_is_empty, reason = "every body has an envelope, so none is empty")]
     pub fn len(&self) -> u64 {
         self.length
     }
 
-    /// Reads the body from its start.
+    /// Returns a reader of the body, from its start.
     #[must_use]
-    pub fn reader(&self) -> AmplifierReader {
-        AmplifierReader { amplifier: self.clone(), piece: self.head(), read: 0, next: Next::Item(0) }
+    pub fn reader(&self) -> SynthesizerReader {
+        SynthesizerReader { synthesizer: self.clone(), piece: self.head(), read: 0, next: Next::Item(0) }
     }
 
-    /// The whole body at once.
+    /// Returns the whole body.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut reader = self.reader();
@@ -130,7 +130,7 @@ impl Synthesizer {
         }
     }
 
-    /// All that comes before the first item.
+    /// The bytes before the first item.
     fn head(&self) -> Vec<u8> {
         let Prepared { type_meta, list_meta, .. } = &*self.shared;
         let mut head = type_meta.clone();
@@ -148,33 +148,33 @@ impl Synthesizer {
     }
 }
 
-/// Reads the body of an [`Synthesizer`], which it makes on the way. Reading never fails.
+/// A reader that makes the body of a [`Synthesizer`] while it is read. Reading never fails.
 #[derive(Clone, Debug)]
-pub struct AmplifierReader {
-    amplifier: Synthesizer,
-    /// The bytes made last: head, item or end.
+pub struct SynthesizerReader {
+    synthesizer: Synthesizer,
+    /// The current part of the body: head, item or end.
     piece: Vec<u8>,
-    /// How many bytes of the piece are read; at most its length.
+    /// How many bytes of `piece` were read; at most its length.
     read: usize,
     next: Next,
 }
 
-/// What comes after the current piece.
+/// What follows the current piece.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// The item of this index, or the end of the envelope when there are no more.
+    /// The item of this index, or the end of the envelope after the last item.
     Item(u32),
     Nothing,
 }
 
-impl AmplifierReader {
-    /// Makes the next piece; false when there is none.
+impl SynthesizerReader {
+    /// Makes the next piece; returns false when there is none.
     fn advance(&mut self) -> bool {
         self.piece.clear();
         self.read = 0;
         match self.next {
-            Next::Item(index) if index < self.amplifier.items => {
-                let templates = &self.amplifier.shared.templates;
+            Next::Item(index) if index < self.synthesizer.items => {
+                let templates = &self.synthesizer.shared.templates;
                 templates[index as usize % templates.len()].instantiate(index, &mut self.piece);
                 self.next = Next::Item(index + 1);
             }
@@ -188,7 +188,7 @@ impl AmplifierReader {
     }
 }
 
-impl Read for AmplifierReader {
+impl Read for SynthesizerReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.read == self.piece.len() && !self.advance() {
             return Ok(0);
@@ -201,8 +201,8 @@ impl Read for AmplifierReader {
 }
 
 impl Prepared {
-    fn new(recorded: &[u8]) -> Result<Self, AmplifyError> {
-        let envelope = recorded.strip_prefix(MAGIC).ok_or(AmplifyError::NoMagic)?;
+    fn new(recorded: &[u8]) -> Result<Self, SynthesizeError> {
+        let envelope = recorded.strip_prefix(MAGIC).ok_or(SynthesizeError::NoMagic)?;
         let mut type_meta = &[][..];
         let mut raw = None;
         for field in wire::fields(envelope) {
@@ -210,12 +210,12 @@ impl Prepared {
             match field.number {
                 1 => type_meta = field.content,
                 2 => raw = Some(field.content),
-                3 | 4 if !field.content.is_empty() => return Err(AmplifyError::Encoded),
+                3 | 4 if !field.content.is_empty() => return Err(SynthesizeError::Encoded),
                 _ => {}
             }
         }
         check_kind(type_meta)?;
-        let raw = raw.ok_or(AmplifyError::Malformed("the envelope"))?;
+        let raw = raw.ok_or(SynthesizeError::Malformed("the envelope"))?;
 
         let mut list_meta = Vec::new();
         let mut templates = Vec::new();
@@ -235,7 +235,7 @@ impl Prepared {
     }
 }
 
-fn check_kind(type_meta: &[u8]) -> Result<(), AmplifyError> {
+fn check_kind(type_meta: &[u8]) -> Result<(), SynthesizeError> {
     let (mut api_version, mut kind) = (&[][..], &[][..]);
     for field in wire::fields(type_meta) {
         let field = field.map_err(in_message("the type meta"))?;
@@ -246,16 +246,16 @@ fn check_kind(type_meta: &[u8]) -> Result<(), AmplifyError> {
         }
     }
     if !kind.ends_with(b"List") {
-        return Err(AmplifyError::NotAList(String::from_utf8_lossy(kind).into_owned()));
+        return Err(SynthesizeError::NotAList(String::from_utf8_lossy(kind).into_owned()));
     }
     if kind == b"PartialObjectMetadataList" && api_version == b"meta.k8s.io/v1beta1" {
-        return Err(AmplifyError::OtherLayout("meta.k8s.io/v1beta1"));
+        return Err(SynthesizeError::OtherLayout("meta.k8s.io/v1beta1"));
     }
     Ok(())
 }
 
-/// Appends the fields of a list meta, the continue token emptied, without the remaining item count.
-fn put_list_meta(out: &mut Vec<u8>, recorded: &[u8]) -> Result<(), AmplifyError> {
+/// Appends the fields of a list meta, with an empty continue token and without the remaining item count.
+fn put_list_meta(out: &mut Vec<u8>, recorded: &[u8]) -> Result<(), SynthesizeError> {
     for field in wire::fields(recorded) {
         let field = field.map_err(in_message("the list meta"))?;
         match field.number {
@@ -268,10 +268,10 @@ fn put_list_meta(out: &mut Vec<u8>, recorded: &[u8]) -> Result<(), AmplifyError>
 }
 
 impl Template {
-    /// Takes the `index`th recorded item.
-    fn new(item: &[u8], index: usize) -> Result<Self, AmplifyError> {
+    /// Prepares the recorded item of this index.
+    fn new(item: &[u8], index: usize) -> Result<Self, SynthesizeError> {
         let mut content = Vec::new();
-        // Where a field is repeated, the last one counts, as everywhere in protobuf.
+        // The last occurrence of a field counts, as everywhere in protobuf.
         let mut places = [None; 3];
         for field in wire::fields(item) {
             let field = field.map_err(in_message("an item"))?;
@@ -289,7 +289,7 @@ impl Template {
         let mut bytes = Vec::new();
         put_header(&mut bytes, 2, content.len() as u64);
         let place = |place: Option<usize>, field| {
-            let offset = place.ok_or(AmplifyError::MissingField { item: index, field })?;
+            let offset = place.ok_or(SynthesizeError::MissingField { item: index, field })?;
             Ok(bytes.len() + offset)
         };
         let [name_suffix, uid, version] = places;
@@ -306,14 +306,14 @@ impl Template {
         out.extend_from_slice(&self.bytes);
         let item = &mut out[start..];
         put_hex(&mut item[self.name_suffix..][..HEX_DIGITS], index);
-        // An odd factor makes a permutation of the u32s: as unique as the index, and spread as uids are.
+        // Multiplying by an odd factor permutes the u32s: the result is as unique as the index, and spread as uids are.
         put_hex(&mut item[self.uid..][..HEX_DIGITS], index.wrapping_mul(0x9e37_79b1));
         put_decimal(&mut item[self.version..][..VERSION_DIGITS], FIRST_VERSION + u64::from(index));
     }
 }
 
-/// Makes room for name, uid and resource version, and finds their places.
-fn prepare_metadata(recorded: &[u8]) -> Result<(Vec<u8>, [Option<usize>; 3]), AmplifyError> {
+/// Makes room for name, uid and resource version, and returns their offsets.
+fn prepare_metadata(recorded: &[u8]) -> Result<(Vec<u8>, [Option<usize>; 3]), SynthesizeError> {
     let mut out = Vec::new();
     let mut places = [None; 3];
     for field in wire::fields(recorded) {
@@ -359,6 +359,6 @@ fn put_decimal(out: &mut [u8], mut value: u64) {
     }
 }
 
-fn in_message(name: &'static str) -> impl Fn(Malformed) -> AmplifyError {
-    move |Malformed| AmplifyError::Malformed(name)
+fn in_message(name: &'static str) -> impl Fn(Malformed) -> SynthesizeError {
+    move |Malformed| SynthesizeError::Malformed(name)
 }

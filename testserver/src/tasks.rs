@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinSet;
 
-/// Spawns tasks until it is stopped. Clones are the same set.
+/// A set of tasks, which its clones share. It spawns tasks until it is stopped.
 #[derive(Clone)]
 pub(crate) struct Tasks(Arc<Mutex<Option<JoinSet<()>>>>);
 
@@ -13,7 +13,7 @@ impl Tasks {
         Self(Arc::new(Mutex::new(Some(JoinSet::new()))))
     }
 
-    /// Drops the task instead when the set is stopped.
+    /// Spawns a task, or drops it if the set is stopped.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(tasks) = &mut *self.lock() {
             while tasks.try_join_next().is_some() {}

@@ -1,4 +1,4 @@
-//! TLS under a certificate authority made at start.
+//! TLS with a certificate authority that is made at start.
 
 use std::error::Error;
 use std::io;
@@ -19,17 +19,17 @@ type Authority = CertifiedIssuer<'static, KeyPair>;
 pub(crate) struct Tls {
     pub acceptor: TlsAcceptor,
     pub ca_pem: String,
-    /// Certificate and key of a client, PEM, where clients must have them.
+    /// Certificate and key of a client, in PEM, if clients must have them.
     pub client_identity: Option<(String, String)>,
 }
 
 impl Tls {
-    /// For any client.
+    /// Accepts any client.
     pub(crate) fn new(alpn: &[&[u8]]) -> io::Result<Self> {
         Self::prepare(alpn, false).map_err(io::Error::other)
     }
 
-    /// For clients that show a certificate of the authority.
+    /// Accepts clients that present a certificate of the authority.
     pub(crate) fn mutual(alpn: &[&[u8]]) -> io::Result<Self> {
         Self::prepare(alpn, true).map_err(io::Error::other)
     }
@@ -63,7 +63,7 @@ fn authority() -> Result<Authority, rcgen::Error> {
     CertifiedIssuer::self_signed(authority, KeyPair::generate()?)
 }
 
-/// Makes a certificate of the authority, and its key.
+/// Makes a key and its certificate, signed by the authority.
 fn certify(
     authority: &Authority,
     names: &[&str],

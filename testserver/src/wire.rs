@@ -1,4 +1,4 @@
-//! As much of the protobuf wire format as preparing a recorded list takes.
+//! The part of the protobuf wire format that is needed to prepare a recorded list.
 
 /// The wire type of strings, bytes and messages.
 const LENGTH_DELIMITED: u64 = 2;
@@ -6,17 +6,17 @@ const LENGTH_DELIMITED: u64 = 2;
 /// One field of a message.
 pub(crate) struct Field<'a> {
     pub number: u64,
-    /// Tag and value, as they stand in the message.
+    /// Tag and value, as in the message.
     pub whole: &'a [u8],
-    /// What a string, bytes or message field holds; empty for numbers.
+    /// The content of a string, bytes or message field; empty for numbers.
     pub content: &'a [u8],
 }
 
-/// The bytes are not a protobuf message (groups, which Kubernetes never uses, count as such).
+/// The bytes are not a protobuf message. Groups, which Kubernetes never uses, count as malformed.
 #[derive(Debug)]
 pub(crate) struct Malformed;
 
-/// Walks the fields of `message`, of whatever wire type; ends after the first error.
+/// Yields the fields of `message`, of any wire type; ends after the first error.
 pub(crate) fn fields(message: &[u8]) -> impl Iterator<Item = Result<Field<'_>, Malformed>> {
     let mut rest = message;
     std::iter::from_fn(move || {
@@ -37,7 +37,7 @@ pub(crate) fn put_field(out: &mut Vec<u8>, number: u64, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
-/// Appends tag and length of a length-delimited field, whose content is to follow.
+/// Appends tag and length of a length-delimited field. The caller appends the content.
 pub(crate) fn put_header(out: &mut Vec<u8>, number: u64, length: u64) {
     put_varint(out, number << 3 | LENGTH_DELIMITED);
     put_varint(out, length);

@@ -1,32 +1,32 @@
-//! Synthesizes a list of Pods with the diversity of a real cluster. Compression and stores are measured on it.
+//! Synthesizes a list of Pods as diverse as in a real cluster, to measure compression and stores.
 //!
-//! # How it is made
+//! # How the Pods are made
 //!
-//! A cluster of N Pods has N / 40 nodes. One Pod in six belongs to a `DaemonSet`, as far as there are nodes; the rest is of
-//! Deployments, `StatefulSets`, Jobs, custom resources and users. Each workload has one of 47 shapes (`shapes.rs`): services
-//! with and without service mesh, databases, operators, workflows, training jobs, agents. A shape sets ranges: the number of Pods,
-//! containers, sidecars, environment variables, volumes and annotations.
+//! A cluster of N Pods has N / 40 nodes. One Pod in seven belongs to a `DaemonSet` or to a kubelet. The others belong to
+//! Deployments, `StatefulSets`, Jobs, custom resources and users. Each workload has one of 47 shapes (`shapes.rs`): services with and
+//! without a service mesh, databases, operators, workflows, training jobs, agents. A shape sets the containers, the sidecars and the
+//! annotations, and the ranges of the numbers of Pods, init containers, environment variables and volumes.
 //!
-//! A workload draws once from these ranges: names, images, settings, probes, resources, affinity, and its operators' annotations,
-//! some of which are large. All Pods of the workload share these values, like Pods of one template. Each Pod draws its own name, uid, owner's
-//! uid, resource version, times, node, addresses, container ids, restarts and conditions. So what is random in a real cluster is
-//! random here, and what repeats there repeats here. `metadata.managedFields` has the fields that are set, for two or three managers.
+//! A workload draws names, images, settings, probes, resources, affinity and annotations once; some annotations of operators are
+//! large. All Pods of the workload share these values, like Pods of one template. Each Pod draws its own name, uid, owner's
+//! uid, resource version, times, node, addresses, container ids, restarts and conditions. So the random values of a real cluster are
+//! random here, and the repeated ones repeat. `metadata.managedFields` lists the fields that are set, for two or three managers.
 //!
-//! The same number of Pods gives the same bytes on each machine. Pods are in the order of their keys, as the API server lists them.
+//! The same number of Pods gives the same bytes on each machine. Pods are ordered by key, as an API server lists them.
 //!
 //! # Entropy
 //!
-//! All Pods, one after the other, compressed by `zstd -19 --long=27` (1.5): the size that a store could hardly go below.
+//! The concatenated Pods, compressed by `zstd -19 --long=27` (1.5), give about the smallest size that a store could reach.
 //!
-//! | 5,000 Pods | as they are | compressed | |
+//! | 5,000 Pods | encoded | compressed | ratio |
 //! |---|---:|---:|---:|
 //! | diverse, from this crate | 12.0 kB a Pod | 526 bytes a Pod | 1/23 |
 //! | uniform, from the test server: 120 recorded ones repeated | 8.5 kB a Pod | 22 bytes a Pod | 1/391 |
 //!
-//! It is synthetic. Words come from a short list, so free text compresses better than real text does. Empty strings, which an API
-//! server writes, are absent.
+//! The Pods are synthetic: words come from a short list, so free text compresses better than real text. The empty strings that an
+//! API server writes are absent.
 
-#![expect(clippy::format_push_string, reason = "`write!` would have an error that cannot be")]
+#![expect(clippy::format_push_string, reason = "`write!` returns an error that cannot occur")]
 #![expect(clippy::too_many_lines, reason = "a Pod has many fields")]
 #![expect(clippy::unnecessary_wraps, reason = "prost has optional fields")]
 
@@ -57,10 +57,11 @@ use crate::text::{
     between, hex, json, name, pick, secret, skewed, suffix, template, uid, value, variable, version, word,
 };
 
-/// The protobuf body of a list of this many Pods, with its envelope.///
+/// Returns the protobuf body, with its envelope, of a list of this many Pods.
+///
 /// # Panics
 ///
-/// Never: memory takes what is encoded into it.
+/// Never: encoding into memory does not fail.
 #[must_use]
 pub fn pods(count: u32) -> Vec<u8> {
     let list = PodList {
@@ -69,7 +70,7 @@ pub fn pods(count: u32) -> Vec<u8> {
     };
     let mut body = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12".to_vec();
     prost::encoding::encode_varint(list.encoded_len() as u64, &mut body);
-    list.encode(&mut body).expect("memory takes it");
+    list.encode(&mut body).expect("encoding into memory does not fail");
     body.extend_from_slice(b"\x1a\0\x22\0");
     body
 }
@@ -93,7 +94,7 @@ fn cluster(count: u32) -> Vec<Pod> {
             left = left.saturating_sub(shape.weight);
             is_it
         });
-        let shape = shape.expect("it is below the sum");
+        let shape = shape.expect("the number is below the sum of the weights");
         let workload = Workload::new(&mut rng, shape, &cluster);
         for _ in 0..skewed(&mut rng, shape.replicas) {
             pods.push(workload.pod(&mut rng, &mut cluster, None));
@@ -101,7 +102,7 @@ fn cluster(count: u32) -> Vec<Pod> {
     }
     pods.truncate(count as usize);
     pods.sort_by_cached_key(|pod| {
-        let meta = pod.metadata.as_ref().expect("it has metadata");
+        let meta = pod.metadata.as_ref().expect("a Pod has metadata");
         (meta.namespace().to_owned(), meta.name().to_owned())
     });
     pods
@@ -110,7 +111,7 @@ fn cluster(count: u32) -> Vec<Pod> {
 struct Node {
     name: String,
     ip: String,
-    /// The first three numbers of the addresses of its Pods.
+    /// The first three numbers of its Pods' addresses.
     subnet: String,
 }
 
@@ -118,7 +119,7 @@ struct Cluster {
     nodes: Vec<Node>,
     namespaces: Vec<String>,
     registry: String,
-    /// The next resource version: one of those that the Pods left.
+    /// The resource version of the last Pod made; the next one adds a random gap.
     version: u64,
 }
 
@@ -143,13 +144,13 @@ impl Cluster {
     }
 }
 
-/// What the Pods of a workload share.
+/// The values that all Pods of a workload share.
 struct Workload {
     shape: &'static Shape,
     name: String,
-    /// With `metadata` but for what each Pod has of its own.
+    /// A Pod without the values that each Pod draws itself.
     template: Pod,
-    /// Of the last change of the template, in seconds since 1970.
+    /// The time of the template's last change, in seconds since 1970.
     changed: i64,
     owner_uid: String,
     template_hash: String,
@@ -192,7 +193,7 @@ impl Workload {
         }
     }
 
-    /// `on` is the node of a Pod that belongs to it.
+    /// Makes a Pod: on the node `on`, if given, otherwise on a random one.
     fn pod(&self, rng: &mut Rng, cluster: &mut Cluster, on: Option<usize>) -> Pod {
         let node = &cluster.nodes[on.unwrap_or_else(|| rng.usize(..cluster.nodes.len()))];
         cluster.version += rng.u64(1..400);
@@ -238,12 +239,12 @@ impl Workload {
         } else {
             format!("{}.{}", node.subnet, rng.u8(..))
         };
-        let of_template: Vec<_> = pod.metadata.iter().flat_map(|meta| meta.annotations.keys().cloned()).collect();
+        let inherited: Vec<_> = pod.metadata.iter().flat_map(|meta| meta.annotations.keys().cloned()).collect();
         let meta = pod.metadata.get_or_insert_default();
         for note in self.shape.notes {
             annotate_pod(rng, *note, &pod_ip, &mut meta.annotations);
         }
-        let added: Vec<_> = meta.annotations.keys().filter(|key| !of_template.contains(key)).cloned().collect();
+        let added: Vec<_> = meta.annotations.keys().filter(|key| !inherited.contains(key)).cloned().collect();
         pod.status = Some(self.status(rng, &pod, node, pod_ip, created));
 
         let manager = match self.shape.owner {
@@ -268,7 +269,7 @@ impl Workload {
         pod
     }
 
-    /// Kind and name of the owner, its `apiVersion`, and what names of Pods begin with.
+    /// Returns the owner's kind, name and `apiVersion`, and the prefix of its Pods' names.
     fn owner(&self, rng: &mut Rng) -> (Option<&'static str>, String, &'static str, String) {
         let Self { name, template_hash, .. } = self;
         match self.shape.owner {
@@ -293,7 +294,7 @@ impl Workload {
         let is_done = is_done && rng.u8(..10) < 8;
         let is_broken = !is_done && self.is_young && rng.bool();
         let started = created + rng.i64(1..40);
-        let spec = pod.spec.as_ref().expect("it has a spec");
+        let spec = pod.spec.as_ref().expect("a Pod has a spec");
         let state = |rng: &mut Rng| match (is_done, is_broken) {
             (true, _) => ContainerState {
                 terminated: Some(ContainerStateTerminated {
@@ -404,7 +405,7 @@ impl Workload {
     }
 }
 
-/// FNV-1a: an image has the same digest everywhere.
+/// FNV-1a. Seeds a generator with a text, so that equal images have equal digests.
 fn seed(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -742,7 +743,6 @@ fn variable_of(rng: &mut Rng, owner: &str) -> EnvVar {
 }
 
 fn sidecar(rng: &mut Rng, of: Sidecar, owner: &str) -> Container {
-    // The versions that one cluster has of them at once.
     let (name, image, variables, arguments) = match of {
         Sidecar::Istio => ("istio-proxy", "docker.io/istio/proxyv2", 28, 14),
         Sidecar::Linkerd => ("linkerd-proxy", "cr.l5d.io/linkerd/proxy", 40, 0),
@@ -755,8 +755,9 @@ fn sidecar(rng: &mut Rng, of: Sidecar, owner: &str) -> Container {
         Sidecar::KubeRbacProxy => ("kube-rbac-proxy", "quay.io/brancz/kube-rbac-proxy", 0, 5),
         Sidecar::ConfigReloader => ("config-reloader", "quay.io/prometheus-operator/prometheus-config-reloader", 3, 7),
     };
+    // A cluster runs a few versions of a sidecar at once.
     let mut container = base(name, format!("{image}:v1.{}.{}", rng.u8(18..21), rng.u8(..4)));
-    // Its settings have the same names everywhere, and some of the values.
+    // All instances of a sidecar have the same names of settings, and some equal values.
     let mut names = Rng::with_seed(seed(name));
     container.env = (0..variables)
         .map(|index| {
@@ -780,7 +781,7 @@ fn sidecar(rng: &mut Rng, of: Sidecar, owner: &str) -> Container {
     container
 }
 
-/// Adds what all Pods of a workload have.
+/// Adds the annotations that all Pods of a workload share.
 fn annotate(rng: &mut Rng, note: Note, name: &str, annotations: &mut BTreeMap<String, String>) {
     let mut set = |key: &str, value: String| _ = annotations.insert(key.to_owned(), value);
     match note {
@@ -855,7 +856,7 @@ fn annotate(rng: &mut Rng, note: Note, name: &str, annotations: &mut BTreeMap<St
     }
 }
 
-/// Adds what each Pod has of its own.
+/// Adds the annotations that differ between Pods.
 fn annotate_pod(rng: &mut Rng, note: Note, pod_ip: &str, annotations: &mut BTreeMap<String, String>) {
     let mut set = |key: &str, value: String| _ = annotations.insert(key.to_owned(), value);
     match note {
@@ -882,7 +883,7 @@ mod tests {
 
     use super::*;
 
-    /// The size of all Pods one after the other, compressed by zstd with its long window.
+    /// Returns the size of the concatenated Pods, compressed by zstd with a long window.
     fn compressed(pods: &[u8]) -> usize {
         let mut zstd = zstd_safe::CCtx::create();
         for parameter in [
@@ -897,7 +898,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_the_same_each_time_and_in_the_order_of_their_keys() {
+    fn pods_are_reproducible_and_ordered_by_key() {
         let body = pods(300);
         assert_eq!(body, pods(300));
         let cluster = cluster(300);
@@ -912,7 +913,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_a_real_cluster() {
+    fn sizes_are_as_in_a_real_cluster() {
         let mut sizes: Vec<_> = cluster(2000).iter().map(prost::Message::encoded_len).collect();
         sizes.sort_unstable();
         let at = |percent: usize| sizes[(sizes.len() - 1) * percent / 100];
@@ -922,9 +923,9 @@ mod tests {
         assert!((40_000..66_000).contains(&at(100)), "{}", at(100));
     }
 
-    /// Compares them with the Pods of the test server, which differ only in name, uid and version.
+    /// The Pods of the test server differ only in name, uid and version.
     #[test]
-    fn pods_compress_as_diverse_ones_do() {
+    fn pods_compress_less_than_uniform_pods() {
         let diverse = pods(2000);
         let recorded = listwatch_testserver::recorded_pods();
         let uniform = listwatch_testserver::Synthesizer::new(&recorded, 2000).unwrap().to_vec();

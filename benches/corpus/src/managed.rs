@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: which fields each manager owns, as the API server records it.
+//! `metadata.managedFields`: the fields that each manager owns, as the API server records them.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl Tree {
         }
     }
 
-    /// An element of a list, by its keys in JSON.
+    /// The element of a list that has these keys, in JSON.
     fn element(&mut self, keys: &str) -> &mut Self {
         let element = self.at(format!("k:{keys}"));
         element.at(".");
@@ -52,7 +52,7 @@ impl Tree {
     }
 }
 
-/// What the manager that created the Pod owns.
+/// Returns the fields that the manager that created the Pod owns.
 pub fn creator(pod: &Pod) -> Vec<u8> {
     let mut tree = Tree::default();
     if let Some(meta) = &pod.metadata {
@@ -217,7 +217,7 @@ fn source(volume: &Volume, fields: &mut Tree) {
     source.fields(inner);
 }
 
-/// What the kubelet owns of the status.
+/// Returns the fields of the status that the kubelet owns.
 pub fn kubelet(pod: &Pod) -> Vec<u8> {
     let mut tree = Tree::default();
     if let Some(status) = &pod.status {
@@ -251,7 +251,7 @@ pub fn kubelet(pod: &Pod) -> Vec<u8> {
     finish(&tree)
 }
 
-/// What a network plugin owns: annotations that it added.
+/// Returns the fields that a network plugin owns: the annotations that it added.
 pub fn annotations<'a>(names: impl Iterator<Item = &'a String>) -> Vec<u8> {
     let mut tree = Tree::default();
     for name in names {

@@ -1,11 +1,11 @@
-//! The shapes of workloads: what runs in a cluster, and how its Pods differ in structure.
+//! The shapes of workloads: which ones run in a cluster, and how the structure of their Pods differs.
 
 /// What owns the Pods of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Deployment,
     StatefulSet,
-    /// One Pod on each node.
+    /// One Pod on most nodes.
     DaemonSet,
     Job,
     /// A custom resource of this `apiVersion`, kind and field manager.
@@ -26,7 +26,7 @@ pub enum Note {
     Multus,
     Istio,
     Linkerd,
-    /// Files that an agent renders, as text templates: 1 to 6 kB.
+    /// Text templates of files that an agent renders: 1 to 3 of them, up to 2 kB each.
     Vault,
     Datadog,
     SafeToEvict,
@@ -36,7 +36,7 @@ pub enum Note {
     Pipeline,
     /// A configuration file as JSON: 2 to 12 kB.
     Config,
-    /// The whole object as it was applied: 2 to 8 kB.
+    /// The whole applied object: 2 to 8 kB.
     LastApplied,
     StaticHash,
 }
@@ -60,21 +60,21 @@ pub enum Sidecar {
 pub struct Shape {
     pub name: &'static str,
     pub owner: Owner,
-    /// The relative frequency of its workloads. A `DaemonSet` occurs once.
+    /// The relative frequency of its workloads. Shapes of weight 0 occur once, with a Pod on most nodes.
     pub weight: u32,
-    /// Pods of a workload, from and to.
+    /// The smallest and the largest number of Pods in a workload.
     pub replicas: (u32, u32),
-    /// Containers of its own.
+    /// Containers, without sidecars.
     pub containers: &'static [&'static str],
-    /// Init containers, at most.
+    /// The largest number of init containers.
     pub inits: u32,
-    /// Environment variables of a container, from and to.
+    /// The smallest and the largest number of environment variables of a container.
     pub env: (u32, u32),
-    /// The smallest and the largest number of volumes, without that of the service account.
+    /// The smallest and the largest number of volumes, without the service account's volume.
     pub volumes: (u32, u32),
     pub sidecars: &'static [Sidecar],
     pub notes: &'static [Note],
-    /// Without all that a manifest may leave out: labels, arguments, resources, probes, affinity.
+    /// Leaves out whatever a manifest may leave out: labels, arguments, resources, probes, affinity.
     pub is_plain: bool,
 }
 
@@ -155,7 +155,7 @@ pub const SHAPES: &[Shape] = &[
     shape("argo-cd", Deployment, 2, (1, 3), &["server"]).env(30, 70).inits(1).volumes(4, 8).notes(&[N::Checksums]),
     shape("grafana", Deployment, 2, (1, 2), &["grafana"]).env(6, 14).inits(2).volumes(4, 9).sidecars(&[S::ConfigReloader]).notes(&[N::Checksums, N::Config]),
     shape("webhook", Deployment, 6, (2, 3), &["webhook"]).env(1, 4).volumes(1, 1),
-    // State.
+    // With state.
     shape("postgres", Operator("apps/v1", "StatefulSet", "kube-controller-manager"), 4, (2, 3), &["postgres"]).env(14, 30).inits(1).volumes(3, 6).sidecars(&[S::Exporter]).notes(&[N::Config, N::Prometheus]),
     shape("kafka", Operator("core.strimzi.io/v1beta2", "StrimziPodSet", "strimzi-cluster-operator"), 3, (3, 9), &["kafka"]).env(16, 34).inits(1).volumes(4, 9).notes(&[N::Config, N::Prometheus, N::Multus]),
     shape("elasticsearch", StatefulSet, 3, (3, 12), &["elasticsearch"]).env(12, 24).inits(3).volumes(6, 12).sidecars(&[S::Logs]).notes(&[N::Config]),

@@ -1,8 +1,8 @@
-//! Random names, values and texts, as random as real ones.
+//! Random names, values and texts.
 
 use fastrand::Rng;
 
-/// The alphabet of generated names, without vowels.
+/// The alphabet of generated names, which has no vowels.
 const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 const ALPHANUMERIC: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -62,7 +62,7 @@ pub fn between(rng: &mut Rng, (from, to): (u32, u32)) -> u32 {
     rng.u32(from..=to)
 }
 
-/// The smaller, the more likely.
+/// Returns a number in the range; smaller numbers are more likely.
 pub fn skewed(rng: &mut Rng, (from, to): (u32, u32)) -> u32 {
     let most = rng.u32(from..=to);
     rng.u32(from..=most)
@@ -84,7 +84,7 @@ pub fn secret(rng: &mut Rng, length: usize) -> String {
     text(rng, length, ALPHANUMERIC)
 }
 
-/// Of version 4.
+/// Returns a UUID of version 4.
 pub fn uid(rng: &mut Rng) -> String {
     let mut parts = [8, 4, 4, 4, 12].map(|length| hex(rng, length));
     parts[2].replace_range(..1, "4");
@@ -96,7 +96,7 @@ pub fn word(rng: &mut Rng) -> &'static str {
     pick(rng, WORDS)
 }
 
-/// Two or three words.
+/// Returns two or three words, joined by `-`.
 pub fn name(rng: &mut Rng) -> String {
     let count = 2 + usize::from(rng.u8(..4) == 0);
     (0..count).map(|_| word(rng)).collect::<Vec<_>>().join("-")
@@ -114,12 +114,12 @@ pub fn version(rng: &mut Rng) -> String {
     }
 }
 
-/// The name of an environment variable.
+/// Returns the name of an environment variable.
 pub fn variable(rng: &mut Rng) -> String {
     format!("{}_{}_{}", word(rng), word(rng), pick(rng, SETTINGS)).to_uppercase()
 }
 
-/// The value of a setting: mostly short.
+/// Returns the value of a setting, mostly a short one.
 pub fn value(rng: &mut Rng) -> String {
     match rng.u8(..16) {
         0..3 => rng.bool().to_string(),
@@ -143,7 +143,7 @@ pub fn value(rng: &mut Rng) -> String {
     }
 }
 
-/// A JSON object of about this many bytes.
+/// Returns a JSON object of about this many bytes.
 pub fn json(rng: &mut Rng, bytes: usize) -> String {
     let mut out = String::new();
     json_object(rng, bytes, 0, &mut out);
@@ -173,7 +173,7 @@ fn json_object(rng: &mut Rng, bytes: usize, depth: u8, out: &mut String) {
     out.push('}');
 }
 
-/// A template with lines of text of about this many bytes.
+/// Returns a text template of about this many bytes, in lines.
 pub fn template(rng: &mut Rng, bytes: usize) -> String {
     let path = format!("secret/data/{}/{}", word(rng), name(rng));
     let mut out = format!("{{{{- with secret \"{path}\" -}}}}\n");

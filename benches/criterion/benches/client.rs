@@ -1,6 +1,6 @@
-//! Counting the items of a list over loopback, against draining the same body with reqwest alone.
+//! Counts the items of a list over loopback. The reference drains the same body with reqwest alone.
 //!
-//! `cargo bench -p listwatch-benches --bench client` ends with the ratio of the medians of this run.
+//! `cargo bench -p listwatch-benches --bench client` prints the ratio of this run's medians at the end.
 
 use std::hint::black_box;
 
@@ -20,23 +20,23 @@ fn main() {
     client(&mut criterion);
     criterion.final_summary();
     if let (Some(count), Some(drain)) = (median(GROUP, "count"), median(GROUP, "drain")) {
-        println!("counting: {:.2} times the time of draining", count / drain);
+        println!("counting takes {:.2} times as long as draining", count / drain);
     }
 }
 
 fn client(criterion: &mut Criterion) {
     let body = Synthesizer::new(&recorded_pods(), PODS).expect("recorded Pods synthesize").to_vec();
     let bytes = body.len() as u64;
-    // The server has a thread of its own, and nothing to do but write.
-    let elsewhere = Runtime::new().expect("a runtime");
+    // The server runs in its own runtime and does nothing but write.
+    let server_runtime = Runtime::new().expect("a runtime");
     let answer = Answer::ok(Body::replay(body)).always();
-    let server = elsewhere.block_on(Server::start(answer)).expect("a server");
-    let here = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let server = server_runtime.block_on(Server::start(answer)).expect("a server");
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
 
     let url = format!("{}/api/v1/pods", server.url());
     let http = reqwest::Client::builder().no_proxy().http1_only().build().expect("a client");
     let drain = || async {
-        let mut chunks = http.get(&url).send().await.expect("an answer").bytes_stream();
+        let mut chunks = http.get(&url).send().await.expect("a response").bytes_stream();
         let mut drained = 0;
         while let Some(chunk) = chunks.next().await {
             drained += black_box(chunk.expect("a chunk")).len() as u64;
@@ -50,14 +50,14 @@ fn client(criterion: &mut Criterion) {
         });
         let mut items = list.stream();
         while let Some(item) = items.next().await {
-            item.expect("a whole list");
+            item.expect("a complete list");
         }
         assert_eq!(items.summary().map(|summary| summary.items), Some(u64::from(PODS)));
     };
 
     let mut group = criterion.benchmark_group(GROUP);
     group.throughput(Throughput::Bytes(bytes)).sample_size(30);
-    group.bench_function("drain", |bencher| bencher.iter(|| here.block_on(drain())));
-    group.bench_function("count", |bencher| bencher.iter(|| here.block_on(count())));
+    group.bench_function("drain", |bencher| bencher.iter(|| runtime.block_on(drain())));
+    group.bench_function("count", |bencher| bencher.iter(|| runtime.block_on(count())));
     group.finish();
 }

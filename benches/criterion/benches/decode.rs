@@ -1,6 +1,6 @@
-//! What decoding Pods while they arrive costs, dropped or kept: against buffering the body and decoding it whole with prost.
+//! Decodes Pods chunk by chunk, and drops or keeps them. The reference buffers the body and decodes it whole with prost.
 //!
-//! `cargo bench -p listwatch-benches --bench decode` ends with the ratios of the medians of this run.
+//! `cargo bench -p listwatch-benches --bench decode` prints the ratios of this run's medians at the end.
 
 use std::hint::black_box;
 
@@ -22,7 +22,7 @@ const WAYS: [&str; 3] = ["Pods dropped", "Pods kept", "bytes kept"];
 /// `k8s.io/apimachinery/pkg/runtime/generated.proto`
 #[derive(prost::Message)]
 struct Unknown {
-    /// Not copied.
+    /// A slice of the buffer, not a copy.
     #[prost(bytes = "bytes", tag = "2")]
     raw: Bytes,
 }
@@ -35,7 +35,7 @@ fn main() {
         for way in WAYS {
             let ours = median(GROUP, &format!("{way}-{chunk}"));
             if let (Some(whole), Some(ours)) = (median(GROUP, FULL_BUFFER), ours) {
-                println!("{way}, chunks of {:2} KiB: {:.3} of the time of the full buffer", chunk >> 10, ours / whole);
+                println!("{way}, chunks of {:2} KiB: {:.3} of the full buffer's time", chunk >> 10, ours / whole);
             }
         }
     }
@@ -74,7 +74,7 @@ fn each<T: Item + ?Sized>(body: &[u8], chunk: usize, mut on_item: impl FnMut(T::
             }
         }
     }
-    assert_eq!(decoder.finish().expect("a whole list").items, u64::from(PODS));
+    assert_eq!(decoder.finish().expect("a complete list").items, u64::from(PODS));
 }
 
 fn keep<T: Item + ?Sized>(body: &[u8], chunk: usize) {

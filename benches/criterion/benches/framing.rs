@@ -1,6 +1,6 @@
-//! What framing costs when the bytes are already here: against memcpy of the same body in the same chunks.
+//! Finds the items of a list in memory. The reference is memcpy of the same body in the same chunks.
 //!
-//! `cargo bench -p listwatch-benches --bench framing` ends with the ratios of the medians of this run.
+//! `cargo bench -p listwatch-benches --bench framing` prints the ratios of this run's medians at the end.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use listwatch::{Event, ListDecoder};
 use listwatch_benches::{median, memcpy};
 use listwatch_testserver::{Synthesizer, recorded_pods};
 
-/// About 170 MB: far more than the caches hold.
+/// About 170 MB, far more than the processor's caches hold.
 const PODS: u32 = 20_000;
 const CHUNKS: [usize; 2] = [64 << 10, 4 << 10];
 const GROUP: &str = "framing";
@@ -42,7 +42,7 @@ fn framing(criterion: &mut Criterion) {
                         }
                     }
                 }
-                assert_eq!(decoder.finish().expect("a whole list").items, u64::from(PODS));
+                assert_eq!(decoder.finish().expect("a complete list").items, u64::from(PODS));
             });
         });
     }

@@ -1,7 +1,7 @@
-//! What cutting JSON lists into items costs: against memcpy of the same body in the same chunks, and against `serde_json`,
-//! which parses all of it.
+//! Splits JSON lists into items. The references are memcpy of the same body in the same chunks, and `serde_json`, which parses
+//! the whole body.
 //!
-//! `cargo bench -p listwatch-benches --bench json` ends with the ratios of the medians of this run.
+//! `cargo bench -p listwatch-benches --bench json` prints the ratios of this run's medians at the end.
 
 use std::hint::black_box;
 
@@ -11,9 +11,9 @@ use listwatch_benches::{median, memcpy};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// Far more than the caches hold.
+/// Far more than the processor's caches hold.
 const BYTES: usize = 100 << 20;
-/// A part of it is enough for a parser, whose speed does not depend on it.
+/// A shorter body for the parsers, whose speed does not depend on the length.
 const PARSED: usize = 4 << 20;
 const CHUNKS: [usize; 2] = [64 << 10, 4 << 10];
 
@@ -26,13 +26,13 @@ fn main() {
     for name in ["pods", "widgets-page-1"] {
         let group = format!("json-{name}");
         for chunk in CHUNKS {
-            let Some(cut) = bandwidth(&group, &format!("cut-{chunk}"), BYTES) else { continue };
-            print!("{name}, chunks of {:2} KiB: {:.2} GB/s", chunk >> 10, cut / 1e9);
+            let Some(split) = bandwidth(&group, &format!("split-{chunk}"), BYTES) else { continue };
+            print!("{name}, chunks of {:2} KiB: {:.2} GB/s", chunk >> 10, split / 1e9);
             for (other, bytes) in
                 [(format!("memcpy-{chunk}"), BYTES), ("value".into(), PARSED), ("ignored".into(), PARSED)]
             {
                 if let Some(other_bandwidth) = bandwidth(&group, &other, bytes) {
-                    print!(", {:.2} times {other}", cut / other_bandwidth);
+                    print!(", {:.2} times {other}", split / other_bandwidth);
                 }
             }
             println!();
@@ -46,7 +46,7 @@ fn bench(criterion: &mut Criterion, name: &str) {
     group.throughput(Throughput::Bytes(body.len() as u64)).sample_size(20);
     for chunk in CHUNKS {
         memcpy(&mut group, &body, chunk);
-        group.bench_function(format!("cut-{chunk}"), |bencher| {
+        group.bench_function(format!("split-{chunk}"), |bencher| {
             bencher.iter(|| {
                 let mut decoder = ListDecoder::new().accept_json();
                 for mut chunk in black_box(&body).chunks(chunk) {
@@ -56,13 +56,13 @@ fn bench(criterion: &mut Criterion, name: &str) {
                         }
                     }
                 }
-                decoder.finish().expect("a whole list")
+                decoder.finish().expect("a complete list")
             });
         });
     }
     let body = synthesize(name, PARSED);
     group.throughput(Throughput::Bytes(body.len() as u64));
-    // Item by item, so that it does not pay for the fresh memory of a whole tree.
+    // Item by item: a tree of the whole list would also cost page faults for fresh memory.
     let list: Value = serde_json::from_slice(&body).expect("JSON");
     let items: Vec<_> = list["items"].as_array().expect("a list").iter().map(ToString::to_string).collect();
     group.bench_function("value", |bencher| {
@@ -78,7 +78,7 @@ fn bench(criterion: &mut Criterion, name: &str) {
     group.finish();
 }
 
-/// The recorded list with its items over and over, compact as servers write it.
+/// Repeats the items of a recorded list, in the compact form that servers write.
 fn synthesize(name: &str, bytes: usize) -> Vec<u8> {
     let path = format!("{}/../../fixtures/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let list: Value = serde_json::from_slice(&std::fs::read(path).expect("a fixture")).expect("JSON");
@@ -93,7 +93,7 @@ fn synthesize(name: &str, bytes: usize) -> Vec<u8> {
     body.into_bytes()
 }
 
-/// In bytes a second, by the median that criterion wrote; `None` when the benchmark was filtered out.
+/// Returns bytes per second, from the median that criterion wrote; `None` if the benchmark was filtered out.
 #[expect(clippy::cast_precision_loss, reason = "megabytes")]
 fn bandwidth(group: &str, name: &str, bytes: usize) -> Option<f64> {
     Some(bytes as f64 / median(group, name)? * 1e9)

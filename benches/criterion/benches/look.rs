@@ -1,6 +1,6 @@
-//! What it costs to look into an item, or to drop a part of it: against decoding it with k8s-pb, over the recorded Pods.
+//! Inspects recorded Pods without decoding them, and copies them without some fields. The reference decodes them with k8s-pb.
 //!
-//! `cargo bench -p listwatch-benches --bench look` ends with the ratios of the medians of this run.
+//! `cargo bench -p listwatch-benches --bench look` prints the ratios of this run's medians at the end.
 
 use std::hint::black_box;
 
@@ -32,7 +32,7 @@ fn main() {
     criterion.final_summary();
     for name in LOOKS {
         if let (Some(decode), Some(look)) = (median(GROUP, DECODE), median(GROUP, name)) {
-            println!("{name}: 1/{:.0} of decoding", decode / look);
+            println!("{name}: 1/{:.0} of the time of decoding", decode / look);
         }
     }
 }
@@ -67,7 +67,7 @@ fn look(criterion: &mut Criterion) {
         drop(black_box(item(pod).project(&much).expect("a Pod")));
     });
 
-    // An item is lent by a decoder: framing comes on top.
+    // A prefilter matches an item that a decoder has framed, so its time includes framing.
     let prefilter = Prefilter::new(["app.kubernetes.io/name", "no Pod has this"]);
     group.bench_function("frame", |bencher| bencher.iter(|| each_item(&body, |item| _ = black_box(item.bytes()))));
     group.bench_function("prefilter", |bencher| {

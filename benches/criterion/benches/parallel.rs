@@ -1,7 +1,7 @@
-//! Decoding a list on two threads, against two processes that decode half of it each.
+//! Decodes a list on two threads. The reference is two processes that decode half of it each.
 //!
-//! All lists come over loopback from this process, and are decoded in processes of their own, which are there before
-//! anything is measured. `cargo bench -p listwatch-benches --bench parallel` ends with the ratios of the medians of this run.
+//! This process serves all lists over loopback. Child processes, started before anything is measured, decode them.
+//! `cargo bench -p listwatch-benches --bench parallel` prints the ratios of this run's medians at the end.
 
 use std::env;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
 /// What is done with each Pod.
 const WORKS: [&str; 2] = ["decode and drop", "box and hand over"];
-/// How two threads do it.
+/// The order in which two threads return the Pods.
 const ORDERS: [(&str, Order); 2] = [("in order", Order::Listed), ("as done", Order::Unordered)];
 
 #[derive(Clone, Copy)]
@@ -113,30 +113,30 @@ impl Lister {
         let mut command = Command::new(env::current_exe().expect("this program"));
         command.args(["child", url, work, how]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a process");
-        let input = child.stdin.take().expect("its input");
-        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let input = child.stdin.take().expect("a pipe to stdin");
+        let output = BufReader::new(child.stdout.take().expect("a pipe from stdout"));
         Self { child, input, output }
     }
 
     fn begin(&mut self) {
-        writeln!(self.input).expect("it listens");
+        writeln!(self.input).expect("the child reads");
     }
 
     fn end(&mut self) -> u32 {
         let mut pods = String::new();
-        self.output.read_line(&mut pods).expect("it answers");
-        pods.trim_end().parse().expect("how many Pods it saw")
+        self.output.read_line(&mut pods).expect("the child writes");
+        pods.trim_end().parse().expect("the number of Pods")
     }
 }
 
 impl Drop for Lister {
     fn drop(&mut self) {
-        self.child.kill().expect("it is there");
-        self.child.wait().expect("it has ended");
+        self.child.kill().expect("the child can be killed");
+        self.child.wait().expect("the child ends");
     }
 }
 
-/// The child: a list for each line.
+/// Runs the child, which lists once for each line on stdin.
 fn serve(url: &str, work: &str, how: &str) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = Client::new(HttpTransport::builder(url).build().expect("a transport"));
@@ -164,5 +164,5 @@ async fn count<O>(items: impl Stream<Item = Result<O, Error>>) -> u32 {
         drop(black_box(pod));
         futures::future::ready(Ok(pods + 1))
     });
-    counted.await.expect("a whole list")
+    counted.await.expect("a complete list")
 }

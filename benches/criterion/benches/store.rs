@@ -1,5 +1,5 @@
-//! What a store's calls take in each format: with Pods as diverse as those of a real cluster (`benches/corpus`), and with uniform
-//! ones, which are 120 recorded Pods repeated. For resident memory, and beside client-go and kube, see `benches/peers`.
+//! Measures a store's calls in each storage format, with Pods as diverse as in a real cluster (`benches/corpus`) and with uniform
+//! Pods, which are 120 recorded ones repeated. `benches/peers` measures resident memory, client-go and kube.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ use listwatch_testserver::{Synthesizer, recorded_pods};
 
 const DIVERSE: u32 = 20_000;
 const UNIFORM: u32 = 50_000;
-/// So many calls are measured at once, so that what they touch is not in the caches of the processor.
+/// The number of calls in a measurement: enough that the processor's caches do not hold the objects that they read.
 const CALLS: usize = 1000;
 
 fn main() {
@@ -34,7 +34,8 @@ fn main() {
     criterion.final_summary();
 }
 
-/// One event, with a subscriber for each node and with one: the first is to take at most three times as long.
+/// Measures one event, with a subscriber for one node and with subscribers for 5,000 nodes. The goal for the second is at most
+/// three times the first.
 fn bench_subscribers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("store/event");
     let uniform = Synthesizer::new(&recorded_pods(), UNIFORM).expect("a list").to_vec();
@@ -49,19 +50,19 @@ fn bench_subscribers(criterion: &mut Criterion) {
         let mut subscribers: Vec<_> =
             std::iter::once(named.into_owned()).chain(other).map(|node| by_node.subscribe(node).start()).collect();
         let states = pods.first().map(|pod| [1, 2].map(|version| at_version(pod, version))).expect("a Pod");
-        // The last write wins between versions that do not compare.
+        // The store applies each write, because the versions do not compare.
         let mut states = states.iter().cycle();
         group.bench_function(format!("{nodes} subscribers by node"), |bencher| {
             bencher.iter(|| {
                 drop(store.apply(Encoding::Protobuf, states.next().expect("a state")).expect("a Pod"));
-                black_box(subscribers.first_mut().and_then(Subscriber::try_next).expect("it is told"));
+                black_box(subscribers.first_mut().and_then(Subscriber::try_next).expect("the subscriber is notified"));
             });
         });
     }
     group.finish();
 }
 
-/// The Pod at a version that compares with no other.
+/// Returns the Pod with a version that does not compare with others.
 fn at_version(pod: &[u8], version: u32) -> Vec<u8> {
     let mut pod = <Pod as prost::Message>::decode(pod).expect("a Pod");
     pod.metadata.get_or_insert_default().resource_version = Some(format!("v{version}"));
@@ -83,7 +84,7 @@ fn fill(store: &Store<Pod>, pods: &[Box<[u8]>]) {
     for pod in pods {
         drop(replace.apply(Encoding::Protobuf, pod).expect("a Pod"));
     }
-    drop(replace.commit("1").expect("no other"));
+    drop(replace.commit("1").expect("no other replace"));
 }
 
 fn bench(criterion: &mut Criterion, name: &str, format: StorageFormat, pods: &[Box<[u8]>]) {
@@ -98,7 +99,7 @@ fn bench(criterion: &mut Criterion, name: &str, format: StorageFormat, pods: &[B
     let mut group = criterion.benchmark_group(format!("store/{name}"));
     group.sample_size(10);
     let mut rest = keys.iter().cycle();
-    // Who looks up a key has just made it: that is in the caches, the objects are not.
+    // A caller has usually just made the key: it is in the processor's caches, the objects are not.
     let mut calls = || rest.by_ref().take(CALLS).map(ObjectKey::clone).collect::<Vec<_>>();
     group.throughput(Throughput::Elements(CALLS as u64));
     let mut each = |name: &str, call: &dyn Fn(&ObjectKey)| {
@@ -106,13 +107,13 @@ fn bench(criterion: &mut Criterion, name: &str, format: StorageFormat, pods: &[B
             bencher.iter_batched_ref(&mut calls, |keys| keys.iter().for_each(call), BatchSize::PerIteration);
         });
     };
-    let get = |key: &ObjectKey| store.get(key).expect("it is there");
+    let get = |key: &ObjectKey| store.get(key).expect("the store has the key");
     each("get", &|key| drop(black_box(get(key))));
     each("get, bytes", &|key| _ = black_box(get(key).encoded().expect("bytes").len()));
     each("get, decode", &|key| drop(black_box(get(key).decode().expect("a Pod"))));
 
     group.throughput(Throughput::Elements(pods.len() as u64));
-    group.bench_function("relist of what is there", |bencher| bencher.iter(|| fill(&store, pods)));
+    group.bench_function("relist, unchanged", |bencher| bencher.iter(|| fill(&store, pods)));
     group.bench_function("fill", |bencher| bencher.iter(|| fill(&Store::new(format), pods)));
     group.bench_function("iterate", |bencher| {
         bencher.iter(|| store.snapshot().iter().for_each(|pod| _ = black_box(pod.resource_version())));

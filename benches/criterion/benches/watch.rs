@@ -1,7 +1,7 @@
-//! What the frames of a watch cost when the bytes are already here, and what it costs to read the metadata of their objects:
-//! against memcpy of the same body in the same chunks.
+//! Finds the frames of a watch in memory, and reads the metadata of their objects. The reference is memcpy of the same body in
+//! the same chunks.
 //!
-//! `cargo bench -p listwatch-benches --bench watch` ends with the events a second, by the medians that criterion wrote last.
+//! `cargo bench -p listwatch-benches --bench watch` prints events per second at the end, from the last medians of criterion.
 
 use std::fs;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use listwatch_benches::{median, memcpy};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// A cache holds it, as it does what just came off the network; of a body that it does not, memory would be measured.
+/// Fits into a cache of the processor, like bytes that just arrived. A larger body would measure memory.
 const BYTES: usize = 2 << 20;
 const CHUNKS: [usize; 2] = [64 << 10, 4 << 10];
 const NAMES: [&str; 6] = ["bookmark.pb", "configmap.pb", "pod.pb", "bookmark.json", "configmap.json", "pod.json"];
@@ -54,7 +54,7 @@ fn bench(criterion: &mut Criterion, name: &str, body: &[u8], events: usize) {
         });
     }
     if name == "pod.json" {
-        // What reads JSON to its end, as a view of its metadata must, cannot be faster than this.
+        // A view of metadata must read its JSON to the end, so it cannot be faster than this.
         let lines: Vec<&str> = str::from_utf8(body).expect("JSON").lines().collect();
         group.bench_function("ignored", |bencher| {
             bencher.iter(|| {
@@ -75,7 +75,7 @@ fn decode(body: &[u8], chunk: usize, mut on_event: impl FnMut(WatchEvent<'_>)) -
             events += 1;
         }
     }
-    decoder.finish().expect("whole frames");
+    decoder.finish().expect("complete frames");
     events
 }
 
@@ -83,7 +83,7 @@ fn group(name: &str) -> String {
     format!("watch-{name}")
 }
 
-/// By the medians that criterion wrote last.
+/// Prints events per second, from the last medians of criterion.
 #[expect(clippy::cast_precision_loss, reason = "megabytes")]
 fn report(name: &str, bytes: usize, events: usize) {
     let group = group(name);
@@ -102,7 +102,7 @@ fn report(name: &str, bytes: usize, events: usize) {
     }
 }
 
-/// Recorded events of one kind; the bookmark is one of a quiet watch.
+/// Returns recorded events of one type. The bookmark was recorded from a quiet watch.
 fn frames(name: &str) -> Vec<Vec<u8>> {
     match name {
         "bookmark.pb" => protobuf("watch-quiet-bookmarks.pb")[1..2].to_vec(),

@@ -1,4 +1,4 @@
-//! What several benches measure against, and what criterion measured, for ratios within one run.
+//! A reference that several benches share, and access to criterion's results, for ratios within one run.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
 
-/// Copies the body in chunks, as `memcpy-CHUNK`.
+/// Measures copying the body in chunks, under the name `memcpy-CHUNK`.
 pub fn memcpy(group: &mut BenchmarkGroup<'_, WallTime>, body: &[u8], chunk: usize) {
     let mut copy = vec![0; body.len()];
     group.bench_function(format!("memcpy-{chunk}"), |bencher| {
@@ -19,7 +19,7 @@ pub fn memcpy(group: &mut BenchmarkGroup<'_, WallTime>, body: &[u8], chunk: usiz
     });
 }
 
-/// In nanoseconds; `None` when the benchmark was filtered out.
+/// Returns the median in nanoseconds; `None` if the benchmark was filtered out.
 pub fn median(group: &str, name: &str) -> Option<f64> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "../../target".into(), PathBuf::from);
     let path = target.join(format!("criterion/{group}/{name}/new/estimates.json"));

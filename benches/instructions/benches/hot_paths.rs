@@ -1,6 +1,6 @@
-//! One pass over the recorded Pods by each hot path, for valgrind to count the instructions of.
+//! Passes over the recorded Pods once in each hot path, so that valgrind can count the instructions.
 //!
-//! What is read is made before, and what is kept is freed after the count. See `../src/main.rs`, which runs this.
+//! The count excludes making the input and freeing the output. `../src/main.rs` runs this.
 
 #![expect(missing_docs, reason = "gungraun's macros make modules")]
 
@@ -14,24 +14,24 @@ use listwatch_testserver::recorded_pods;
 
 const KIB: usize = 1 << 10;
 
-/// A body, and the length of its chunks.
+/// A body and its chunk length.
 type Chunks = (&'static [u8], usize);
 
-// No closure is written in a benchmark: it would be a part of the names of the generic functions that call it, and
-// gungraun stops counting where a function of such a name begins.
+// The benchmarks contain no closures. A closure's name contains its function's name, and is part of the names of the generic
+// functions that call it; gungraun stops counting where such a function begins.
 
 #[library_benchmark(setup = list)]
 #[bench::in_64_kib(64 * KIB)]
 #[bench::in_4_kib(4 * KIB)]
 fn frame(list: Chunks) {
-    each_item(list, lend);
+    each_item(list, read_bytes);
 }
 
 #[library_benchmark(setup = json_list)]
 #[bench::in_64_kib(64 * KIB)]
 #[bench::in_4_kib(4 * KIB)]
 fn frame_json(list: Chunks) {
-    each_item(list, lend);
+    each_item(list, read_bytes);
 }
 
 #[library_benchmark(setup = list)]
@@ -77,7 +77,7 @@ library_benchmark_group!(
     benchmarks = [frame, frame_json, decode_and_drop, keep_bytes, meta_view, project, field_path]
 );
 main!(
-    // Valgrind counts `rep movsb`, which glibc copies much with, once for each byte: it would hide all else.
+    // glibc copies large blocks with `rep movsb`, which valgrind counts once per byte: that would dominate the counts.
     config = LibraryBenchmarkConfig::default().env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-ERMS"),
     library_benchmark_groups = hot_paths
 );
@@ -98,7 +98,7 @@ fn projection() -> (Projection, &'static [Box<[u8]>]) {
     (Projection::new().drop(&meta::MANAGED_FIELDS), pods())
 }
 
-fn lend(item: ItemRef<'_>) {
+fn read_bytes(item: ItemRef<'_>) {
     black_box(item.bytes());
 }
 
@@ -121,5 +121,5 @@ fn each_item((body, chunk): Chunks, mut on_item: impl FnMut(ItemRef<'_>)) {
             }
         }
     }
-    decoder.finish().expect("a whole list");
+    decoder.finish().expect("a complete list");
 }

@@ -1,13 +1,13 @@
-//! Counts the instructions of the hot paths (`benches/hot_paths.rs`) under valgrind, against those of `baseline.json`.
+//! Counts the instructions of the hot paths (`benches/hot_paths.rs`) under valgrind and compares them with `baseline.json`.
 //!
-//! `cargo run -p listwatch-instructions` fails when a path takes more than 10 % more, and with `--write` makes what it
-//! counted the baseline. It takes Linux, valgrind, and a `gungraun-runner` of the version of gungraun in Cargo.lock:
+//! `cargo run -p listwatch-instructions` fails if a path takes over 10 % more instructions than the baseline; `--write` makes
+//! the new counts the baseline. It needs Linux, valgrind, and a `gungraun-runner` of the version of gungraun in Cargo.lock:
 //! `cargo install --locked gungraun-runner@VERSION`.
 //!
-//! Counts of one build vary by a few millionths at most, however busy the machine. Seen to move them: another folder, by
-//! up to 0.3 %; inlining, by up to 2 % where a change should not matter; rustc 1.95 to 1.97, by -14 % to +0.3 %. The
-//! baseline is of x86-64 with AVX2 and of glibc 2.36, whose `malloc` and `memcpy` are in it; another processor or libc
-//! may need its own.
+//! Counts of one build vary by a few millionths at most, however busy the machine is. Other influences, as observed: another
+//! folder, up to 0.3 %; inlining in unrelated changes, up to 2 %; rustc 1.95 to 1.97, -14 % to +0.3 %. The baseline was
+//! counted on x86-64 with AVX2 and glibc 2.36, and includes its `malloc` and `memcpy`; another processor or libc may need its
+//! own baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,19 +20,19 @@ use serde_json::{Deserializer, Value};
 
 const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.json");
 
-/// Counts the instructions of the hot paths under valgrind; fails when one takes over 10 % more than the baseline says.
+/// Counts the instructions of the hot paths under valgrind; fails if a path takes over 10 % more than the baseline
 #[derive(Parser)]
 struct Args {
-    /// Make these counts the baseline
+    /// Write the counts to the baseline instead of comparing them
     #[arg(long)]
     write: bool,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Counts {
-    /// Other compilers make other instructions.
+    /// The compiler's version: other compilers generate other instructions.
     rustc: String,
-    /// Of one pass over the recorded items, by path.
+    /// Instructions of one pass over the recorded items, by path.
     instructions: BTreeMap<String, u64>,
 }
 
@@ -41,7 +41,7 @@ enum Change {
     Within,
     Grown,
     Shrunk,
-    /// One of the two does not have the path, or has next to nothing of it.
+    /// The path is missing on one side, or its count is below a tenth of the baseline.
     Missing,
 }
 
@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let before = Counts::read()?;
     if before.rustc != now.rustc {
-        println!("the baseline is of {}, this is {}", before.rustc, now.rustc);
+        println!("the baseline was counted with {}, this run uses {}", before.rustc, now.rustc);
     }
     let failed = print(&before, &now);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -71,14 +71,14 @@ impl Counts {
         let summaries = output(Command::new(env!("CARGO")).args(bench).args(["--", "--output-format=json"]))?;
         let instructions = Deserializer::from_slice(&summaries)
             .into_iter::<Value>()
-            .map(|summary| path_and_count(&summary?).context("an unknown form of gungraun's summaries"))
+            .map(|summary| path_and_count(&summary?).context("gungraun's summary has an unknown format"))
             .collect::<Result<_, _>>()?;
         let rustc = String::from_utf8(output(Command::new("rustc").arg("--version"))?)?.trim().to_owned();
         Ok(Self { rustc, instructions })
     }
 }
 
-/// What it writes to stdout.
+/// Runs a command and returns its stdout.
 fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("{command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);
@@ -90,7 +90,7 @@ fn path_and_count(summary: &Value) -> Option<(String, u64)> {
     Some((path, summary.pointer("/profiles/0/data/total/metrics/Ir/values/new")?.as_u64()?))
 }
 
-/// A line for each path. Returns whether one of them is a failure.
+/// Prints a line for each path. Returns true if a path failed.
 fn print(before: &Counts, now: &Counts) -> bool {
     let mut failed = false;
     let [before, now] = [before, now].map(|counts| &counts.instructions);
@@ -101,9 +101,9 @@ fn print(before: &Counts, now: &Counts) -> bool {
         let [before, now] = [before, now].map(|count| count.map_or("none".into(), |count| count.to_string()));
         let verdict = match change {
             Change::Within => "",
-            Change::Grown => "FAILED: it grew by more than 10 %",
-            Change::Shrunk => "it shrank by more than 10 %: renew the baseline with --write",
-            Change::Missing => "FAILED: not counted on one side",
+            Change::Grown => "FAILED: over 10 % more",
+            Change::Shrunk => "over 10 % fewer: update the baseline with --write",
+            Change::Missing => "FAILED: missing on one side",
         };
         println!("{path:40} {before:>10} before {now:>10} now  {verdict}");
     }
@@ -129,7 +129,7 @@ mod tests {
     use super::change;
 
     #[test]
-    fn only_a_change_of_more_than_a_tenth_counts() {
+    fn reports_changes_of_more_than_a_tenth() {
         let cases = [
             (Some(1000), Some(1100), Within),
             (Some(1000), Some(1101), Grown),

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// changedAt and longest are those of ../src/follower.rs.
+// changedAt and longest have the same values as in ../src/follower.rs.
 const (
 	changedAt = "example.com/changed-at"
 	longest   = 3_600_000_000
 )
 
-// state is State in ../src/lib.rs.
+// state corresponds to State in ../src/lib.rs.
 type state struct {
 	Items   uint64  `json:"items"`
 	Hash    uint64  `json:"hash"`
@@ -36,15 +36,15 @@ type latency struct {
 	Max int64 `json:"max"`
 }
 
-// handler is told of changes.
+// handler records the latency of changes.
 type handler struct {
-	// Older changes do not count: they were there when it began.
+	// The start of this process. Earlier changes do not count.
 	began   int64
 	lock    sync.Mutex
 	latency *hdrhistogram.Histogram
 }
 
-// follow keeps Pods in an informer, as ../src/follower.rs does; the directory is that of a real API server, if it is one.
+// follow keeps Pods in an informer and answers as ../src/follower.rs does. A real API server has a directory with its CA.
 func follow(url, directory string) error {
 	config := &rest.Config{Host: url, QPS: -1}
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -62,10 +62,10 @@ func follow(url, directory string) error {
 	}
 	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(pod any) { h.told(pod.(*corev1.Pod)) },
+		AddFunc: func(pod any) { h.record(pod.(*corev1.Pod)) },
 		UpdateFunc: func(old, pod any) {
 			if old.(*corev1.Pod).ResourceVersion != pod.(*corev1.Pod).ResourceVersion {
-				h.told(pod.(*corev1.Pod))
+				h.record(pod.(*corev1.Pod))
 			}
 		},
 	})
@@ -81,7 +81,7 @@ func follow(url, directory string) error {
 		for _, object := range informer.GetStore().List() {
 			pod, ok := object.(*corev1.Pod)
 			if !ok {
-				return errors.New("not a Pod in the store")
+				return errors.New("the store has an object that is not a Pod")
 			}
 			found.item(pod)
 		}
@@ -91,21 +91,21 @@ func follow(url, directory string) error {
 	}
 }
 
-// told says that a Pod is there in another state.
-func (h *handler) told(pod *corev1.Pod) {
+// record records the latency of a Pod's new state.
+func (h *handler) record(pod *corev1.Pod) {
 	at, err := strconv.ParseInt(pod.Annotations[changedAt], 10, 64)
 	if err != nil || at < h.began {
 		return
 	}
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	// What is over the longest is left out: no run takes an hour to tell.
+	// A latency over the longest is dropped: no run takes an hour.
 	_ = h.latency.RecordValue((time.Now().UnixNano() - at) / 1000)
 }
 
 func (h *handler) state() state {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	of := h.latency
-	return state{Changes: of.TotalCount(), Latency: latency{of.ValueAtQuantile(50), of.ValueAtQuantile(99), of.Max()}}
+	l := h.latency
+	return state{Changes: l.TotalCount(), Latency: latency{l.ValueAtQuantile(50), l.ValueAtQuantile(99), l.Max()}}
 }

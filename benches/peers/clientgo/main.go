@@ -1,5 +1,5 @@
-// Lists Pods with client-go in one of the ways, measured by the runner beside: see ../src/process.rs for what they say to
-// each other.
+// Lists Pods with client-go in one of several ways. The runner in .. measures this process; ../src/process.rs describes their
+// messages.
 package main
 
 import (
@@ -29,10 +29,10 @@ import (
 
 var parent = bufio.NewReader(os.Stdin)
 
-// pageSize is that of client-go's own pager.
+// pageSize is the default of client-go's pager.
 const pageSize = 500
 
-// seen is what the runner compares.
+// seen is the result that the runner checks.
 type seen struct {
 	Items     uint64 `json:"items"`
 	Hash      uint64 `json:"hash"`
@@ -41,7 +41,7 @@ type seen struct {
 	once      sync.Once
 }
 
-// begin waits until the runner says so: the client is there by then, its connection is not.
+// begin waits for the runner's signal. The client exists before it, the connection does not.
 func (s *seen) begin() {
 	tell("ready")
 	wait()
@@ -77,7 +77,7 @@ func main() {
 		"informer": runInformer,
 	}[way]
 	if !ok {
-		log.Fatalf("no way is called %s", way)
+		log.Fatalf("unknown way %q", way)
 	}
 	config := &rest.Config{Host: os.Args[2], QPS: -1}
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -94,7 +94,7 @@ func main() {
 	}
 	tell(seen)
 	wait()
-	// What is held is not to depend on when the last collection happened to be.
+	// Held memory must not depend on the time of the last collection.
 	debug.FreeOSMemory()
 	tell("idle")
 	wait()
@@ -123,7 +123,7 @@ func listAll(config *rest.Config, seen *seen) (any, error) {
 	return pods, nil
 }
 
-// listPages drops each page when it has seen its Pods.
+// listPages drops each page after reading its Pods.
 func listPages(config *rest.Config, seen *seen) (any, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -162,7 +162,7 @@ func listMetadata(config *rest.Config, seen *seen) (any, error) {
 	return pods, nil
 }
 
-// runInformer lists by a watch, or by a list where KUBE_FEATURE_WatchListClient is false.
+// runInformer gets the Pods by a watch, or by a list if KUBE_FEATURE_WatchListClient is false.
 func runInformer(config *rest.Config, seen *seen) (any, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -180,27 +180,27 @@ func runInformer(config *rest.Config, seen *seen) (any, error) {
 	for _, object := range informer.GetStore().List() {
 		pod, ok := object.(*corev1.Pod)
 		if !ok {
-			return nil, errors.New("not a Pod in the store")
+			return nil, errors.New("the store has an object that is not a Pod")
 		}
 		seen.item(pod)
 	}
 	return informer, nil
 }
 
-// storeTimes is what the calls of a full store take, in seconds each: see StoreTimes in ../src/lib.rs.
+// storeTimes has the times of calls to a full store, in seconds per call: see StoreTimes in ../src/lib.rs.
 type storeTimes struct {
 	LookUp float64 `json:"look_up"`
-	// The same: it keeps Pods decoded.
+	// Equal to LookUp, because the store keeps Pods decoded.
 	LookUpDecoded float64 `json:"look_up_decoded"`
 	Iterate       float64 `json:"iterate"`
 	AddIndex      float64 `json:"add_index"`
 	LookUpNode    float64 `json:"look_up_node"`
 }
 
-// How many keys and nodes are looked up: as many as in ../src/client.rs.
+// The numbers of look-ups, as in ../src/client.rs.
 const keyLookUps, nodeLookUps = 200_000, 10_000
 
-// useStore gives nil when what is kept is no store.
+// useStore measures the calls of a store. It returns nil if kept is not a store.
 func useStore(kept any, listed *seen) (*storeTimes, error) {
 	informer, ok := kept.(cache.SharedIndexInformer)
 	if !ok {
@@ -224,7 +224,7 @@ func useStore(kept any, listed *seen) (*storeTimes, error) {
 	times.LookUp, err = lookUp(keyLookUps, indexer.ListKeys(), func(key string) error {
 		pod, exists, err := indexer.GetByKey(key)
 		if err != nil || !exists {
-			return fmt.Errorf("%s is in the store and not found: %v", key, err)
+			return fmt.Errorf("the store does not find its key %s: %v", key, err)
 		}
 		touch(pod)
 		return nil
@@ -246,7 +246,7 @@ func useStore(kept any, listed *seen) (*storeTimes, error) {
 		}
 	}
 	if indexed.Items != listed.Items || indexed.Hash != listed.Hash {
-		return nil, errors.New("the Pods in the index are not those in the store")
+		return nil, errors.New("the Pods in the index differ from the Pods in the store")
 	}
 	times.LookUpNode, err = lookUp(nodeLookUps, nodes, func(node string) error {
 		pods, err := indexer.ByIndex("node", node)
@@ -258,12 +258,12 @@ func useStore(kept any, listed *seen) (*storeTimes, error) {
 	return times, err
 }
 
-// lookUp gives what looking up one of these takes: so many at random, made before.
-func lookUp(times int, of []string, get func(string) error) (float64, error) {
+// lookUp returns the mean time of looking up random keys. It clones the keys before it measures.
+func lookUp(times int, all []string, get func(string) error) (float64, error) {
 	random := rand.New(rand.NewPCG(1, 1))
 	keys := make([]string, times)
 	for i := range keys {
-		keys[i] = strings.Clone(of[random.IntN(len(of))])
+		keys[i] = strings.Clone(all[random.IntN(len(all))])
 	}
 	start := time.Now()
 	for _, key := range keys {
@@ -274,15 +274,15 @@ func lookUp(times int, of []string, get func(string) error) (float64, error) {
 	return per(times, start), nil
 }
 
-// per gives the seconds since the start, for each of so many.
+// per returns the seconds since the start, divided by times.
 func per(times int, start time.Time) float64 {
 	return time.Since(start).Seconds() / float64(times)
 }
 
-// touched is there so that nothing is optimized away.
+// touched keeps the compiler from removing reads.
 var touched uint64
 
-// touch reads something of namespace, name and version of a Pod.
+// touch reads one byte each of a Pod's namespace, name and version.
 func touch(object any) {
 	pod := object.(*corev1.Pod)
 	for _, text := range [...]string{pod.Namespace, pod.Name, pod.ResourceVersion} {
@@ -298,7 +298,7 @@ func tell(message any) {
 	fmt.Println(string(line))
 }
 
-// wait also ends this process when the parent is gone.
+// wait blocks until the runner sends a line. It ends this process when the runner is gone.
 func wait() {
 	if _, err := parent.ReadString('\n'); err != nil {
 		os.Exit(0)

@@ -1,4 +1,4 @@
-//! A process that lists Pods in one of the ways that Rust has.
+//! A process that lists Pods with a Rust client.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -24,13 +24,13 @@ use prost::Message;
 
 use crate::{Done, StoreTimes, add_key, tell, wait};
 
-/// `WAY URL` are the arguments. What is kept stays until the runner has looked.
+/// Lists Pods; the arguments are `WAY URL`. Keeps the result until the runner has measured memory.
 ///
 /// # Errors
-/// When the list is not complete.
+/// If the list is incomplete.
 ///
 /// # Panics
-/// When the system has no thread to give.
+/// If the system cannot start a thread.
 #[tokio::main]
 pub async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
@@ -46,9 +46,9 @@ pub async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is kept until the runner has looked.
+/// The result of a list, kept until the runner has measured memory.
 trait Kept {
-    /// What its calls take; `None` when it is no store.
+    /// Measures the calls of a store; `None` if the result is not a store.
     fn use_store(&self) -> anyhow::Result<Option<StoreTimes>> {
         Ok(None)
     }
@@ -77,7 +77,7 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "kube-reflector-streaming" => kube_reflector(url, |api| watcher(api, streaming()), seen).await?,
         "kube-runtime" => kube_reflector(url, |api| runtime::watcher(api, paged()), seen).await?,
         "kube-runtime-streaming" => kube_reflector(url, |api| runtime::watcher(api, streaming()), seen).await?,
-        _ => bail!("no way is called {way}"),
+        _ => bail!("unknown way {way:?}"),
     })
 }
 
@@ -87,7 +87,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// The work begins when the runner says so: the client is there by then, its connection is not.
+    /// Waits for the runner's signal. The client exists before it, the connection does not.
     fn begin(&mut self) -> anyhow::Result<()> {
         tell(&"ready")?;
         wait()?;
@@ -145,7 +145,7 @@ async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<()>
         )
     };
     let keys = client.list_with(&Resource::PODS, &ListParams::default(), decode);
-    let mut keys = keys.parallel_unordered(NonZeroUsize::new(2).context("two")?);
+    let mut keys = keys.parallel_unordered(NonZeroUsize::new(2).context("2 is not zero")?);
     while let Some([namespace, name, version]) = keys.try_next().await? {
         seen.item(&namespace, &name, &version);
     }
@@ -230,7 +230,7 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
                     let metadata = pod.metadata.as_ref().context("no metadata")?;
                     touch([metadata.namespace(), metadata.name(), metadata.resource_version()])
                 }
-                // Off the bytes.
+                // Read from the bytes.
                 StorageFormat::Encoded => touch([object.namespace(), object.name(), object.resource_version()]),
                 _ => {
                     let pod = object.encoded()?;
@@ -273,7 +273,7 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
     }
 }
 
-/// As one does without a crate for it.
+/// Lists without a Kubernetes client: buffers the body and decodes it with prost.
 async fn full_buffer(url: &str, seen: &mut Seen) -> anyhow::Result<pb::PodList> {
     let http = reqwest::Client::builder().no_proxy().build()?;
     seen.begin()?;
@@ -318,7 +318,7 @@ fn streaming() -> watcher::Config {
     watcher::Config::default().streaming_lists()
 }
 
-/// The store, and the watch that would keep it in step.
+/// Fills kube's store. The result includes the watch that would keep it up to date.
 async fn kube_reflector<S>(
     url: &str,
     watcher: impl FnOnce(Api<KubePod>) -> S,
@@ -355,37 +355,37 @@ impl<Watch> Kept for (reflector::Store<KubePod>, Watch) {
         let iterate = per(store.len(), start);
         let keys: Vec<_> = store.state().iter().map(|pod| ObjectRef::from_obj(&**pod)).collect();
         let look_up = look_up(KEYS, &keys, |key| Some(read(&*store.get(key)?)))?;
-        // It keeps Pods decoded.
+        // The store keeps Pods decoded.
         Ok(Some(StoreTimes { look_up, look_up_decoded: Some(look_up), iterate, add_index: None, look_up_node: None }))
     }
 }
 
-/// How many keys are looked up.
+/// The number of look-ups by key.
 const KEYS: usize = 200_000;
-/// How many nodes.
+/// The number of look-ups by node.
 const NODES: usize = 10_000;
 
-/// What looking up one of these takes: so many at random, made before.
-fn look_up<K: Clone>(times: usize, of: &[K], mut get: impl FnMut(&K) -> Option<usize>) -> anyhow::Result<f64> {
+/// Returns the mean time of looking up random keys. Clones the keys before it measures.
+fn look_up<K: Clone>(times: usize, all: &[K], mut get: impl FnMut(&K) -> Option<usize>) -> anyhow::Result<f64> {
     let mut random = fastrand::Rng::with_seed(1);
-    let keys: Vec<_> = (0..times).map(|_| of[random.usize(..of.len())].clone()).collect();
+    let keys: Vec<_> = (0..times).map(|_| all[random.usize(..all.len())].clone()).collect();
     let start = Instant::now();
     for key in &keys {
-        black_box(get(key).context("what is in the store is not found")?);
+        black_box(get(key).context("the store does not find its own key")?);
     }
     let time = per(times, start);
-    // The allocator would sort out what is freed in the next call that is measured.
+    // The allocator would consolidate the freed keys during the next measurement.
     std::mem::forget(keys);
     Ok(time)
 }
 
-/// Seconds since the start, for each of so many.
+/// Returns the seconds since the start, divided by `times`.
 #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^53")]
 fn per(times: usize, start: Instant) -> f64 {
     start.elapsed().as_secs_f64() / times as f64
 }
 
-/// Reads something of namespace, name and version of a Pod.
+/// Reads one byte each of a Pod's namespace, name and version.
 fn touch(key: [&str; 3]) -> usize {
     key.into_iter().filter_map(|text| text.bytes().last()).map(usize::from).sum()
 }

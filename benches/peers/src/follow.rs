@@ -1,4 +1,4 @@
-//! Caches that follow the Pods of a real API server while those change, one after the other.
+//! Compares caches that follow the Pods of a real API server while the Pods change, one cache at a time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,32 +19,32 @@ use crate::report::{self, Row, Title, bytes, count, float, median, seconds};
 use crate::ways::{FOLLOWERS, Program, Way};
 use crate::{HERE, Programs};
 
-/// Follows the Pods of a real API server with caches of listwatch, kube and client-go, while those Pods change.
+/// Compares caches of listwatch, kube and client-go that follow the Pods of a real API server while the Pods change.
 ///
-/// Takes the binaries that e2e/apiserver/build.sh builds. A cache that does not come to have what the server has ends it all.
+/// Needs the binaries that e2e/apiserver/build.sh builds. A cache that does not end up with the server's Pods is an error.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many Pods there are; each takes the server about 110 kB of memory
+    /// Number of Pods; each takes about 110 kB of the server's memory
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
 
-    /// How many of them change each second. Fewer than 95 % of that is an error, except with --restart
+    /// Changes per second; fewer than 95 % of them are an error, except with --restart
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 
-    /// For so many seconds
+    /// Duration of the changes
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 
-    /// The server is killed in the middle of it, and started again
+    /// Kill the server halfway and start it again
     #[arg(long)]
     restart: bool,
 
-    /// Only these ways
+    /// Measure only these ways
     #[arg(long, value_name = "WAY", num_args = 1.., value_parser = FOLLOWERS.iter().map(|way| way.id).collect::<Vec<_>>())]
     only: Vec<String>,
 
-    /// The server's port; the two above it are etcd's
+    /// The server's port; etcd uses the next two
     #[arg(long, default_value_t = 16763)]
     port: u16,
 
@@ -63,29 +63,30 @@ struct Results {
     runs: Vec<Followed>,
 }
 
-/// How a way did.
+/// The measurements of one way.
 #[derive(Serialize, Deserialize)]
 struct Followed {
     way: String,
-    /// Until the handler was told of all, in seconds, as all times here.
+    /// Until the handler had received all initial Pods, in seconds, like all times here.
     sync: f64,
     /// User and system time until then.
     sync_cpu: f64,
-    /// The most that was resident until then, in bytes.
+    /// The peak of resident memory until then, in bytes.
     sync_peak: u64,
-    /// User and system time from then on.
+    /// User and system time after that.
     cpu: f64,
-    /// The most that was ever resident.
+    /// The peak of resident memory of the whole run.
     peak: u64,
-    /// Resident bytes over time, since the changes began.
+    /// Resident memory over time, from the first change, in bytes.
     memory: Vec<(f64, u64)>,
-    /// Those that were written.
+    /// Changes that the loader wrote.
     written: u64,
-    /// Those that its handler was told of.
+    /// Changes that the handler received.
     changes: u64,
     latency: Latency,
-    /// How long after the last change it was found to have all that the server has.
-    in_step: f64,
+    /// From the last change until the cache was found equal to the server's list. Older results call it `in_step`.
+    #[serde(alias = "in_step")]
+    up_to_date: f64,
 }
 
 impl Args {
@@ -131,7 +132,7 @@ impl Args {
         let sync = start.elapsed().as_secs_f64();
         let ((user, system), sync_peak) = (process::cpu(&proc)?, process::peak(&proc)?);
         let listed = server.list()?;
-        ensure!(same(&follower.ask()?, listed), "what it has is not what the server has");
+        ensure!(same(&follower.ask()?, listed), "the cache differs from the server's list");
 
         let is_over = AtomicBool::new(false);
         let (changed, memory) = thread::scope(|scope| {
@@ -141,7 +142,7 @@ impl Args {
             let memory = sampler.join().map_err(|_| anyhow::anyhow!("the sampler panicked"))?;
             anyhow::Ok((changed, memory))
         })?;
-        let (written, State { changes, latency, .. }, in_step) = changed?;
+        let (written, State { changes, latency, .. }, up_to_date) = changed?;
         let (user_after, system_after) = process::cpu(&proc)?;
         Ok(Followed {
             way: way.id.into(),
@@ -154,11 +155,12 @@ impl Args {
             written,
             changes,
             latency,
-            in_step,
+            up_to_date,
         })
     }
 
-    /// Until the follower has what the server has: how many changes were written, how it is then, and how long that took.
+    /// Changes Pods, and waits until the cache equals the server's list. Returns the number of changes written, the follower's
+    /// state, and the time of the wait.
     fn change(&self, follower: &mut Process, server: &mut ApiServer) -> anyhow::Result<(u64, State, f64)> {
         let changing = server.change(self.rate, self.seconds)?;
         if self.restart {
@@ -166,13 +168,13 @@ impl Args {
             server.restart()?;
         }
         let Output { stdout, status, .. } = changing.wait_with_output()?;
-        ensure!(status.success(), "the loader ended: {status}");
+        ensure!(status.success(), "the loader failed: {status}");
         let written = String::from_utf8_lossy(&stdout);
         let written =
-            written.split_whitespace().nth(1).context("the loader does not say how many it changed")?.parse::<u64>()?;
+            written.split_whitespace().nth(1).context("the loader printed no number of changes")?.parse::<u64>()?;
         let asked = u64::from(self.rate) * u64::from(self.seconds);
         let is_reached = self.restart || written * 100 >= asked * 95;
-        ensure!(is_reached, "{written} of {asked} changes were written: ask for a lower --rate");
+        ensure!(is_reached, "the loader wrote {written} of {asked} changes: use a lower --rate");
         let start = Instant::now();
         let listed = server.list()?;
         loop {
@@ -181,7 +183,7 @@ impl Args {
                 return Ok((written, state, start.elapsed().as_secs_f64()));
             }
             let State { items, .. } = state;
-            ensure!(start.elapsed() < LONGEST, "it has not what the server has: {items} Pods, and {} there", listed.0);
+            ensure!(start.elapsed() < LONGEST, "the cache is not up to date: {items} Pods, expected {}", listed.0);
             thread::sleep(ASK_EVERY);
         }
     }
@@ -189,7 +191,7 @@ impl Args {
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// To come into step: backoffs are up to 30 s.
+/// The limit of each wait; backoffs are up to 30 s.
 const LONGEST: Duration = Duration::from_mins(2);
 
 fn same(state: &State, (items, hash): (u64, u64)) -> bool {
@@ -197,14 +199,14 @@ fn same(state: &State, (items, hash): (u64, u64)) -> bool {
 }
 
 impl Process {
-    /// Of a follower.
+    /// Requests the state of a follower.
     pub fn ask(&mut self) -> anyhow::Result<State> {
         self.go()?;
         self.message()
     }
 }
 
-/// That of e2e/apiserver, in a directory of its own.
+/// The API server of e2e/apiserver, in its own directory.
 struct ApiServer {
     process: Option<Process>,
     directory: Directory,
@@ -212,7 +214,7 @@ struct ApiServer {
     url: String,
 }
 
-/// Gone when it is dropped.
+/// A directory, removed on drop.
 struct Directory(PathBuf);
 
 impl ApiServer {
@@ -225,7 +227,7 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// Killed, if it is there, and started on what the directory holds.
+    /// Kills the server, if it runs, and starts it with the data in the directory.
     fn restart(&mut self) -> anyhow::Result<()> {
         drop(self.process.take());
         let Directory(directory) = &self.directory;
@@ -234,7 +236,7 @@ impl ApiServer {
         command.arg(directory).stderr(fs::File::create(directory.join("server.log"))?);
         let mut process = Process::start(command)?;
         let line = process.line()?;
-        ensure!(line.starts_with("ready"), "the API server says {line}");
+        ensure!(line.starts_with("ready"), "the API server is not ready: {line}");
         self.process = Some(process);
         Ok(())
     }
@@ -243,11 +245,11 @@ impl ApiServer {
         let (n, base) = (pods.to_string(), pods.min(400).to_string());
         let status =
             self.loader().args(["-host", &self.url, "-n", &n, "-base", &base]).stdout(Stdio::null()).status()?;
-        ensure!(status.success(), "the loader ended: {status}");
+        ensure!(status.success(), "the loader failed: {status}");
         let start = Instant::now();
-        // Its watch cache is a little behind etcd.
+        // The server's watch cache lags etcd a little.
         while self.list()?.0 < pods.into() {
-            ensure!(start.elapsed() < LONGEST, "the API server does not have all Pods");
+            ensure!(start.elapsed() < LONGEST, "the API server does not list all Pods");
         }
         Ok(())
     }
@@ -263,7 +265,7 @@ impl ApiServer {
         command
     }
 
-    /// How many Pods it has, and the hash of them all.
+    /// Returns the number of the server's Pods and the sum of their hashes.
     fn list(&self) -> anyhow::Result<(u64, u64)> {
         let ca = fs::read(self.directory.0.join("ca.crt"))?;
         let client = Client::new(HttpTransport::builder(&self.url).bearer_token("admin").ca_pem(ca).build()?);
@@ -294,34 +296,34 @@ const COLUMNS: [Title; 11] = [
     ("time to sync", seconds),
     ("CPU to sync", seconds),
     ("peak memory to sync", bytes),
-    ("memory at first", bytes),
-    ("memory at last", bytes),
+    ("memory, first fifth", bytes),
+    ("memory, last fifth", bytes),
     ("peak memory", bytes),
-    ("CPU for a change", seconds),
+    ("CPU per change", seconds),
     ("median latency", seconds),
-    ("99 %", seconds),
-    ("longest", seconds),
-    ("in step after", seconds),
+    ("99 % latency", seconds),
+    ("longest latency", seconds),
+    ("up to date after", seconds),
 ];
 
 fn table(results: &Results) -> String {
     let Results { pods, rate, seconds, restart, cores, versions, runs } = results;
-    let restarts = if *restart { ", the API server killed and started again in the middle" } else { "" };
+    let restarts = if *restart { ", the API server killed and restarted halfway" } else { "" };
     let mut out = format!(
-        "{} Pods of a real API server, {} changes a second for {seconds} s{restarts}; {cores} cores. In brackets: times the \
-         first row. Bold: the best of its column.\n\n{versions}.\n\n",
+        "{} Pods of a real API server, {} changes a second for {seconds} s{restarts}; {cores} cores. In brackets: the \
+         ratio to the first row. Bold: the best of the column.\n\n{versions}.\n\n",
         count(*pods),
         count(*rate),
     );
     let ways = || runs.iter().filter_map(|run| Some((FOLLOWERS.iter().find(|way| way.id == run.way)?, run)));
     let rows: Vec<_> = ways().map(|(way, run)| run.row(way)).collect();
     let best = report::write_rows(&COLUMNS, &rows, &mut out);
-    let told = |(way, run): (&Way, &Followed)| {
+    let received = |(way, run): (&Way, &Followed)| {
         let per_second = float(run.written) / f64::from(*seconds);
         format!("{} of {} ({per_second:.0} a second) by {}", run.changes, run.written, way.name)
     };
-    let told: Vec<_> = ways().map(told).collect();
-    out + &format!("\nChanges that were seen: {}. {best}\n", told.join("; "))
+    let received: Vec<_> = ways().map(received).collect();
+    out + &format!("\nChanges that the handler received: {}. {best}\n", received.join("; "))
 }
 
 impl Followed {
@@ -340,7 +342,7 @@ impl Followed {
             latency(self.latency.p50),
             latency(self.latency.p99),
             latency(self.latency.max),
-            Some(self.in_step),
+            Some(self.up_to_date),
         ];
         Row { name: way.name.into(), is_ours: way.is_ours(), values }
     }

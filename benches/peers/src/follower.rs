@@ -1,6 +1,6 @@
-//! A process that keeps Pods in a cache, and the cache in step.
+//! A process that keeps Pods in a cache, up to date.
 //!
-//! Its handler is told of every Pod, those that are there first among them, gets it decoded, and reads an annotation of it.
+//! Its handler receives every Pod decoded, including the initial ones, and reads an annotation.
 
 use std::fs;
 use std::path::Path;
@@ -27,16 +27,16 @@ use crate::{Latency, State, add_key, tell, wait};
 /// When a Pod was changed, in nanoseconds since 1970: see e2e/apiserver/load.
 const CHANGED_AT: &str = "example.com/changed-at";
 
-/// The longest latency that is told from longer ones, in microseconds: an hour.
+/// The longest recorded latency, in microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
 
-/// `WAY URL` are the arguments, and the directory of the API server where it is a real one.
+/// Follows Pods; the arguments are `WAY URL`, and the directory of the API server if it is a real one.
 ///
 /// # Errors
-/// When the cache does not come into step.
+/// If the cache does not sync.
 ///
 /// # Panics
-/// When the system has no thread to give.
+/// If the system cannot start a thread.
 #[tokio::main]
 pub async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
@@ -59,10 +59,10 @@ pub async fn main() -> anyhow::Result<()> {
     }
 }
 
-/// A cache that is in step.
+/// A synced cache.
 trait Followed {
     fn version(&self) -> String;
-    /// Namespace, name and version of each Pod.
+    /// Calls back with the namespace, name and version of each Pod.
     fn each(&self, see: &mut dyn FnMut(&str, &str, &str));
 }
 
@@ -77,7 +77,7 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
         "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
         "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
         "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), handler).await?),
-        _ => bail!("no way is called {way}"),
+        _ => bail!("unknown way {way:?}"),
     })
 }
 
@@ -92,17 +92,17 @@ async fn listwatch(
     let cache = reflector.cache();
     let mut changes = cache.subscribe().start();
     let running = tokio::spawn(reflector.run());
-    let (told_all, is_told_all) = oneshot::channel();
+    let (synced, is_synced) = oneshot::channel();
     tokio::spawn(async move {
-        let mut told_all = Some(told_all);
+        let mut synced = Some(synced);
         while let Some(change) = changes.next().await {
             match change {
                 Change::Applied { new: pod, .. } => {
                     let pod = pod.decode()?;
                     let annotations = pod.metadata.as_ref().map(|metadata| &metadata.annotations);
-                    handler.told(annotations.and_then(|annotations| annotations.get(CHANGED_AT)));
+                    handler.record(annotations.and_then(|annotations| annotations.get(CHANGED_AT)));
                 }
-                Change::Synced => drop(told_all.take().map(|told_all| told_all.send(()))),
+                Change::Synced => drop(synced.take().map(|synced| synced.send(()))),
                 _ => {}
             }
         }
@@ -111,7 +111,7 @@ async fn listwatch(
     if cache.synced().await.is_err() {
         running.await??;
     }
-    is_told_all.await?;
+    is_synced.await?;
     Ok(cache)
 }
 
@@ -127,7 +127,7 @@ impl Followed for Cache<Pod> {
     }
 }
 
-/// Whatever the events come from: kube's watcher, or one in its place.
+/// Fills kube's store from the events of kube's watcher, or of a replacement.
 async fn kube(
     events: impl Stream<Item = watcher::Result<watcher::Event<KubePod>>> + Send + 'static,
     handler: Handler,
@@ -140,16 +140,16 @@ async fn kube(
         let mut synced = Some(synced);
         while let Some(event) = events.next().await {
             match event {
-                Ok(watcher::Event::Apply(pod)) => handler.told(pod.annotations().get(CHANGED_AT)),
-                // The store has those of a list when it is complete.
+                Ok(watcher::Event::Apply(pod)) => handler.record(pod.annotations().get(CHANGED_AT)),
+                // Until a list is complete, the store has the state before it.
                 Ok(watcher::Event::InitApply(pod)) => {
                     let known = known.get(&ObjectRef::from_obj(&pod));
                     if known.is_none_or(|known| known.resource_version() != pod.resource_version()) {
-                        handler.told(pod.annotations().get(CHANGED_AT));
+                        handler.record(pod.annotations().get(CHANGED_AT));
                     }
                 }
                 Ok(watcher::Event::InitDone) => drop(synced.take().map(|synced| synced.send(()))),
-                // The watcher goes on by itself.
+                // The watcher retries by itself.
                 Ok(watcher::Event::Init | watcher::Event::Delete(_)) | Err(_) => {}
             }
         }
@@ -173,7 +173,7 @@ impl Followed for reflector::Store<KubePod> {
 
 struct Server<'a> {
     url: &'a str,
-    /// Of a real one: with its CA and a kubeconfig.
+    /// The directory of a real API server, which has its CA and a kubeconfig.
     directory: Option<&'a Path>,
 }
 
@@ -198,10 +198,10 @@ impl Server<'_> {
     }
 }
 
-/// What is told of changes.
+/// Records the latency of changes.
 #[derive(Clone)]
 struct Handler {
-    /// Older changes do not count: they were there when it began.
+    /// The start of this process. Earlier changes do not count.
     began: u64,
     latency: Arc<Mutex<Histogram<u64>>>,
 }
@@ -212,8 +212,8 @@ impl Handler {
         Ok(Self { began: now(), latency: Arc::new(Mutex::new(latency)) })
     }
 
-    /// A Pod is there in another state, which has this annotation.
-    fn told(&self, changed_at: Option<&String>) {
+    /// Records the latency of a Pod's new state, which has this annotation.
+    fn record(&self, changed_at: Option<&String>) {
         let changed_at = changed_at.and_then(|changed_at| changed_at.parse().ok()).filter(|at| *at >= self.began);
         if let Some(changed_at) = changed_at {
             let latency = now().saturating_sub(changed_at) / 1000;
@@ -229,7 +229,7 @@ impl Handler {
     }
 }
 
-/// In nanoseconds since 1970.
+/// Returns the time in nanoseconds since 1970.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_nanos().try_into().unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What the runner, the server and the clients share.
+//! Messages and helpers that the runner, the server and the clients share.
 
 pub mod client;
 pub mod follower;
@@ -8,37 +8,37 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// What a server tells when it is ready.
+/// The message of a server that is ready.
 #[derive(Serialize, Deserialize)]
 pub struct Serving {
     pub url: String,
-    /// Of all Pods, as [`add_key`] has it.
+    /// The sum of [`add_key`] over the Pods of the first list.
     pub hash: u64,
-    /// Of what the second list has.
+    /// The same for the second list.
     pub relisted: u64,
 }
 
-/// What a client tells when it has seen all Pods.
+/// The message of a client that has read all Pods.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Done {
     pub items: u64,
-    /// Of all Pods, as [`add_key`] has it.
+    /// The sum of [`add_key`] over all Pods.
     pub hash: u64,
-    /// When the first Pod was there to be used, in nanoseconds since the request.
+    /// When the client could use the first Pod, in nanoseconds since the runner's signal.
     pub first_item: u64,
 }
 
-/// What a follower has, and what its handler was told.
+/// The state of a follower's cache and handler.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct State {
     pub items: u64,
-    /// Of all Pods, as [`add_key`] has it.
+    /// The sum of [`add_key`] over all Pods.
     pub hash: u64,
-    /// That of the collection; empty where it cannot be asked for.
+    /// The collection's resource version; empty if the cache does not expose it.
     pub version: String,
-    /// Changes since it began.
+    /// Changes that the handler received since the follower started.
     pub changes: u64,
-    /// How long after its change the handler had a Pod, in microseconds.
+    /// The time from a change to the call of the handler, in microseconds.
     pub latency: Latency,
 }
 
@@ -49,19 +49,19 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// What the calls of a full store take, in seconds each.
+/// The times of calls to a full store, in seconds per call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoreTimes {
-    /// To look up a Pod by its key.
+    /// Look up a Pod by its key.
     pub look_up: f64,
-    /// To look up a Pod by its key and have it decoded. `None` in results of runs that did not measure it.
+    /// Look up a Pod by its key and decode it. `None` in results of older runs, which did not measure it.
     #[serde(default)]
     pub look_up_decoded: Option<f64>,
-    /// To iterate over the whole store, per Pod.
+    /// Iterate over the whole store, per Pod.
     pub iterate: f64,
-    /// To add an index by node, per Pod; `None` where there is no such thing.
+    /// Add an index by node, per Pod; `None` if the store has no indexes.
     pub add_index: Option<f64>,
-    /// To look up the Pods of a node, all of them.
+    /// Look up all Pods of a node.
     pub look_up_node: Option<f64>,
 }
 
@@ -73,18 +73,18 @@ pub fn add_key(sum: &mut u64, namespace: &str, name: &str, version: &str) {
     *sum = sum.wrapping_add(hash);
 }
 
-/// Says a line of JSON to the runner.
+/// Sends a message to the runner, as a line of JSON.
 ///
 /// # Errors
-/// When the runner is gone.
+/// If the runner is gone.
 pub fn tell(message: &impl Serialize) -> anyhow::Result<()> {
     Ok(writeln!(io::stdout(), "{}", serde_json::to_string(message)?)?)
 }
 
-/// Waits until the runner says so, and ends this process when it is gone.
+/// Waits until the runner sends a line. Ends this process when the runner is gone.
 ///
 /// # Errors
-/// When stdin cannot be read.
+/// If stdin cannot be read.
 pub fn wait() -> io::Result<()> {
     if io::stdin().lock().read_line(&mut String::new())? == 0 {
         std::process::exit(0);

@@ -1,5 +1,5 @@
-//! Lists the same Pods with this crate and with what one would take in its place, each way in a process of its own, and
-//! compares time and memory. See README.md beside for the results.
+//! Compares time and memory of this crate and of its alternatives on the same Pods, each way in its own process. README.md has
+//! the results.
 
 mod follow;
 mod plot;
@@ -23,41 +23,41 @@ use process::Run;
 use report::size;
 use ways::{Program, Variant, Way};
 
-/// Every way lists so many Pods before anything is measured: to see that it is right, and what memory it will take.
+/// Before the measurements, each way lists this many Pods, to check its result and to extrapolate its memory.
 const TRIAL: u32 = 5000;
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Lists recorded Pods, multiplied, with listwatch, client-go, kube and plain prost, and compares time and memory.
+/// Lists repeated recorded Pods with listwatch, client-go, kube and plain prost, and compares time and memory.
 ///
-/// Ways take turns, and each run is a process of its own against a server of its own on loopback. A run whose Pods are
-/// not exactly those that were sent ends it all. Ways that the memory of this machine does not allow are skipped.
+/// The ways take turns. Each run has its own process and its own server on loopback. A run that does not read exactly the
+/// Pods that were sent is an error. Ways that need more memory than is available are skipped.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Args {
     #[command(subcommand)]
     other: Option<Other>,
 
-    /// How many Pods the tables are of; each takes about 8.5 kB on the wire
+    /// Number of Pods for the tables; each takes about 8.5 kB on the wire
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
 
-    /// Other numbers of Pods, for the plots of time and memory against N; listed once, by the ways that are drawn
+    /// More numbers of Pods, for the plots against N; each drawn way lists them once
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     sweep: Vec<u32>,
 
-    /// Other numbers of Pods, for tables of the ways of a store; listed once
+    /// More numbers of Pods, for tables of stores; each store is filled once
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     stores: Vec<u32>,
 
-    /// How often each way lists them; the tables have the medians
+    /// Number of runs of each way; the tables have the medians
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
-    /// Only these ways
+    /// Measure only these ways
     #[arg(long, value_name = "WAY", num_args = 1.., value_parser = ways::WAYS.iter().map(|way| way.id).collect::<Vec<_>>())]
     only: Vec<String>,
 
-    /// The Rust ways with mimalloc too
+    /// Also measure the Rust ways with mimalloc
     #[arg(long)]
     mimalloc: bool,
 
@@ -65,44 +65,44 @@ struct Args {
     output: Output,
 }
 
-/// What else is compared.
+/// The other comparisons.
 #[derive(Subcommand)]
 enum Other {
     Follow(follow::Args),
     Relist(relist::Args),
 }
 
-/// What becomes of results.
+/// Where results come from and go to.
 #[derive(clap::Args)]
 struct Output {
-    /// Where results, tables and plots are written
+    /// Directory for results, tables and plots
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/results"))]
     out: PathBuf,
 
-    /// Measure nothing: write tables and plots from these results
+    /// Write tables and plots from these results instead of measuring
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
-    /// Put tables and plots into README.md too
+    /// Also write tables and plots into README.md
     #[arg(long)]
     publish: bool,
 }
 
-/// All that was measured.
+/// The results of all runs.
 #[derive(Serialize, Deserialize)]
 struct Results {
-    /// What the tables are of.
+    /// The number of Pods of the tables.
     pods: u32,
-    /// What the other tables of stores are of.
+    /// The numbers of Pods of the additional tables of stores.
     stores: Vec<u32>,
     cores: usize,
-    /// The versions of what is compared.
+    /// The versions of the compared libraries.
     versions: String,
     points: Vec<Point>,
     skipped: Vec<String>,
 }
 
-/// The runs of a way with so many Pods.
+/// The runs of a way with one number of Pods.
 #[derive(Serialize, Deserialize)]
 struct Point {
     way: String,
@@ -126,7 +126,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 impl Output {
-    /// Writes results, and the tables of them, under this name.
+    /// Measures or reads results, and writes them and their tables under this name.
     fn write<R: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -167,10 +167,10 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
         skipped: Vec::new(),
     };
 
-    // What each way took with fewer Pods tells what memory it needs with more.
+    // The memory of a way is extrapolated from its last run, which had fewer Pods.
     let mut fewer = Vec::new();
     for variant in variants {
-        eprintln!("{TRIAL} Pods, to try it: {}", variant.name());
+        eprintln!("{TRIAL} Pods, trial run: {}", variant.name());
         fewer.push((variant, TRIAL, programs.run(variant, TRIAL)?.peak));
     }
     let numbers: BTreeSet<_> = args.sweep.iter().chain(&args.stores).copied().chain([args.pods]).collect();
@@ -186,7 +186,7 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
             let available = available_memory()?;
             if needed > available {
                 let (name, needed, available) = (variant.name(), size(needed), size(available));
-                results.skipped.push(format!("{name}: {pods} Pods take about {needed}, there are {available}"));
+                results.skipped.push(format!("{name}: {pods} Pods need about {needed}, {available} are available"));
             } else {
                 turns.push((*variant, fewer, peak, Vec::new()));
             }
@@ -200,34 +200,34 @@ fn measure(args: &Args) -> anyhow::Result<Results> {
             }
         }
         results.points.extend(turns.into_iter().map(|(variant, _, _, runs)| Point { way: variant.id(), pods, runs }));
-        // What is measured is not lost when the rest fails.
+        // Saved here, so that a later error does not lose them.
         args.output.save("results", &results)?;
     }
     Ok(results)
 }
 
 fn available_memory() -> anyhow::Result<u64> {
-    procfs::Meminfo::current()?.mem_available.context("the system does not say what memory is available")
+    procfs::Meminfo::current()?.mem_available.context("/proc/meminfo has no MemAvailable")
 }
 
-/// What is run.
+/// The compiled programs.
 struct Programs {
-    /// Of the Rust programs.
+    /// The directory of the Rust programs.
     rust: PathBuf,
-    /// `None` without Go.
+    /// The program with client-go; `None` without Go.
     go: Option<PathBuf>,
 }
 
 impl Programs {
     fn build() -> anyhow::Result<Self> {
-        ensure!(!cfg!(debug_assertions), "this is a debug build: say `cargo run --release`");
-        let rust = std::env::current_exe()?.parent().context("this program is nowhere")?.to_owned();
+        ensure!(!cfg!(debug_assertions), "this is a debug build: use `cargo run --release`");
+        let rust = std::env::current_exe()?.parent().context("this program has no directory")?.to_owned();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         build.args(["build", "--quiet", "--release", "--locked", "--bins", "--manifest-path"]);
         succeed(build.arg(format!("{HERE}/Cargo.toml")))?;
         if Command::new("go").arg("version").output().is_err() {
-            eprintln!("There is no Go here: client-go is left out.");
+            eprintln!("Go is not installed: client-go is left out");
             return Ok(Self { rust, go: None });
         }
         let go = rust.join("clientgo");
@@ -235,12 +235,12 @@ impl Programs {
         Ok(Self { rust, go: Some(go) })
     }
 
-    /// Runs a way: in this program, if it is one of Rust's.
+    /// Returns the command of a way. `rust` names the program of a way in Rust.
     fn command(&self, way: &Way, rust: &str) -> anyhow::Result<Command> {
         let mut command = match (way.program, &self.go) {
             (Program::Rust, _) => Command::new(self.rust.join(rust)),
             (Program::Go | Program::GoWithoutWatchList, Some(go)) => Command::new(go),
-            (Program::Go | Program::GoWithoutWatchList, None) => bail!("there is no Go here"),
+            (Program::Go | Program::GoWithoutWatchList, None) => bail!("Go is not installed"),
         };
         command.arg(way.argument);
         if way.program == Program::GoWithoutWatchList {
@@ -257,7 +257,7 @@ impl Programs {
         process::measure(server, client, pods).with_context(|| format!("{}, {pods} Pods", variant.name()))
     }
 
-    /// As the lock files have them.
+    /// Returns the versions in the lock files.
     fn versions(&self) -> anyhow::Result<String> {
         let lock = fs::read_to_string(format!("{HERE}/Cargo.lock"))?;
         let rust = ["kube", "reqwest", "prost", "k8s-pb", "k8s-openapi"].map(|name| {

@@ -11,14 +11,14 @@ use crate::ways::{Line, WAYS, Way};
 use crate::{Point, Results};
 
 const SIZE: (u32, u32) = (1080, 560);
-/// The names are right of the chart.
+/// The legend is to the right of the chart.
 const CHART_WIDTH: u32 = 760;
 const NAME_HEIGHT: i32 = 46;
 const FONT: (&str, i32) = ("sans-serif", 14);
-/// Logarithmic axes have no zero.
+/// Earlier samples are left out, because a logarithmic axis has no zero. In seconds.
 const FIRST_SAMPLE: f64 = 0.005;
 
-/// Both axes are logarithmic.
+/// A plot with two logarithmic axes.
 struct Plot {
     caption: String,
     x: Axis,
@@ -32,11 +32,11 @@ struct Axis {
     show: fn(f64) -> String,
 }
 
-/// A way in a plot.
+/// The curve of a way.
 struct Curve {
     name: &'static str,
     line: Line,
-    /// Beneath the name.
+    /// The text below the name.
     remark: String,
     points: Vec<(f64, f64)>,
 }
@@ -45,7 +45,7 @@ const MEMORY: Axis = Axis { title: "resident memory", show: bytes };
 const TIME: Axis = Axis { title: "wall time", show: seconds };
 const PODS: Axis = Axis { title: "Pods", show: pods };
 
-/// Writes `memory.svg`, and `time.svg` and `peak.svg` where there are several N, to this directory.
+/// Writes `memory.svg` to this directory, and with results for several N also `time.svg` and `peak.svg`.
 pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
     let draw = |name: &str, plot: Plot| {
         let path = directory.join(name);
@@ -65,7 +65,7 @@ pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
     draw("peak.svg", Plot { caption: "Peak memory of listing N Pods".into(), x: PODS, y: peak, curves })
 }
 
-/// Of each way, the run of median time.
+/// Returns the memory of each way over time, from its run of median wall time.
 fn memory(results: &Results) -> Vec<Curve> {
     drawn()
         .filter_map(|(way, line)| {
@@ -159,13 +159,13 @@ impl Curve {
     }
 }
 
-/// The least and the most; of nothing, what can be drawn.
+/// Returns the smallest and the largest value; without values, a range that can be drawn.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (least, most) = values.fold((f64::INFINITY, 0.0), |(least, most), value| (value.min(least), value.max(most)));
     if most > 0.0 { (least, most) } else { (1.0, 10.0) }
 }
 
-/// Without zeros that say nothing.
+/// Removes the trailing zeros of a label.
 fn short(label: &str) -> String {
     label.replace(".00 ", " ").replace(".0 ", " ")
 }

@@ -1,9 +1,8 @@
-//! Processes and what the system says of them.
+//! Child processes, and what `/proc` reports about them.
 //!
-//! They speak in lines of JSON, and go on when they are sent a line. A client says `"ready"`, is told to list, says
-//! [`Done`], is told to come to rest, says `"idle"`, is told to use its store, and says what that took: [`StoreTimes`], or
-//! `null` without one. A follower says `"ready"`, is told to follow, says `"synced"`, and then a
-//! [`State`](listwatch_peers::State) each time it is sent a line.
+//! A child sends messages as lines of JSON, and waits for a line from the runner after each. A client sends `"ready"`, lists,
+//! sends [`Done`], comes to rest, sends `"idle"`, uses its store, and sends [`StoreTimes`], or `null` without a store. A follower
+//! sends `"ready"`, follows, sends `"synced"`, and then a [`State`](listwatch_peers::State) for each line from the runner.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -18,28 +17,28 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-/// For the threads of runtimes that give memory back.
+/// Time for the background threads of a runtime to return memory to the system.
 pub const REST: Duration = Duration::from_millis(500);
 
-/// What one run of one client took.
+/// The measurements of one run of one client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// From the word to list to the word that all is seen, in seconds, as all times here.
+    /// From the signal to list to the message that all Pods were read, in seconds, like all times here.
     pub wall: f64,
     pub user: f64,
     pub system: f64,
     pub first_item: f64,
-    /// The most that was resident, in bytes.
+    /// The peak of resident memory, in bytes.
     pub peak: u64,
-    /// Resident at rest, while the result is kept, over what was before the list.
+    /// Resident memory at rest, while the client keeps the result, minus resident memory before the list.
     pub held: u64,
-    /// Resident bytes over time.
+    /// Resident memory over time, in bytes.
     pub memory: Vec<(f64, u64)>,
-    /// Of a store, used when all else was measured.
+    /// The times of a store's calls, which are measured last.
     pub store: Option<StoreTimes>,
 }
 
-/// Runs a client against a server of its own.
+/// Runs a client against its own server.
 pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Result<Run> {
     let mut server = Process::start(server)?;
     let serving: Serving = server.message()?;
@@ -48,7 +47,7 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     let _: String = client.message()?;
 
     let proc = client.proc()?;
-    let before = proc.status()?.vmrss.context("no memory")? * 1024;
+    let before = proc.status()?.vmrss.context("/proc has no VmRSS")? * 1024;
     let (user, system) = cpu(&proc)?;
     let listed = AtomicBool::new(false);
     let (done, wall, mut memory) = thread::scope(|scope| {
@@ -65,17 +64,17 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     let status = proc.status()?;
     let peak = peak(&proc)?;
 
-    ensure!(done.items == u64::from(pods), "{} Pods were seen, not {pods}", done.items);
-    ensure!(done.hash == serving.hash, "the Pods that were seen are not those that were sent");
+    ensure!(done.items == u64::from(pods), "the client read {} Pods, expected {pods}", done.items);
+    ensure!(done.hash == serving.hash, "the client read other Pods than the server sent");
     client.go()?;
     let _: String = client.message()?;
     thread::sleep(REST);
-    let held = (proc.status()?.vmrss.context("no memory")? * 1024).saturating_sub(before);
+    let held = (proc.status()?.vmrss.context("/proc has no VmRSS")? * 1024).saturating_sub(before);
     client.go()?;
     let store = client.message()?;
     let wall = wall.as_secs_f64();
     memory.retain(|(at, _)| *at < wall);
-    memory.push((wall, status.vmrss.context("no memory")? * 1024));
+    memory.push((wall, status.vmrss.context("/proc has no VmRSS")? * 1024));
     Ok(Run {
         wall,
         user: user_after - user,
@@ -88,12 +87,12 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     })
 }
 
-/// The most that was ever resident, in bytes.
+/// Returns the peak of resident memory, in bytes.
 pub fn peak(proc: &Proc) -> anyhow::Result<u64> {
-    Ok(proc.status()?.vmhwm.context("no peak")? * 1024)
+    Ok(proc.status()?.vmhwm.context("/proc has no VmHWM")? * 1024)
 }
 
-/// User and system time, in seconds.
+/// Returns user and system time, in seconds.
 #[expect(clippy::cast_precision_loss, reason = "hundredths of seconds")]
 pub fn cpu(proc: &Proc) -> anyhow::Result<(f64, f64)> {
     let stat = proc.stat()?;
@@ -101,12 +100,12 @@ pub fn cpu(proc: &Proc) -> anyhow::Result<(f64, f64)> {
     Ok((seconds(stat.utime), seconds(stat.stime)))
 }
 
-/// Resident bytes over time, until it is over.
+/// Samples resident memory, in bytes, until `is_over` is set.
 pub fn sample(proc: &Proc, is_over: &AtomicBool, every: Duration) -> Vec<(f64, u64)> {
     let start = Instant::now();
     let mut memory = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
-        // A client that is gone has said why.
+        // The process has ended; reading its next message returns the error.
         let Ok(statm) = proc.statm() else { break };
         memory.push((start.elapsed().as_secs_f64(), statm.resident * procfs::page_size()));
         thread::sleep(every);
@@ -114,7 +113,7 @@ pub fn sample(proc: &Proc, is_over: &AtomicBool, every: Duration) -> Vec<(f64, u
     memory
 }
 
-/// Killed when it is dropped.
+/// A child process, killed on drop.
 pub struct Process {
     child: Child,
     stdin: ChildStdin,
@@ -125,12 +124,12 @@ impl Process {
     pub fn start(mut command: Command) -> anyhow::Result<Self> {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        let stdin = child.stdin.take().context("no stdin")?;
-        let stdout = BufReader::new(child.stdout.take().context("no stdout")?);
+        let stdin = child.stdin.take().context("the process has no stdin")?;
+        let stdout = BufReader::new(child.stdout.take().context("the process has no stdout")?);
         Ok(Self { child, stdin, stdout })
     }
 
-    /// What the system says of it.
+    /// Returns its entry in `/proc`.
     pub fn proc(&self) -> anyhow::Result<Proc> {
         Ok(Proc::new(self.child.id().try_into()?)?)
     }
@@ -145,14 +144,14 @@ impl Process {
 
     pub fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
-        ensure!(self.stdout.read_line(&mut line)? > 0, "it ended before its time: {}", self.child.wait()?);
+        ensure!(self.stdout.read_line(&mut line)? > 0, "the process ended early: {}", self.child.wait()?);
         Ok(line)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Caches that are sent the same collection again, one after the other.
+//! Compares caches that relist a collection, one cache at a time.
 
 use std::process::Command;
 use std::thread;
@@ -13,21 +13,21 @@ use crate::report::{self, Row, Title, bytes, count, float, seconds, size, three_
 use crate::ways::{Program, RELISTERS, Way};
 use crate::{Output, Programs, TRIAL, available_memory};
 
-/// Fills caches of listwatch and client-go, and has them list again: the version of their watch is too old.
+/// Compares caches of listwatch and client-go that relist because the version of their watch is too old.
 ///
-/// The Pods are those of the lists, from a server that makes them while it sends them. A cache that does not have them exactly
-/// ends it all; ways that the memory of this machine does not allow are skipped.
+/// The Pods and the server are the same as for lists. A cache that does not have exactly the Pods that were sent is an error.
+/// Ways that need more memory than is available are skipped.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many Pods there are; each takes about 8.5 kB on the wire
+    /// Number of Pods; each takes about 8.5 kB on the wire
     #[arg(long, value_name = "N", default_value_t = 570_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
 
-    /// Every Pod has another version in the second list, not none
+    /// Give every Pod a new version in the second list
     #[arg(long)]
     renewed: bool,
 
-    /// Only these ways
+    /// Measure only these ways
     #[arg(long, value_name = "WAY", num_args = 1.., value_parser = RELISTERS.iter().map(|way| way.id).collect::<Vec<_>>())]
     only: Vec<String>,
 
@@ -45,14 +45,14 @@ struct Results {
     skipped: Vec<String>,
 }
 
-/// How a way did.
+/// The measurements of one way.
 #[derive(Serialize, Deserialize)]
 struct Relisted {
     way: String,
-    /// Until the handler was told of all, in seconds.
+    /// Until the handler had received all Pods of the first list, in seconds.
     sync: f64,
     first: List,
-    /// What came on top.
+    /// The second list; its CPU time is without the first list's.
     second: List,
 }
 
@@ -60,19 +60,19 @@ struct Relisted {
 struct List {
     /// User and system time, in seconds.
     cpu: f64,
-    /// The most that was ever resident, in bytes.
+    /// The peak of resident memory so far, in bytes.
     peak: u64,
-    /// What is resident at rest.
+    /// Resident memory at rest, in bytes.
     held: u64,
 }
 
-/// How long the watches last, in seconds: a handler that is behind is told of the first list meanwhile, and what is at rest is
-/// looked at.
+/// The duration of a watch, in seconds. It leaves a slow handler time to receive the first list, and the runner time to measure
+/// memory at rest.
 fn watch_time(pods: u32) -> u32 {
     3 + pods / 20_000
 }
 
-/// Each time the whole cache is gone through.
+/// Each request for the state iterates over the whole cache.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_mins(20);
 
@@ -103,7 +103,7 @@ impl Args {
             let available = available_memory()?;
             if needed > available {
                 let (needed, available) = (size(needed), size(available));
-                results.skipped.push(format!("{}: about {needed}, there are {available}", way.name));
+                results.skipped.push(format!("{}: needs about {needed}, {available} are available", way.name));
             } else {
                 results.runs.push(relist(self.pods)?);
             }
@@ -128,28 +128,28 @@ impl Args {
         let sync = start.elapsed().as_secs_f64();
         let first = at_rest(&follower, 0.0)?;
         let State { items, hash: found, version, .. } = follower.ask()?;
-        ensure!((items, found) == (pods.into(), hash), "what it has is not what was sent");
+        ensure!((items, found) == (pods.into(), hash), "the cache differs from the list");
 
         let second = loop {
             thread::sleep(ASK_EVERY);
             let state = follower.ask()?;
             if state.version != version {
-                ensure!((state.items, state.hash) == (pods.into(), relisted), "what it has is not what was sent again");
+                ensure!((state.items, state.hash) == (pods.into(), relisted), "the cache differs from the second list");
                 break at_rest(&follower, first.cpu)?;
             }
-            ensure!(start.elapsed() < LONGEST, "it did not list again");
+            ensure!(start.elapsed() < LONGEST, "the cache did not relist");
         };
         Ok(Relisted { way: way.id.into(), sync, first, second })
     }
 }
 
-/// Less what it had taken before.
+/// Measures the follower at rest. Its CPU time is without `cpu_before`.
 fn at_rest(follower: &Process, cpu_before: f64) -> anyhow::Result<List> {
     let proc = follower.proc()?;
     let (user, system) = process::cpu(&proc)?;
     let peak = process::peak(&proc)?;
     thread::sleep(REST);
-    let held = proc.status()?.vmrss.context("no memory")? * 1024;
+    let held = proc.status()?.vmrss.context("/proc has no VmRSS")? * 1024;
     Ok(List { cpu: user + system - cpu_before, peak, held })
 }
 
@@ -157,18 +157,18 @@ const COLUMNS: [Title; 8] = [
     ("time to sync", seconds),
     ("CPU to sync", seconds),
     ("peak memory to sync", bytes),
-    ("memory then", bytes),
-    ("CPU of the second list", seconds),
-    ("peak memory with it", bytes),
-    ("memory then", bytes),
-    ("peak over that to sync", three_digits),
+    ("memory after sync", bytes),
+    ("CPU of the relist", seconds),
+    ("peak memory with the relist", bytes),
+    ("memory after the relist", bytes),
+    ("ratio of the peaks", three_digits),
 ];
 
 fn table(results: &Results) -> String {
     let Results { pods, renewed, cores, versions, runs, skipped } = results;
     let second = if *renewed { "a new version of each in the second list" } else { "unchanged in the second list" };
     let mut out = format!(
-        "{} Pods, {second}; one run on {cores} cores. In brackets: times the first row. Bold: the best of its column.\n\n\
+        "{} Pods, {second}; one run on {cores} cores. In brackets: the ratio to the first row. Bold: the best of the column.\n\n\
          {versions}.\n\n",
         count(*pods),
     );
@@ -178,7 +178,7 @@ fn table(results: &Results) -> String {
         out += &format!("\n{best}\n");
     }
     if !skipped.is_empty() {
-        out += "\nSkipped for want of memory:\n\n";
+        out += "\nNot run, because the memory needed, extrapolated from fewer Pods, exceeds the available memory:\n\n";
         for skipped in skipped {
             out += &format!("- {skipped}\n");
         }

@@ -9,10 +9,10 @@ use crate::process::Run;
 use crate::ways::{GROUPS, Group, Variant, Work};
 use crate::{Point, Results};
 
-/// A column: its title, what is in it of a run of so many Pods, if anything, and how that is shown.
+/// A column: its title, its value for a run with this many Pods, if any, and the format of its values.
 type Column = (&'static str, fn(&Run, u32) -> Option<f64>, fn(f64) -> String);
 
-/// The title of a column, and how what is in it is shown.
+/// The title of a column, and the format of its values.
 pub type Title = (&'static str, fn(f64) -> String);
 
 const COLUMNS: [Column; 6] = [
@@ -29,19 +29,19 @@ const STORE_COLUMNS: [Column; 8] = [
     ("peak memory", |run, _| Some(float(run.peak)), bytes),
     ("held per Pod", |run, pods| Some(float(run.held) / f64::from(pods)), bytes),
     ("look up a key", |run, _| Some(run.store.as_ref()?.look_up), seconds),
-    ("get and decode", |run, _| run.store.as_ref()?.look_up_decoded, seconds),
+    ("look up and decode", |run, _| run.store.as_ref()?.look_up_decoded, seconds),
     ("iterate, per Pod", |run, _| Some(run.store.as_ref()?.iterate), seconds),
     ("add an index, per Pod", |run, _| run.store.as_ref()?.add_index, seconds),
     ("look up a node's Pods", |run, _| run.store.as_ref()?.look_up_node, seconds),
 ];
 
-/// All tables of the results.
+/// Returns all tables of the results.
 pub fn tables(results: &Results) -> String {
     let Results { pods, stores, cores, versions, points, skipped } = results;
     let runs = points.iter().filter(|point| point.pods == *pods).map(|point| point.runs.len()).max().unwrap_or(0);
     let mut out = format!(
-        "{} Pods, medians of {runs} runs on {cores} cores. In brackets: times the first row. Bold: the best of its \
-         column.\n\n{versions}.\n",
+        "{} Pods, medians of {runs} runs on {cores} cores. In brackets: the ratio to the first row. Bold: the best \
+         of the column.\n\n{versions}.\n",
         count(*pods),
     );
     for group in GROUPS {
@@ -51,7 +51,7 @@ pub fn tables(results: &Results) -> String {
         }
     }
     if !skipped.is_empty() {
-        out += "\nNot run, because the memory that they would take, extrapolated from fewer Pods, is not there:\n\n";
+        out += "\nNot run, because the memory needed, extrapolated from fewer Pods, exceeds the available memory:\n\n";
         for skipped in skipped {
             out += &format!("- {skipped}\n");
         }
@@ -59,19 +59,19 @@ pub fn tables(results: &Results) -> String {
     out
 }
 
-/// Puts the tables between the markers of this name in a file.
+/// Writes the tables between the markers of this name in a file.
 pub fn publish(name: &str, tables: &str, readme: &Path) -> anyhow::Result<()> {
     let (begin, end) = (format!("<!-- {name}: written by --publish -->"), format!("<!-- end of {name} -->"));
     let text = fs::read_to_string(readme)?;
-    let (before, rest) = text.split_once(&begin).with_context(|| format!("no {begin}"))?;
-    let (_, after) = rest.split_once(&end).with_context(|| format!("no {end}"))?;
+    let (before, rest) = text.split_once(&begin).with_context(|| format!("missing marker {begin}"))?;
+    let (_, after) = rest.split_once(&end).with_context(|| format!("missing marker {end}"))?;
     Ok(fs::write(readme, format!("{before}{begin}\n\n{tables}\n{end}{after}"))?)
 }
 
-/// A way in a table.
+/// The row of a way in a table.
 pub struct Row {
     pub name: String,
-    /// Whether it is of this crate.
+    /// Whether the way counts as this crate's, and not as a peer's.
     pub is_ours: bool,
     /// In the order of the columns.
     pub values: Vec<Option<f64>>,
@@ -79,7 +79,7 @@ pub struct Row {
 
 fn table(group: &Group, results: &Results, pods: u32, out: &mut String) {
     let columns = match group.work {
-        // What is held where nothing is kept says nothing.
+        // Without held memory, because nothing is kept.
         Work::Drop => &COLUMNS[..COLUMNS.len() - 1],
         Work::Keep => &COLUMNS[..],
         Work::Store => &STORE_COLUMNS[..],
@@ -109,7 +109,8 @@ fn table(group: &Group, results: &Results, pods: u32, out: &mut String) {
     }
 }
 
-/// Writes the rows under their titles, less being better everywhere; says where a peer is best, if there is any such place.
+/// Writes the rows under their titles. Less is better in every column. Returns a sentence that names the columns in which a
+/// peer is best, if there are any.
 pub fn write_rows(columns: &[Title], rows: &[Row], out: &mut String) -> String {
     let titles: Vec<_> = columns.iter().map(|(title, _)| *title).collect();
     *out += &format!("| | {} |\n|---|{}\n", titles.join(" | "), "---:|".repeat(columns.len()));
@@ -144,7 +145,7 @@ pub fn write_rows(columns: &[Title], rows: &[Row], out: &mut String) -> String {
     if peers.is_empty() { String::new() } else { format!("A peer is best in: {}.", peers.join("; ")) }
 }
 
-/// Of an even number of values, the mean of the two in the middle.
+/// Returns the median; for an even number of values, the mean of the two in the middle.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -169,7 +170,7 @@ pub fn seconds(time: f64) -> String {
     format!("{} {unit}", three_digits(time / scale))
 }
 
-/// With commas.
+/// Formats a number with commas between thousands.
 pub fn count(number: u32) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();

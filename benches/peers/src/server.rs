@@ -1,7 +1,7 @@
 //! Pods as an API server sends them: a list, its pages, metadata alone or a watch, in protobuf and JSON.
 //!
-//! All are made from the same recorded Pods, while they are sent: each has a name, uid and version of its own, and a node
-//! of not too many Pods.
+//! The server makes all Pods from the same recorded ones while it sends them. Each Pod has its own name, uid and version, and
+//! about 30 Pods share a node.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -26,34 +26,34 @@ use crate::add_key;
 
 /// Pod `i` has the resource version `FIRST_VERSION + i` in the first list.
 const FIRST_VERSION: u64 = 1_000_000_000;
-/// That of the first list; each that follows has the next one.
+/// The resource version of the first list; each later list has the next one.
 const LIST_VERSION: u64 = 5_000_000_000;
-/// How much newer a Pod is in each list, where it is.
+/// The difference between a Pod's versions in two successive lists, if they differ.
 const RENEWAL: u64 = 100_000_000;
 const VERSION_DIGITS: usize = 10;
-/// Names end in the index, and uids begin with a number made from it, in this many hexadecimal digits.
+/// Names end in the index, and uids begin with a number derived from it, in this many hexadecimal digits.
 const HEX_DIGITS: usize = 8;
 const PODS_PER_NODE: u32 = 30;
 
-/// When lists are to be followed by others.
+/// Makes clients relist.
 #[derive(Clone, Copy)]
 pub struct Relists {
-    /// How long the watch behind a list lasts. The next one is told that its version is too old.
+    /// The duration of a watch. The next watch gets 410: its version is too old.
     pub after: Duration,
-    /// Whether every Pod has another version in the next list, or none.
+    /// Whether every Pod has a new version in the next list.
     pub renewed: bool,
 }
 
-/// Serves this many Pods; gives the hash of them all too, in the first list and in the second.
+/// Serves this many Pods. Also returns the sums of [`add_key`] over the first list and over the second.
 ///
 /// # Errors
-/// When no port is free.
+/// If no port is free.
 pub async fn start(pods: u32, relists: Option<Relists>) -> anyhow::Result<(Server, [u64; 2])> {
     let (collection, hashes) = Collection::new(pods, relists)?;
     Ok((Server::start(move |request, _| collection.answer(request)).await?, hashes))
 }
 
-/// How Pods are asked for.
+/// The form in which a client requests Pods.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Form {
     List,
@@ -72,9 +72,9 @@ struct Collection {
     pods: u32,
     nodes: u32,
     relists: Option<Relists>,
-    /// How many were begun.
+    /// The number of lists begun.
     lists: AtomicU64,
-    /// Since then.
+    /// The number of watches since the last list.
     watches: AtomicU32,
     templates: HashMap<(Form, Encoding), Arc<[Template]>>,
 }
@@ -83,7 +83,7 @@ impl Collection {
     fn new(pods: u32, relists: Option<Relists>) -> anyhow::Result<(Self, [u64; 2])> {
         let recorded = recorded_pods();
         let count = ListReader::new::<[u8]>(recorded.as_slice()).count();
-        // Each once, so that its name, uid and version are of the right length.
+        // Each recorded Pod once, with a name, uid and version of the right length.
         let once = Synthesizer::new(&recorded, count.try_into()?)?.to_vec();
         let items: Vec<_> = ListReader::with(once.as_slice(), |item| {
             let mut json = Vec::new();
@@ -95,8 +95,8 @@ impl Collection {
         let (mut templates, mut hashes) = (HashMap::<_, Vec<_>>::new(), [0; 2]);
         for (index, (protobuf, json)) in items.iter().enumerate() {
             let pod = pb::Pod::decode(&protobuf[..])?;
-            let meta = pod.metadata.context("no metadata")?;
-            let node = pod.spec.context("no spec")?.node_name.context("no node")?;
+            let meta = pod.metadata.context("a Pod without metadata")?;
+            let node = pod.spec.context("a Pod without a spec")?.node_name.context("a Pod without a node")?;
             let name = &meta.name()[..meta.name().len() - HEX_DIGITS];
             for index in (index..pods as usize).step_by(items.len()) {
                 for (hash, list) in hashes.iter_mut().zip(0..) {
@@ -114,7 +114,7 @@ impl Collection {
             }
         }
         let templates = templates.into_iter().map(|(key, templates)| (key, templates.into())).collect();
-        // Their names have four digits.
+        // A node's name has four hexadecimal digits.
         let nodes = pods.div_ceil(PODS_PER_NODE).min(0x1_0000);
         let (lists, watches) = (AtomicU64::new(0), AtomicU32::new(0));
         Ok((Self { pods, nodes, relists, lists, watches, templates }, hashes))
@@ -128,7 +128,7 @@ impl Collection {
         let query: HashMap<_, _> = query.split('&').filter_map(|pair| pair.split_once('=')).collect();
         let is_set = |name| matches!(query.get(name), Some(&("true" | "1")));
         let number = |name| query.get(name).and_then(|value| value.parse::<u32>().ok());
-        // What is accepted first is preferred.
+        // The client prefers the first media type that it accepts.
         let accept = request.headers.get("accept").and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         let encoding =
             if accept.starts_with("application/vnd.kubernetes.protobuf") { Encoding::Protobuf } else { Encoding::Json };
@@ -148,7 +148,7 @@ impl Collection {
             self.watch(Body::replay(""), 0)
         } else {
             let start = number("continue").unwrap_or(0).min(self.pods);
-            // At version 0 the whole list comes, as from the watch cache of a real API server.
+            // Version 0 ignores the page size, as the watch cache of a real API server does.
             let limit = number("limit").filter(|limit| *limit > 0 && query.get("resourceVersion") != Some(&"0"));
             let end = limit.map_or(self.pods, |limit| start.saturating_add(limit)).min(self.pods);
             let form = if accept.contains("as=PartialObjectMetadataList") { Form::Metadata } else { Form::List };
@@ -158,13 +158,13 @@ impl Collection {
         Answer::ok(body).content_type(content_type)
     }
 
-    /// The number of the list, which is a watch too or not.
+    /// Begins a list and returns its number. `watches` is 1 if the list is itself a watch.
     fn begin(&self, watches: u32) -> u64 {
         self.watches.store(watches, Ordering::Relaxed);
         self.lists.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Nothing happens to the Pods any more.
+    /// Returns a watch that sends nothing after the first `length` bytes: it ends after a time, or never.
     fn watch(&self, body: Body, length: u64) -> Body {
         match self.relists {
             Some(Relists { after, .. }) => body.end_after(after),
@@ -172,7 +172,7 @@ impl Collection {
         }
     }
 
-    /// The list of the Pods in this range, with a continue token when it is not the end.
+    /// Returns the list of the Pods in this range, with a continue token unless it is the last page.
     fn list(&self, form: Form, encoding: Encoding, list: u64, range: Range<u32>) -> Made {
         let remaining = self.pods - range.end;
         let version = (LIST_VERSION + list).to_string();
@@ -210,7 +210,7 @@ impl Collection {
         made
     }
 
-    /// All Pods as events of a watch, and the bookmark that ends them.
+    /// Returns all Pods as initial events of a watch, with the bookmark that ends them.
     fn events(&self, encoding: Encoding, list: u64) -> Made {
         let version = (LIST_VERSION + list).to_string();
         let metadata = ObjectMeta {
@@ -238,13 +238,13 @@ impl Collection {
     }
 }
 
-/// Of the first Pod in this list.
+/// Returns the version of the first Pod in this list.
 fn first_version(relists: Option<Relists>, list: u64) -> u64 {
     let is_renewed = relists.is_some_and(|relists| relists.renewed);
     FIRST_VERSION + if is_renewed { list * RENEWAL } else { 0 }
 }
 
-/// A body that is made while it is sent.
+/// A body that the server makes while it sends it.
 #[derive(Clone)]
 struct Made {
     head: Vec<u8>,
@@ -280,9 +280,9 @@ impl Made {
 
 struct Reader {
     made: Made,
-    /// Of the Pod behind the piece; past the range by one when that is the tail.
+    /// The index of the Pod after the piece; the end of the range plus one if the piece is the tail.
     next: u32,
-    /// Head, Pod or tail.
+    /// The head, a Pod or the tail.
     piece: Vec<u8>,
     read: usize,
 }
@@ -311,13 +311,13 @@ impl Read for Reader {
     }
 }
 
-/// A Pod with what separates it from others, and the places where its instances differ.
+/// A Pod with its separator, and the places at which its instances differ.
 struct Template {
     bytes: Vec<u8>,
     name_suffix: usize,
     uid: usize,
     version: usize,
-    /// Metadata alone has none.
+    /// `None` for metadata without a spec.
     node: Option<usize>,
 }
 
@@ -325,8 +325,8 @@ impl Template {
     fn new(bytes: Vec<u8>, meta: &ObjectMeta, node: Option<&str>) -> anyhow::Result<Self> {
         let place = |text: &str| {
             let mut places = bytes.windows(text.len()).enumerate().filter(|(_, part)| *part == text.as_bytes());
-            let (place, _) = places.next().with_context(|| format!("no {text} in an item"))?;
-            ensure!(places.next().is_none(), "{text} is in an item twice");
+            let (place, _) = places.next().with_context(|| format!("an item without {text}"))?;
+            ensure!(places.next().is_none(), "an item that contains {text} twice");
             anyhow::Ok(place)
         };
         let name_suffix = place(meta.name())? + meta.name().len() - HEX_DIGITS;
@@ -339,24 +339,24 @@ impl Template {
         out.extend_from_slice(&self.bytes);
         let mut put = |place: usize, text: String| out[place..][..text.len()].copy_from_slice(text.as_bytes());
         put(self.name_suffix, format!("{index:0HEX_DIGITS$x}"));
-        // An odd factor makes a permutation of the u32s: as unique as the index, and spread as uids are.
+        // Multiplying by an odd factor permutes the u32s: the result is as unique as the index, and spread like uids.
         put(self.uid, format!("{:0HEX_DIGITS$x}", index.wrapping_mul(0x9e37_79b1)));
         put(self.version, format!("{version:0VERSION_DIGITS$}"));
         if let Some(place) = self.node {
-            // Those that were recorded are called so too.
+            // The recorded nodes have names of the same form.
             put(place, format!("node-{node:04x}"));
         }
     }
 }
 
-/// What a watch is told whose version is too old.
+/// The response to a watch whose version is too old.
 const EXPIRED: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version",
 "reason":"Expired","code":410}"#;
 
 /// The end of every envelope: an empty content encoding and an empty content type.
 const ENVELOPE_END: &[u8] = &[0x1a, 0, 0x22, 0];
 
-/// The envelope up to the end of `raw_start`, which begins a message of `raw_length` bytes.
+/// Returns an envelope up to the end of `raw_start`, with which a message of `raw_length` bytes begins.
 fn envelope(api_version: &str, kind: &str, raw_length: u64, raw_start: &[u8]) -> Vec<u8> {
     let type_meta = TypeMeta { api_version: Some(api_version.into()), kind: Some(kind.into()) };
     let mut out = b"k8s\0".to_vec();
@@ -371,12 +371,12 @@ fn put_header(field: u64, length: u64, out: &mut Vec<u8>) {
     encode_varint(length, out);
 }
 
-/// A frame of a watch.
+/// Returns a frame of a watch.
 fn event(what: &str, pod: &[u8]) -> Vec<u8> {
     let mut raw = envelope("v1", "Pod", pod.len() as u64, pod);
     raw.extend_from_slice(ENVELOPE_END);
     let event = WatchEvent { r#type: Some(what.into()), object: Some(RawExtension { raw: Some(raw) }) }.encode_to_vec();
-    let mut frame = u32::try_from(event.len()).expect("a Pod is small").to_be_bytes().to_vec();
+    let mut frame = u32::try_from(event.len()).expect("a Pod is smaller than 4 GiB").to_be_bytes().to_vec();
     frame.extend(event);
     frame
 }
@@ -398,16 +398,16 @@ fn protobuf_item(form: Form, pod: &[u8]) -> anyhow::Result<Vec<u8>> {
     })
 }
 
-/// `pod` begins with kind and API version, which items of a list are sent without.
+/// `pod` begins with its kind and API version, which items of a list do not have.
 fn json_item(form: Form, pod: &str) -> anyhow::Result<Vec<u8>> {
     Ok(match form {
         Form::List => {
-            let rest = pod.strip_prefix(r#"{"kind":"Pod","apiVersion":"v1","#).context("no kind first")?;
+            let rest = pod.strip_prefix(r#"{"kind":"Pod","apiVersion":"v1","#).context("a Pod without a kind")?;
             format!(",{{{rest}")
         }
         Form::Metadata => {
             let members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(pod)?;
-            let metadata = members.get("metadata").context("no metadata")?;
+            let metadata = members.get("metadata").context("a Pod without metadata")?;
             format!(r#",{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{metadata}}}"#)
         }
         Form::Events => format!("{{\"type\":\"ADDED\",\"object\":{pod}}}\n"),

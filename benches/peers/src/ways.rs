@@ -1,16 +1,16 @@
-//! What is compared.
+//! The ways to list and to cache Pods that are compared.
 
 /// A way to list Pods.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// On the command line and in the results.
+    /// The name on the command line and in the results.
     pub id: &'static str,
-    /// In tables and plots.
+    /// The name in tables and plots.
     pub name: &'static str,
     pub program: Program,
-    /// What the program calls it.
+    /// The argument of the program.
     pub argument: &'static str,
-    /// How the plots draw it; those of every way could not be told apart.
+    /// The line in the plots, which show only some of the ways.
     pub drawn: Option<Line>,
 }
 
@@ -18,11 +18,11 @@ pub struct Way {
 pub enum Program {
     Rust,
     Go,
-    /// client-go, with the switch `WatchListClient` off.
+    /// client-go, with the feature `WatchListClient` off.
     GoWithoutWatchList,
 }
 
-/// Of a plot. The colour tells whose way it is.
+/// A line of a plot. Its colour stands for the library.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub color: (u8, u8, u8),
@@ -30,7 +30,7 @@ pub struct Line {
 }
 
 impl Way {
-    /// Whether it is of this crate.
+    /// Returns true if the way counts as this crate's, and not as a peer's.
     pub fn is_ours(&self) -> bool {
         self.name.starts_with("listwatch")
     }
@@ -44,24 +44,24 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// All, in the order of the tables; with mimalloc where the program can take it and it is asked for.
+    /// Returns all variants, in the order of the tables. With `mimalloc`, each way in Rust has a second variant.
     pub fn all(mimalloc: bool) -> impl Iterator<Item = Self> {
         let allocators = move |way: &Way| if mimalloc && way.program == Program::Rust { 2 } else { 1 };
         WAYS.iter()
             .flat_map(move |way| [false, true].into_iter().take(allocators(way)).map(|mimalloc| Self { way, mimalloc }))
     }
 
-    /// Whether it is of this crate.
+    /// Returns true if the way counts as this crate's, and not as a peer's.
     pub fn is_ours(self) -> bool {
         self.way.is_ours()
     }
 
-    /// Whether it keeps the Pods in a store that is used then.
+    /// Returns true if the way keeps the Pods in a store, whose calls are measured.
     pub fn is_store(self) -> bool {
         GROUPS.iter().any(|group| group.work == Work::Store && group.ways.contains(&self.way.id))
     }
 
-    /// Whether the plots have it; they show the system's allocator.
+    /// Returns true if the plots show the variant. They show only the system's allocator.
     pub fn is_drawn(self) -> bool {
         self.way.drawn.is_some() && !self.mimalloc
     }
@@ -77,22 +77,22 @@ impl Variant {
     }
 }
 
-/// Ways that do the same work, in a table of their own.
+/// Ways that do the same work, and so share a table.
 pub struct Group {
     pub title: &'static str,
-    /// What ratios are to comes first, where it was measured.
+    /// Their ids. The table has them in the order of [`WAYS`]; ratios are to its first row.
     pub ways: &'static [&'static str],
     pub work: Work,
-    /// In what the work is not quite the same.
+    /// How the work differs between the ways.
     pub remark: &'static str,
 }
 
-/// What is done with the Pods.
+/// What a way does with the Pods.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     Drop,
     Keep,
-    /// Keep them in a store, which is used then.
+    /// Keep them in a store, whose calls are measured.
     Store,
 }
 
@@ -101,7 +101,7 @@ pub const GROUPS: &[Group] = &[
         title: "Decode every Pod, keep none",
         ways: &["drop", "parallel", "prost", "go-paged", "go-paged-json"],
         work: Work::Drop,
-        remark: "client-go has a page of Pods in memory at a time, the full buffer all of them.",
+        remark: "client-go holds a page of Pods in memory at a time, the full buffer all Pods.",
     },
     Group {
         title: "Keep every Pod decoded",
@@ -122,7 +122,7 @@ pub const GROUPS: &[Group] = &[
             "go-informer-list-json",
         ],
         work: Work::Keep,
-        remark: "Reflectors and informers also have an index by key, which the others do not.",
+        remark: "Reflectors and informers also index the Pods by key; the other ways do not.",
     },
     Group {
         title: "Keep every Pod, in whatever form",
@@ -136,8 +136,8 @@ pub const GROUPS: &[Group] = &[
             "go-informer-list",
         ],
         work: Work::Keep,
-        remark: "listwatch keeps the bytes here and has read the key off them: a Pod is still to be decoded when it is \
-                 wanted. The others are the rows of the table above.",
+        remark: "listwatch keeps the encoded Pods and reads their keys from the bytes; decoding a Pod later is not \
+                 included. The other rows repeat the table above.",
     },
     Group {
         title: "Keep the metadata of every Pod",
@@ -159,12 +159,12 @@ pub const GROUPS: &[Group] = &[
             "go-informer-list",
         ],
         work: Work::Store,
-        remark: "An encoded object gives its bytes, a compressed one has them decompressed; to decode them comes on top, \
-                 where it is wanted. kube's store has no index but that by key.",
+        remark: "Reading from an encoded or compressed store uses the bytes, which a compressed store decompresses first, \
+                 and does not decode the Pod. kube's store has no index except by key.",
     },
 ];
 
-// Told apart with any colour vision (Okabe and Ito).
+// These colours are distinct with any colour vision (Okabe and Ito).
 const BLUE: (u8, u8, u8) = (0, 114, 178);
 const SKY: (u8, u8, u8) = (86, 180, 233);
 const GREEN: (u8, u8, u8) = (0, 158, 115);
@@ -215,7 +215,7 @@ pub const WAYS: &[Way] = &[
     ),
 ];
 
-/// Caches that follow a collection, by their names in `src/follower.rs`.
+/// Caches that follow a collection. `src/follower.rs` and `clientgo/follow.go` implement them.
 pub const FOLLOWERS: &[Way] = &[
     way("compressed", "listwatch, reflector, compressed", Program::Rust, "compressed"),
     way("encoded", "listwatch, reflector, encoded", Program::Rust, "encoded"),
@@ -226,7 +226,7 @@ pub const FOLLOWERS: &[Way] = &[
     way("go-list", "client-go, informer, no WatchList", Program::GoWithoutWatchList, "follow"),
 ];
 
-/// Caches that are sent the same collection again.
+/// Caches that relist a collection.
 pub const RELISTERS: &[Way] = &[
     way("compressed", "listwatch, reflector, compressed", Program::Rust, "compressed"),
     way("compressed-list", "listwatch, reflector, compressed, no WatchList", Program::Rust, "compressed-list"),

@@ -11,7 +11,7 @@ use listwatch_kube::KubeTransport;
 use crate::failure::{Failure, chain};
 use crate::notices;
 
-/// As for kubectl, each option overrides its part of the kubeconfig.
+/// As in kubectl, each option overrides its part of the kubeconfig.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Connection {
@@ -31,8 +31,8 @@ pub struct Connection {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Address of the API server [default: the cluster's]. An http:// address, such as that of `kubectl proxy`, gets no credentials from
-    /// the kubeconfig unless --kubeconfig, --context, --cluster or --user is given
+    /// Address of the API server [default: the cluster's]. With an http:// address, such as that of `kubectl proxy`,
+    /// the kubeconfig is ignored unless --kubeconfig, --context, --cluster or --user is given
     #[arg(short, long, value_name = "URL")]
     server: Option<String>,
 
@@ -40,7 +40,7 @@ pub struct Connection {
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     token: Option<String>,
 
-    /// File that contains the bearer token; read again when it changes
+    /// File that contains the bearer token; reloaded when it changes
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
@@ -52,7 +52,7 @@ pub struct Connection {
     #[arg(long, value_name = "FILE", requires = "client_certificate")]
     client_key: Option<PathBuf>,
 
-    /// File of the certificate authorities (PEM) to trust, in place of the cluster's; read again when it changes
+    /// File of the certificate authorities (PEM) to trust, in place of the cluster's; reloaded when it changes
     #[arg(long, value_name = "FILE", conflicts_with = "insecure_skip_tls_verify")]
     certificate_authority: Option<PathBuf>,
 
@@ -91,7 +91,7 @@ impl Connection {
             (Some(config), _) => config,
             (None, Some(url)) => Config::new(address(url)?),
             (None, None) => Config::incluster().map_err(|_| {
-                let reason = "no kubeconfig, and not in a cluster: name one with --kubeconfig, or a --server";
+                let reason = "no kubeconfig, and not in a cluster: use --kubeconfig or --server";
                 Failure::Error(reason.to_owned())
             })?,
         };
@@ -101,7 +101,7 @@ impl Connection {
         Ok((Server::Kube(Box::new(transport)), namespace))
     }
 
-    /// Returns whether an option is set that only kube's client has.
+    /// Returns true if an option is set that only kube's client supports.
     fn needs_kube(&self) -> bool {
         self.token.is_some()
             || self.client_certificate.is_some()
@@ -121,7 +121,7 @@ impl Connection {
         builder.build().map_err(|error| Failure::Error(chain(&error)))
     }
 
-    /// Returns what the kubeconfig has; `None` where there is none, or none that is asked for.
+    /// Returns the configuration from the kubeconfig; `None` if there is no kubeconfig, or `--server` makes it unnecessary.
     async fn config(&self) -> Result<Option<Config>, Failure> {
         let Self { kubeconfig, context, cluster, user, server, .. } = self;
         let is_chosen = kubeconfig.is_some() || context.is_some() || cluster.is_some() || user.is_some();
@@ -140,7 +140,7 @@ impl Connection {
         }
         let (context, cluster, user) = (context.clone(), cluster.clone(), user.clone());
         let options = KubeConfigOptions { context, cluster, user };
-        // kube would send requests without credentials.
+        // For an unknown user, kube would send requests without credentials.
         if let Some(user) = &options.user
             && !kubeconfig.auth_infos.iter().any(|known| known.name == *user)
         {
@@ -148,7 +148,7 @@ impl Connection {
         }
         let certificates = certificate_authority(&kubeconfig, &options);
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| refused(&error))?;
-        // kube reads a file again, so that a renewed certificate authority is trusted; it keeps what it read from the kubeconfig.
+        // kube reloads this file, so that a renewed certificate authority is trusted. It does not reload what it read from the kubeconfig.
         config.root_cert_file = certificates;
         Ok(Some(config))
     }

@@ -10,7 +10,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-use crate::notices::{tell, warn};
+use crate::notices::{print, warn};
 
 /// Shows the library's warnings from now on, and its debug logs with `-v`, its traces with `-vv`.
 pub fn show(verbose: u8) {
@@ -29,7 +29,7 @@ fn of_library(level: Level) -> Targets {
     Targets::new().with_target("listwatch", level)
 }
 
-/// At most this many different warnings of a server are printed, as many as a list keeps.
+/// The maximum number of distinct server warnings that are printed. A list keeps as many.
 const MAX_WARNINGS: usize = 100;
 
 #[derive(Default)]
@@ -40,11 +40,11 @@ struct Warnings {
 
 impl<S: Subscriber> Layer<S> for Warnings {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut said = Said::default();
-        event.record(&mut said);
-        let Said { message, error, seconds, group, warning } = said;
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let Fields { message, error, seconds, group, warning } = fields;
         match event.metadata().name() {
-            "listwatch.retry" => tell(&format!("retrying in {seconds:.1} s:"), &error),
+            "listwatch.retry" => print(&format!("retrying in {seconds:.1} s:"), &error),
             "listwatch.discovery" if error.is_empty() => warn(&format!("{group}: {message}")),
             "listwatch.discovery" => warn(&format!("{group}: {message}: {error}")),
             "listwatch.server_warning" => self.warn_once(&warning),
@@ -65,9 +65,9 @@ impl Warnings {
     }
 }
 
-/// The fields of an event, as the documentation of `listwatch::client` has them.
+/// The fields of an event, as documented in `listwatch::client`.
 #[derive(Default)]
-struct Said {
+struct Fields {
     message: String,
     error: String,
     seconds: f64,
@@ -75,7 +75,7 @@ struct Said {
     warning: String,
 }
 
-impl Visit for Said {
+impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
             "message" => self.message = format!("{value:?}"),

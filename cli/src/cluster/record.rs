@@ -1,4 +1,4 @@
-//! `listwatch record`: a list as the API server wrote it.
+//! `listwatch record`: saves the body of a list as the API server sent it.
 
 use std::io::Write;
 use std::mem;
@@ -20,9 +20,9 @@ use crate::rows;
 
 /// Saves the body of a list, byte for byte.
 ///
-/// The request asks for no compression, so FILE has the bytes that the server wrote: Kubernetes protobuf, or JSON for custom
-/// resources, and with --shard also the items of other shards. The body goes to a temporary file next to FILE, which only its owner can
-/// read; the temporary file replaces FILE once the list is complete.
+/// The request disables compression, so FILE has the bytes that the server sent: Kubernetes protobuf, or JSON for custom resources.
+/// If the server does not support --shard, FILE has the items of all shards. The body is written to a temporary file next to FILE,
+/// which only its owner can read; the temporary file replaces FILE once the list is complete.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -58,7 +58,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let temporary = match mem::take(&mut *recording.lock()) {
         State::On(temporary) => temporary,
         State::Failed(error) => return Err(cannot_write(error)),
-        State::Off => unreachable!("it was on"),
+        State::Off => unreachable!("the recording was on"),
     };
     done.map_err(|error| query::failure(&error))?;
     let summary = items.summary().expect("without an error the list is complete");
@@ -70,13 +70,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the body goes that is being received.
+/// The destination of the body.
 #[derive(Clone, Default)]
 struct Recording(Arc<Mutex<State>>);
 
 #[derive(Default)]
 enum State {
-    /// What is received is no list.
+    /// The client is not reading the list: responses are not recorded.
     #[default]
     Off,
     On(NamedTempFile),
@@ -88,7 +88,7 @@ impl Recording {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does it, if there is a file.
+    /// Applies `what` to the file, if the recording is on.
     fn file(&self, what: impl FnOnce(&mut NamedTempFile) -> std::io::Result<()>) -> Result<(), TransportError> {
         let mut state = self.lock();
         let State::On(file) = &mut *state else { return Ok(()) };
@@ -98,7 +98,7 @@ impl Recording {
         })
     }
 
-    /// From the start: this is the first request, or the one before failed.
+    /// Empties the file before a request, which may be a retry.
     fn begin(&self) -> Result<(), TransportError> {
         self.file(|file| {
             file.as_file().set_len(0)?;
@@ -111,7 +111,7 @@ impl Recording {
     }
 }
 
-/// Writes down each body before it is read.
+/// A transport that records each body before the client decodes it.
 struct Recorder {
     server: Server,
     recording: Recording,

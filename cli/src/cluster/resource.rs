@@ -1,11 +1,11 @@
-//! Which resource a name as typed means.
+//! Finds the resource of a name that the user typed.
 
 use listwatch::client::{Client, Resource};
 use listwatch::client::{DiscoveredResource, ResourceName, resolve};
 
 use crate::failure::{Failure, chain};
 
-/// What every API server since 1.23 has, in the order of its groups, with the short names that it gives them.
+/// The resources of every API server since 1.23, in the order of its groups, with their short names.
 const EVERYWHERE: &[(Resource, &[&str])] = &[
     (Resource::CONFIG_MAPS, &["cm"]),
     (Resource::ENDPOINTS, &["ep"]),
@@ -44,12 +44,12 @@ const EVERYWHERE: &[(Resource, &[&str])] = &[
 
 /// Returns the names of the resources that every API server has, to complete what is typed.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    // The other events come first, and have the same plural.
+    // The core group's events come first, and have the same plural.
     let is_first = |resource: &&Resource| **resource != Resource::EVENTS_K8S_IO;
     EVERYWHERE.iter().map(|(resource, _)| resource).filter(is_first).map(Resource::plural)
 }
 
-/// Sends requests to the server only for a name that is not built in.
+/// Returns the resource of a name. Sends requests to the server only if the name is not built in.
 pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
     if let Some(resource) = everywhere(typed) {
         return Ok(resource);
@@ -66,7 +66,7 @@ fn everywhere(typed: &str) -> Option<Resource> {
         discovered
     };
     let found = resolve(typed, &EVERYWHERE.iter().map(discovered).collect::<Vec<_>>()).ok()?;
-    // The beginning of a group may be that of another one too.
+    // The prefix of a group may be the prefix of another group too.
     let whole = |reading: ResourceName<'_>| reading.group.is_none_or(|group| group == found.group());
     ResourceName::readings(typed).any(whole).then_some(found)
 }

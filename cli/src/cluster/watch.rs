@@ -1,4 +1,4 @@
-//! `listwatch watch`: what happens in a collection.
+//! `listwatch watch`: prints the changes in a collection.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,14 +25,14 @@ use crate::signals::interrupted;
 
 /// Watches a collection of an API server: prints a line for each object that is added (+), modified (~) or deleted (-).
 ///
-/// It resumes after disconnects and restarts of the server, and prints a notice on stderr for each of them. If the server no longer has the
-/// resource version, the watch starts over: with --initial it prints all objects again, otherwise the changes in between are lost, and
-/// a warning says so. Ctrl-C ends it. With -o json and yaml, it prints `type` and `object` of each event, as the server sends them.
+/// The watch resumes after disconnects and restarts of the server, with a notice on stderr. If the server no longer has the resource
+/// version, the watch starts over: with --initial it prints all objects again, otherwise the changes in between are lost, with a
+/// warning. Ctrl-C ends it. With -o json and yaml, it prints `type` and `object` of each event.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   listwatch watch pods -A                         changes from now on
-  listwatch watch pod shop-1 -n web               of one Pod
+  listwatch watch pod shop-1 -n web               changes of one Pod
   listwatch watch pods -A --initial               first the existing Pods, then changes
   listwatch watch deploy -n web --diff            with the fields that changed
   listwatch watch nodes -o json                   one JSON object a line
@@ -50,12 +50,12 @@ pub struct Args {
     #[arg(long)]
     initial: bool,
 
-    /// Begin after this resource version, as a list returns it [default: now]
+    /// Resource version to start after, from a list [default: now]
     #[arg(long, value_name = "VERSION", conflicts_with = "initial")]
     resource_version: Option<String>,
 
-    /// Print the top-level fields that changed since the object was last seen. Of metadata, resourceVersion, generation and managedFields do
-    /// not count. Keeps a hash of each field in memory
+    /// Print the top-level fields that changed since the object's last event, ignoring metadata.resourceVersion, metadata.generation
+    /// and metadata.managedFields. Keeps a hash of each field in memory
     #[arg(long)]
     diff: bool,
 
@@ -77,7 +77,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     match &*names {
         [] => {}
         [name] => selected = selected.fields(query::of_name(name)),
-        _ => return Err(Failure::Usage("a watch is of one object, or of all".to_owned())),
+        _ => return Err(Failure::Usage("a watch takes one name, or none for all objects".to_owned())),
     }
     if shown.format.prints_fields() {
         selected = selected.json();
@@ -110,7 +110,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                 return Ok(());
             }
             Some(error) if error.is_expired() => {
-                let gap = if initial { "" } else { "; what happened since is lost" };
+                let gap = if initial { "" } else { "; changes in between are lost" };
                 notices::warn(&format!("{error}: watching from the most recent version{gap}"));
             }
             Some(error) => {
@@ -124,12 +124,12 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 struct Watcher {
     client: Client,
     resource: Resource,
-    /// `None` is all.
+    /// `None` for all namespaces.
     namespace: Option<String>,
     selected: Selected,
     shown: Shown,
     output: Output,
-    /// With --diff, by uid: a hash of each field at the top.
+    /// With --diff: a hash of each top-level field, by uid.
     fields: Option<HashMap<String, Vec<(String, u64)>>>,
     counts: Counts,
 }
@@ -139,28 +139,28 @@ struct Counts {
     added: u64,
     modified: u64,
     deleted: u64,
-    /// Up to which all is printed; empty before there is one.
+    /// All events up to this resource version were printed; empty before the first.
     version: String,
-    /// The number of fields that are neither printed nor compared.
+    /// The number of unknown fields, which are neither printed nor compared.
     unknown_fields: u64,
 }
 
-/// What is printed of an object.
+/// The parts of an object that are printed or compared.
 struct Seen {
     row: Row,
     uid: String,
     version: String,
-    /// With --diff.
+    /// A hash of each top-level field, with --diff.
     fields: Option<Vec<(String, u64)>>,
-    /// The number of fields that are neither in the row nor in `fields`.
+    /// The number of unknown fields, which are neither in the row nor in `fields`.
     unknown_fields: u64,
 }
 
 impl Watcher {
-    /// Prints what happens, until nothing can happen any more.
+    /// Prints the events of a watch until it ends, and returns its error.
     async fn watch(&mut self, from: WatchParams) -> Result<Error, Failure> {
         let Self { shown, selected, client, resource, namespace, .. } = self;
-        // An event in YAML is made from its JSON.
+        // The YAML of an event is converted from its JSON.
         let format = if shown.format == Format::Yaml { Format::Json } else { shown.format };
         let shown = Shown { format, ..shown.clone() };
         let mut rows = shown.rows()?;
@@ -170,7 +170,7 @@ impl Watcher {
         if let Some(namespace) = namespace {
             watch = watch.namespace(&**namespace);
         }
-        let mut events = pin!(watch.resume().fail_fast().on_disconnect(say));
+        let mut events = pin!(watch.resume().fail_fast().on_disconnect(report));
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             let next = timeout_at(flush_at, events.next()).await;
@@ -180,7 +180,7 @@ impl Watcher {
             match next {
                 Ok(Some(Ok(event))) => self.print(event)?,
                 Ok(Some(Err(error))) => return Ok(error),
-                Ok(None) => unreachable!("it ends in an error"),
+                Ok(None) => unreachable!("a resumed watch ends in an error"),
                 Err(_) => {
                     self.output.flush()?;
                     flush_at = Instant::now() + FLUSH_EVERY;
@@ -207,13 +207,13 @@ impl Watcher {
             OwnedEvent::Synced { resource_version } => {
                 let added = HumanCount(counts.added);
                 self.output.flush()?;
-                notices::tell("synced:", &format!("{added} objects at version {resource_version}"));
+                notices::print("synced:", &format!("{added} objects at version {resource_version}"));
                 Ok(())
             }
             OwnedEvent::Reset => {
                 (counts.added, counts.modified, counts.deleted) = (0, 0, 0);
                 self.output.flush()?;
-                notices::warn("the objects that there are broke off, and come again from the first");
+                notices::warn("the initial objects were interrupted, and are printed again from the first");
                 Ok(())
             }
             _ => Ok(()),
@@ -259,7 +259,7 @@ impl Watcher {
                 // No colours: the columns count characters.
                 sign.sign.clone_into(&mut cells[0]);
                 if is_diff {
-                    *cells.last_mut().expect("there are columns") =
+                    *cells.last_mut().expect("a table has columns") =
                         changed.map_or_else(|| "-".to_owned(), |changed| changed.join(","));
                 }
                 self.output.row(Row::Table(cells))
@@ -292,7 +292,7 @@ impl Seen {
     }
 }
 
-/// A hash of each field at the top of an object, and the number of fields that are in none of them.
+/// Returns a hash of each top-level field of an object, and the number of unknown fields, which no hash includes.
 fn fields(item: &ItemRef<'_>) -> Result<(Vec<(String, u64)>, u64), ItemError> {
     let mut json = Vec::new();
     let unknown_fields = item.to_json(&mut json)?;
@@ -310,23 +310,23 @@ fn fields(item: &ItemRef<'_>) -> Result<(Vec<(String, u64)>, u64), ItemError> {
     Ok((object.iter().map(|(name, value)| (name.clone(), hash(value))).collect(), unknown_fields))
 }
 
-/// The names of the fields that differ, those that are gone among them.
+/// Returns the names of the fields that were added, modified or removed.
 fn changed(before: &[(String, u64)], now: &[(String, u64)]) -> Vec<String> {
     let differs = now.iter().filter(|field| !before.contains(field));
     let gone = before.iter().filter(|(name, _)| !now.iter().any(|(other, _)| other == name));
     differs.chain(gone).map(|(name, _)| name.clone()).collect()
 }
 
-/// What happens after a disconnect.
-fn say(disconnect: &Disconnect) {
+/// Prints why the watch was disconnected, and how it continues.
+fn report(disconnect: &Disconnect) {
     let Disconnect { error, resource_version, lists, wait, .. } = disconnect;
     let why = error.as_ref().map_or_else(|| "the server ended the watch".to_owned(), ToString::to_string);
     let from = match resource_version {
         Some(version) => format!("from version {version}"),
-        None if *lists => "by a list".to_owned(),
+        None if *lists => "with a list".to_owned(),
         None => "from the start".to_owned(),
     };
-    notices::tell(&format!("retrying in {:.1} s {from}:", wait.as_secs_f64()), &why);
+    notices::print(&format!("retrying in {:.1} s {from}:", wait.as_secs_f64()), &why);
 }
 
 impl Counts {
@@ -341,7 +341,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn fields_that_changed() {
+    fn finds_added_modified_and_removed_fields() {
         let fields =
             |fields: &[(&str, u64)]| fields.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect::<Vec<_>>();
         let before = fields(&[("kind", 1), ("spec", 2), ("status", 3)]);

@@ -1,4 +1,4 @@
-//! The process that lists, in one of the ways.
+//! The child process that lists the Pods in one of the ways.
 
 use std::any::Any;
 use std::hint::black_box;
@@ -24,7 +24,7 @@ pub struct Args {
     pods: u64,
 }
 
-/// What it tells when the list is complete, while it still keeps what it was to keep.
+/// The message that the client sends when the list is complete, while it still holds the items that it keeps.
 #[derive(Serialize, Deserialize)]
 pub struct Done {
     pub wall: Duration,
@@ -39,7 +39,7 @@ struct Listed {
 
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let http = reqwest::Client::builder().no_proxy().build()?;
-    parent::tell(&())?;
+    parent::send(&())?;
     parent::wait_for_go()?;
     parent::end_with_it();
 
@@ -53,18 +53,18 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         Way::KeepBytes => stream::<[u8], _>(response, start, |bytes| bytes).await?,
     };
     let wall = start.elapsed();
-    ensure!(listed.items == args.pods, "{} Pods came, not {}", listed.items, args.pods);
-    parent::tell(&Done { wall, first_item: listed.first_item })?;
+    ensure!(listed.items == args.pods, "received {} Pods, expected {}", listed.items, args.pods);
+    parent::send(&Done { wall, first_item: listed.first_item })?;
     black_box(listed.kept);
     std::future::pending().await
 }
 
-/// As one does without this crate.
+/// Reads the whole body before it decodes the list, as clients without this crate do.
 async fn full_buffer(response: Response, start: Instant) -> anyhow::Result<Listed> {
     let body = response.bytes().await?;
-    let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").context("not protobuf")?)?;
+    let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").context("the body is not protobuf")?)?;
     drop(body);
-    let list = PodList::decode(envelope.raw.context("no list")?.as_slice())?;
+    let list = PodList::decode(envelope.raw.context("the envelope has no list")?.as_slice())?;
     Ok(Listed { items: list.items.len() as u64, first_item: start.elapsed(), kept: Box::new(list) })
 }
 

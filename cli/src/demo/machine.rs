@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sysinfo::{MemoryRefreshKind, System};
 
-/// What this process and its children may still use.
+/// Returns the bytes that this process and its children may still allocate.
 pub fn available_memory() -> u64 {
     let mut system = System::new();
     system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
@@ -12,7 +12,7 @@ pub fn available_memory() -> u64 {
     system.cgroup_limits().map_or(available, |limits| available.min(limits.free_memory))
 }
 
-/// The most that was ever resident, where the operating system remembers it.
+/// Returns the peak of a process's resident memory in bytes, if the operating system records it.
 #[cfg(target_os = "linux")]
 pub fn peak_memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -20,13 +20,13 @@ pub fn peak_memory(process: u32) -> Option<u64> {
     Some(kilobytes.parse::<u64>().ok()? * 1024)
 }
 
-/// User and system time of a process so far, where the operating system tells them apart.
+/// Returns the user and system time of a process so far, if the operating system reports them.
 #[cfg(target_os = "linux")]
 pub fn cpu_times(process: u32) -> Option<[Duration; 2]> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program is in brackets, and may hold anything.
+    // The program's name is in parentheses, and may contain parentheses and spaces.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-    // Of 10 ms each, whatever the kernel counts in.
+    // The kernel reports ticks of 10 ms, whatever its own timer frequency is.
     let mut ticks = || Some(Duration::from_millis(fields.next()?.parse::<u64>().ok()? * 10));
     Some([ticks()?, ticks()?])
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_times_of_a_process() {
+    fn reads_the_cpu_times_of_a_process() {
         let start = std::time::Instant::now();
         let before = cpu_times(std::process::id()).unwrap();
         let used = |times: [Duration; 2]| times.iter().sum::<Duration>();
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_peak_of_a_process_in_bytes() {
+    fn reads_the_peak_memory_of_a_process_in_bytes() {
         let held = vec![1_u8; 64 << 20];
         let peak = peak_memory(std::process::id()).unwrap();
         assert!((64 << 20..64 << 30).contains(&peak), "{peak}");

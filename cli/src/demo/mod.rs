@@ -1,4 +1,4 @@
-//! `listwatch demo`: the same list read in four ways, each measured in a process of its own.
+//! `listwatch demo`: reads the same list in four ways, and measures each in its own process.
 
 pub mod client;
 mod machine;
@@ -24,28 +24,28 @@ use crate::signals::interrupted;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
-/// Lists many Pods with and without this crate, and shows time and memory side by side. Needs no cluster.
+/// Lists many Pods with and without this crate, and compares time and memory. Needs no cluster.
 ///
-/// Pods recorded from a real API server are multiplied to as many as are asked for and served on loopback, in chunks
-/// of 4 KiB as an API server sends them. They are listed once with a full-buffer decode and three times with this
-/// crate, each time by a process of its own. Ends with a table, and a plot of memory over time.
+/// A server on loopback synthesizes the Pods from Pods of a real API server, and sends them in chunks of 4 KiB, as an API
+/// server does. A full-buffer decode lists them once and this crate three times, each time in a separate process. The
+/// command prints a table, and writes a plot of memory over time.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   listwatch demo                          50,000 Pods, in less than a minute
-  listwatch demo --pods 500000            ways that memory does not allow are skipped
-  listwatch demo --svg /tmp/memory.svg    the plot goes elsewhere")]
+  listwatch demo --pods 500000            skips ways that need more memory than is available
+  listwatch demo --svg /tmp/memory.svg    writes the plot to another file")]
 pub struct Args {
-    /// How many Pods; each takes about 8.5 kB on the wire
+    /// Number of Pods, of about 8.5 kB each on the wire
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
 
-    /// Where the plot is written
+    /// File to write the plot to
     #[arg(long, value_name = "FILE", default_value = "listwatch-demo.svg")]
     svg: PathBuf,
 }
 
-/// What becomes of the list, in the order of the table.
+/// How the client reads the list, in the order of the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Way {
     FullBuffer,
@@ -54,32 +54,32 @@ pub enum Way {
     KeepBytes,
 }
 
-/// One way, measured.
+/// The measurements of one way.
 struct Run {
     way: Way,
     done: client::Done,
-    /// User and system time of the process that listed.
+    /// User and system time of the client.
     cpu: Option<[Duration; 2]>,
     peak: u64,
-    /// How much more was resident when the list was complete, and all that is kept of it still kept.
+    /// Growth of resident memory until the list was complete, with all kept items in memory.
     growth: u64,
     memory: Vec<Sample>,
 }
 
-/// A way that this machine's memory does not allow.
+/// A way that needs more memory than is available.
 struct Skipped {
     way: Way,
     needed: u64,
     available: u64,
 }
 
-/// Resident memory at a time.
+/// Resident memory of the client at a time after the request.
 struct Sample {
     at: Duration,
     resident: u64,
 }
 
-/// The list that is served.
+/// The list that the server sends.
 struct List {
     pods: u32,
     bytes: u64,
@@ -121,7 +121,7 @@ async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
     let pods = list.pods.to_string();
     let mut server = Process::start(["demo-server", &pods])?;
     let url: String = server.message().await?;
-    let argument = way.to_possible_value().context("no way")?;
+    let argument = way.to_possible_value().context("the way has no name")?;
     let mut client = Process::start(["demo-client", argument.get_name(), &url, &pods])?;
     let () = client.message().await?;
 
@@ -138,7 +138,7 @@ async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
             done = client.message() => break done?,
             sent = server.message() => bar.set_position(sent?),
             _ = ticks.tick() => {
-                // A client that is gone has said why.
+                // Fails if the client has exited: then `message` returns the reason.
                 let Ok(resident) = sampler.sample() else { continue };
                 bar.set_message(format!("{} in memory", size(resident)));
                 memory.push(Sample { at: start.elapsed(), resident });
@@ -151,13 +151,13 @@ async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
     memory.push(Sample { at: done.wall, resident: after });
     let sampled_peak = memory.iter().map(|sample| sample.resident).max().unwrap_or(0);
     let peak = machine::peak_memory(client.id()).unwrap_or(sampled_peak);
-    // The next way finds the memory of this one free again.
+    // The memory of both processes is free before the next way starts.
     client.end().await?;
     server.end().await?;
     Ok(Run { way, done, cpu, peak, growth: after.saturating_sub(before), memory })
 }
 
-/// So that the work is not done for nothing.
+/// Checks that the plot can be written, before anything is measured.
 fn check_writable(path: &Path) -> anyhow::Result<()> {
     File::options().create(true).append(true).open(path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
@@ -167,7 +167,7 @@ fn progress(way: Way, list: &List) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:24} {percent:>3}% {wide_bar} {msg:18}");
     let number = Way::IN_TURN.iter().position(|other| *other == way).map_or(0, |index| index + 1);
     ProgressBar::new(list.bytes)
-        .with_style(style.expect("the template is right"))
+        .with_style(style.expect("the template is valid"))
         .with_prefix(format!("{number}/{} {}", Way::IN_TURN.len(), way.name()))
         .with_finish(ProgressFinish::AndClear)
 }
@@ -183,8 +183,8 @@ impl List {
 }
 
 impl Way {
-    /// By growing memory: memory that was in use a moment ago is quicker to get, most of all in a virtual machine, and
-    /// this crate is not to gain by that.
+    /// The order of the runs, by growing memory: recently used memory is faster to allocate, above all in a virtual machine,
+    /// and this crate must not benefit from that.
     const IN_TURN: [Self; 4] = [Self::Drop, Self::KeepBytes, Self::KeepPods, Self::FullBuffer];
 
     fn name(self) -> &'static str {
@@ -196,7 +196,7 @@ impl Way {
         }
     }
 
-    /// In tenths of the body, as measured and a tenth more.
+    /// Returns the memory that the way needs: measured in tenths of the body, plus a margin of a tenth.
     fn memory_needed(self, list: &List) -> u64 {
         let tenths = match self {
             Self::FullBuffer => 81,

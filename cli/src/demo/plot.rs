@@ -22,7 +22,7 @@ fn draw(path: &Path, list: &List, runs: &[Run]) -> Result<(), DrawingAreaErrorKi
     let longest = samples().map(|sample| sample.at.as_secs_f64()).fold(0.0, f64::max);
     let most = runs.iter().map(|run| run.peak).max().unwrap_or(1);
     let least = samples().map(|sample| sample.resident).min().unwrap_or(1);
-    let caption = format!("Memory while {} Pods ({}) are listed", HumanCount(list.pods.into()), size(list.bytes));
+    let caption = format!("Memory while listing {} Pods ({})", HumanCount(list.pods.into()), size(list.bytes));
 
     let mut chart = ChartBuilder::on(&root)
         .caption(caption, ("sans-serif", 22))
@@ -62,7 +62,7 @@ fn draw(path: &Path, list: &List, runs: &[Run]) -> Result<(), DrawingAreaErrorKi
 }
 
 impl Way {
-    /// Told apart with any colour vision (Okabe and Ito).
+    /// Returns a colour that is distinguishable with any colour vision (Okabe and Ito).
     fn color(self) -> RGBColor {
         match self {
             Self::FullBuffer => RGBColor(213, 94, 0),

@@ -1,4 +1,4 @@
-//! Processes of this program: what the parent does with them, and they with their parent. They speak in lines of JSON.
+//! Child processes of this program, and both ends of their pipes. A child sends its messages as lines of JSON.
 
 use std::ffi::OsStr;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// A child, killed when it is dropped.
+/// A child process. Dropping it kills the process.
 pub struct Process {
     child: Child,
     id: u32,
@@ -21,11 +21,11 @@ impl Process {
     pub fn start(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        // Ctrl-C is for the parent, which then ends its children.
+        // Only the parent receives Ctrl-C; it then ends its children.
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn()?;
-        let id = child.id().context("the process is gone")?;
+        let id = child.id().context("the process has exited")?;
         let stdin = child.stdin.take().context("no stdin")?;
         let stdout = child.stdout.take().context("no stdout")?;
         Ok(Self { child, id, stdin, stdout: BufReader::new(stdout).lines() })
@@ -39,7 +39,7 @@ impl Process {
         Ok(self.stdin.write_all(b"\n").await?)
     }
 
-    /// The next message. May be cancelled.
+    /// Returns the next message. Cancel safe.
     pub async fn message<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         match self.stdout.next_line().await? {
             Some(line) => Ok(serde_json::from_str(&line)?),
@@ -54,19 +54,19 @@ impl Process {
         Ok(())
     }
 
-    /// It ended too early: with what, and what it said.
+    /// Returns the error of a child that exited too early: its stderr and its exit status.
     async fn failure(&mut self) -> anyhow::Result<anyhow::Error> {
-        let mut said = String::new();
+        let mut text = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
-            stderr.read_to_string(&mut said).await?;
+            stderr.read_to_string(&mut text).await?;
         }
         let status = self.child.wait().await?;
-        let said = said.trim().trim_start_matches("error: ");
-        Ok(if said.is_empty() { anyhow!("a process ended with {status}") } else { anyhow!("{said} ({status})") })
+        let text = text.trim().trim_start_matches("error: ");
+        Ok(if text.is_empty() { anyhow!("a process ended with {status}") } else { anyhow!("{text} ({status})") })
     }
 }
 
-/// Looks at the memory of a process.
+/// Samples the memory of a process.
 pub struct Sampler {
     system: System,
     id: Pid,
@@ -77,21 +77,21 @@ impl Sampler {
         Self { system: System::new(), id: Pid::from_u32(id) }
     }
 
-    /// Its resident memory.
+    /// Returns the resident memory in bytes.
     pub fn sample(&mut self) -> anyhow::Result<u64> {
         let what = ProcessRefreshKind::nothing().with_memory().without_tasks();
         self.system.refresh_processes_specifics(ProcessesToUpdate::Some(&[self.id]), true, what);
-        Ok(self.system.process(self.id).context("the process is gone")?.memory())
+        Ok(self.system.process(self.id).context("the process has exited")?.memory())
     }
 }
 
-/// The other side.
+/// The child's end of the pipes to its parent.
 pub mod parent {
     use std::io::{self, Write};
 
     use serde::Serialize;
 
-    pub fn tell(message: &impl Serialize) -> anyhow::Result<()> {
+    pub fn send(message: &impl Serialize) -> anyhow::Result<()> {
         Ok(writeln!(io::stdout(), "{}", serde_json::to_string(message)?)?)
     }
 
@@ -100,7 +100,7 @@ pub mod parent {
         Ok(())
     }
 
-    /// Ends this process when the parent is gone or has no more use for it, whatever it does then.
+    /// Exits this process as soon as the parent exits or closes the pipe.
     pub fn end_with_it() {
         std::thread::spawn(|| {
             let _ = io::copy(&mut io::stdin(), &mut io::sink());

@@ -1,4 +1,4 @@
-//! The table, and what to know about it.
+//! The table of the measurements, and its explanation.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,7 +17,7 @@ pub fn print(list: &List, runs: &[Run], skipped: &[Skipped], svg: &Path) -> io::
     writeln!(out, "{}\n", table(list, runs, skipped))?;
     for Skipped { way, needed, available } in skipped {
         let (needed, available) = (size(*needed), size(*available));
-        writeln!(out, "Skipped {}: it needs about {needed} of memory, {available} are available.", way.name())?;
+        writeln!(out, "Skipped {}: it needs about {needed} of memory, and {available} is available.", way.name())?;
     }
     if !skipped.is_empty() {
         writeln!(out)?;
@@ -26,24 +26,24 @@ pub fn print(list: &List, runs: &[Run], skipped: &[Skipped], svg: &Path) -> io::
     writeln!(
         out,
         "\
-{pods} Pods, {bytes} of protobuf: {recorded} recorded Pods, repeated under names, uids
-and versions of their own, over loopback HTTP in chunks of 4 KiB.
+{pods} Pods, {bytes} of protobuf: {recorded} recorded Pods, repeated with unique names,
+uids and versions, over loopback HTTP in chunks of 4 KiB.
 
 full buffer   reqwest's bytes(), then prost with Unknown and PodList of k8s-pb
-listwatch     each Pod taken from the stream: decoded and dropped, kept as a
-              decoded Pod, or kept as its bytes
-held          growth of resident memory, with the whole list kept
-ratio         to the full buffer, of peak memory
+listwatch     each Pod of the stream: decoded and dropped, kept as a decoded
+              Pod, or kept as its bytes
+held          growth of resident memory per item, with the whole list kept
+ratio         peak memory relative to the full buffer
 
-Each way ran in a process of its own, with the system's allocator; user and
-system time, in steps of 10 ms, and memory are of that process. The server
-shared this machine's {cores} cores with it.",
+Each way ran in a separate process, with the system's allocator. User time,
+system time (in steps of 10 ms) and memory were measured for that process.
+The server ran on the same {cores} cores.",
         pods = HumanCount(list.pods.into()),
         bytes = size(list.bytes),
         recorded = list.recorded,
     )?;
     if runs.iter().any(|run| run.way == Way::FullBuffer) {
-        writeln!(out, "The full buffer came last: memory that was in use before is quicker to get.")?;
+        writeln!(out, "The full buffer ran last: memory that was in use before is faster to allocate.")?;
     }
     writeln!(out, "\nMemory over time: {}", svg.display())
 }

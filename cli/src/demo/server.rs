@@ -1,4 +1,4 @@
-//! The process that serves the list.
+//! The child process that serves the list.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ pub struct Args {
     pods: u32,
 }
 
-/// Tells its URL, and then again and again how many bytes it has sent.
+/// Sends its URL to the parent, then every [`REPORT_EVERY`] the number of bytes that it has served.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let pods = Synthesizer::new(&recorded_pods(), args.pods)?;
     let server = Server::start(Answer::ok(Body::synthesize(pods)).always()).await?;
-    parent::tell(&server.url())?;
+    parent::send(&server.url())?;
     parent::end_with_it();
     loop {
-        parent::tell(&server.bytes_sent())?;
+        parent::send(&server.bytes_sent())?;
         tokio::time::sleep(REPORT_EVERY).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What is remembered of a collection while it streams by: in constant memory.
+//! Collects the statistics of a list while it streams, in constant memory.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -11,7 +11,7 @@ use super::report::{Bin, Field, Namespace, Object, Report, Saving, Sizes};
 use super::savings::Savings;
 use super::walk::{Fields, MAX_NAMES, Node, short};
 
-/// Above it, sizes are told apart no more; no item can be that large.
+/// The largest size that the histogram distinguishes. No item can be that large.
 const MAX_SIZE: u64 = 1 << 32;
 const BINS: u32 = 24;
 
@@ -23,7 +23,7 @@ pub struct Stats {
     smallest: u64,
     largest: BinaryHeap<Reverse<Object>>,
     namespaces: HashMap<Box<str>, Count>,
-    /// Of namespaces that there was no room for.
+    /// The sum of the namespaces over [`MAX_NAMES`].
     other_namespaces: Count,
     fields: Fields,
     savings: Savings,
@@ -43,13 +43,13 @@ impl Count {
 }
 
 impl Stats {
-    /// `top`: how many of each sort will be named.
+    /// `top` is the number of objects, of namespaces and of fields per field that the report names.
     pub fn new(top: usize, depth: usize, drop: Vec<String>) -> Self {
         Self {
             top,
             encoding: None,
             bytes: 0,
-            sizes: Histogram::new_with_max(MAX_SIZE, 3).expect("these are bounds that it takes"),
+            sizes: Histogram::new_with_max(MAX_SIZE, 3).expect("the bounds are valid"),
             smallest: u64::MAX,
             largest: BinaryHeap::with_capacity(top + 1),
             namespaces: HashMap::new(),
@@ -88,12 +88,12 @@ impl Stats {
         Ok(())
     }
 
-    /// A path to drop that the kind of the objects does not have.
+    /// Returns the error of a path in `--drop` that the kind of the objects does not have.
     pub fn unknown_path(&self) -> Option<&str> {
         self.savings.unknown()
     }
 
-    /// The list is complete.
+    /// Returns the report of a complete list.
     pub fn report(self, type_meta: &TypeMeta, list_meta: &ListMeta, body_bytes: u64) -> Report {
         let encoding = self.encoding;
         let mut fields = Vec::new();
@@ -136,14 +136,14 @@ impl Stats {
     }
 
     fn max(&self) -> u64 {
-        // The histogram rounds.
+        // Not from the histogram, which rounds.
         self.largest.iter().map(|Reverse(object)| object.bytes).max().unwrap_or_default()
     }
 
-    /// From the smallest to the largest, each step larger by the same factor.
+    /// Returns bins from the smallest to the largest size, on a logarithmic scale.
     fn histogram(&self) -> Vec<Bin> {
         let (smallest, end) = (self.smallest.max(1), self.max().max(1) + 1);
-        #[expect(clippy::cast_precision_loss, reason = "a bin may begin anywhere")]
+        #[expect(clippy::cast_precision_loss, reason = "the edge of a bin is arbitrary")]
         let ratio = end as f64 / smallest as f64;
         #[expect(
             clippy::cast_possible_truncation,
@@ -184,13 +184,13 @@ impl Stats {
     }
 }
 
-/// What is known of the objects in a list of this kind: their metadata at least.
+/// Returns the schema of the objects in a list of this kind. For an unknown kind it has only the metadata.
 fn kind_of(list: &TypeMeta) -> Option<&'static Message> {
     let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
     Message::of(&list.api_version, kind).or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"))
 }
 
-/// A field, and where it is.
+/// A field, and its place in the objects.
 struct Place<'a> {
     node: &'a Node,
     kind: Option<&'static Message>,
@@ -215,7 +215,7 @@ fn add_fields(fields: &mut Vec<Field>, parent: &Place<'_>, depth: usize, top: us
     }
 }
 
-/// The fields in a node, those of messages that JSON does not show as if they were its own.
+/// Adds the fields of a node to `inside`. A message that JSON inlines is replaced by its fields.
 fn places<'a>(parent: &Place<'_>, node: &'a Node, kind: Option<&'static Message>, inside: &mut Vec<Place<'a>>) {
     let place = |node, name: String| {
         let dot = if parent.path.is_empty() || name.starts_with('[') { "" } else { "." };
@@ -235,7 +235,7 @@ fn places<'a>(parent: &Place<'_>, node: &'a Node, kind: Option<&'static Message>
             }
         }
     }
-    // Of JSON, only names tell maps from objects.
+    // In JSON, only the path distinguishes a map from an object.
     let is_map = parent.is_map || matches!(&*parent.path, "metadata.annotations" | "metadata.labels");
     for (name, node) in &node.names {
         let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');

@@ -1,4 +1,4 @@
-//! What was found, as one page that needs nothing else.
+//! The report as an HTML page that loads nothing.
 
 use indicatif::HumanCount;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::report::{Bin, Field, Report, Sizes, size};
 use crate::output::printable;
 
-/// The whole page. What came from the server is text in it: maud escapes, and the policy allows no script.
+/// Returns the page. Text of the server stays text: maud escapes it, and the page's policy allows no script.
 pub fn page(report: &Report) -> String {
     html! {
         (DOCTYPE)
@@ -47,7 +47,7 @@ fn body(report: &Report, sizes: &Sizes) -> Markup {
     html! {
         section {
             h2 { "Fields" }
-            p { "The share of all items' bytes that each field takes, with what is in it." }
+            p { "Share of each field, including the fields in it, in the bytes of all items." }
             @for Field { path, name, depth, bytes, .. } in &report.fields {
                 (bar(report, &printable(name), path, *depth, *bytes, report.bytes))
             }
@@ -55,19 +55,19 @@ fn body(report: &Report, sizes: &Sizes) -> Markup {
         @if !report.drop.is_empty() {
             section {
                 h2 { "Without" }
-                p { "What it saves to drop fields." }
+                p { "Bytes saved by dropping fields." }
                 @for saving in &report.drop { (bar(report, &saving.path, "", 0, saving.bytes, report.bytes)) }
             }
         }
         section {
             h2 { "Sizes of items" }
-            p { "How many items have which size; each step is larger by the same factor." }
+            p { "Number of items by size, on a logarithmic scale." }
             (histogram(&sizes.histogram))
         }
         @if report.is_namespaced() {
             section {
                 h2 { "Namespaces" }
-                p { "The share of all items' bytes that is in each." }
+                p { "Share of each namespace in the bytes of all items." }
                 @for namespace in &report.namespaces {
                     @let label = format!("{} ({})", namespace.label(), items(namespace.items));
                     (bar(report, &label, "", 0, namespace.bytes, report.bytes))
@@ -76,15 +76,15 @@ fn body(report: &Report, sizes: &Sizes) -> Markup {
         }
         section {
             h2 { "Largest objects" }
-            p { "Each beside the largest." }
+            p { "Bars are relative to the largest object." }
             @for object in &report.largest { (bar(report, &object.label(), "", 0, object.bytes, largest)) }
         }
     }
 }
 
-/// One of several bars, of which `whole` would be the full width.
+/// Returns a bar. `whole` is the size at full width.
 fn bar(report: &Report, label: &str, title: &str, depth: usize, bytes: u64, whole: u64) -> Markup {
-    #[expect(clippy::cast_precision_loss, reason = "nobody sees it")]
+    #[expect(clippy::cast_precision_loss, reason = "a rounded bar looks the same")]
     let width = bytes as f64 * 100.0 / whole.max(1) as f64;
     html! {
         div.bar title=(printable(title)) style={ "--depth:" (depth) } {
@@ -98,7 +98,7 @@ fn bar(report: &Report, label: &str, title: &str, depth: usize, bytes: u64, whol
 
 fn histogram(bins: &[Bin]) -> Markup {
     let most = bins.iter().map(|bin| bin.items).max().unwrap_or(1).max(1);
-    #[expect(clippy::cast_precision_loss, reason = "nobody sees it")]
+    #[expect(clippy::cast_precision_loss, reason = "a rounded bar looks the same")]
     let height = |bin: &Bin| format!("{:.2}", bin.items as f64 * 100.0 / most as f64);
     let middle = &bins[bins.len() / 2];
     html! {

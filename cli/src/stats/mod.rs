@@ -1,4 +1,4 @@
-//! `listwatch stats`: where the bytes of a collection are.
+//! `listwatch stats`: shows where the bytes of a collection are.
 
 mod collect;
 mod html;
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", required = live::ARGUMENTS.is_empty(), conflicts_with_all = live::ARGUMENTS)]
     file: Option<PathBuf>,
 
-    /// Depth of fields to show; annotations are shown one by one at every depth
+    /// Depth of fields to show; from depth 2, annotations are shown one by one
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
     depth: u8,
 
@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     top: u16,
 
-    /// Show how many bytes it saves to drop this field, such as `status` or `metadata.annotations["KEY"]`; repeat for several fields
+    /// Show how many bytes dropping this field saves, such as `status` or `metadata.annotations["KEY"]`; repeat for several fields
     #[arg(long, value_name = "PATH")]
     drop: Vec<String>,
 
@@ -111,19 +111,19 @@ async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {
     Ok(stats.report(&end.type_meta, &end.list_meta, end.bytes))
 }
 
-/// That a path to drop is none of the objects' is known at the first of them.
+/// Returns the failure of a list. A path in `--drop` that the objects do not have is a usage error.
 fn failure(stats: &Stats, error: String) -> Failure {
     stats.unknown_path().map_or(Failure::Error(error), |unknown| Failure::Usage(unknown.to_owned()))
 }
 
-/// A file that takes its place once it is whole.
+/// The page of `--html`: a temporary file, renamed to `path` once it is complete.
 struct Page {
     temporary: NamedTempFile,
     path: PathBuf,
 }
 
 impl Page {
-    /// Before anything is asked for, so that a list is not read in vain.
+    /// Creates the temporary file. Called before the list is read, so that an unwritable path fails early.
     fn create(path: PathBuf) -> Result<Self, Failure> {
         let temporary = temporary_beside(&path).map_err(|error| cannot_write(&path, &error))?;
         Ok(Self { temporary, path })

@@ -1,4 +1,4 @@
-//! In place of `live`, in a build without the feature `cluster`: `stats` reads saved bodies only.
+//! Replaces `live` in a build without the feature `cluster`: `stats` reads only saved bodies.
 
 use super::collect::Stats;
 use super::report::Report;
@@ -7,13 +7,13 @@ use crate::failure::Failure;
 pub const EXAMPLES: &str = "\
 Examples:
   listwatch stats --file pods.pb                                      a saved body
-  listwatch stats --file pods.pb --drop metadata.managedFields        and what it would save to drop a field
-  listwatch stats --file pods.pb --html pods.html                     as a page to look at
+  listwatch stats --file pods.pb --drop metadata.managedFields        also shows what dropping a field saves
+  listwatch stats --file pods.pb --html pods.html                     also as an HTML page
   listwatch stats --file secrets.pb -o json | jq .sizes.p99           for scripts
 
 This build has no `stats` of a live collection: that needs the feature `cluster` of listwatch-cli.";
 
-/// Without any, clap requires `--file`.
+/// Empty, so that clap requires `--file`.
 pub const ARGUMENTS: [&str; 0] = [];
 
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! What was found, as tables and as JSON.
+//! The report, as tables and as JSON.
 
 use std::cmp::Ordering;
 use std::io::{self, Write};
@@ -10,9 +10,7 @@ use serde::Serialize;
 
 use crate::output::printable;
 
-/// Where the bytes of a collection are.
-///
-/// Sizes are bytes of the encoding that the list came in.
+/// Where the bytes of a collection are. Sizes are in bytes of the list's encoding.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -23,22 +21,22 @@ pub struct Report {
     /// `None` without items.
     pub encoding: Option<String>,
     pub items: u64,
-    /// Of all items.
+    /// The size of all items.
     pub bytes: u64,
-    /// Of the whole list, decompressed; of pages together.
+    /// The size of the decompressed body, or of the bodies of all pages.
     pub body_bytes: u64,
     /// `None` without items.
     pub sizes: Option<Sizes>,
-    /// Each followed by those in it, the largest first.
+    /// The largest first; each field is followed by the fields in it.
     pub fields: Vec<Field>,
     pub drop: Vec<Saving>,
-    /// The largest first; the others at the end.
+    /// The largest first; the sum of the others last.
     pub namespaces: Vec<Namespace>,
     /// The largest first.
     pub largest: Vec<Object>,
 }
 
-/// Of one item. Quantiles are exact to a thousandth.
+/// The sizes of single items. Quantiles are exact to a thousandth.
 #[derive(Serialize)]
 pub struct Sizes {
     pub mean: u64,
@@ -50,7 +48,7 @@ pub struct Sizes {
     pub histogram: Vec<Bin>,
 }
 
-/// How many items have one of these sizes, the last included.
+/// The number of items with a size from `from` to `to`, both included.
 #[derive(Serialize)]
 pub struct Bin {
     pub from: u64,
@@ -61,10 +59,10 @@ pub struct Bin {
 #[derive(Serialize)]
 pub struct Field {
     pub path: String,
-    /// The end of the path.
+    /// The last segment of the path.
     #[serde(skip)]
     pub name: String,
-    /// It is all those in the field of this path that are not named.
+    /// True for the sum of all fields in `path` that are not named.
     #[serde(skip_serializing_if = "is_false")]
     pub others: bool,
     #[serde(skip)]
@@ -72,7 +70,7 @@ pub struct Field {
     pub bytes: u64,
 }
 
-/// What it saves to drop a field.
+/// The bytes that dropping a field saves.
 #[derive(Serialize)]
 pub struct Saving {
     pub path: String,
@@ -82,7 +80,7 @@ pub struct Saving {
 #[derive(Serialize)]
 pub struct Namespace {
     pub namespace: String,
-    /// It is all those that are not named.
+    /// True for the sum of all namespaces that are not named.
     #[serde(skip_serializing_if = "is_false")]
     pub others: bool,
     pub items: u64,
@@ -96,7 +94,7 @@ pub struct Object {
     pub bytes: u64,
 }
 
-/// By size; of equal ones the first by name is the greater, so that it is named first.
+/// Orders by size. Among objects of equal size, the first by name is the greatest, so that it is listed first.
 impl Ord for Object {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_name = || (&other.namespace, &other.name).cmp(&(&self.namespace, &self.name));
@@ -110,7 +108,7 @@ impl PartialOrd for Object {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's way")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -124,7 +122,7 @@ impl Report {
         }
     }
 
-    /// Whether any object has a namespace.
+    /// Returns true if any object has a namespace.
     pub fn is_namespaced(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.others || !namespace.namespace.is_empty())
     }
@@ -208,7 +206,7 @@ impl Object {
     }
 }
 
-/// Columns of text, then of numbers.
+/// Returns a table with `text` columns of text, followed by right-aligned columns of numbers.
 fn table<const N: usize>(header: [&str; N], text: usize) -> Table {
     let mut table = Table::new();
     table.load_style(TableStyle::new()).set_header(header);

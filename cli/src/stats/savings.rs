@@ -1,13 +1,13 @@
-//! What it would save to drop fields.
+//! The bytes that dropping fields would save.
 
 use listwatch::{FieldPath, ItemError, ItemRef, Projection};
 
-/// Of each path to drop, and of all together.
+/// The savings of each path in `--drop`, and of all paths together.
 pub struct Savings {
     paths: Vec<String>,
-    /// As many as there are paths, and one for all.
+    /// One number per path, and one for all paths.
     saved: Vec<u64>,
-    /// For these, once the kind of the objects is known.
+    /// The projections for `saved`. Empty until the first item, which has the kind of the objects.
     projections: Vec<Projection>,
     unknown: Option<String>,
 }
@@ -37,17 +37,17 @@ impl Savings {
         Ok(())
     }
 
-    /// A path that the kind of the objects does not have, and why the list ended in an error.
+    /// Returns the error of a path that the kind of the objects does not have. It also ended the list.
     pub fn unknown(&self) -> Option<&str> {
         self.unknown.as_deref()
     }
 
-    /// What each path saves, in bytes.
+    /// Returns the bytes that each path saves.
     pub fn each(&self) -> impl Iterator<Item = (&str, u64)> {
         self.paths.iter().map(String::as_str).zip(self.saved.iter().copied())
     }
 
-    /// What all paths save together.
+    /// Returns the bytes that all paths save together.
     pub fn all(&self) -> u64 {
         self.saved.last().copied().unwrap_or_default()
     }

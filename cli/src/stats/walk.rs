@@ -1,4 +1,4 @@
-//! The sizes of the fields of each object, added up over a collection.
+//! Sums the sizes of each field over all objects of a collection.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -9,13 +9,13 @@ use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use serde_json::value::RawValue;
 
-/// The most paths that are told apart, and the longest name of each in bytes: what keeps the memory constant.
+/// The maximum number of distinct names, and of bytes in a name. Both keep memory constant.
 pub const MAX_NAMES: usize = 10_000;
 const MAX_NAME: usize = 512;
 
 /// The sizes of all fields, down to a depth.
 ///
-/// In protobuf a field takes its tag, its length and its value, in JSON its name, the colon, its value and a comma.
+/// A field in protobuf is its tag, its length and its value; in JSON its quoted name, the colon, its value and a comma.
 pub struct Fields {
     root: Node,
     depth: usize,
@@ -25,16 +25,16 @@ pub struct Fields {
 #[derive(Default)]
 pub struct Node {
     pub bytes: u64,
-    /// In the order of the numbers.
+    /// Sorted by number.
     pub numbers: Vec<(u32, Node)>,
     /// Members of JSON, and keys of maps.
     pub names: HashMap<Box<str>, Node>,
-    /// Of fields and keys that there was no room for.
+    /// The size of the fields and keys over [`MAX_NAMES`].
     pub others: u64,
 }
 
 impl Fields {
-    /// Keys of annotations count as one level less than they are deep.
+    /// Keys of annotations count as if they were one level higher.
     pub fn new(depth: usize) -> Self {
         Self { root: Node::default(), depth, room: MAX_NAMES }
     }
@@ -89,7 +89,7 @@ impl Node {
     }
 }
 
-/// A name, cut where it is longer than any that Kubernetes allows.
+/// Truncates a name that is longer than Kubernetes allows.
 pub fn short(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_NAME {
         return name.into();
@@ -98,7 +98,7 @@ pub fn short(name: &str) -> Cow<'_, str> {
     format!("{}…", &name[..end]).into()
 }
 
-/// It recurs no deeper than `depth`, but for messages that JSON has the fields of among those of their parent.
+/// Adds the fields of a message, recursively up to `depth`. A message that JSON inlines does not count as a level.
 fn add_message(
     node: &mut Node,
     mut bytes: &[u8],
@@ -126,10 +126,10 @@ fn add_message(
     Ok(())
 }
 
-/// A field of protobuf.
+/// A protobuf field.
 struct Field<'a> {
     number: u32,
-    /// What it holds, if that has a length.
+    /// The value, if the field is length-delimited.
     value: Option<&'a [u8]>,
     size: usize,
 }
@@ -149,7 +149,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The key of an entry of a map.
+/// Returns the key of a map entry.
 fn key_of(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
     let mut key = &[][..];
     while !entry.is_empty() {
@@ -160,7 +160,7 @@ fn key_of(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
     Ok(String::from_utf8_lossy(key))
 }
 
-/// `name` is that of the object itself.
+/// Adds the members of a JSON object, recursively up to `depth`. `name` is the object's own name in its parent.
 fn add_object(
     node: &mut Node,
     object: &str,
@@ -171,7 +171,7 @@ fn add_object(
     let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object)?;
     for (member, value) in members {
         let value = value.get();
-        // With two quotes, a colon and a comma.
+        // The 4 bytes are two quotes, a colon and a comma.
         let Some(child) = node.name(&member, member.len() + value.len() + 4, room) else { continue };
         if depth <= 1 && !(name == "metadata" && member == "annotations") {
             continue;

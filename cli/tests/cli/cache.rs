@@ -1,4 +1,4 @@
-//! `listwatch cache` against a server: what it keeps, tells and serves, how it ends.
+//! `listwatch cache` against a server: what it stores, prints and serves, and how it ends.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,12 +11,12 @@ use crate::support::api::{Api, config_map, event, expired, initial_end, ok, stat
 use crate::support::protobuf::{config_map_list, later_config_map};
 use crate::support::{FIXTURES, listwatch, stderr, stdout};
 
-/// The command while it runs, killed when it is dropped.
+/// The running command. Dropping it kills the process.
 struct Running {
     child: Child,
-    /// Before it served.
+    /// The lines on stderr before `serving:`.
     loaded: Vec<String>,
-    said: Lines<BufReader<ChildStderr>>,
+    lines: Lines<BufReader<ChildStderr>>,
     address: SocketAddr,
 }
 
@@ -31,26 +31,26 @@ impl Running {
     fn start(api: &Api, args: &[&str]) -> Self {
         let args = [&["cache"], args, &["--listen", "127.0.0.1:0"]].concat();
         let mut child = api.command(&args).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut loaded = Vec::new();
         let address = loop {
-            let line = said.next().unwrap().unwrap();
+            let line = lines.next().unwrap().unwrap();
             match line.strip_prefix("serving: http://") {
                 Some(address) => break address.parse().unwrap(),
                 None => loaded.push(line),
             }
         };
-        Self { child, loaded, said, address }
+        Self { child, loaded, lines, address }
     }
 
     fn next_line(&mut self) -> String {
-        let line = self.said.next().unwrap().unwrap();
+        let line = self.lines.next().unwrap().unwrap();
         assert_eq!(leak(line.as_bytes()), None);
         line
     }
 
-    /// In HTTP/1.0, which has no chunks.
-    fn ask(&self, method: &str, path: &str, host: &str) -> Response {
+    /// Sends a request in HTTP/1.0, which has no chunks.
+    fn request(&self, method: &str, path: &str, host: &str) -> Response {
         let mut connection = TcpStream::connect(self.address).unwrap();
         write!(connection, "{method} {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
         let mut response = String::new();
@@ -61,21 +61,21 @@ impl Running {
     }
 
     fn get(&self, path: &str) -> Response {
-        self.ask("GET", path, &self.address.to_string())
+        self.request("GET", path, &self.address.to_string())
     }
 
-    /// That of an answer which is 200.
+    /// Returns the JSON of a 200 response.
     fn json(&self, path: &str) -> Value {
         let Response { code, head, body } = self.get(path);
         assert!(code == 200 && head.contains("content-type: application/json"), "{path}: {head}\n{body}");
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
     }
 
-    /// Exit code, and what it says until then.
+    /// Sends a signal, and returns the exit code and the rest of stderr.
     fn end(&mut self, signal: &str) -> (Option<i32>, Vec<String>) {
         crate::support::signal(&self.child, signal);
-        let said = self.said.by_ref().map(Result::unwrap).collect();
-        (self.child.wait().unwrap().code(), said)
+        let rest = self.lines.by_ref().map(Result::unwrap).collect();
+        (self.child.wait().unwrap().code(), rest)
     }
 }
 
@@ -86,7 +86,7 @@ impl Drop for Running {
     }
 }
 
-/// And nothing more.
+/// Sends this body, and then stalls.
 fn stalled(body: impl Into<Vec<u8>>) -> Answer {
     let body = body.into();
     let length = body.len() as u64;
@@ -110,7 +110,7 @@ fn pods() -> Api {
 
 const PODS: [&str; 4] = ["pods", "-A", "--strategy", "list-then-watch"];
 
-/// What `decode` makes of the same Pods is what is served.
+/// The command serves the same objects as `decode` prints.
 #[test]
 fn serves_keys_objects_and_indexes() {
     let decoded =
@@ -152,12 +152,12 @@ fn serves_keys_objects_and_indexes() {
     for (path, expected) in [
         ("/keys", &keys(&|_| true)),
         (&format!("/keys?namespace={namespace}"), &in_namespace),
-        ("/keys?namespace=nobody", &vec![]),
+        ("/keys?namespace=missing", &vec![]),
         (&format!("/indexes/node/{node}"), &on_node),
         (&format!("/indexes/image/{image}"), &with_image),
         (&format!("/indexes/image/{}", image.replace('/', "%2F")), &with_image),
         (&format!("/indexes/app/{app}"), &of_app),
-        ("/indexes/node/nobody", &vec![]),
+        ("/indexes/node/missing", &vec![]),
     ] {
         assert_eq!(sorted(&running.json(path)), *expected, "{path}");
         let objects = path.replace("/keys", "/objects") + if path.contains("/indexes") { "?objects" } else { "" };
@@ -189,11 +189,11 @@ fn refuses_other_paths_methods_and_hosts() {
     let mut running = Running::start(&api, &PODS);
     running.next_line();
     for (method, path, host, code, expected) in [
-        ("GET", "/", "localhost", 404, "there are /healthz, "),
-        ("GET", "/objects/web/nobody", "localhost:1", 404, "there is no web/nobody"),
-        ("GET", "/objects/nobody", "[::1]:80", 404, "there is no nobody"),
-        ("GET", "/objects/a/b/c", "127.0.0.2", 404, "there are /keys, "),
-        ("GET", "/indexes/none", "LOCALHOST", 404, "there is no index none"),
+        ("GET", "/", "localhost", 404, "the paths are /healthz, "),
+        ("GET", "/objects/web/missing", "localhost:1", 404, "not found: web/missing"),
+        ("GET", "/objects/missing", "[::1]:80", 404, "not found: missing"),
+        ("GET", "/objects/a/b/c", "127.0.0.2", 404, "the paths are /keys, "),
+        ("GET", "/indexes/none", "LOCALHOST", 404, "not found: index none"),
         ("GET", "/keys/%ff", "localhost", 400, "not UTF-8"),
         ("POST", "/keys", "localhost", 405, "only GET and HEAD"),
         ("DELETE", "/objects/a/b", "localhost", 405, "only GET and HEAD"),
@@ -202,14 +202,14 @@ fn refuses_other_paths_methods_and_hosts() {
         ("GET", "/healthz", "10.0.0.1", 403, "not loopback"),
         ("GET", "/keys", "", 403, "not loopback"),
     ] {
-        let Response { code: found, head, body } = running.ask(method, path, host);
+        let Response { code: found, head, body } = running.request(method, path, host);
         let error: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(found, code, "{method} {path} of {host}");
         assert!(error["error"].as_str().unwrap().contains(expected), "{method} {path} of {host}: {body}");
         assert_eq!(head.contains("allow: get, head"), code == 405);
     }
     for path in ["/healthz", "/metrics", "/keys", "/objects"] {
-        let head = running.ask("HEAD", path, "localhost");
+        let head = running.request("HEAD", path, "localhost");
         assert_eq!((head.code, &*head.body), (200, ""), "{path}");
     }
 }
@@ -244,7 +244,7 @@ fn exports_metrics() {
     }
 }
 
-/// Names with labels, and values, by the rules of `OpenMetrics`: each family has its help and its type before its values.
+/// Returns the names with labels, and the values. As in `OpenMetrics`, the help and type of a family must precede its values.
 fn metrics(running: &Running) -> Vec<(String, f64)> {
     let Response { code, head, body } = running.get("/metrics");
     assert_eq!(code, 200);
@@ -279,12 +279,12 @@ fn serves_nothing_before_the_first_sync() {
     let metrics = metrics(&running);
     assert!(metrics.contains(&("listwatch_cache_synced{resource=\"configmaps\"}".to_owned(), 0.0)));
     assert!(!metrics.iter().any(|(name, _)| name.contains("lag")));
-    let (code, said) = running.end("-INT");
-    assert_eq!((code, said.len()), (Some(0), 1), "{said:?}");
-    assert!(said[0].contains(" objects not synced yet (watch list), ") && said[0].ends_with("0 relists, 0 errors"));
+    let (code, rest) = running.end("-INT");
+    assert_eq!((code, rest.len()), (Some(0), 1), "{rest:?}");
+    assert!(rest[0].contains(" objects not synced yet (watch list), ") && rest[0].ends_with("0 relists, 0 errors"));
 }
 
-/// Syncs and errors are told, and how it ends.
+/// Syncs and errors are printed too.
 #[test]
 fn prints_totals_and_exits_with_0_on_signals() {
     for signal in ["-INT", "-TERM"] {
@@ -292,20 +292,20 @@ fn prints_totals_and_exits_with_0_on_signals() {
         let again = [event("ADDED", "a", 8, ""), event("ADDED", "b", 20, ""), initial_end(21)].concat();
         let api = Api::new([Answer::ok(Body::replay(changes + &expired())), stalled(again)]);
         let mut running = Running::start(&api, &["cm", "-n", "web"]);
-        let mut said = Vec::new();
-        while said.last().is_none_or(|line: &String| !line.starts_with("synced: 2")) {
-            said.push(running.next_line());
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line: &String| !line.starts_with("synced: 2")) {
+            lines.push(running.next_line());
         }
-        assert!(said[0].starts_with("retrying: ") && said[0].contains("too old"), "{said:?}");
-        assert_eq!(said.last().unwrap(), "synced: 2 objects at version 21");
+        assert!(lines[0].starts_with("retrying: ") && lines[0].contains("too old"), "{lines:?}");
+        assert_eq!(lines.last().unwrap(), "synced: 2 objects at version 21");
         assert_eq!(sorted(&running.json("/keys")), ["web/a", "web/b"]);
-        let (code, said) = running.end(signal);
-        assert_eq!((code, &*said), (Some(0), &["2 objects at version 21, 3 events, 1 relist, 1 error".to_owned()][..]));
+        let (code, rest) = running.end(signal);
+        assert_eq!((code, &*rest), (Some(0), &["2 objects at version 21, 3 events, 1 relist, 1 error".to_owned()][..]));
     }
 }
 
 #[test]
-fn resumes_from_its_file_and_refuses_a_foreign_one() {
+fn resumes_from_its_file_and_refuses_a_foreign_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config-maps");
     let file = file.to_str().unwrap();
@@ -343,11 +343,11 @@ fn resumes_from_its_file_and_refuses_a_foreign_one() {
 #[test]
 fn fails_on_an_exceeded_budget() {
     let output = pods().run(&[&["cache"], &PODS[..], &["--budget", "0", "--listen", "127.0.0.1:0"]].concat());
-    assert!(stderr(&output).contains("no room for the object in its 0 bytes"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("does not fit into the store's budget of 0 bytes"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// They come as JSON, and have fields that are known to nobody here.
+/// Custom resources arrive as JSON, and have no schema.
 #[test]
 fn serves_and_indexes_custom_resources() {
     let widget = |name: &str, spec: &str| {
@@ -413,7 +413,7 @@ fn drops_fields_before_it_stores_objects() {
 }
 
 #[test]
-fn ends_on_a_forbidden_collection() {
+fn fails_on_a_forbidden_collection() {
     let api = Api::new([status(403, "Forbidden", "no")]);
     let output = api.run(&["cache", "pods", "--listen", "127.0.0.1:0"]);
     assert!(stderr(&output).ends_with("error: API error: 403 Forbidden: no\n"), "{}", stderr(&output));
@@ -424,16 +424,16 @@ fn ends_on_a_forbidden_collection() {
 fn rejects_wrong_usage() {
     let api = Api::new([status(403, "Forbidden", "no")]);
     for (args, expected) in [
-        (vec!["--listen", "0.0.0.0:8002"], "it is not on loopback"),
-        (vec!["--listen", "8002"], "it is no address with a port"),
+        (vec!["--listen", "0.0.0.0:8002"], "expected a loopback address"),
+        (vec!["--listen", "8002"], "expected an address with a port"),
         (vec!["--format", "decoded"], "invalid value"),
-        (vec!["--index", "node"], "it is written NAME=PATH"),
-        (vec!["--index", "a/b=spec.nodeName"], "no slash in the name"),
+        (vec!["--index", "node"], "expected NAME=PATH"),
+        (vec!["--index", "a/b=spec.nodeName"], "without a slash in NAME"),
         (vec!["--index", "node=spec.node"], "Pod has no such field"),
-        (vec!["--index", "node=2.10"], "the fields of JSON have names"),
-        (vec!["--index", "spec=spec"], "spec is no single value"),
-        (vec!["--index", "labels=metadata.labels"], "metadata.labels is no single value"),
-        (vec!["--index", "a=metadata.name", "--index", "a=metadata.uid"], "there are two of this name"),
+        (vec!["--index", "node=2.10"], "expected names of fields, not numbers"),
+        (vec!["--index", "spec=spec"], "spec is not a single value"),
+        (vec!["--index", "labels=metadata.labels"], "metadata.labels is not a single value"),
+        (vec!["--index", "a=metadata.name", "--index", "a=metadata.uid"], "the name is used twice"),
         (vec!["--drop", "spec.node"], "Pod has no such field"),
         (vec!["--limit", "7"], "unexpected argument"),
     ] {
@@ -463,7 +463,7 @@ fn warns_once_of_fields_that_are_not_served() {
         let objects = running.json("/objects");
         assert_eq!(objects.as_array().unwrap().len(), 2, "{objects}");
     }
-    let (_, said) = running.end("-INT");
-    let warnings: Vec<_> = said.iter().filter(|line| line.starts_with("warning: ")).collect();
+    let (_, rest) = running.end("-INT");
+    let warnings: Vec<_> = rest.iter().filter(|line| line.starts_with("warning: ")).collect();
     assert_eq!(warnings, ["warning: left out 1 field that this version does not know; JSON from the server has them"]);
 }

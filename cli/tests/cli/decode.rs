@@ -1,4 +1,4 @@
-//! `listwatch decode` of recorded bodies: what it prints, how it ends.
+//! `listwatch decode` of recorded bodies: what it prints, and how it ends.
 
 use std::io::{Read, Write};
 use std::process::Output;
@@ -16,7 +16,7 @@ fn decode(args: &[&str], body: &[u8]) -> Output {
     with_stdin(&[&["decode"], args].concat(), body)
 }
 
-/// The row of a table: namespace, name, version and size, without the age.
+/// Returns the row of a table, without the age: namespace, name, version and size.
 fn cells(pod: &Pod) -> [String; 4] {
     let meta = pod.metadata.clone().unwrap();
     let size = pod.encoded_len().to_string();
@@ -116,7 +116,7 @@ fn prints_the_same_json_from_both_encodings() {
 }
 
 #[test]
-fn prints_more_columns() {
+fn prints_wide_and_label_columns() {
     let body = fixture("pods.pb");
     let rows = |args: &[&str]| -> Vec<Vec<String>> {
         let output = decode(args, &body);
@@ -152,7 +152,7 @@ fn prints_more_columns() {
     );
 }
 
-/// A YAML reader finds the same objects in it.
+/// A YAML parser reads the same objects as a JSON parser.
 #[test]
 fn prints_yaml() {
     for name in ["pods.pb", "pods.json", "configmaps.pb", "widgets-page-1.json"] {
@@ -172,7 +172,7 @@ fn stops_at_the_limit() {
     let expected: String = names(&pods(&fixture("pods.pb"))).split_inclusive('\n').take(5).collect();
     let output = decode(&["--limit", "5"], &fixture("pods.pb"));
     assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)));
-    // What follows is not read.
+    // The rest of the body is not read.
     let output = decode(&["--limit", "1"], &fixture("pods.pb")[..9000]);
     assert_eq!((stdout(&output).lines().count(), stderr(&output), output.status.code()), (1, "", Some(0)));
     let output = decode(&["--limit", "1", "-o", "summary"], &fixture("pods.pb"));
@@ -180,7 +180,7 @@ fn stops_at_the_limit() {
 }
 
 #[test]
-fn warns_of_fields_that_are_not_known() {
+fn warns_of_unknown_fields() {
     let map = || later_config_map("a", 1);
     let config_maps = config_map_list("7", &[map(), [map(), vec![0x38, 1]].concat()]);
     let output = decode(&["-o", "json"], &config_maps);
@@ -193,7 +193,7 @@ fn warns_of_fields_that_are_not_known() {
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
 
     let output = decode(&["-o", "json"], &envelope("WidgetList", b"\x0a\0\x12\0"));
-    let expected = r#"unknown fields: no table for the kind "Widget" of "v1"; ask the server for JSON"#;
+    let expected = r#"unknown fields: no table for the kind "Widget" of "v1"; request JSON from the server"#;
     assert!(stderr(&output).contains(expected), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
 }
@@ -245,7 +245,7 @@ fn drops_fields_from_json() {
         (&["-L", "app"], "error: --label-columns is for -o table and wide\n", 2),
         (&["-o", "json", "--show-labels"], "error: --show-labels is for -o table and wide\n", 2),
         (&["--no-headers"], "error: --no-headers is for -o table and wide\n", 2),
-        (&["-o", "json", "--drop", "1.17"], "error: --drop 1.17: the fields of JSON have names\n", 2),
+        (&["-o", "json", "--drop", "1.17"], "error: --drop 1.17: expected names of fields, not numbers\n", 2),
         (&["--drop", "status"], "error: --drop is for -o json and yaml: no other format prints fields\n", 2),
     ] {
         let output = decode(args, &fixture("pods.pb"));
@@ -283,23 +283,23 @@ fn prints_summaries() {
 #[test]
 fn reports_each_error_on_one_line_and_exits_with_1() {
     let pods = fixture("pods.pb");
-    let cut = |at: usize| pods[..at].to_vec();
+    let truncated = |at: usize| pods[..at].to_vec();
     let gzipped = fixture("pods-gzip.pb.gz");
     let mut bad_checksum = gzipped.clone();
     *bad_checksum.iter_mut().nth_back(7).unwrap() ^= 1;
     for (what, args, body, error, items) in [
-        ("nothing", &[][..], vec![], "stdin is empty, and not the body of a list", 0),
+        ("an empty body", &[][..], vec![], "stdin is empty: expected the body of a list", 0),
         (
-            "cut in item 58",
+            "truncated in item 58",
             &[],
-            cut(500_000),
+            truncated(500_000),
             "incomplete: the body ended before the list did in item 58, at byte 500000, 58 items delivered",
             58,
         ),
         (
-            "cut in item 1",
+            "truncated in item 1",
             &[],
-            cut(9000),
+            truncated(9000),
             "incomplete: the body ended before the list did in item 1, at byte 9000, 1 item delivered",
             1,
         ),
@@ -321,7 +321,7 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
             "a table",
             &[],
             fixture("pods-table.json"),
-            r#"not a list: the body has the kind "Table" of "meta.k8s.io/v1", at byte 16, 0 items delivered; ask for the list, without as=Table"#,
+            r#"not a list: the body has the kind "Table" of "meta.k8s.io/v1", at byte 16, 0 items delivered; request the list without as=Table"#,
             0,
         ),
         (
@@ -332,7 +332,7 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
             0,
         ),
         (
-            "text that drives terminals",
+            "text that controls the terminal",
             &[],
             b"no\x1b[31m\nlist".to_vec(),
             "unexpected encoding: the body looks like text, not like a list, at byte 0, 0 items delivered",
@@ -342,25 +342,25 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
             "an item over the limit",
             &["--max-item-size", "8600B"],
             pods.clone(),
-            "item 1 is 8700 bytes, over the limit of 8600 bytes, at byte 8501, 1 item delivered; --max-item-size raises it",
+            "item 1 is 8700 bytes, over the limit of 8600 bytes, at byte 8501, 1 item delivered; --max-item-size raises the limit",
             1,
         ),
         (
             "too many items",
             &["--max-items", "3"],
             pods.clone(),
-            "the list has at least 4 items, over the limit of 3, at byte 25553, 3 items delivered; --max-items raises it",
+            "the list has at least 4 items, over the limit of 3, at byte 25553, 3 items delivered; --max-items raises the limit",
             3,
         ),
         (
             "a gzip bomb",
             &["--max-bytes", "1kB"],
             gzipped.clone(),
-            "the body is at least 1019268 bytes, over the limit of 1000 bytes, at byte 19, 0 items delivered; --max-bytes raises it",
+            "the body is at least 1019268 bytes, over the limit of 1000 bytes, at byte 19, 0 items delivered; --max-bytes raises the limit",
             0,
         ),
         (
-            "cut gzip",
+            "truncated gzip",
             &[],
             gzipped[..50_000].to_vec(),
             "stdin: cannot read the body: unexpected end of file, at byte 397313, 46 items delivered",
@@ -377,7 +377,7 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
         let output = decode(args, &body);
         assert_eq!(stderr(&output), format!("error: {error}\n"), "{what}");
         assert_eq!((stdout(&output).lines().count(), output.status.code()), (items, Some(1)), "{what}");
-        // What was delivered before is what the list begins with; a summary is of complete lists only.
+        // The items before the error are the first of the list. Only a complete list has a summary.
         let names = decode(&[], &pods);
         assert!(stdout(&names).starts_with(stdout(&output)), "{what}");
         assert_eq!(stdout(&decode(&[args, &["-o", "summary"]].concat(), &body)), "", "{what}");
@@ -461,7 +461,7 @@ fn exits_with_130_on_an_interrupt() {
     let mut child = piped(&["decode"]).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&fixture("pods.pb")[..9000]).unwrap();
-    // By the time that the first name comes, the command listens to signals.
+    // The command handles signals before it prints the first name.
     let mut first = [0; 10];
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
     crate::support::signal(&child, "-INT");

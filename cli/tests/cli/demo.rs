@@ -22,7 +22,7 @@ fn shows_a_table_and_writes_a_plot() {
     assert_eq!(last_two("listwatch, Box<Pod>")[1], "kB");
     // Wall, user and system time, the first item, and two sizes: a number and a unit each.
     assert_eq!(row("full buffer").split_whitespace().count(), 2 * 6 + 1, "{stdout}");
-    // Of resident memory the kernel may take back what it likes: the two only stand in proportion.
+    // The kernel may reclaim resident memory, so only the proportion is checked.
     let held = |name: &str| -> f64 {
         let held = row(name).split(" kB").next().unwrap().split_whitespace().next_back().unwrap();
         held.parse().unwrap_or_else(|_| panic!("{held} in {stdout}"))
@@ -55,11 +55,15 @@ fn client_fails_on_a_list_of_another_length() {
     BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut url).unwrap();
     for way in ["full-buffer", "drop", "keep-pods", "keep-bytes"] {
         let mut client = piped(&["demo-client", way, url.trim().trim_matches('"'), "11"]).spawn().unwrap();
-        // Its end would end the client.
+        // Closing stdin would end the client.
         let mut stdin = client.stdin.take().unwrap();
         stdin.write_all(b"\n").unwrap();
         let output = client.wait_with_output().unwrap();
-        assert_eq!((stderr(&output), output.status.code()), ("error: 10 Pods came, not 11\n", Some(1)), "{way}");
+        assert_eq!(
+            (stderr(&output), output.status.code()),
+            ("error: received 10 Pods, expected 11\n", Some(1)),
+            "{way}"
+        );
     }
     // No child outlives its parent.
     assert_eq!(server.wait_with_output().unwrap().status.code(), Some(0));

@@ -1,4 +1,4 @@
-//! The help: of a plugin of kubectl, and of a build without the feature `cluster`.
+//! The help of the kubectl plugin, and of a build without the feature `cluster`.
 
 use crate::support::{listwatch, stderr, stdout};
 
@@ -20,7 +20,7 @@ fn names_kubectl_in_the_help_of_a_plugin() {
     }
 }
 
-/// With the feature, the help lists the commands and needs no such line.
+/// With the feature, the commands exist and the help has no such line.
 #[test]
 fn names_the_feature_of_missing_commands() {
     let is_missing = cfg!(not(feature = "cluster"));

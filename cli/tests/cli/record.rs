@@ -12,13 +12,13 @@ fn writes_the_body_byte_for_byte() {
     let path = file.to_str().unwrap();
     let body = fixture("pods.pb");
 
-    let cut = Answer::ok(Body::replay(body.clone()).cut_at(100_000));
-    let output = Api::new([cut]).run(&["record", "pods", "-A", path]);
+    let truncated = Answer::ok(Body::replay(body.clone()).cut_at(100_000));
+    let output = Api::new([truncated]).run(&["record", "pods", "-A", path]);
     assert!(stderr(&output).starts_with("error: incomplete: "), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "nothing is left");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "no file is left");
 
-    // What a failed try sent is not in it.
+    // The file contains nothing from a failed attempt.
     let api = Api::new([status(503, "ServiceUnavailable", "soon"), ok("pods.pb")]);
     let output = api.run(&["record", "pods", "-A", path]);
     let last = stderr(&output).lines().last().unwrap();
@@ -26,7 +26,7 @@ fn writes_the_body_byte_for_byte() {
     assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
     assert!(std::fs::read(&file).unwrap() == body);
     assert_eq!(api.server.requests()[1].headers["accept-encoding"], "identity");
-    assert_eq!(directory.path().read_dir().unwrap().count(), 1, "nothing else is left");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 1, "no other file is left");
 
     let output = Api::new([ok("pods.pb")]).run(&["record", "pods", "/no/directory/pods.pb"]);
     assert!(stderr(&output).starts_with("error: cannot write /no/directory/pods.pb: "), "{}", stderr(&output));

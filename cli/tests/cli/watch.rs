@@ -1,4 +1,4 @@
-//! `listwatch watch` against a server: what it asks for and prints, how it ends.
+//! `listwatch watch` against a server: what it requests and prints, and how it ends.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -32,7 +32,7 @@ fn changes() -> Vec<String> {
 fn prints_a_line_per_event_and_resumes() {
     let forbidden = || status(403, "Forbidden", "no");
     let table = "EVENT   NAMESPACE   NAME   VERSION   AGE         SIZE   CHANGED\n";
-    for (args, answers, expected, said, asked) in [
+    for (args, answers, expected, notices, requests) in [
         (
             vec!["--diff"],
             vec![now("7"), watch(&changes()), forbidden()],
@@ -58,14 +58,14 @@ fn prints_a_line_per_event_and_resumes() {
             vec!["--initial"],
             vec![watch(&changes()[..1]), watch(&[changes()[0].clone(), initial_end(8)]), forbidden()],
             "+ web/a 8\n+ web/a 8\n",
-            vec![" s from the start: ", "come again from the first", "synced: 1 objects"],
+            vec![" s from the start: ", "printed again from the first", "synced: 1 objects"],
             vec!["sendInitialEvents=true", "sendInitialEvents=true", "resourceVersion=8"],
         ),
         (
             vec![],
             vec![now("7"), watch(&[expired()]), now("27"), forbidden()],
             "",
-            vec!["too old: watching from the most recent version; what happened since is lost"],
+            vec!["too old: watching from the most recent version; changes in between are lost"],
             vec!["limit=1", "resourceVersion=7", "limit=1", "resourceVersion=27"],
         ),
         (
@@ -93,19 +93,19 @@ fn prints_a_line_per_event_and_resumes() {
         let api = Api::new(answers);
         let output = api.run(&[&["watch", "cm", "-n", "web"], &args[..]].concat());
         assert_eq!(stdout(&output), expected, "{args:?}: {}", stderr(&output));
-        for said in said {
-            assert!(stderr(&output).contains(said), "{args:?}: {}, and not {said}", stderr(&output));
+        for notice in notices {
+            assert!(stderr(&output).contains(notice), "{args:?}: expected {notice}: {}", stderr(&output));
         }
         assert_eq!(output.status.code(), Some(1));
         let paths = api.paths();
-        assert_eq!(paths.len(), asked.len(), "{paths:?}");
-        for (path, asked) in paths.iter().zip(asked) {
-            assert!(path.starts_with("/api/v1/namespaces/web/configmaps?") && path.contains(asked), "{path}: {asked}");
+        assert_eq!(paths.len(), requests.len(), "{paths:?}");
+        for (path, query) in paths.iter().zip(requests) {
+            assert!(path.starts_with("/api/v1/namespaces/web/configmaps?") && path.contains(query), "{path}: {query}");
         }
     }
 }
 
-/// Of protobuf, which a watch without `-o json` asks for.
+/// Without `-o json`, a watch requests protobuf, which may have unknown fields.
 #[test]
 fn warns_of_fields_that_are_not_compared() {
     let frames = [frame("ADDED", &later_config_map("a", 8)), frame("MODIFIED", &later_config_map("a", 9))].concat();
@@ -129,10 +129,10 @@ fn prints_counts_on_an_interrupt() {
             assert_eq!(lines.next().unwrap().unwrap(), expected);
         }
         signal(&child, sent);
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut text = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(
-            (&*said, child.wait().unwrap().code()),
+            (&*text, child.wait().unwrap().code()),
             ("1 added, 1 modified, 1 deleted, up to version 10\n", Some(0))
         );
     }

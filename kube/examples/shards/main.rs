@@ -1,4 +1,4 @@
-//! Replicas that share out the Pods of a cluster: `cargo run -p listwatch-kube --example shards -- --replica a`, then the same with
+//! Replicas that share the Pods of a cluster: `cargo run -p listwatch-kube --example shards -- --replica a`, then the same with
 //! `b` and `c` in other terminals. Each Pod is in the cache of one replica; when one ends, the others take over its Pods.
 
 mod assignment;
@@ -19,27 +19,27 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
 struct Args {
-    /// A name that no other replica has
+    /// Unique name of this replica
     #[arg(long)]
     replica: String,
 
-    /// Into how many parts the Pods are split, the same for all replicas
+    /// Number of shards, the same for all replicas
     #[arg(long, default_value_t = 3)]
     shards: u32,
 
-    /// Where the Leases are
+    /// Namespace of the Leases
     #[arg(long, default_value = "default")]
     namespace: String,
 
-    /// After how many seconds without a sign of life others take its shards
+    /// Seconds without a renewal after which other replicas may take the shards
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..))]
     lease_seconds: u64,
 
-    /// The kubeconfig [default: as kubectl finds it, else the service account of this Pod]
+    /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of this Pod]
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
 
-    /// The API server, in place of a kubeconfig: the URL that `kubectl proxy` prints
+    /// URL of the API server, in place of a kubeconfig, such as that of `kubectl proxy`
     #[arg(long, conflicts_with = "kubeconfig")]
     server: Option<String>,
 }

@@ -1,14 +1,15 @@
-//! A replica, which serves its shards of a collection.
+//! A replica that serves its shards of a collection.
 //!
-//! There is a Lease for each replica, which says that it is there, and one for each shard, which says who may serve it. A
-//! replica looks at all of them, tries for the shards that are [assigned](assign) to it and free, and gives back the others.
+//! Each replica has a Lease that shows that it runs, and each shard has a Lease that names the replica that may serve it. A replica
+//! lists all Leases, tries to acquire the free shards that are [assigned](assign) to it, and releases the others.
 //!
-//! No two serve a shard at once. A replica ends to serve one before it releases the Lease, and when a renewal fails, which is
-//! known long before the Lease ends: all requests for it take less than the time that is left. That holds while clocks of
-//! replicas differ by less than a quarter of the Lease's duration, and no process stands still for longer: as with any lease,
-//! who writes elsewhere has to check there. When one dies, others serve its shards after about 1.5 times that duration.
+//! No two replicas serve a shard at once. A replica stops serving a shard before it releases the Lease, and when a renewal fails.
+//! It detects a failed renewal long before the Lease expires: all requests of a renewal take less than the time that is left. This
+//! holds while the clocks of replicas differ by less than a quarter of the Lease's duration, and no process is suspended for longer.
+//! As with any lease, another system that replicas write to must do its own check. After a replica dies, others serve its shards
+//! after about 1.5 times the Lease's duration.
 //!
-//! It takes the rights to get, list, create and patch Leases, and to list and watch what is shared out.
+//! A replica needs permission to get, list, create and patch Leases, and to list and watch the collection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
@@ -31,32 +32,32 @@ use super::assignment::assign;
 
 pub type Error = Box<dyn StdError + Send + Sync>;
 
-/// What the names of Leases begin with.
+/// The prefixes of the names of Leases.
 const REPLICA: &str = "listwatch-replica-";
 const SHARD: &str = "listwatch-shard-";
 
 #[derive(Clone)]
 pub struct Replica {
-    /// No other that runs has it, as with the name of a Pod.
+    /// Unique among the running replicas, such as the name of a Pod.
     pub name: String,
-    /// What is shared out.
+    /// The collection.
     pub resource: Resource,
-    /// In how many parts: all replicas say the same.
+    /// The number of shards, the same for all replicas.
     pub shards: u32,
-    /// Where the Leases are.
+    /// The namespace of the Leases.
     pub namespace: String,
-    /// How long a Lease is valid without renewal, at least 3.
+    /// The seconds that a Lease is valid without renewal, at least 3.
     pub lease_seconds: u64,
 }
 
 pub enum Change {
-    /// It serves this shard from now on. The cache may not have it yet.
+    /// The replica serves this shard from now on. The cache may not be synced yet.
     Taken(Shard, Cache<[u8]>),
-    /// Nobody may use the cache any more when this has been heard.
+    /// The replica no longer serves this shard. The cache must not be used after the call.
     Lost(Shard),
 }
 
-/// A replica that runs.
+/// A running replica.
 struct Member<F> {
     replica: Replica,
     client: Client,
@@ -64,15 +65,15 @@ struct Member<F> {
     on_change: F,
 }
 
-/// What the Leases say.
+/// The state of the Leases.
 struct Seen {
     replicas: BTreeSet<String>,
-    /// By shard.
+    /// The holder of each shard that has one.
     holders: BTreeMap<u32, String>,
 }
 
 impl Replica {
-    /// Serves what is assigned to it until `stop`, then gives it back.
+    /// Serves the assigned shards until `stop`, then releases them.
     pub async fn run(
         self,
         config: kube::Config,
@@ -94,7 +95,7 @@ impl Replica {
             let seen = match seen {
                 Ok(seen) => seen,
                 Err(error) => {
-                    tracing::warn!(%error, "the Leases are not known");
+                    tracing::warn!(%error, "cannot list the Leases");
                     continue;
                 }
             };
@@ -109,7 +110,7 @@ impl Replica {
                         shard,
                         tokio::spawn(async move {
                             if let Err(error) = member.hold(shard, assigned).await {
-                                tracing::warn!(%error, shard, "the shard is given up");
+                                tracing::warn!(%error, shard, "gave up the shard");
                             }
                         }),
                     );
@@ -125,7 +126,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Each request of a renewal ends in time.
+    /// Returns the client for Leases, with timeouts that are short enough for a renewal.
     fn lease_client(&self, mut config: kube::Config) -> Result<kube::Client, Error> {
         let timeout = Some(self.request_timeout());
         (config.connect_timeout, config.write_timeout, config.read_timeout) = (timeout, timeout, timeout);
@@ -134,33 +135,33 @@ impl Replica {
         Ok(kube::Client::try_from(config)?)
     }
 
-    /// For each of connecting, writing and reading.
+    /// Returns the timeout for each of connecting, writing and reading.
     fn request_timeout(&self) -> Duration {
         Duration::from_secs(self.lease_seconds) / 15
     }
 
-    /// A renewal is two requests: a patch, and a look at what came of it.
+    /// Returns the longest time of a renewal, which is two requests: a patch and a get.
     fn longest_renewal(&self) -> Duration {
         self.request_timeout() * 6
     }
 }
 
 impl<F: Fn(Change)> Member<F> {
-    /// Takes a shard's Lease, and serves the shard while it has that and the shard is assigned to it.
+    /// Acquires a shard's Lease, and serves the shard while it holds the Lease and the shard is assigned to it.
     async fn hold(&self, index: u32, mut assigned: watch::Receiver<BTreeSet<u32>>) -> Result<(), Error> {
         let Self { replica, client, on_change, .. } = self;
         let shard = Shard::new(index, replica.shards)?;
         let manager = self.manager(format!("{SHARD}{index}")).await?;
         match timeout(replica.longest_renewal(), manager.changed()).await {
             Ok(Ok(true)) => {}
-            // Somebody else was faster, and it would wait until that Lease ends.
+            // Another replica was faster, and `changed` would wait until its Lease expires.
             Ok(Ok(false)) | Err(_) => return Ok(()),
             Ok(Err(error)) => return Err(error.into()),
         }
         // Returns when the Lease is lost, and when it could not be renewed.
         let mut lost = Box::pin(manager.changed());
-        // The crate takes a Lease that has ended without a condition, and so may others at the same time. Who has it when all
-        // of their requests are over has it; anybody else leaves it as it is.
+        // kube-lease-manager acquires an expired Lease unconditionally, so several replicas may do so at the same time. The
+        // replica that holds the Lease after all their requests have ended keeps it; the others leave it unchanged.
         let seen = select! {
             lost = &mut lost => return Ok(lost.map(drop)?),
             seen = async { sleep(replica.longest_renewal()).await; self.see().await } => seen?,
@@ -201,7 +202,7 @@ impl<F: Fn(Change)> Member<F> {
         Ok(seen)
     }
 
-    /// It renews when a third of the time is over.
+    /// Returns a manager that renews the Lease after a third of its duration.
     async fn manager(&self, lease: String) -> Result<LeaseManager, Error> {
         let Replica { name, namespace, lease_seconds, .. } = &self.replica;
         let params = LeaseParams::new(name, *lease_seconds, lease_seconds - lease_seconds / 3);
@@ -218,7 +219,7 @@ impl Seen {
     }
 }
 
-/// Who has it, unless it has ended.
+/// Returns the holder of a Lease, unless the Lease has expired.
 fn holder(lease: &Lease) -> Option<&str> {
     let spec = lease.spec.as_ref()?;
     let renewed = spec.renew_time.as_ref()?;

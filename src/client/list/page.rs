@@ -1,4 +1,4 @@
-//! One response of a list: its items, and what earlier attempts delivered of it.
+//! One response of a list: its items, and the items that earlier attempts delivered.
 
 use bytes::{Buf, Bytes};
 use crc32fast::Hasher;
@@ -21,18 +21,18 @@ pub(super) struct Page {
     pub(super) answer: Answer,
     /// The rest of the last chunk, which is not decoded yet.
     pub(super) chunk: Bytes,
-    /// The shard that the client selects, until the server reports that it did.
+    /// The shard that the client selects, unless the server reports that it selected it.
     pub(super) shard: Option<Shard>,
     /// The number of items of other shards.
     pub(super) other_shards: u64,
     pub(super) repeat: Repeat,
 }
 
-/// What all attempts so far delivered of a page.
+/// The items of a page that all attempts so far have processed.
 #[derive(Clone, Default)]
 pub(super) struct Seen {
     pub(super) items: u64,
-    /// Items that were left out, including those of other shards.
+    /// Items that were left out, including items of other shards.
     skipped: u64,
     pub(super) other_shards: u64,
     checksum: Option<Hasher>,
@@ -44,20 +44,20 @@ impl Seen {
     }
 }
 
-/// Compares the items of a page with those of earlier attempts.
+/// Compares the items of a page with the items of earlier attempts.
 pub(super) struct Repeat {
     seen: Seen,
-    /// The number of those items that have arrived again.
+    /// The number of `seen` items that have arrived again.
     count: u64,
     /// The checksum of all items so far, if the page may be requested again.
     checksum: Option<Hasher>,
 }
 
-/// An item that an earlier attempt delivered.
+/// An item that an earlier attempt has processed.
 enum Repeated {
     Delivered,
     Skipped,
-    /// The items up to this one differ from those of the earlier attempt.
+    /// The items up to this item differ from the items of the earlier attempt.
     Changed,
 }
 
@@ -80,7 +80,7 @@ impl Repeat {
             return Some(Repeated::Changed);
         }
         self.count += 1;
-        // Which of them were skipped does not matter, only how many.
+        // Only the number of skipped items matters, not which they were.
         Some(if self.count <= self.seen.skipped { Repeated::Skipped } else { Repeated::Delivered })
     }
 
@@ -89,7 +89,7 @@ impl Repeat {
     }
 }
 
-/// What the decoder found in a chunk.
+/// The decoder's next event.
 enum Found<T> {
     Item(T),
     Skipped,
@@ -183,13 +183,13 @@ impl Page {
         }
     }
 
-    /// Returns true if no attempt delivered an item, so that a retry delivers none twice.
+    /// Returns true if no attempt delivered an item, so that a retry delivers no item twice.
     pub(super) fn is_untouched(&self) -> bool {
         let Seen { items, skipped, other_shards, .. } = self.seen();
         items + skipped == other_shards
     }
 
-    /// What this attempt delivered, or the attempts before it, whichever is more.
+    /// Returns the items that this attempt or the earlier attempts have processed, whichever are more.
     pub(super) fn seen(&self) -> Seen {
         if self.repeat.is_under_way() {
             return self.repeat.seen.clone();
@@ -208,7 +208,7 @@ impl Page {
     fn incomplete(&self, cause: Option<TransportError>, run: &Run) -> Error {
         let elapsed = self.answer.started.elapsed();
         let timeout = run.plan.params.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-        // Not if the client ended the response. Bytes that arrive after the server's timeout were buffered for a slow consumer.
+        // Not if the client ended the response. Bytes may arrive after the server's timeout, because they were buffered.
         let own = cause
             .as_ref()
             .is_some_and(|cause| matches!(cause.kind(), TransportErrorKind::Deadline | TransportErrorKind::ReadIdle));
@@ -223,7 +223,7 @@ impl Page {
             DecodeErrorKind::Api(status) => {
                 ErrorKind::from(body::of_status(Clone::clone(status), 500, &self.answer.headers)).into()
             }
-            // The caller's cap counts for all pages.
+            // The caller's limit applies to all pages together.
             &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {
                 let Limits { items, bytes, .. } = run.plan.limits;
                 let (before, max) = match limit {

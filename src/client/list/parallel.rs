@@ -1,6 +1,6 @@
 //! A list whose items are decoded by several threads.
 //!
-//! The consumer's polls walk through the body and copy items into batches. Threads decode the batches, and the consumer takes
+//! The consumer's polls split the body and copy items into batches. Threads decode the batches, and the consumer receives
 //! the results from a window of batches.
 
 use std::collections::VecDeque;
@@ -27,10 +27,10 @@ use crate::object::ItemRef;
 use crate::sync::{Mutex, lock};
 use crate::wire::Encoding;
 
-/// The size in bytes from which on a batch goes to a thread.
+/// The size in bytes at which a batch is sent to a thread.
 const BATCH: usize = 256 << 10;
 
-/// The number of batches for each thread, waiting for it or decoded by it.
+/// The number of batches in the window for each thread.
 const BATCHES_PER_THREAD: usize = 2;
 
 impl<F, O, E> List<F>
@@ -42,12 +42,12 @@ where
     /// Returns the items as a stream, decoded by several threads, in the order of the list.
     ///
     /// Threads pay where items need work: Pods that are decoded, or a closure that compresses them. For the bytes alone
-    /// [`stream`](Self::stream) is faster. The consumer's thread frees the items, which glibc's allocator is slow at: Pods that
-    /// are decoded only to be dropped arrive no sooner than without threads. So the closure of
-    /// [`list_with`](crate::client::Client::list_with) should return what the consumer needs of a Pod.
+    /// [`stream`](Self::stream) is faster. The consumer's thread frees the items, which is slow with glibc's allocator: a list of
+    /// Pods that are decoded and dropped is no faster than without threads. So the closure of
+    /// [`list_with`](crate::client::Client::list_with) should return only the data that the consumer needs.
     ///
-    /// Threads call the closure at the same time, so it is a function, or a closure that is assigned to a variable before: Rust takes
-    /// a closure in the call of `list_with` for one that only one thread may call.
+    /// Several threads call the closure at once. So pass a function, or assign the closure to a variable first: for a closure
+    /// within the call of `list_with`, Rust infers `FnMut`.
     ///
     /// ```no_run
     /// use std::thread::available_parallelism;
@@ -82,31 +82,31 @@ where
 
 /// The items of a list that several threads decode, as a stream that ends after the last item or after an error.
 ///
-/// For each thread up to two batches, of 256 KiB or of the items decoded from that, wait for the consumer, in addition to the
+/// For each thread up to two batches wait for the consumer, each of 256 KiB or of the items decoded from that, in addition to the
 /// batch that is being delivered. An error follows all items before it in the list; in an unordered stream the error of an item
 /// may precede some of them. A panic in the closure resumes in the consumer.
 ///
-/// No thread starts before the stream is polled. Dropping it closes the connection, or resets the HTTP/2 stream, and its threads end after their
-/// current item.
+/// No thread starts before the stream is polled. Dropping the stream closes the connection, or resets the HTTP/2 stream, and its
+/// threads end after their current item.
 #[must_use = "nothing is sent until it is polled"]
 pub struct ParallelItems<O> {
     items: Items<Gather>,
     /// The batch that is gathered for the next thread.
     batch: Arc<Mutex<Batch>>,
-    /// Reused: a system's allocator tidies up whenever this much is freed.
+    /// Batches to reuse: freeing this much memory each time is slow with the system's allocator.
     spare: Vec<Batch>,
-    /// How reading ended.
+    /// The end of reading, or its error.
     read: Option<Result<(), Error>>,
     pool: Pool<O>,
     is_ordered: bool,
-    /// The results that the threads owe.
+    /// The results that the threads have not returned yet.
     window: VecDeque<oneshot::Receiver<thread::Result<Decoded<O>>>>,
     /// The rest of the batch that is being delivered.
     ready: vec::IntoIter<O>,
     /// The error that follows that batch.
     failed: Option<DecodeError>,
     delivered: u64,
-    /// By the threads.
+    /// The number of items that the threads skipped.
     skipped: u64,
 }
 
@@ -145,7 +145,7 @@ impl<O: Send + 'static> ParallelItems<O> {
         }
     }
 
-    /// Returns how the list ended, or `None` before its end and after an error.
+    /// Returns the summary of the complete list; `None` before its end and after an error.
     #[must_use]
     pub fn summary(&self) -> Option<ListSummary> {
         let is_out = self.window.is_empty() && self.ready.len() == 0 && self.failed.is_none();
@@ -154,13 +154,13 @@ impl<O: Send + 'static> ParallelItems<O> {
         Some(ListSummary { items, skipped, ..summary.clone() })
     }
 
-    /// Returns how far reading is, which is ahead of the delivered items.
+    /// Returns a handle to the progress of reading, which is ahead of the delivered items.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.items.progress()
     }
 
-    /// Reads until the window is full, or nothing more is there.
+    /// Reads until the window is full, or no more bytes have arrived.
     fn read(&mut self, cx: &mut Context<'_>) {
         while self.read.is_none() && self.window.len() < self.pool.threads.saturating_mul(BATCHES_PER_THREAD) {
             let Items { pages, decode } = &mut self.items;
@@ -168,7 +168,7 @@ impl<O: Send + 'static> ParallelItems<O> {
             let mut batch = lock(&self.batch);
             let is_due = match next {
                 Poll::Ready(Ok(Some(()))) => batch.bytes.len() >= BATCH,
-                // Less than a batch is for threads that have nothing else to do.
+                // An incomplete batch is sent only if the threads are idle.
                 Poll::Pending => self.window.is_empty(),
                 Poll::Ready(Ok(None) | Err(_)) => true,
             };
@@ -191,7 +191,7 @@ impl<O: Send + 'static> ParallelItems<O> {
         }
     }
 
-    /// Returns the next decoded batch, or `None` if no thread owes one.
+    /// Returns the next decoded batch, or `None` if the window is empty.
     fn next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Decoded<O>>> {
         let candidates = if self.is_ordered { 1 } else { self.window.len() };
         for (at, owed) in self.window.iter_mut().enumerate().take(candidates) {
@@ -202,14 +202,14 @@ impl<O: Send + 'static> ParallelItems<O> {
                 Ok(Err(panic)) => panic,
                 Err(dropped) => Box::new(dropped),
             };
-            // What was in the batch is lost.
+            // The items of the batch are lost.
             self.fail(ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Poisoned, 0, None, 0)).into());
             resume_unwind(panic);
         }
         if self.window.is_empty() { Poll::Ready(None) } else { Poll::Pending }
     }
 
-    /// Nothing comes any more but this.
+    /// Ends the stream in this error, without the items of the window.
     fn fail(&mut self, error: Error) {
         self.items.pages.state = State::Failed;
         self.window.clear();
@@ -223,7 +223,7 @@ impl<O: Send + 'static> Stream for ParallelItems<O> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            // Threads come before the consumer, which may take its time.
+            // Gives the threads work first, because the consumer may be slow to poll again.
             this.read(cx);
             if let Some(item) = this.ready.next() {
                 this.delivered += 1;
@@ -258,14 +258,14 @@ impl<O> fmt::Debug for ParallelItems<O> {
     }
 }
 
-/// Items on their way to a thread.
+/// Items for a thread to decode.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
     items: Vec<Place>,
 }
 
-/// All of an item but its bytes, which end here and begin where those of the one before end.
+/// An item of a batch, whose bytes end at `end` and begin at the end of the previous item.
 struct Place {
     end: usize,
     encoding: Encoding,
@@ -275,7 +275,7 @@ struct Place {
     decoded_size: u64,
 }
 
-/// What became of a batch: of the items before the one that failed, if one did.
+/// The decoded items of a batch, up to the first item that failed.
 struct Decoded<O> {
     batch: Batch,
     items: Vec<O>,
@@ -308,12 +308,12 @@ impl Batch {
         self.bytes.clear();
         self.items.clear();
         if self.bytes.capacity() > 2 * BATCH {
-            // There was a large item in it.
+            // The batch had a large item.
             self.bytes = Vec::new();
         }
     }
 
-    /// Decodes the items, and stops when the consumer is gone.
+    /// Decodes the items, and stops when the consumer has dropped the stream.
     fn decode<O, E: Into<ItemError>>(
         self,
         own: &impl Fn(ItemRef<'_>) -> Result<O, E>,
@@ -327,8 +327,8 @@ impl Batch {
             if !is_wanted() {
                 break;
             }
-            let (bytes, behind) = rest.split_at(end - start);
-            (rest, start) = (behind, end);
+            let (bytes, after) = rest.split_at(end - start);
+            (rest, start) = (after, end);
             let item = ItemRef::new(encoding, bytes).with_type_meta(type_meta).at(index, offset, decoded_size);
             match (own(item), on_item_error) {
                 (Ok(item), _) => items.push(item),
@@ -343,7 +343,7 @@ impl Batch {
     }
 }
 
-/// Threads that turn batches into what their items become. They start with the first batch.
+/// Threads that decode batches. They start with the first batch.
 struct Pool<O> {
     threads: usize,
     jobs: Option<mpsc::Sender<Job<O>>>,
@@ -363,12 +363,12 @@ impl<O: Send + 'static> Pool<O> {
             jobs
         } else {
             let jobs = self.start().map_err(|error| {
-                TransportError::new(TransportErrorKind::Setup, format!("a thread to decode with: {error}"))
+                TransportError::new(TransportErrorKind::Setup, format!("cannot start a decoding thread: {error}"))
             })?;
             self.jobs.insert(jobs)
         };
         let (reply, owed) = oneshot::channel();
-        // Threads that are gone drop the reply, which is what the window sees then.
+        // If the threads have ended, the reply is dropped, and the window reports that.
         drop(jobs.send(Job { batch, reply }));
         Ok(owed)
     }
@@ -384,14 +384,14 @@ impl<O: Send + 'static> Pool<O> {
     }
 }
 
-/// Until there are no more jobs.
+/// Decodes batches until there are no more jobs.
 fn work<O>(jobs: &Mutex<mpsc::Receiver<Job<O>>>, decode: &Decode<O>) {
     loop {
-        // Not held while it decodes.
+        // The lock is released before decoding.
         let job = lock(jobs).recv();
         let Ok(Job { batch, reply }) = job else { return };
         let decoded = catch_unwind(AssertUnwindSafe(|| decode(batch, &|| !reply.is_closed())));
-        // Nobody may want it any more.
+        // The consumer may have dropped the stream.
         drop(reply.send(decoded));
     }
 }

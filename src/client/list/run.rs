@@ -1,4 +1,4 @@
-//! Which request of a list is next.
+//! The choice of a list's next request.
 //!
 //! | state | next |
 //! |---|---|
@@ -33,21 +33,21 @@ use crate::limits::{Limits, OnItemError};
 use crate::meta::TypeMeta;
 use crate::object::ItemRef;
 
-/// How often a list starts over when its pages expire.
+/// The number of times that a list starts over after its pages expired.
 const MAX_RESTARTS: u32 = 3;
 
-/// How many different warnings of a server are kept.
+/// The number of different warnings that are kept.
 const MAX_WARNINGS: usize = 100;
 
-/// What all requests of a list have in common.
+/// The settings that all requests of a list share.
 pub(super) struct Plan {
     pub(super) client: Client,
     pub(super) resource: Resource,
     pub(super) params: ListParams,
-    /// Of the first request.
+    /// The token of the first request.
     pub(super) continue_token: Option<String>,
     pub(super) follows_pages: bool,
-    /// `None` is all namespaces, or the cluster.
+    /// `None` means all namespaces, or the cluster.
     pub(super) namespaces: Vec<Option<String>>,
     pub(super) allows_inconsistent: bool,
     pub(super) limits: Limits,
@@ -95,12 +95,12 @@ impl Pages {
         Self { run: Run::new(plan, on_restart), state: State::Start }
     }
 
-    /// How the list ended, once it is complete.
+    /// Returns the summary of the list, once it is complete.
     pub(super) fn summary(&self) -> Option<&ListSummary> {
         matches!(self.state, State::Complete).then_some(&self.run.summary)
     }
 
-    /// The version of the complete list, for a watch to begin with.
+    /// Returns the version of the complete list, from which a watch can start.
     pub(crate) fn version(&self) -> Result<String, Error> {
         let version = self.summary().map_or("", |summary| &*summary.list_meta.resource_version);
         if version.is_empty() {
@@ -111,7 +111,7 @@ impl Pages {
         Ok(version.to_owned())
     }
 
-    /// The next item, made by `decode`.
+    /// Returns the next item, decoded by `decode`.
     pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
@@ -161,28 +161,28 @@ impl Pages {
     }
 }
 
-/// Where a list is in its namespaces, pages and attempts.
+/// The progress of a list through its namespaces, pages and attempts.
 pub(super) struct Run {
     pub(super) plan: Plan,
     on_restart: Option<OnRestart>,
-    /// What the type meta must be.
+    /// The type meta that the response must have.
     pub(super) expected: TypeMeta,
     /// The index of the namespace.
     namespace: usize,
     /// The continue token of the next request.
     token: Option<String>,
-    /// The first page of this namespace has been read.
+    /// True if the first page of this namespace has been read.
     later_page: bool,
-    /// What `summary` had when this namespace began: items, skipped, of other shards, pages, bytes.
+    /// The counts in `summary` when this namespace began: items, skipped, of other shards, pages, bytes.
     before: [u64; 5],
-    /// Items of abandoned snapshots that the consumer does not know of yet.
+    /// Items of abandoned snapshots that `into_vec` has not dropped yet.
     pub(super) abandoned: u64,
     tries: Tries,
-    /// What earlier attempts delivered of the requested page.
+    /// The items of the requested page that earlier attempts have processed.
     seen: Seen,
     pub(super) started: Instant,
     deadline: Option<Instant>,
-    /// Filled while the list runs. Items and skipped are those of finished pages.
+    /// Filled while the list runs. It counts the items of finished pages.
     pub(super) summary: ListSummary,
     span: Span,
 }
@@ -253,7 +253,7 @@ impl Run {
         self.request()
     }
 
-    /// Requests the next page, with attempts of its own.
+    /// Requests the next page, with new attempts.
     fn request(&mut self) -> Result<State, Error> {
         self.tries = Tries::new(&self.plan.client);
         self.seen = Seen::default();
@@ -281,7 +281,7 @@ impl Run {
             }
             tracing::debug!(attempt, path, "requesting");
             let answer = client.send(path, accept, deadline, &counters).await?;
-            // A body that is no list by its first byte is read further, to find out what it is.
+            // A body that is not a list by its first byte is read further, for the error.
             match answer.first.first() {
                 None | Some(b'k' | b'{') => Ok(answer),
                 Some(_) => {
@@ -356,7 +356,7 @@ impl Run {
         }
         let ListSummary { items, other_shards, bytes, wire_bytes, pages, attempts, .. } = *summary;
         if other_shards > 0 {
-            tracing::warn!(other_shards, "the server does not know shards and sent all objects");
+            tracing::warn!(other_shards, "the server does not support shards and sent all objects");
         }
         let resource_version = &*summary.list_meta.resource_version;
         tracing::debug!(resource_version, items, bytes, wire_bytes, pages, attempts, "complete");
@@ -392,10 +392,10 @@ impl Run {
 
     /// Continues at the latest version, or from the first page, if the caller allows it.
     fn starts_anew(&mut self, error: &Error) -> bool {
-        // After a part of the page, the offered token would deliver its items again, and maybe others.
+        // If a part of the page was delivered, the offered token would deliver its items again.
         if self.plan.allows_inconsistent && self.seen.all() == 0 {
             let offered = error.api().and_then(|error| Some(&error.status.metadata.as_ref()?.continue_token));
-            // An offered token that has expired in turn is of no use.
+            // If the offered token has expired too, the server may offer it again.
             if let Some(token) = offered.filter(|token| !token.is_empty() && self.token.as_ref() != Some(*token)) {
                 let _entered = self.span.enter();
                 tracing::warn!(error = %chain(error), "the next page has expired: continuing at the latest version");
@@ -428,8 +428,8 @@ impl Run {
 /// Returns true if a continue token continues at the latest version, as the token in a 410 does: its version is -1.
 ///
 /// Tokens are base64 of `{"v":"meta.k8s.io/v1","rv":-1,…` (apiserver `storage/continue.go`). The 27 bytes before the
-/// version are 36 characters that never change. The minus sign makes the next character an `L`; digits make it `M`, `N` or
-/// `O`. A token of another form is taken for a consistent one.
+/// version encode to 36 constant characters. A minus sign makes the next character an `L`; a digit makes it `M`, `N` or
+/// `O`. A token of another form counts as consistent.
 fn is_inconsistent(token: &str) -> bool {
     token.starts_with("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6L")
 }
@@ -438,7 +438,7 @@ fn is_inconsistent(token: &str) -> bool {
 mod tests {
     use super::is_inconsistent;
 
-    /// With `rv` 12345 and -1; the second is from fixtures/error-410-continue.pb.
+    /// The tokens have `rv` 12345 and -1; the second is from fixtures/error-410-continue.pb.
     #[test]
     fn recognizes_inconsistent_tokens() {
         for (token, expected) in [
@@ -447,7 +447,7 @@ mod tests {
                 "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoidGVhbS0wOC9jaGVja291dC01NzNjNjNmYy0wMDAwOFx1MDAwMCJ9",
                 true,
             ),
-            ("of another server", false),
+            ("another format", false),
         ] {
             assert_eq!(is_inconsistent(token), expected, "{token}");
         }

@@ -1,4 +1,4 @@
-//! What a watch that resumes has delivered, so that it repeats nothing.
+//! The events that a resumed watch has delivered, so that it repeats none.
 
 use std::cmp::Ordering;
 use std::collections::{HashSet, VecDeque};
@@ -7,14 +7,14 @@ use std::hash::{BuildHasher, RandomState};
 use crate::error::ItemError;
 use crate::object::{ItemRef, compare_resource_versions};
 
-/// The number of deletions that are remembered at least.
+/// The least number of deletions that are remembered.
 const DELETIONS: usize = 1024;
 
-/// What was delivered.
+/// The delivered events.
 #[derive(Default)]
 pub(super) struct Delivered {
     pub(super) events: u64,
-    /// All events up to this version; empty before the first version.
+    /// The version up to which all events were delivered; empty before the first version.
     pub(super) version: String,
     /// Hashes of the last deletions, in order and for search.
     deletions: VecDeque<u64>,
@@ -29,7 +29,7 @@ impl Delivered {
         Self { version, ..Self::default() }
     }
 
-    /// The stream starts over: nothing but the number of events remains.
+    /// Forgets everything but the number of events, because the stream starts over.
     pub(super) fn forget(&mut self) {
         *self = Self { events: self.events, ..Self::default() };
     }
@@ -42,18 +42,18 @@ impl Delivered {
 
     /// Returns true if an event of this version, or this deletion, was delivered.
     pub(super) fn has(&self, version: &str, deletion: Option<u64>) -> bool {
-        !self.is_behind(version) && deletion.is_none_or(|deletion| self.found.contains(&deletion))
+        !self.may_be_newer(version) && deletion.is_none_or(|deletion| self.found.contains(&deletion))
     }
 
     pub(super) fn advance(&mut self, version: &str) {
-        if self.is_behind(version) {
+        if self.may_be_newer(version) {
             version.clone_into(&mut self.version);
             self.since = 0;
         }
     }
 
-    /// Returns true if this version is newer, or may be. The empty version is opaque.
-    fn is_behind(&self, version: &str) -> bool {
+    /// Returns true if this version is newer than the delivered version, or does not compare with it.
+    fn may_be_newer(&self, version: &str) -> bool {
         !matches!(compare_resource_versions(version, &self.version), Some(Ordering::Less | Ordering::Equal))
     }
 

@@ -1,4 +1,4 @@
-//! When a watch that has gone quiet is given up.
+//! Decides when a silent watch counts as dead.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,24 +8,24 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::decode::WatchEvent;
 
-/// No connection with bookmarks is given up sooner.
+/// The shortest timeout of a connection with bookmarks.
 const MIN_IDLE: Duration = Duration::from_secs(90);
 
-/// What the server may be late.
+/// The delay that the server is allowed.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// The clock of one connection, which runs while nothing is there to be read.
+/// The clock of one connection, which runs while no bytes can be read.
 pub(super) struct Idle {
-    /// The caller's choice.
+    /// The timeout that the caller set.
     fixed: Option<Duration>,
-    /// How long each initial event is waited for, while there are to be some.
+    /// The timeout for each initial event, until they have ended.
     initial_events: Option<Duration>,
-    /// When the server should have ended the watch itself.
+    /// The time at which the server should have ended the watch.
     end: Instant,
     last_bookmark: Option<Instant>,
-    /// Between two bookmarks, the longest.
+    /// The longest time between two bookmarks.
     gap: Option<Duration>,
-    /// Since the last thing that counts, if it runs.
+    /// The start of the wait, while the clock runs.
     waiting: Option<Instant>,
     timer: Pin<Box<Sleep>>,
 }
@@ -37,7 +37,7 @@ impl Idle {
         Self { fixed, initial_events: None, end: now + timeout, last_bookmark: None, gap, waiting: None, timer }
     }
 
-    /// From now on, only an object that is added counts; or, without a timeout, every byte.
+    /// From now on only an added object stops the clock; without a timeout, every byte does.
     pub(super) fn expect_initial_events(&mut self, timeout: Option<Duration>) {
         self.initial_events = timeout;
         self.waiting = None;
@@ -66,7 +66,7 @@ impl Idle {
         }
     }
 
-    /// Nothing is there to be read. Ready when that has been so for too long: with how long.
+    /// Polls the clock while no bytes can be read. Ready after the limit, with the time waited.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
         let since = self.waiting.unwrap_or_else(Instant::now);
         if self.waiting.replace(since).is_none() {

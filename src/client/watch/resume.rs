@@ -1,4 +1,4 @@
-//! A watch that resumes where its connections end.
+//! A watch that resumes after each connection.
 
 use std::fmt;
 use std::mem;
@@ -25,41 +25,41 @@ use crate::object::{ItemRef, is_older};
 /// The longest wait before a connection, except for a server's `Retry-After`.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// A connection that lived for this time resets the backoff, even if nothing happened.
+/// A connection that lived for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// The page size of a list that the server could not write within its request timeout, as client-go's (`tools/pager`).
+/// The page size of a list that the server could not write within its request timeout; the same as client-go's (`tools/pager`).
 pub(crate) const PAGE: u32 = 500;
 
-/// A watch over as many connections as it takes, as a stream.
+/// A watch over consecutive connections, as a stream.
 ///
-/// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
-/// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state) it delivers the collection first: each object as [`OwnedEvent::Added`], then
-/// [`OwnedEvent::Synced`], then changes.
+/// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
+/// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
+/// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state) it delivers the collection first: each object
+/// as [`OwnedEvent::Added`], then [`OwnedEvent::Synced`], then changes.
 ///
 /// It requests the collection as initial events of the watch. It lists the collection if the server refuses initial events,
-/// interrupts them twice, or does not end them ([`initial_events_timeout`](Self::initial_events_timeout)); once that list has
-/// succeeded, the [`Client`](crate::client::Client) and its clones list this resource for an hour. If the initial state is
-/// interrupted, or its version expires, the stream starts over with [`OwnedEvent::Reset`]; after the server's request timeout
-/// it lists in pages of 500.
+/// interrupts them twice, or does not end them ([`initial_events_timeout`](Self::initial_events_timeout)). Once a list has
+/// succeeded after refused or endless initial events, the [`Client`](crate::client::Client) and its clones list this resource
+/// for an hour. If the initial state is interrupted, or its version expires, the stream starts over with [`OwnedEvent::Reset`].
+/// If the server's request timeout interrupted a list, the next list uses pages of 500.
 ///
 /// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes from the
 /// version of the last event or of a later bookmark when the server ends it, when the connection breaks or [is
 /// dead](super::Watch::idle_timeout), and on 408, 429 and 5xx. It also retries 401, 403, 404, unreadable credentials and a
 /// proxy's page, with a warning in the log, because a role or a resource may be created later;
 /// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
-/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait for the server's `Retry-After`.
-/// A connection that lived for 10 s resets the backoff. A list in place of initial events is requested at once. The number of
-/// retries is not limited.
+/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait at least the server's
+/// `Retry-After`. A connection that lived for 10 s resets the backoff. A list in place of initial events is requested at once.
+/// The number of retries is not limited.
 ///
 /// The stream ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless it
-/// [starts over](Self::start_over). It also ends in errors that no retry fixes: parameters that the server refuses (400, 422), a malformed or
-/// oversized frame, an object that cannot be decoded. [`resource_version`](Self::resource_version) is then before the event that
-/// failed.
+/// [starts over](Self::start_over). It also ends in errors that no retry fixes: parameters that the server refuses (400, 422), a
+/// malformed or oversized frame, an object that cannot be decoded. [`resource_version`](Self::resource_version) is then before the
+/// event that failed.
 ///
 /// Events whose versions do not [compare](crate::compare_resource_versions) are all delivered. A deletion may have an older version
-/// than earlier events, so that the stream remembers deletions until the version advances, in 8 bytes and the overhead of two
-/// collections each.
+/// than earlier events, so the stream remembers hashes of the last 1,024 deletions, and of all since the version advanced.
 ///
 /// ```no_run
 /// use futures::TryStreamExt;
@@ -72,8 +72,8 @@ pub(crate) const PAGE: u32 = 500;
 ///     match event {
 ///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
 ///         OwnedEvent::Deleted(pod) => println!("{:?} was deleted", pod.metadata),
-///         OwnedEvent::Synced { resource_version } => println!("these are all at {resource_version}"),
-///         OwnedEvent::Reset => println!("starting over"),
+///         OwnedEvent::Synced { resource_version } => println!("the initial state is complete at {resource_version}"),
+///         OwnedEvent::Reset => println!("discard all objects: the stream starts over"),
 ///         _ => {}
 ///     }
 /// }
@@ -89,21 +89,21 @@ pub struct ResumedWatch<F> {
 /// No field is pinned.
 impl<F> Unpin for ResumedWatch<F> {}
 
-/// A connection that ended, and what follows.
+/// A connection that ended or failed, and the next request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Disconnect {
-    /// The error; `None` when the server ended the watch regularly.
+    /// The error; `None` if the server ended the watch without an error.
     pub error: Option<Error>,
     /// The version from which the watch resumes; `None` when it starts over with the collection, or has no version yet.
     pub resource_version: Option<String>,
-    /// True if the collection is listed next, and not requested as initial events.
+    /// True if the next request is a list of the collection instead of initial events.
     pub lists: bool,
     /// The time until the next request.
     pub wait: Duration,
 }
 
-/// What happened to an object.
+/// The type of an object's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeType {
     Added,
@@ -119,7 +119,7 @@ pub(crate) struct Connections {
 
 /// | state | next |
 /// |---|---|
-/// | `Start`, `Waiting` | `Locating`, `Opening` or `Listing`: what the run needs |
+/// | `Start`, `Waiting` | `Locating`, `Opening` or `Listing`, as `Run::request` decides |
 /// | `Locating`, `Listing` | `Opening`; `Waiting` after an error |
 /// | `Opening` | `Watching`; `Waiting` after an error |
 /// | `Watching` | `Waiting` at its end and after an error |
@@ -142,17 +142,17 @@ impl<F> ResumedWatch<F> {
         Self { connections: Connections { run: Run::new(plan), state: State::Start }, decode }
     }
 
-    /// Sets how long the next initial event, or the bookmark after them, may take before the collection is listed instead:
-    /// 30 s unless set.
+    /// Sets the timeout for each initial event, and for the bookmark after them: 30 s unless set. After it the collection is listed
+    /// instead.
     ///
     /// Some servers and proxies never send that bookmark. The time that the consumer takes does not count. After the bookmark
-    /// [`idle_timeout`](super::Watch::idle_timeout) counts.
+    /// [`idle_timeout`](super::Watch::idle_timeout) applies.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.connections.run.initial_events_timeout = timeout;
         self
     }
 
-    /// Ends in an error on 401, 403, 404, unreadable credentials and responses that are no watch, instead of retrying them.
+    /// Ends in an error on 401, 403, 404, unreadable credentials and a proxy's page, instead of retrying.
     pub fn fail_fast(mut self) -> Self {
         self.connections.run.fails_fast = true;
         self
@@ -161,13 +161,13 @@ impl<F> ResumedWatch<F> {
     /// Starts over with the collection when the server has forgotten the version (410), instead of ending in an error.
     ///
     /// The stream then delivers [`OwnedEvent::Reset`] and the collection. Changes in between are lost: an object that was
-    /// deleted is missing in the collection, without a [`OwnedEvent::Deleted`].
+    /// deleted is missing from the collection, without an [`OwnedEvent::Deleted`].
     pub fn start_over(mut self) -> Self {
         self.connections.run.starts_over = true;
         self
     }
 
-    /// Calls this when a connection ended or failed, before the wait for the next.
+    /// Sets a function that is called after a connection ended or failed, before the wait for the next connection.
     pub fn on_disconnect(mut self, on_disconnect: impl FnMut(&Disconnect) + Send + 'static) -> Self {
         self.connections.run.on_disconnect = Some(Box::new(on_disconnect));
         self
@@ -188,9 +188,9 @@ impl<F> ResumedWatch<F> {
 }
 
 impl Connections {
-    /// Begins after a version that a server sent, in whatever form.
+    /// Starts after a version that a server sent, in any form.
     #[cfg(feature = "cache")]
-    pub(crate) fn behind(mut self, version: String) -> Self {
+    pub(crate) fn after_version(mut self, version: String) -> Self {
         self.run.is_synced = true;
         self.run.delivered.version = version;
         self
@@ -207,13 +207,13 @@ impl Connections {
         self.run.version()
     }
 
-    /// Returns the number of events, including those that are not delivered, and of bookmarks that are not older.
+    /// Returns the number of events, delivered or not, and of bookmarks that are not older.
     #[cfg(feature = "cache")]
     pub(crate) fn heard(&self) -> u64 {
         self.run.heard
     }
 
-    /// Returns the next event, whose object `decode` makes. No event follows an error.
+    /// Returns the next event, with the object decoded by `decode`. No event follows an error.
     pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
@@ -324,30 +324,30 @@ impl<F> fmt::Debug for ResumedWatch<F> {
 
 type OnDisconnect = Box<dyn FnMut(&Disconnect) + Send>;
 
-/// Where a watch is, and which request is next.
-#[expect(clippy::struct_excessive_bools, reason = "they are of different things, and any may be with any")]
+/// The progress of a watch, and the choice of its next request.
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 struct Run {
     plan: Plan,
     initial_events_timeout: Duration,
     on_disconnect: Option<OnDisconnect>,
     delivered: Delivered,
-    /// Events of any kind, except bookmarks of older versions.
+    /// The number of events of any kind, except bookmarks of older versions.
     heard: u64,
-    /// The initial state was delivered, or the watch began without it: from now on events are in order.
+    /// True if the initial state was delivered, or the watch began without it. From then on events are in order.
     is_synced: bool,
-    /// A part of the initial state was delivered.
+    /// True if a part of the initial state was delivered.
     has_begun: bool,
-    /// The initial state is listed.
+    /// True if the initial state is listed.
     lists: bool,
-    /// The list is in pages.
+    /// True if the list uses pages.
     pages: bool,
-    /// The number of interrupted initial events in a row.
+    /// The number of consecutive interruptions of initial events.
     interruptions: u32,
-    /// The server refused the initial events or did not end them, and no list has succeeded since.
+    /// True if the server refused the initial events or did not end them, and no list has succeeded since.
     lacks_initial_events: bool,
-    /// Errors that may last end the stream.
+    /// True if lasting errors end the stream.
     fails_fast: bool,
-    /// An expired version does not end the stream.
+    /// True if an expired version does not end the stream.
     starts_over: bool,
     /// The longest time between two bookmarks of any connection.
     gap: Option<Duration>,
@@ -382,7 +382,7 @@ impl Run {
 
     fn request(&mut self) -> Result<State, Error> {
         let Plan { client, resource, params, namespace, limits, span, .. } = &self.plan;
-        // What fails here is retried here.
+        // `after` retries these requests.
         let once = || client.clone().retry(Retry::never());
         if self.is_synced {
             return Ok(match self.version() {
@@ -398,7 +398,7 @@ impl Run {
         if let WatchStart::State(version) = &params.start {
             list = list.resource_version(version.clone());
         }
-        // An interrupted page is retried by the list.
+        // The list retries an interrupted page.
         let (client, list) = if self.pages { (client.clone(), list.page_size(PAGE)) } else { (once(), list) };
         let list = client.list::<[u8]>(resource, &list).limits(*limits);
         let list = match namespace {
@@ -408,7 +408,7 @@ impl Run {
         Ok(State::Listing(Box::new(span.in_scope(|| list.into_pages()))))
     }
 
-    /// The version from which the watch resumes.
+    /// Returns the version from which the watch resumes.
     fn version(&self) -> Option<&str> {
         let version = &*self.delivered.version;
         (self.is_synced && !version.is_empty()).then_some(version)
@@ -421,17 +421,17 @@ impl Run {
         connection
     }
 
-    /// Returns what the consumer gets of an event: nothing of bookmarks, of other shards and of events that it had.
+    /// Returns the event for the consumer; `None` for a bookmark, an object of another shard, and an event that was delivered.
     fn event<O, E: Into<ItemError>>(
         &mut self,
         event: WatchEvent<'_>,
         is_in_shard: bool,
         decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
-        // A bookmark of an older version means that the server went back, and not that the watch is up to date.
-        let is_behind = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
+        // A bookmark of an older version means that the server went back, not that the watch is up to date.
+        let went_back = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
             if is_older(resource_version, &self.delivered.version));
-        self.heard += u64::from(!is_behind);
+        self.heard += u64::from(!went_back);
         let (object, version, change, made): (_, _, _, fn(O) -> OwnedEvent<O>) = match event {
             WatchEvent::Added { object, resource_version } => {
                 (object, resource_version, ChangeType::Added, OwnedEvent::Added)
@@ -478,7 +478,7 @@ impl Run {
         Ok(Some(made(object)))
     }
 
-    /// The initial state was delivered, at this version.
+    /// Records that the initial state was delivered, at this version.
     fn synced(&mut self, version: &str) -> String {
         self.is_synced = true;
         self.has_begun = false;
@@ -486,7 +486,7 @@ impl Run {
         self.delivered.version.clone()
     }
 
-    /// Returns how long to wait for the next request after the end of a connection.
+    /// Returns the wait before the next request after the end of a connection, or the error if it ends the stream.
     fn after(&mut self, ended: &State, error: Option<Error>) -> Result<Duration, Error> {
         let error = error.map(|error| error.with_items(self.delivered.events));
         let connection = match ended {
@@ -498,8 +498,8 @@ impl Run {
         if let Some(connection) = connection {
             // A server may have stopped sending bookmarks.
             self.gap = if is_idle { None } else { connection.idle.gap() };
-            // Events do not reset the backoff: otherwise a server that ends each connection after one event would get requests
-            // without a pause.
+            // Events do not reset the backoff: otherwise the client would send requests without a pause to a server that ends each
+            // connection after one event.
             if connection.answer.started.elapsed() >= HEALTHY {
                 self.backoff = self.plan.client.backoff(MAX_DELAY);
             }
@@ -553,10 +553,10 @@ impl Run {
         Ok(wait)
     }
 
-    /// Returns true if a retry may help, with the changes that this makes for it.
+    /// Returns true if a retry may help, and prepares it.
     fn passes(&mut self, error: &Error) -> bool {
         match (self.plan.client.classify(error), error.kind()) {
-            // Pages are smaller.
+            // A page is short enough for the request timeout.
             (_, ErrorKind::Incomplete(incomplete)) if incomplete.request_timeout.is_some() => self.pages = true,
             (Class::Transient, _) => {}
             (Class::Lasting, _) if !self.fails_fast => {}

@@ -1,4 +1,4 @@
-//! A fault of a JSON list is an error with its position, the same for every chunking.
+//! A fault in a JSON list is an error with its position, the same for every chunking.
 
 use listwatch::{Limits, OnItemError};
 
@@ -28,41 +28,41 @@ fn checks_json_syntax_and_members() {
             r#"{"items":[{"a":1},{}],"kind":"PodList","apiVersion":"v1"}"#.to_owned(),
             Ok(ITEMS),
         ),
-        ("what kubectl prints", LIST.replace("PodList", "List"), Ok(ITEMS)),
+        ("a List, as kubectl prints it", LIST.replace("PodList", "List"), Ok(ITEMS)),
         ("the last kind counts", ending(r#"],"kind":"WidgetList","kind":null}"#), Ok(ITEMS)),
         (
-            "items again, where there were none",
+            "items after empty items",
             r#"{"kind":"PodList","apiVersion":"v1","items":null,"items":[],"items":[{}]}"#.to_owned(),
             Ok(&["{}"]),
         ),
         (
-            "items again",
+            "items twice",
             ending(r#"],"items":null}"#),
             Err("malformed: a second value in items, at byte 92, 2 items delivered"),
         ),
         (
-            "the last kind is none of a list",
+            "the last kind is not a list",
             ending(r#"],"kind":"Pod"}"#),
             Err("not a list: the body has the kind \"Pod\" of \"v1\", at byte 92, 2 items delivered"),
         ),
-        ("nothing", String::new(), Err("incomplete: the body ended before the list did, at byte 0, 0 items delivered")),
+        ("empty", String::new(), Err("incomplete: the body ended before the list did, at byte 0, 0 items delivered")),
         (
             "whitespace alone",
             " \n".to_owned(),
             Err("incomplete: the body ended before the list did, at byte 2, 0 items delivered"),
         ),
         (
-            "an item cut",
+            "truncated in an item",
             LIST[..85].to_owned(),
             Err("incomplete: the body ended before the list did in item 0, at byte 85, 0 items delivered"),
         ),
         (
-            "a null cut",
+            "truncated in a null",
             format!("{}nul", &LIST[..80]),
             Err("incomplete: the body ended before the list did in item 0, at byte 83, 0 items delivered"),
         ),
         (
-            "cut before the last brace",
+            "truncated before the last brace",
             ending("]"),
             Err("incomplete: the body ended before the list did, at byte 91, 2 items delivered"),
         ),
@@ -72,16 +72,16 @@ fn checks_json_syntax_and_members() {
             Err("malformed: a value of the wrong type in the body, at byte 1, 0 items delivered"),
         ),
         (
-            "HTML behind whitespace",
+            "HTML after whitespace",
             "\n<html>".to_owned(),
             Err("malformed: invalid JSON in the body, at byte 1, 0 items delivered"),
         ),
         (
-            "bytes behind the list",
+            "bytes after the list",
             format!("{LIST}\n{{"),
             Err("malformed: invalid JSON in the body, at byte 93, 2 items delivered"),
         ),
-        ("a comma too many", ending("],}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
+        ("an extra comma", ending("],}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
         ("no comma", ending("] \"a\":1}"), Err("malformed: invalid JSON in the body, at byte 92, 2 items delivered")),
         ("no colon", ending("],\"a\"1}"), Err("malformed: invalid JSON in the body, at byte 95, 2 items delivered")),
         ("no value", ending("],\"a\":}"), Err("malformed: invalid JSON in the body, at byte 96, 2 items delivered")),
@@ -184,7 +184,7 @@ fn checks_json_syntax_and_members() {
             Err("malformed: no value in items, at byte 35, 0 items delivered"),
         ),
         (
-            "an object with items, and its kind behind them",
+            "an object with items, and its kind after them",
             r#"{"apiVersion":"v1","items":[{}],"kind":"Thing"}"#.to_owned(),
             Err("not a list: the body has the kind \"Thing\" of \"v1\", at byte 32, 1 item delivered"),
         ),
@@ -194,7 +194,7 @@ fn checks_json_syntax_and_members() {
             Err("not a list: the body has the kind \"Thing\" of \"\", at byte 16, 0 items delivered"),
         ),
         ("as deep as Go reads", deep(9997), Ok(&[&deep(9997)[80..20_080]])),
-        ("one deeper", deep(9998), Err("malformed: nested too deep in items in item 0, at byte 80, 0 items delivered")),
+        ("too deep", deep(9998), Err("malformed: nested too deep in items in item 0, at byte 80, 0 items delivered")),
         (
             "an unknown member too deep",
             ending(&format!("],\"a\":{}", "[".repeat(10_000))),
@@ -224,7 +224,7 @@ fn a_status_is_an_api_error() {
         ("kind last", sorted.to_owned(), expired),
         ("whitespace", format!("\n{}", sorted.replace(',', " ,\n ")), expired),
         (
-            "cut",
+            "truncated",
             status[..status.len() - 1].to_owned(),
             "incomplete: the body ended before the list did, at byte 221, 0 items delivered",
         ),
@@ -238,9 +238,9 @@ fn a_status_is_an_api_error() {
             status.replace("410", "\"410\""),
             "malformed: no valid Status in the body, at byte 0, 0 items delivered",
         ),
-        // As an API server ends a list of which it cannot encode an item.
+        // An API server that cannot encode an item ends the list with a Status.
         (
-            "behind an item",
+            "after an item",
             format!("{},{status}\n", &LIST[..87]),
             "API error: 410 Expired: too old, at byte 88, 1 item delivered",
         ),
@@ -260,7 +260,7 @@ fn a_status_is_an_api_error() {
 }
 
 #[test]
-fn names_the_body_that_is_no_list() {
+fn names_the_body_that_is_not_a_list() {
     for (name, expected) in [
         (
             "pods-table.json",
@@ -296,30 +296,30 @@ fn applies_limits() {
     let [x, y] = [r#"{"x":"1234"}"#, r#"{"y":"}"}"#];
     let limits = Limits::default();
     for (name, limits, expected) in [
-        ("an item of just the size", limits.item_size(12), Ok(&[x, y, "null"][..])),
+        ("an item at the limit", limits.item_size(12), Ok(&[x, y, "null"][..])),
         (
-            "an item over the size",
+            "an item over the limit",
             limits.item_size(11),
             Err("item 0 is 12 bytes, over the limit of 11 bytes, \
                  at byte 80, 0 items delivered"),
         ),
-        ("oversized items left out", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[y, "null"])),
-        ("just as many items", limits.items(3), Ok(&[x, y, "null"])),
+        ("oversized items skipped", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[y, "null"])),
+        ("as many items as the limit", limits.items(3), Ok(&[x, y, "null"])),
         (
-            "an item too many",
+            "one item over the limit",
             limits.items(2),
             Err("the list has at least 3 items, over the limit of 2, \
                  at byte 103, 2 items delivered"),
         ),
         (
-            "items left out count",
+            "skipped items count",
             limits.items(2).item_size(8).on_oversized(OnItemError::Skip),
             Err("the list has at least 3 items, over the limit of 2, \
                  at byte 103, 0 items delivered"),
         ),
-        ("just as many bytes", limits.bytes(109), Ok(&[x, y, "null"])),
+        ("as many bytes as the limit", limits.bytes(109), Ok(&[x, y, "null"])),
         (
-            "a byte too many",
+            "one byte over the limit",
             limits.bytes(108),
             Err("the body is at least 109 bytes, over the limit of 108 bytes, \
                  at byte 108, 3 items delivered"),
@@ -331,9 +331,9 @@ fn applies_limits() {
                  at byte 85, 0 items delivered"),
         ),
         ("no limits", limits.item_size(u64::MAX).metadata_size(u64::MAX), Ok(&[x, y, "null"])),
-        ("metadata of just the size", limits.metadata_size(23), Ok(&[x, y, "null"])),
+        ("metadata at the limit", limits.metadata_size(23), Ok(&[x, y, "null"])),
         (
-            "metadata over the size",
+            "metadata over the limit",
             limits.metadata_size(22),
             Err("the metadata is 23 bytes, over the limit of 22 bytes, \
                  at byte 36, 0 items delivered"),
@@ -343,14 +343,14 @@ fn applies_limits() {
     }
     let status = r#"{"apiVersion":"v1","message":"1234567890","kind":"Status","code":500}"#;
     check(
-        "a Status over the size",
+        "a Status over the limit",
         limits.metadata_size(65),
         status.as_bytes(),
         Err("the metadata is 66 bytes, over the limit of 65 bytes, \
              at byte 0, 0 items delivered"),
     );
     check(
-        "a Status over the size before its kind",
+        "a Status over the limit before its kind",
         limits.metadata_size(30),
         status.as_bytes(),
         Err("not a list: the body has the kind \"Status\" of \"v1\", at byte 42, 0 items delivered"),

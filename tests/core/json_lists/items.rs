@@ -1,4 +1,4 @@
-//! Items of JSON lists: their type meta, their metadata and their decoding by serde.
+//! Items of JSON lists: their type meta, their metadata, and decoding them with serde.
 
 use k8s_pb::api::core::v1::Pod;
 use listwatch::{Encoding, Event, ItemError, Json, ListDecoder, ListReader, OnItemError};
@@ -39,7 +39,7 @@ struct Name {
 }
 
 #[test]
-fn decodes_items_by_serde() {
+fn decodes_items_with_serde() {
     let names = ListReader::new::<Json<Named>>(&fixture("pods.json")[..])
         .map(|item| item.map(|item| item.metadata.name))
         .collect::<Result<Vec<_>, _>>()
@@ -81,7 +81,7 @@ fn refuses_items_of_the_other_encoding() {
 
 /// The same collection in both encodings; the JSON is its first page.
 #[test]
-fn metadata_equals_that_of_protobuf() {
+fn metadata_from_json_and_protobuf_is_equal() {
     fn read(body: &[u8]) -> Vec<String> {
         let items = ListReader::with(body, |item| {
             let meta = item.meta()?;
@@ -134,20 +134,20 @@ fn a_wrong_encoding_error_names_both_encodings() {
 }
 
 #[test]
-fn a_json_line_has_its_type_once_and_is_an_object() {
+fn to_json_adds_a_missing_type_meta_and_refuses_other_values() {
     let head = r#"{"kind":"PodList","apiVersion":"v1","#;
     for (item, expected) in [
         ("{}", Ok(r#"{"kind":"Pod","apiVersion":"v1"}"#)),
         (r#"{ "a" : [ 1, "x y" ] }"#, Ok(r#"{"kind":"Pod","apiVersion":"v1","a":[1,"x y"]}"#)),
-        // Its own keep their place.
+        // Members of the item keep their place.
         (r#"{"a":1,"kind":"X","apiVersion":"y"}"#, Ok(r#"{"a":1,"kind":"X","apiVersion":"y"}"#)),
         (r#"{"a":"<","kind":"X"}"#, Ok(r#"{"apiVersion":"v1","a":"\u003c","kind":"X"}"#)),
-        // The last one counts, and null or the empty text sets nothing.
+        // The last value counts; null and the empty string set nothing.
         (r#"{"kind":null,"a":1}"#, Ok(r#"{"apiVersion":"v1","kind":"Pod","a":1}"#)),
         (r#"{"kind":"X","kind":"Y","kind":null}"#, Ok(r#"{"apiVersion":"v1","kind":"Y"}"#)),
         (r#"{"kind":"","apiVersion":null}"#, Ok(r#"{"kind":"Pod","apiVersion":"v1"}"#)),
         (r#"{"\u006bind":"X"}"#, Ok(r#"{"apiVersion":"v1","kind":"X"}"#)),
-        // Nothing that is not an object is printed.
+        // Other values and malformed objects are errors.
         ("null", Err("a value of the wrong type in the object")),
         (r#"{"kind":7}"#, Err("a value of the wrong type in kind")),
         (r#"{"a":[tru]}"#, Err("invalid JSON in the object")),
@@ -167,6 +167,6 @@ fn a_json_line_has_its_type_once_and_is_an_object() {
     let nameless = r#"{"items":[{"kind":"X"}],"kind":"XList","apiVersion":"v1"}"#;
     let mut decoder = ListDecoder::new().accept_json();
     let mut rest = nameless.as_bytes();
-    let Some(Event::Item(item)) = decoder.decode(&mut rest).unwrap() else { panic!("an item comes first") };
+    let Some(Event::Item(item)) = decoder.decode(&mut rest).unwrap() else { panic!("the first event is not an item") };
     assert_eq!(item.to_json(&mut Vec::new()).unwrap_err().to_string(), "no value in apiVersion");
 }

@@ -21,7 +21,7 @@ fn count(body: &[u8], chunk: usize, limits: Limits) -> (u64, AllocationInfo) {
 }
 
 #[test]
-fn dropped_items_allocate_the_same_for_any_number_of_items() {
+fn allocations_do_not_grow_with_the_number_of_dropped_items() {
     let list = |times| items(&vec![r#"{"metadata":{"name":"a-\"name\""}}"#; times].join(", "));
     let (few, many) = (list(100), list(100_000));
     for (few_chunk, many_chunk) in [(7, 7), (few.len(), many.len())] {
@@ -32,7 +32,7 @@ fn dropped_items_allocate_the_same_for_any_number_of_items() {
     }
 }
 
-/// JSON declares no length of an item, so its buffer doubles: at worst while it holds all but the last byte.
+/// JSON declares no lengths, so the buffer of an item doubles; at worst it does so for the last byte.
 #[test]
 fn a_split_item_takes_at_most_three_times_its_length() {
     let body = fixture("pods.json");

@@ -27,7 +27,7 @@ fn set<'a, T: Deserialize<'a>>(place: &mut T, value: &'a RawValue) -> Option<()>
     Some(())
 }
 
-/// The list that `serde_json` reads from the full body, with duplicates and nulls as Go reads them; `None` if it is no list.
+/// The list that `serde_json` reads from the full body, with duplicates and nulls as Go reads them; `None` if it is not a list.
 fn reference(body: &[u8]) -> Option<List> {
     let (mut type_meta, mut list_meta, mut items) = (TypeMeta::default(), ListMeta::default(), None::<Vec<Vec<u8>>>);
     for (name, value) in members(str::from_utf8(body).ok()?)? {
@@ -35,7 +35,7 @@ fn reference(body: &[u8]) -> Option<List> {
             "apiVersion" => set(&mut type_meta.api_version, value)?,
             "kind" => {
                 set(&mut type_meta.kind, value)?;
-                // The decoder refuses it at once, though a later kind would replace it.
+                // The decoder refuses this kind at once, although a later kind would replace it.
                 if !type_meta.kind.is_empty() && !is_list(&type_meta.kind) {
                     return None;
                 }
@@ -97,16 +97,16 @@ fn check(name: &str, limits: Limits, body: &[u8], expected: Result<&[&str], &str
     }
 }
 
-/// A list of two items; byte 80 is the first's, byte 90 the closing bracket.
+/// A list of two items: the first begins at byte 80, and the closing bracket is byte 90.
 const LIST: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"a":1},{}]}"#;
 const ITEMS: &[&str] = &[r#"{"a":1}"#, "{}"];
 
-/// The list with this in place of its last bracket and brace.
+/// Returns [`LIST`] with this text in place of its last bracket and brace.
 fn ending(more: &str) -> String {
     format!("{}{more}", &LIST[..90])
 }
 
-/// The list with this in place of its items, which begin at byte 80.
+/// Returns [`LIST`] with this text in place of its items, which begin at byte 80.
 fn items(items: &str) -> String {
     format!("{}{items}]}}", &LIST[..80])
 }

@@ -13,7 +13,7 @@ fn space() -> impl Strategy<Value = &'static str> {
     prop_oneof![6 => Just(""), 1 => Just(" "), 1 => Just("\n\t\r ")]
 }
 
-/// A string, with the escapes that it needs, or with every character in escapes.
+/// A string with the escapes that JSON requires, or with every character escaped.
 fn text(characters: &'static str) -> impl Strategy<Value = String> {
     (characters, prop_oneof![3 => Just(false), 1 => Just(true)]).prop_map(|(text, escaped)| {
         if escaped {
@@ -25,7 +25,7 @@ fn text(characters: &'static str) -> impl Strategy<Value = String> {
     })
 }
 
-/// A name: of a known member, or another.
+/// The name of a known member, or another name.
 fn name(known: &'static [&'static str]) -> impl Strategy<Value = (Option<&'static str>, String)> {
     let escaped =
         |name: &'static str| name.chars().map(|c| format!("\\u{:04X}", c as u32)).collect::<Vec<_>>().concat();
@@ -80,7 +80,7 @@ fn list_meta() -> impl Strategy<Value = String> {
     vec((member, space()), 0..6).prop_map(|parts| join('{', &parts, '}'))
 }
 
-/// A list of members in any order, some twice, null, missing or of another type: most are lists.
+/// A list with its members in any order, some of them repeated, null or of a wrong type; most bodies are valid lists.
 fn list_body() -> impl Strategy<Value = String> {
     let member =
         (name(&["kind", "apiVersion", "metadata", "items"]), list_meta(), value(), vec((object(), space()), 0..6))
@@ -100,22 +100,22 @@ fn list_body() -> impl Strategy<Value = String> {
         let items = format!("\"items\":{}", join('[', &items, ']'));
         vec![r#""kind":"PodList""#.to_owned(), r#""apiVersion": "v1""#.to_owned(), metadata, items]
     });
-    (required, vec(extra, 0..4), space(), space()).prop_flat_map(|(mut members, extra, before, behind)| {
+    (required, vec(extra, 0..4), space(), space()).prop_flat_map(|(mut members, extra, before, after)| {
         members.extend(extra);
         (Just(members).prop_shuffle(), vec(space(), 8)).prop_map(move |(members, spaces)| {
             let members: Vec<_> = members.into_iter().zip(spaces).collect();
-            format!("{before}{}{behind}", join('{', &members, '}'))
+            format!("{before}{}{after}", join('{', &members, '}'))
         })
     })
 }
 
-/// A body with edits, many of them of bytes that JSON gives a meaning.
+/// A body with edits, many of which write bytes that have a meaning in JSON.
 fn edited_json(body: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![prop::sample::select(&b"{}[]\",:\\ nul\x00\xff"[..]), any::<u8>()];
     edited(body, byte, usize::MAX)
 }
 
-/// Every chunking ends the same, and where `serde_json` reads a list, so does the decoder.
+/// Checks that both chunkings end the same, and that the decoder reads each list that `serde_json` reads; returns the list.
 fn agree(body: &[u8], lengths: &[usize]) -> Result<Option<List>, TestCaseError> {
     let whole = decode(Limits::default(), [body]);
     let chunked = decode(Limits::default(), cut(body, lengths));
@@ -150,12 +150,12 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_list_is_never_a_shorter_one(body in list_body(), lengths in chunk_lengths(), at in any::<prop::sample::Index>()) {
+    fn a_truncated_list_is_never_a_shorter_list(body in list_body(), lengths in chunk_lengths(), at in any::<prop::sample::Index>()) {
         let Some(expected) = reference(body.as_bytes()) else { return Ok(()) };
-        let cut_body = &body.as_bytes()[..at.index(body.len())];
-        match decode(Limits::default(), cut(cut_body, &lengths)) {
+        let truncated = &body.as_bytes()[..at.index(body.len())];
+        match decode(Limits::default(), cut(truncated, &lengths)) {
             Ok((list, _)) => prop_assert_eq!(list, expected),
-            Err(error) => prop_assert!(error.is_incomplete() && error.offset() == cut_body.len() as u64, "{}", error),
+            Err(error) => prop_assert!(error.is_incomplete() && error.offset() == truncated.len() as u64, "{}", error),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::random::splits;
 use crate::support::{cut, decode, fixture};
 
 #[test]
-fn every_chunking_of_a_recorded_list_gives_the_same() {
+fn every_chunking_gives_the_same_items() {
     let random: Vec<usize> = (1..1000).map(|n| n * 7919 % 6007).collect();
     for (name, items) in LISTS.into_iter().zip([30, 20, 30]) {
         let body = fixture(name);
@@ -20,9 +20,9 @@ fn every_chunking_of_a_recorded_list_gives_the_same() {
     }
 }
 
-/// At every position of a body, since strings and escapes within an item change the decoder's state.
+/// Splits the body at every position, since strings and escapes within an item change the decoder's state.
 #[test]
-fn every_split_into_two_gives_the_same() {
+fn every_split_into_two_gives_the_same_items() {
     let body = fixture("widgets-page-1.json");
     let expected = reference(&body).unwrap();
     for split in 0..=body.len() {
@@ -56,15 +56,15 @@ fn every_prefix_is_incomplete() {
         assert_eq!(decode(Limits::default(), [&body[..body.len() - 1]]).unwrap().0, reference(&body).unwrap());
         for len in splits(body.len() - 2, ends.iter().copied()) {
             let error = decode(Limits::default(), [&body[..len]]).unwrap_err();
-            assert!(error.is_incomplete() && error.offset() == len as u64, "{name} cut at {len}: {error}");
+            assert!(error.is_incomplete() && error.offset() == len as u64, "{name} truncated at {len}: {error}");
             let whole = ends.iter().filter(|end| **end <= len).count() as u64;
-            assert_eq!(error.items(), whole, "{name} cut at {len}");
-            assert!(error.index().is_none_or(|index| index == whole), "{name} cut at {len}: {error}");
+            assert_eq!(error.items(), whole, "{name} truncated at {len}");
+            assert!(error.index().is_none_or(|index| index == whole), "{name} truncated at {len}: {error}");
         }
     }
 }
 
-/// Where the items end.
+/// Returns the positions where the items end.
 fn ends(body: &[u8]) -> Vec<usize> {
     let (mut decoder, mut rest, mut ends) = (ListDecoder::new().accept_json(), body, Vec::new());
     while let Some(event) = decoder.decode(&mut rest).unwrap() {

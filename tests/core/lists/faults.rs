@@ -1,4 +1,4 @@
-//! A fault of a list is an error with its position, the same for every chunking.
+//! A fault in a list is an error with its position, the same for every chunking.
 
 use std::iter;
 
@@ -6,7 +6,7 @@ use listwatch::{Limits, OnItemError};
 
 use crate::support::{body_of, cut, decode, len_field, tag, varint};
 
-/// The items of a body, or its error as a user reads it.
+/// Returns the items of a body, or the text of its error.
 fn outcome(limits: Limits, body: &[u8], chunk: usize) -> Result<Vec<Vec<u8>>, String> {
     decode(limits, cut(body, &[chunk])).map(|(list, _)| list.items).map_err(|error| error.to_string())
 }
@@ -23,13 +23,13 @@ fn check(name: &str, limits: Limits, body: &[u8], expected: Result<&[&[u8]], &st
     }
 }
 
-/// A list with these bytes after its metadata and the items `a` and `bc`: they begin at byte 21 + 2 + 3 + 4 = 30.
+/// Returns a list with `more` after its metadata and the items `a` and `bc`, at byte 21 + 2 + 3 + 4 = 30.
 fn list(more: &[u8]) -> Vec<u8> {
     let raw = [&len_field(1, b"")[..], &len_field(2, b"a"), &len_field(2, b"bc"), more].concat();
     body_of("v1", "PodList", &raw)
 }
 
-/// The envelope up to `raw`, which begins at byte 19, and then these bytes.
+/// Returns the envelope up to `raw`, and then `more`, which begins at byte 19.
 fn envelope(more: &[u8]) -> Vec<u8> {
     let type_meta = [len_field(1, b"v1"), len_field(2, b"PodList")].concat();
     [b"k8s\0", &len_field(1, &type_meta)[..], more].concat()
@@ -43,7 +43,7 @@ const RAW: &[u8] = b"\x12\x07\x0a\x00\x12\x01a\x12\x00";
 fn checks_the_wire_format() {
     let groups = |depth: usize| [[0x73].repeat(depth), [0x74].repeat(depth)].concat();
     for (name, more, expected) in [
-        ("nothing", vec![], Ok(ITEMS)),
+        ("no more bytes", vec![], Ok(ITEMS)),
         ("a varint of ten bytes, overlong", [&[0x18][..], &[0x80; 9], &[0]].concat(), Ok(ITEMS)),
         ("a length of ten bytes, overlong", [&[0x1a, 0x83][..], &[0x80; 8], &[0], b"xyz"].concat(), Ok(ITEMS)),
         (
@@ -94,13 +94,13 @@ fn checks_the_wire_format() {
         ),
         ("groups nested 100 deep", groups(100), Ok(ITEMS)),
         (
-            // The longer raw has a longer length.
+            // The length of the longer `raw` takes one more byte.
             "groups nested 101 deep",
             groups(101),
             Err("malformed: groups nested deeper than 100 in an unknown field, at byte 131, 2 items delivered"),
         ),
         (
-            "the end of no group",
+            "the end of a group that was not begun",
             vec![0x74],
             Err("malformed: the end of a group that was not begun in an unknown field, at byte 30, 2 items delivered"),
         ),
@@ -110,17 +110,17 @@ fn checks_the_wire_format() {
             Err("malformed: the end of a group that was not begun in an unknown field, at byte 31, 2 items delivered"),
         ),
         (
-            "a group that its parent cuts",
+            "a group past its parent",
             vec![0x73, 0x18, 0x01],
             Err("malformed: a length past the end of its parent in an unknown field, at byte 33, 2 items delivered"),
         ),
         (
-            "a tag that its parent cuts",
+            "a tag past its parent",
             vec![0x98],
             Err("malformed: a length past the end of its parent in an unknown field, at byte 30, 2 items delivered"),
         ),
         (
-            "a fixed64 that its parent cuts",
+            "a fixed64 past its parent",
             vec![0x19, 0, 0, 0],
             Err("malformed: a length past the end of its parent in an unknown field, at byte 30, 2 items delivered"),
         ),
@@ -184,7 +184,7 @@ fn checks_the_envelope() {
             Err("malformed: a value before its typeMeta in raw, at byte 4, 0 items delivered"),
         ),
         (
-            "typeMeta behind raw",
+            "typeMeta after raw",
             envelope(&[RAW, b"\x0a\x00"].concat()),
             Err("malformed: a second value in typeMeta, at byte 28, 2 items delivered"),
         ),
@@ -205,29 +205,29 @@ fn checks_the_envelope() {
             Err("malformed: an unsupported value in contentEncoding, at byte 19, 0 items delivered"),
         ),
         (
-            "contentType behind the items",
+            "contentType after the items",
             envelope(&[RAW, b"\x22\x01x"].concat()),
             Err("malformed: an unsupported value in contentType, at byte 28, 2 items delivered"),
         ),
         ("unknown fields around raw", envelope(&[b"\x2a\x02xy", RAW, b"\x30\x05"].concat()), Ok(&[b"a", b""])),
         ("an unknown group 13", envelope(&[RAW, b"\x6b\x38\x73\x6c"].concat()), Ok(&[b"a", b""])),
         (
-            "bytes behind the envelope",
+            "bytes after the envelope",
             envelope(&[RAW, b"\0"].concat()),
             Err("malformed: an invalid tag in an unknown field, at byte 28, 2 items delivered"),
         ),
         (
-            "a raw length over 64 bits",
+            "a raw length of 2^64-1",
             envelope(b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
             Err("malformed: a length past the end of its parent in raw, at byte 19, 0 items delivered"),
         ),
         (
-            "a raw length nobody sends",
+            "a raw length of 2^63-1",
             envelope(b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x0a\x00"),
             Err("incomplete: the body ended before the list did, at byte 31, 0 items delivered"),
         ),
         (
-            "a Status behind the list",
+            "a Status after the list",
             [&envelope(RAW), status_bytes].concat(),
             Err("API error: 500 Oops!: boom, at byte 28, 2 items delivered"),
         ),
@@ -237,12 +237,12 @@ fn checks_the_envelope() {
             Err("API error: 500 Oops!: boom, at byte 26, 1 item delivered"),
         ),
         (
-            "half a Status behind the list",
+            "half a Status after the list",
             [&envelope(RAW), &status_bytes[..30]].concat(),
             Err("incomplete: the body ended before the list did, at byte 58, 2 items delivered"),
         ),
         (
-            "a second list behind the list",
+            "a second list after the list",
             [envelope(RAW), envelope(RAW)].concat(),
             Err("malformed: no valid Status in raw, at byte 47, 2 items delivered"),
         ),
@@ -258,7 +258,7 @@ fn checks_the_envelope() {
 }
 
 #[test]
-fn refuses_kinds_that_are_no_lists() {
+fn refuses_kinds_that_are_not_lists() {
     for (api_version, kind, expected) in [
         ("v1", "PodList", None),
         ("example.com/v1", "WidgetList", None),
@@ -276,7 +276,7 @@ fn refuses_kinds_that_are_no_lists() {
     ] {
         let body = body_of(api_version, kind, b"\x0a\x00");
         let expected = expected.map(|reason| {
-            // The tag of raw: behind magic, three tags with lengths, and two strings.
+            // The tag of raw follows the magic, three tags with lengths, and two strings.
             format!("{reason}, at byte {}, 0 items delivered", 4 + 2 + 2 + api_version.len() + 2 + kind.len())
         });
         check(kind, Limits::default(), &body, expected.as_deref().map_or(Ok(&[]), Err));
@@ -312,43 +312,43 @@ fn applies_limits() {
     let limits = Limits::default();
     let [x, y, z] = [&[b'x'; 10][..], &[b'y'; 20], &[b'z'; 5]];
     for (name, limits, expected) in [
-        ("an item of just the size", limits.item_size(20), Ok(&[x, y, z][..])),
+        ("an item at the limit", limits.item_size(20), Ok(&[x, y, z][..])),
         (
-            "an item over the size",
+            "an item over the limit",
             limits.item_size(19),
             Err("item 1 is 20 bytes, over the limit of 19 bytes, \
                  at byte 39, 1 item delivered"),
         ),
-        ("oversized items left out", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[z])),
-        ("just as many items", limits.items(3), Ok(&[x, y, z])),
+        ("oversized items skipped", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[z])),
+        ("as many items as the limit", limits.items(3), Ok(&[x, y, z])),
         (
-            "an item too many",
+            "one item over the limit",
             limits.items(2),
             Err("the list has at least 3 items, over the limit of 2, \
                  at byte 61, 2 items delivered"),
         ),
         (
-            "items left out count",
+            "skipped items count",
             limits.items(2).item_size(9).on_oversized(OnItemError::Skip),
             Err("the list has at least 3 items, over the limit of 2, \
                  at byte 61, 0 items delivered"),
         ),
-        ("just as many bytes", limits.bytes(72), Ok(&[x, y, z])),
+        ("as many bytes as the limit", limits.bytes(72), Ok(&[x, y, z])),
         (
-            "a byte too many",
+            "one byte over the limit",
             limits.bytes(71),
             Err("the body is at least 72 bytes, over the limit of 71 bytes, \
                  at byte 70, 3 items delivered"),
         ),
         (
-            "a list that announces too many bytes",
+            "a list that declares too many bytes",
             limits.bytes(67),
             Err("the body is at least 68 bytes, over the limit of 67 bytes, \
                  at byte 19, 0 items delivered"),
         ),
-        ("metadata of just the size", limits.metadata_size(7), Ok(&[x, y, z])),
+        ("metadata at the limit", limits.metadata_size(7), Ok(&[x, y, z])),
         (
-            "metadata over the size",
+            "metadata over the limit",
             limits.metadata_size(6),
             Err("the metadata is 7 bytes, over the limit of 6 bytes, \
                  at byte 10, 0 items delivered"),
@@ -356,11 +356,11 @@ fn applies_limits() {
     ] {
         check(name, limits, &three, expected);
     }
-    // A field behind the list counts to its last byte.
+    // A field after the list counts up to its last byte.
     let trailing = [&three[..], &tag(9, 0), b"\xff\x01"].concat();
-    check("a varint behind the list", limits.bytes(75), &trailing, Ok(&[x, y, z]));
+    check("a varint after the list", limits.bytes(75), &trailing, Ok(&[x, y, z]));
     check(
-        "a varint that ends over the size",
+        "a varint that ends over the limit",
         limits.bytes(74),
         &trailing,
         Err("the body is at least 75 bytes, over the limit of 74 bytes, \
@@ -409,7 +409,7 @@ fn skips_unknown_fields_of_any_size() {
 }
 
 #[test]
-fn returns_an_error_again() {
+fn returns_the_same_error_again() {
     for fault in [&b"\0"[..], b"\x12\x50"] {
         let body = list(fault);
         let mut decoder = listwatch::ListDecoder::new();

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::support::reference;
 
-/// Where the items of a body are: prost decodes their bytes, which follow one another in the body.
+/// Returns the positions of the items in a body: prost decodes their bytes, which occur in the body in the same order.
 fn places(body: &[u8]) -> Vec<Range<usize>> {
     let mut from = 0;
     let items = reference(body).unwrap().items;

@@ -18,7 +18,7 @@ fn unknown_field() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Known fields in the given order, with unknown ones anywhere between them.
+/// Known fields in the given order, with unknown fields anywhere between them.
 fn message(known: impl Strategy<Value = Vec<Vec<u8>>>) -> impl Strategy<Value = Vec<u8>> {
     (known, vec((any::<prop::sample::Index>(), unknown_field()), 0..4)).prop_map(|(mut fields, unknown)| {
         for (place, field) in unknown {
@@ -61,7 +61,7 @@ fn edited_body(names: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>>
     edited(prop::sample::select(names).prop_map(fixture), any::<u8>(), 36)
 }
 
-/// Decodes a body and keeps nothing; returns the length of the longest item, and the error if there was one.
+/// Decodes a body and keeps no item; returns the length of the longest item, and the error, if any.
 fn longest_item(body: &[u8], lengths: &[usize]) -> (usize, Option<String>) {
     let mut decoder = ListDecoder::new();
     let mut longest = 0;
@@ -89,16 +89,16 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_list_is_never_a_shorter_one(body in list_body(300), lengths in chunk_lengths(), at in any::<prop::sample::Index>()) {
+    fn a_truncated_list_is_never_a_shorter_list(body in list_body(300), lengths in chunk_lengths(), at in any::<prop::sample::Index>()) {
         let expected = reference(&body).unwrap();
-        let cut_body = &body[..at.index(body.len())];
-        match decode(Limits::default(), cut(cut_body, &lengths)) {
+        let truncated = &body[..at.index(body.len())];
+        match decode(Limits::default(), cut(truncated, &lengths)) {
             Ok((list, _)) => prop_assert_eq!(list, expected),
-            Err(error) => prop_assert!(error.is_incomplete() && error.offset() == cut_body.len() as u64, "{}", error),
+            Err(error) => prop_assert!(error.is_incomplete() && error.offset() == truncated.len() as u64, "{}", error),
         }
     }
 
-    /// Every chunking finds the same fault or the list that prost decodes.
+    /// Every chunking ends in the same error, or in the list that prost decodes.
     #[test]
     fn edited_bodies_end_the_same_in_all_chunkings(body in edited_body(BODIES), lengths in chunk_lengths()) {
         let whole = decode(Limits::default(), [&body[..]]);
@@ -124,10 +124,10 @@ proptest! {
 }
 
 proptest! {
-    // Most of the time goes into making long items.
+    // Generating long items takes most of the time.
     #![proptest_config(randomized(50, 1000))]
 
-    /// The 1000 bytes are for the strings of the metadata and of the end; the chunk is the caller's.
+    /// The strings of the metadata and of the end take up to 1000 bytes; the caller owns the chunk.
     #[test]
     fn the_decoder_holds_at_most_twice_the_longest_item(body in list_body(20_000), lengths in chunk_lengths()) {
         let mut longest = 0;
@@ -135,7 +135,7 @@ proptest! {
         prop_assert!(counted.bytes_max <= 2 * longest + 1000, "{} bytes for {}", counted.bytes_max, longest);
     }
 
-    /// A truncated item counts up to its last byte received, twice while its buffer grows.
+    /// The bound is three times the bytes received: a buffer grows into one of twice its size.
     #[test]
     fn a_declared_length_reserves_nothing(body in edited_body(LISTS), lengths in chunk_lengths()) {
         let counted = measure(|| drop(longest_item(&body, &lengths)));

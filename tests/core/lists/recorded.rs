@@ -1,4 +1,4 @@
-//! Recorded bodies of a real API server: lists, pages, shards, and bodies that are no list.
+//! Recorded bodies of a real API server: lists, pages, shards, and bodies that are not lists.
 
 use k8s_pb::api::core::v1::Pod;
 use listwatch::{Limits, ListReader};
@@ -6,7 +6,7 @@ use listwatch::{Limits, ListReader};
 use crate::support::{cut, decode, fixture};
 
 #[test]
-fn names_the_body_that_is_no_list() {
+fn names_the_body_that_is_not_a_list() {
     for (name, expected) in [
         (
             "single-configmap.pb",

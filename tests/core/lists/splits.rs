@@ -7,7 +7,7 @@ use crate::random::{seed, splits};
 use crate::support::{cut, decode, lists, reference};
 
 #[test]
-fn every_chunking_gives_the_same() {
+fn every_chunking_gives_the_same_items() {
     let mut random = fastrand::Rng::with_seed(seed());
     let random: Vec<usize> = (0..4096).map(|_| random.usize(..9000)).collect();
     for (name, body) in lists() {
@@ -23,7 +23,7 @@ fn every_chunking_gives_the_same() {
 
 /// Only the item on the split is copied and compared; the others must be borrowed from the body itself.
 #[test]
-fn every_split_into_two_gives_the_same() {
+fn every_split_into_two_gives_the_same_items() {
     for (name, body) in lists() {
         let expected = reference(&body).unwrap();
         if name == "pods-rv0.pb" {
@@ -63,20 +63,20 @@ fn every_prefix_is_incomplete() {
             continue;
         }
         let places = places(&body);
-        // Two empty strings follow `raw`: a prefix that ends before either of them has lost no item.
+        // Two empty strings follow `raw`: a prefix that ends before either of them has all items.
         let complete = [body.len() - 4, body.len() - 2];
         for len in splits(body.len() - 1, places.iter().flat_map(|place| [place.start, place.end])) {
             let result = decode(Limits::default(), [&body[..len]]);
             if complete.contains(&len) {
                 let (list, _) = result.unwrap();
-                assert_eq!(list.items.len(), places.len(), "{name} cut at {len}");
+                assert_eq!(list.items.len(), places.len(), "{name} truncated at {len}");
                 continue;
             }
             let error = result.unwrap_err();
-            assert!(matches!(error.kind(), DecodeErrorKind::Incomplete), "{name} cut at {len}: {error}");
+            assert!(matches!(error.kind(), DecodeErrorKind::Incomplete), "{name} truncated at {len}: {error}");
             assert_eq!(error.offset(), len as u64, "{name}");
             let whole = places.iter().filter(|place| place.end <= len).count();
-            assert_eq!(error.items(), whole as u64, "{name} cut at {len}");
+            assert_eq!(error.items(), whole as u64, "{name} truncated at {len}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A fault of a watch is an error with its position, the same for every chunking.
+//! A fault in a watch is an error with its position, the same for every chunking.
 
 use listwatch::Limits;
 
@@ -73,7 +73,7 @@ fn checks_protobuf_frames() {
         let place = if fault.starts_with("malformed") { " in event 1" } else { "" };
         check(Limits::default(), &body, 1, &format!("{fault}{place}, at byte 41, 1 event delivered"));
     }
-    // No faults: unknown fields anywhere, a version in pieces of metadata, members in another order, an empty Status.
+    // Valid: unknown fields anywhere, a version in pieces of metadata, members in another order, an empty Status.
     let unknown = b"\x18\x05\x1d....\x33\x3a\x01x\x34";
     for frame in [
         framed(&[&unknown[..], &good[4..], unknown].concat()),
@@ -143,7 +143,7 @@ fn checks_json_frames() {
         let body = format!("{GOOD}\n{line}\n{GOOD}\n");
         check(Limits::default(), body.as_bytes(), 1, &format!("{fault} in event 1, at byte 76, 1 event delivered"));
     }
-    // A frame ends with its object, so an object that is not closed takes all that follows.
+    // A frame ends with its object, so an unclosed object includes all bytes after it.
     for line in [
         GOOD.replace(r#""kind":"Pod""#, r#""other":{"#),
         GOOD.replace("}}}", "}}"),
@@ -155,7 +155,7 @@ fn checks_json_frames() {
             format!("incomplete: the body ended inside a frame in event 1, at byte {}, 1 event delivered", body.len());
         check(Limits::default(), body.as_bytes(), 1, &expected);
     }
-    // Nothing need be between two objects, nor after the last.
+    // Two objects need no separator, and the last object needs no line break.
     check(Limits::default(), format!("{GOOD}{GOOD}\n{GOOD}").as_bytes(), 3, "whole");
     check(
         Limits::default(),
@@ -166,7 +166,7 @@ fn checks_json_frames() {
     // A proxy may print objects over several lines.
     let pretty = GOOD.replace('{', "{\n  ").replace(',', ",\r\n  ").replace('}', "\n}");
     check(Limits::default(), format!("{pretty}\n{pretty}").as_bytes(), 2, "whole");
-    // No faults: spaces, escapes, unknown members anywhere, names that come again, blank lines, a line break of CR LF.
+    // Valid: spaces, escapes, unknown members anywhere, repeated names, blank lines, CR LF as a line break.
     for line in [
         format!(" \t{}\t\r", GOOD.replace(':', " : ").replace(',', "\t,  ").replace('{', "{ ").replace('}', " }")),
         GOOD.replace("type", r"\u0074ype")
@@ -181,7 +181,7 @@ fn checks_json_frames() {
         GOOD.replace("}}}", "},\"metadata\":{\"resourceVersion\":\"8\"},\"metadata\":null}}"),
         "\n \r\n\t".to_owned() + GOOD,
         r#"{"object":{"kind":"Status"},"type":"ERROR"}"#.to_owned(),
-        // Of two objects the last counts, with its own annotations; metadata in two parts has both.
+        // The last of two objects counts, with its own annotations; metadata in two parts is merged.
         format!(r#"{{"type":"BOOKMARK","object":{ENDS},"object":{{"metadata":{{"resourceVersion":"7"}}}}}}"#),
         format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"7"}}}},"object":{ENDS}}}"#),
         format!(r#"{{"type":"BOOKMARK","object":{ENDS}}}"#).replace("}}}", r#"},"metadata":{"resourceVersion":"7"}}}"#),
@@ -192,7 +192,7 @@ fn checks_json_frames() {
         let (expected, is_whole) = reference(body.as_bytes());
         assert!(is_whole, "{body}");
         assert_eq!(watch(Limits::default(), cut(body.as_bytes(), &[9])).0, expected, "{body}");
-        // As the first document it is an event by the name that it begins with.
+        // At the start of the body, its first member identifies it as an event.
         if line.starts_with("{\"type\"") || line.starts_with("{\"object\"") {
             check(Limits::default(), format!("\n{line}\n").as_bytes(), 1, "whole");
         }
@@ -201,7 +201,7 @@ fn checks_json_frames() {
 
 #[cfg(feature = "json")]
 #[test]
-fn names_the_json_that_is_no_watch() {
+fn names_the_json_that_is_not_a_watch() {
     let over = "event 0 is 75 bytes, over the limit of 74 bytes, at byte 1, 0 events delivered";
     let line = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}"#;
     assert_eq!(line.len(), 75);
@@ -267,7 +267,7 @@ fn applies_limits() {
 }
 
 #[test]
-fn names_the_body_that_is_no_watch() {
+fn names_the_body_that_is_not_a_watch() {
     for (name, expected) in [
         ("pods-page-1.pb", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
         ("pods-empty.pb", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),

@@ -6,7 +6,7 @@ use listwatch::{DecodeErrorKind, Limits, WatchDecoder};
 use super::protobuf;
 use crate::support::{cut, fixture, len_field};
 
-/// The 17 MiB of client-go's own test.
+/// client-go's own test uses a frame of 17 MiB, too.
 #[test]
 fn refuses_a_frame_over_the_limit_before_allocating() {
     let mut body = (17_u32 << 20).to_be_bytes().to_vec();
@@ -18,7 +18,7 @@ fn refuses_a_frame_over_the_limit_before_allocating() {
             assert!(matches!(error.kind(), DecodeErrorKind::Limit { size: 0x0110_0000, max: 0x0100_0000, .. }));
             assert_eq!(decoder.position(), 4);
         });
-        assert!(counted.bytes_total < 300, "{} bytes, which are the error's", counted.bytes_total);
+        assert!(counted.bytes_total < 300, "{} bytes, more than the error takes", counted.bytes_total);
     }
     // A frame under the limit reserves nothing for its declared length either.
     let counted = measure(|| {
@@ -49,7 +49,7 @@ fn no_event_allocates() {
                 }
                 assert!(events > 0);
             };
-            // The buffer of split frames, and the type meta.
+            // The first run allocates the buffer of split frames and the type meta.
             run(&mut decoder);
             let counted = measure(|| run(&mut decoder));
             assert_eq!(counted.count_total, 0, "{name} in chunks of {chunk}");

@@ -9,7 +9,7 @@ use crate::random::{chunk_lengths, edited, randomized, unknown_leaf};
 use crate::support::watch::{reference, watch};
 use crate::support::{cut, framed, len_field};
 
-/// Fields in any order, with unknown ones between them.
+/// Known fields in any order, with unknown fields between them.
 fn message(known: impl Strategy<Value = Vec<Vec<u8>>>) -> impl Strategy<Value = Vec<u8>> {
     (known, vec(unknown_leaf(), 0..2))
         .prop_map(|(known, unknown)| [known, unknown].concat())
@@ -83,7 +83,7 @@ proptest! {
         prop_assert_eq!((seen, end.is_ok()), reference(body));
     }
 
-    /// Every chunking finds the same fault, and the events before it are those of the reference.
+    /// Every chunking ends in the same error, and the events before it equal the reference.
     #[test]
     fn edited_bodies_end_the_same_in_all_chunkings(body in edited_body(), lengths in chunk_lengths()) {
         let whole = watch(Limits::default(), [&body[..]]);
@@ -94,7 +94,7 @@ proptest! {
         let both = whole.0.len().min(expected.len());
         prop_assert_eq!(&whole.0[..both], &expected[..both]);
         match whole.1.map_err(|error| error.kind().clone()) {
-            // A caller that decodes an object finds its faults, and prost keeps the last of several values.
+            // The decoder leaves faults in an object to the caller that decodes it, and prost accepts a repeated value.
             Ok(()) | Err(DecodeErrorKind::Malformed { fault: Fault::NotEmpty, .. }) => {}
             Err(kind) => prop_assert!(!is_whole && expected.len() == both, "{:?}", kind),
         }

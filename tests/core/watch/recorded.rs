@@ -7,7 +7,7 @@ use crate::support::fixture;
 use crate::support::watch::{Seen, reference, watch};
 
 #[test]
-fn recorded_watches_have_the_events_sent() {
+fn recorded_watches_give_the_events_that_were_sent() {
     let changes = |seen: &[Seen], wanted| {
         seen.iter().filter(|seen| matches!(seen, Seen::Changed { event, .. } if *event == wanted)).count()
     };
@@ -38,7 +38,7 @@ fn recorded_watches_have_the_events_sent() {
 }
 
 #[test]
-fn an_expired_watch_ends_in_its_status() {
+fn an_expired_watch_gives_its_status() {
     for (name, body) in fixtures().filter(|(name, _)| name.starts_with("watch-expired")) {
         let (seen, end) = watch(Limits::default(), [&body[..]]);
         end.unwrap();
@@ -47,7 +47,7 @@ fn an_expired_watch_ends_in_its_status() {
     }
 }
 
-/// Type metas change from event to event.
+/// The type meta changes from event to event.
 #[test]
 fn each_object_has_its_own_type_meta() {
     let pod = protobuf("ADDED", "v1", "Pod", b"\x0a\x03\x32\x017");

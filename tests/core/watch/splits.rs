@@ -8,7 +8,7 @@ use crate::support::watch::{reference, see, watch};
 use crate::support::{cut, fixture};
 
 #[test]
-fn every_chunking_gives_the_same() {
+fn every_chunking_gives_the_same_events() {
     for (name, body) in fixtures() {
         let expected = reference(&body);
         assert!(!expected.0.is_empty() && expected.1, "{name}");
@@ -21,10 +21,10 @@ fn every_chunking_gives_the_same() {
 
 /// Only the frame on the split is copied; other objects are borrowed from the body.
 #[test]
-fn every_split_into_two_gives_the_same() {
+fn every_split_into_two_gives_the_same_events() {
     for (name, body) in fixtures() {
         let lengths = frame_lengths(&body);
-        // Of a long body, the last three frames.
+        // A long body is reduced to its last three frames.
         let last: usize = lengths.iter().rev().take(3).sum();
         let body = if body.len() > 8 << 10 { &body[body.len() - last..] } else { &body[..] };
         let (expected, _) = reference(body);
@@ -65,10 +65,10 @@ fn a_prefix_ends_between_frames_or_in_an_error() {
         for len in splits(body.len(), ends.iter().copied().filter(|end| *end <= body.len())) {
             for lengths in [&[len.max(1)][..], &[61]] {
                 let (seen, end) = watch(Limits::default(), cut(&body[..len], lengths));
-                // A line break says nothing: the object before it is a whole frame.
+                // The line break is optional: the object before it is a whole frame.
                 let line_break = usize::from(!PROTOBUF.contains(&name));
                 let whole = ends.iter().filter(|end| **end <= len + line_break).count();
-                assert_eq!(seen, expected[..whole], "{name} cut at {len}");
+                assert_eq!(seen, expected[..whole], "{name} truncated at {len}");
                 if len == 0 || ends.contains(&len) || ends.contains(&(len + line_break)) {
                     end.unwrap();
                     continue;
@@ -87,7 +87,7 @@ fn a_prefix_ends_between_frames_or_in_an_error() {
     }
 }
 
-/// Where the frames of these lengths end.
+/// Returns the positions where frames of these lengths end.
 fn ends(lengths: &[usize]) -> Vec<usize> {
     let end = |end: &mut usize, length: &usize| {
         *end += length;

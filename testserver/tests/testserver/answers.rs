@@ -1,4 +1,4 @@
-//! A server answers by its handler, records requests, counts connections, and ends when it is dropped.
+//! A server answers as its handler decides, records requests, counts connections, and ends when it is dropped.
 
 use http_body_util::BodyExt;
 use hyper::Version;
@@ -103,7 +103,6 @@ async fn closes_connections_and_ends_tasks_when_dropped() {
 
 #[tokio::test]
 async fn survives_a_client_that_leaves_during_a_response() {
-    // A client that leaves in the middle of a response does no harm to the next one.
     let server = Server::start(Answer::ok(Body::replay(vec![7; 10_000_000])).always()).await.unwrap();
     for version in VERSIONS {
         let io = TcpStream::connect(server.addr()).await.unwrap();

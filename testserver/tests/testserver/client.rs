@@ -1,4 +1,4 @@
-//! A bare HTTP client: one connection, and everything that a response delivers until it ends or breaks.
+//! A minimal HTTP client: one connection, and everything that a response delivers until it ends or breaks.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 pub const VERSIONS: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
 
-/// What arrived.
+/// A response, as the client received it.
 #[derive(Debug)]
 pub struct Received {
     pub status: StatusCode,
@@ -29,7 +29,7 @@ pub enum End {
     Broken,
 }
 
-/// Asks for `/` on a connection of its own.
+/// Requests `/` on a new connection.
 pub async fn get(server: &listwatch_testserver::Server, version: Version) -> Received {
     let io = TcpStream::connect(server.addr()).await.unwrap();
     receive(request(io, version, "/").await).await
@@ -66,7 +66,7 @@ impl Sender {
     }
 }
 
-/// Speaks HTTP on this stream.
+/// Starts HTTP on this stream.
 pub async fn connect<IO>(io: IO, version: Version) -> Sender
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -33,7 +33,7 @@ async fn delivers_bodies_up_to_their_fault() {
     let cases = [
         ("whole", replay(), plain.clone(), End::Clean),
         ("empty", Body::replay(""), vec![], End::Clean),
-        ("length", replay().with_content_length(), plain.clone(), End::Clean),
+        ("content length", replay().with_content_length(), plain.clone(), End::Clean),
         ("appended", replay().append("k8s"), [&plain[..], b"k8s"].concat(), End::Clean),
         (
             "appended with length",
@@ -48,7 +48,7 @@ async fn delivers_bodies_up_to_their_fault() {
         ("cut in one-byte chunks", replay().chunk_size(1).cut_at(777), plain[..777].to_vec(), End::Clean),
         ("cut past the end", replay().cut_at(100_001), plain.clone(), End::Clean),
         ("cut with length", replay().with_content_length().cut_at(5000), plain[..5000].to_vec(), End::Broken),
-        ("cut in what is appended", Body::replay("ab").append("cd").cut_at(3), b"abc".to_vec(), End::Clean),
+        ("cut in the appended bytes", Body::replay("ab").append("cd").cut_at(3), b"abc".to_vec(), End::Clean),
         ("reset at 0", replay().reset_at(0), vec![], End::Broken),
         ("reset at 1", replay().reset_at(1), plain[..1].to_vec(), End::Broken),
         ("reset within a chunk", replay().reset_at(99_000), plain[..99_000].to_vec(), End::Broken),
@@ -68,7 +68,7 @@ async fn delivers_bodies_up_to_their_fault() {
             let received = get(&server, version).await;
             assert_eq!(received.body.len(), expected.len(), "{name}, {version:?}");
             assert!(received.body == expected, "{name}, {version:?}");
-            // A body shorter than its content length is broken to clients of HTTP/2 too, but hyper's does not look.
+            // A body shorter than its content length is an error in HTTP/2 too, but hyper's client does not check it.
             if !(name == "cut with length" && version == Version::HTTP_2) {
                 assert_eq!(received.end, end, "{name}, {version:?}");
             }
@@ -77,7 +77,7 @@ async fn delivers_bodies_up_to_their_fault() {
     }
 }
 
-/// All bytes before a reset arrive, also where the client's windows and the sockets hold but a part of them.
+/// All bytes before a reset arrive, even if the client's windows and the sockets hold only a part of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delivers_all_bytes_before_a_reset() {
     let pods = Synthesizer::new(&recorded_pods(), 2000).unwrap();
@@ -103,7 +103,7 @@ async fn delays_the_end_of_a_body() {
         let received = get(&server, version).await;
         assert!(received.body == plain());
         assert_eq!(received.end, End::Clean, "{version:?}");
-        // The clock is paused: the hour passes once nothing is left to do.
+        // The clock is paused: the hour passes once every task waits.
         assert!(start.elapsed() >= hour, "{version:?}");
     }
 }
@@ -120,7 +120,7 @@ async fn keeps_a_stalled_body_open() {
                 received += body.frame().await.unwrap().unwrap().into_data().unwrap().len();
             }
             assert_eq!(received, length);
-            // The clock is paused: an hour passes once nothing is left to do.
+            // The clock is paused: an hour passes once every task waits.
             let more = tokio::time::timeout(Duration::from_secs(3600), body.frame()).await;
             assert!(more.is_err(), "{version:?}, stalled at {length}");
             assert_eq!((server.bytes_sent(), server.connections()), (length as u64, 1));
@@ -138,7 +138,7 @@ async fn sends_chunks_of_the_requested_size() {
     ];
     for (body, size, count) in cases {
         let server = serve(body).await;
-        // HTTP/1.1 clients may join or split chunks, hyper's does not join them; frames of HTTP/2 are handed over as they are.
+        // An HTTP/1.1 client may join or split chunks, but hyper's does not join them. HTTP/2 frames arrive unchanged.
         let received = get(&server, Version::HTTP_2).await;
         assert!(received.chunks.iter().all(|length| *length <= size), "{size}");
         assert!(received.chunks.len() >= count, "{size}: {} chunks", received.chunks.len());
@@ -169,7 +169,7 @@ async fn gzips_in_one_member_or_one_per_chunk() {
         let first_member = gunzip(GzDecoder::new(&compressed[..])).unwrap();
         assert_eq!(first_member.len(), if members { 4096 } else { plain.len() }, "{name}");
 
-        // Cuts and flips are on the wire, behind compression.
+        // Cuts and flips apply after compression.
         let cut = compressed.len() as u64 - 3;
         let faulty = Server::start(Answer::in_turn([
             Answer::ok(body.clone().cut_at(cut)),
@@ -190,7 +190,7 @@ fn gunzip(mut decoder: impl Read) -> std::io::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn chunks_a_transfer_without_a_requested_length() {
+async fn uses_chunked_transfer_unless_a_content_length_is_requested() {
     let answers = [Answer::ok(Body::replay("list")), Answer::ok(Body::replay("list").with_content_length())];
     let server = Server::start(Answer::in_turn(answers)).await.unwrap();
     let chunked = get(&server, Version::HTTP_11).await.headers;

@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::client::{Sender, VERSIONS, connect};
 
-/// More than the windows of a client hold, and more than the sockets do.
+/// More bytes than the windows of a client and the sockets hold.
 const LONG: usize = 20_000_000;
 
 async fn server() -> Server {
@@ -17,7 +17,7 @@ async fn server() -> Server {
     Server::start(move |request, _| Answer::ok(answer(&request.path))).await.unwrap()
 }
 
-/// A connection that leaves what the client does not read with the server, as far as it can.
+/// Connects with a small receive buffer, so that most of the unread bytes stay on the server.
 async fn tcp(server: &Server) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -30,7 +30,7 @@ async fn get_short(sender: &mut Sender) -> hyper::Result<()> {
     Ok(())
 }
 
-/// What a client of HTTP/2 sends before it gets the GOAWAY is answered, but the GOAWAY goes before that answer.
+/// Sends two requests: a request that an HTTP/2 client sends before it gets the GOAWAY is answered, but after the GOAWAY.
 async fn takes_requests(sender: &mut Sender) -> bool {
     get_short(sender).await.is_ok() && get_short(sender).await.is_ok()
 }
@@ -39,7 +39,7 @@ async fn takes_requests(sender: &mut Sender) -> bool {
 async fn finishes_a_body_and_refuses_later_requests_after_goaway() {
     for version in VERSIONS {
         let server = server().await;
-        // Every connection goes away like the first one.
+        // GOAWAY closes later connections like the first one.
         for round in 1..3 {
             let mut sender = connect(tcp(&server).await, version).await;
             assert!(takes_requests(&mut sender).await);
@@ -50,7 +50,7 @@ async fn finishes_a_body_and_refuses_later_requests_after_goaway() {
             }
             server.goaway();
 
-            // A connection of HTTP/1.1 is busy with the body.
+            // An HTTP/1.1 connection is busy with the body.
             if version == Version::HTTP_2 {
                 assert!(!takes_requests(&mut sender).await);
             }
@@ -59,7 +59,7 @@ async fn finishes_a_body_and_refuses_later_requests_after_goaway() {
             }
             assert_eq!(read, LONG, "{version:?}");
             assert!(!takes_requests(&mut sender).await, "{version:?}");
-            // The client would have kept the connection.
+            // The server closed the connection: the client would have kept it.
             server.no_connections().await;
             assert_eq!(server.accepted(), round);
         }

@@ -42,7 +42,7 @@ async fn holds_a_connection_until_dropped() {
     let mut client = connect(&server).await;
     let mut received = vec![0; HALF_A_CHUNK.len()];
     client.read_exact(&mut received).await.unwrap();
-    // The clock is paused: an hour passes once nothing is left to do.
+    // The clock is paused: an hour passes once every task waits.
     let more = tokio::time::timeout(Duration::from_secs(3600), client.read_u8()).await;
     assert!(more.is_err());
     drop(server);

@@ -1,12 +1,12 @@
-//! An synthesized body decodes with prost to the recorded items, repeated under unique names.
+//! A synthesized body decodes with prost to the recorded items, repeated under unique names.
 
 use std::collections::HashSet;
 use std::io::Read;
 
-use listwatch_testserver::{AmplifyError, Synthesizer, recorded_pods};
+use listwatch_testserver::{SynthesizeError, Synthesizer, recorded_pods};
 use prost::Message;
 
-/// Every field is optional or repeated, so that encoding gives back what was decoded, empty fields too.
+/// Every field is optional or repeated, so that encoding restores the decoded bytes, including empty fields.
 #[derive(Clone, PartialEq, Message)]
 struct TypeMeta {
     #[prost(string, optional, tag = "1")]
@@ -49,7 +49,7 @@ struct ListMeta {
     shard_info: Option<Vec<u8>>,
 }
 
-/// A Pod, or whatever has no more than three fields.
+/// A Pod, or any object with no more than three fields.
 #[derive(Clone, PartialEq, Message)]
 struct Item {
     #[prost(message, optional, tag = "1")]
@@ -111,14 +111,14 @@ fn repeats_recorded_items_under_unique_names() {
         assert!(recorded_list.encode_to_vec() == raw, "{name} has fields that this test does not know");
 
         for count in [0, 1, 119, 120, 121, 1000] {
-            let amplifier = Synthesizer::new(&recorded, count).unwrap();
-            let body = amplifier.to_vec();
-            assert_eq!((amplifier.items(), amplifier.len()), (count, body.len() as u64), "{name}");
+            let synthesizer = Synthesizer::new(&recorded, count).unwrap();
+            let body = synthesizer.to_vec();
+            assert_eq!((synthesizer.items(), synthesizer.len()), (count, body.len() as u64), "{name}");
 
             let (envelope, list) = decode(&body);
             assert_eq!(envelope.type_meta, recorded_envelope.type_meta);
             assert_eq!((envelope.content_encoding.as_deref(), envelope.content_type.as_deref()), (Some(""), Some("")));
-            assert!(list.encode_to_vec() == envelope.raw.unwrap(), "{name} grew fields");
+            assert!(list.encode_to_vec() == envelope.raw.unwrap(), "{name} has additional fields");
             let list_meta = ListMeta {
                 r#continue: Some(String::new()),
                 remaining_item_count: None,
@@ -140,7 +140,7 @@ fn repeats_recorded_items_under_unique_names() {
                 assert!(version.len() == 10 && version.parse::<u64>().unwrap() > 999_999_999, "{version}");
                 recorded.resource_version = None;
                 assert!(seen.insert(name) && seen.insert(uid) && seen.insert(version), "item {i} is not unique");
-                assert!(item == expected, "item {i} differs in more");
+                assert!(item == expected, "item {i} differs in other fields");
             }
         }
     }
@@ -153,10 +153,10 @@ fn embeds_the_fixture() {
 
 #[test]
 fn reads_the_same_body_in_pieces_of_any_size() {
-    let amplifier = Synthesizer::new(&recorded_pods(), 250).unwrap();
-    let whole = amplifier.to_vec();
+    let synthesizer = Synthesizer::new(&recorded_pods(), 250).unwrap();
+    let whole = synthesizer.to_vec();
     for size in [1, 7, 4096, 8000, 1 << 16] {
-        let (mut reader, mut body, mut piece) = (amplifier.reader(), Vec::new(), vec![0; size]);
+        let (mut reader, mut body, mut piece) = (synthesizer.reader(), Vec::new(), vec![0; size]);
         loop {
             let length = reader.read(&mut piece).unwrap();
             if length == 0 {
@@ -172,7 +172,7 @@ fn reads_the_same_body_in_pieces_of_any_size() {
 fn knows_the_length_of_a_long_list_before_it_is_read() {
     let short = Synthesizer::new(&recorded_pods(), 120_000).unwrap();
     let long = Synthesizer::new(&recorded_pods(), 120_000_000).unwrap();
-    // A thousand times as long, but for the heads of a thousand short ones.
+    // It is a thousand times as long, except for the heads of a thousand short lists.
     assert!(long.len().abs_diff(1000 * short.len()) < 1000 * 100);
     let mut start = Vec::new();
     long.reader().take(1000).read_to_end(&mut start).unwrap();
@@ -180,7 +180,7 @@ fn knows_the_length_of_a_long_list_before_it_is_read() {
 }
 
 #[test]
-fn refuses_bodies_that_are_no_whole_list() {
+fn rejects_bodies_that_are_not_a_complete_list() {
     let pods = recorded_pods();
     let list = |type_meta: TypeMeta, raw: Vec<u8>| {
         let envelope = Unknown { type_meta: Some(type_meta), raw: Some(raw), ..Unknown::default() };
@@ -192,20 +192,20 @@ fn refuses_bodies_that_are_no_whole_list() {
         change(recorded.items[3].metadata.as_mut().unwrap());
         list(pod_list(), recorded.encode_to_vec())
     };
-    let missing = |field| AmplifyError::MissingField { item: 3, field };
+    let missing = |field| SynthesizeError::MissingField { item: 3, field };
     let encoded = Unknown { content_encoding: Some("gzip".into()), ..decode(&pods).0 };
     let cases = [
-        (b"{}".to_vec(), AmplifyError::NoMagic),
-        (pods[..pods.len() / 2].to_vec(), AmplifyError::Malformed("the envelope")),
-        ([&pods[..], b"k8s\0"].concat(), AmplifyError::Malformed("the envelope")),
-        (list(pod_list(), b"\x0a\x05".to_vec()), AmplifyError::Malformed("the list")),
-        (list(pod_list(), b"\x12\x01\x0a".to_vec()), AmplifyError::Malformed("an item")),
-        (list(pod_list(), b"\x12\x03\x0a\x01\x0a".to_vec()), AmplifyError::Malformed("an item's metadata")),
-        (fixture("error-403.pb"), AmplifyError::NotAList("Status".into())),
-        (fixture("single-configmap.pb"), AmplifyError::NotAList("ConfigMap".into())),
-        (fixture("pods-metadata-v1beta1.pb"), AmplifyError::OtherLayout("meta.k8s.io/v1beta1")),
-        ([b"k8s\0", &encoded.encode_to_vec()[..]].concat(), AmplifyError::Encoded),
-        (fixture("pods-empty.pb"), AmplifyError::NoItems),
+        (b"{}".to_vec(), SynthesizeError::NoMagic),
+        (pods[..pods.len() / 2].to_vec(), SynthesizeError::Malformed("the envelope")),
+        ([&pods[..], b"k8s\0"].concat(), SynthesizeError::Malformed("the envelope")),
+        (list(pod_list(), b"\x0a\x05".to_vec()), SynthesizeError::Malformed("the list")),
+        (list(pod_list(), b"\x12\x01\x0a".to_vec()), SynthesizeError::Malformed("an item")),
+        (list(pod_list(), b"\x12\x03\x0a\x01\x0a".to_vec()), SynthesizeError::Malformed("an item's metadata")),
+        (fixture("error-403.pb"), SynthesizeError::NotAList("Status".into())),
+        (fixture("single-configmap.pb"), SynthesizeError::NotAList("ConfigMap".into())),
+        (fixture("pods-metadata-v1beta1.pb"), SynthesizeError::OtherLayout("meta.k8s.io/v1beta1")),
+        ([b"k8s\0", &encoded.encode_to_vec()[..]].concat(), SynthesizeError::Encoded),
+        (fixture("pods-empty.pb"), SynthesizeError::NoItems),
         (without(|metadata| metadata.name = None), missing("metadata.name")),
         (without(|metadata| metadata.name = Some(String::new())), missing("metadata.name")),
         (without(|metadata| metadata.uid = None), missing("metadata.uid")),

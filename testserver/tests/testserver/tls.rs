@@ -98,7 +98,7 @@ async fn requires_a_client_certificate_of_its_own_authority() {
             [(None, AlertDescription::CertificateRequired), (other.client_identity(), AlertDescription::DecryptError)];
         for (identity, alert) in refused {
             let mut io = connect(identity, alpn).await.unwrap();
-            // A server that took it would end the connection then.
+            // A server that accepted the certificate would end the connection without an error.
             io.shutdown().await.unwrap();
             let error = io.read_u8().await.unwrap_err();
             let error = error.get_ref().unwrap().downcast_ref::<Error>().unwrap();

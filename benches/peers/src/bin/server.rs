@@ -1,4 +1,4 @@
-//! The process that serves Pods: `server N`, or `server N SECONDS same|renewed`, after which the list is to be asked for again.
+//! Serves Pods: `server N`, or `server N SECONDS same|renewed`, whose watches expire after SECONDS so that clients relist.
 
 use std::time::Duration;
 

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Objects by the values of a field, as text.
+/// An index of objects by the values of a field, as text.
 pub type ByText = Index<[u8], Arc<str>>;
 
-/// What an index is called, and the path to the field that it is of.
+/// The name of an index, and the path of its field.
 #[derive(Clone)]
 pub struct IndexBy {
     pub name: String,
@@ -25,9 +25,9 @@ impl FromStr for IndexBy {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (name, path) = text.split_once('=').ok_or("it is written NAME=PATH")?;
+        let (name, path) = text.split_once('=').ok_or("expected NAME=PATH")?;
         if name.is_empty() || name.contains('/') || path.is_empty() {
-            return Err("it is written NAME=PATH, and there is no slash in the name");
+            return Err("expected NAME=PATH, without a slash in NAME");
         }
         Ok(Self { name: name.to_owned(), path: path.to_owned() })
     }
@@ -41,18 +41,18 @@ impl IndexBy {
     }
 }
 
-/// A field, read as the JSON of it: a time, a quantity and their like are one value there.
+/// A field, read from JSON, where a time or a quantity is a single value.
 struct Field {
     in_json: FieldPath,
     of: TypeMeta,
-    /// Of an object in protobuf, only the field; `None` for kinds that come in JSON.
+    /// Projects an object in protobuf to the field; `None` for kinds that the server sends as JSON.
     only: Option<Projection>,
 }
 
 impl Field {
     fn parse(path: &str, of: &TypeMeta) -> Result<Self, String> {
         if path.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(format!("{path}: the fields of JSON have names"));
+            return Err(format!("{path}: expected names of fields, not numbers"));
         }
         let in_json = FieldPath::parse(path, of).map_err(|error| error.to_string())?;
         let only = match Message::of(&of.api_version, &of.kind) {
@@ -60,7 +60,7 @@ impl Field {
                 let field = path.split('[').next().and_then(|path| message.path(path)?.pop());
                 let is_whole_map = field.is_some_and(schema::Field::is_map) && !path.contains('[');
                 if is_whole_map || field.and_then(schema::Field::message).is_some_and(Message::is_object) {
-                    return Err(format!("{path} is no single value"));
+                    return Err(format!("{path} is not a single value"));
                 }
                 Some(Projection::new().keep(&in_json))
             }
@@ -84,7 +84,7 @@ impl Field {
         for value in self.in_json.all_bytes(json) {
             match serde_json::from_slice(value?).map_err(ItemError::other)? {
                 Value::String(text) => values.push(text),
-                Value::Object(_) => return Err(ItemError::other("an object is no single value")),
+                Value::Object(_) => return Err(ItemError::other("the value is an object, not a single value")),
                 value => values.push(value.to_string()),
             }
         }

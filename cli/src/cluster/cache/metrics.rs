@@ -1,4 +1,4 @@
-//! What is measured of a cache, for Prometheus.
+//! The metrics of a cache, for Prometheus.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::status::{lag, parts, relists};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// In the text format that Prometheus calls `OpenMetrics`.
+/// Returns the metrics in the text format `OpenMetrics`.
 pub fn text(cached: &Cached) -> Result<String, fmt::Error> {
     let status = cached.cache.status();
     let labels = [("resource".into(), cached.resource.to_string().into())].into_iter();
@@ -24,25 +24,29 @@ pub fn text(cached: &Cached) -> Result<String, fmt::Error> {
     for (part, held) in parts(&cached.cache.memory()) {
         bytes.get_or_create(&vec![("part", part)]).set(count(held));
     }
-    registry.register("bytes", "Memory of the cache, by part: objects compressed and encoded, tables, indexes", bytes);
+    registry.register("bytes", "Memory of the cache in bytes, by part", bytes);
     let is_synced = i64::from(status.resource_version.is_some());
-    registry.register("synced", "1 once the cache had the whole collection", ConstGauge::new(is_synced));
+    registry.register("synced", "1 once the cache has received the whole collection", ConstGauge::new(is_synced));
     if let Some(lag) = lag(&status) {
-        let help = "Time since the server last told what there is: by an event, a bookmark or a complete list";
+        let help = "Time since the cache last received an event, a bookmark or a complete list";
         registry.register("lag_seconds", help, ConstGauge::new(lag));
     }
-    let help = "Objects and deletions that came, those of lists included";
+    let help = "Objects and deletions received from lists and watches";
     registry.register("events", help, ConstCounter::new(status.events));
     registry.register("errors", "Connections and lists that ended in an error", ConstCounter::new(status.errors));
-    registry.register("syncs", "How often the whole collection came", ConstCounter::new(status.syncs));
-    registry.register("relists", "How often it came again", ConstCounter::new(relists(&status)));
-    let help = "Objects that the cache does not have in their latest state, because it could not hold them";
+    registry.register("syncs", "Times that the whole collection was received", ConstCounter::new(status.syncs));
+    registry.register(
+        "relists",
+        "Times that the whole collection was received again",
+        ConstCounter::new(relists(&status)),
+    );
+    let help = "Objects whose latest state the cache lacks, because it could not store it";
     registry.register("skipped", help, ConstGauge::new(count(status.skipped)));
     let errors = Family::<Vec<(&str, String)>, Gauge>::default();
     for (by, index) in &cached.indexes {
         errors.get_or_create(&vec![("index", by.name.clone())]).set(count(index.errors().len()));
     }
-    registry.register("index_errors", "Objects that an index could not read and does not have", errors);
+    registry.register("index_errors", "Objects that an index lacks, because it could not read them", errors);
 
     let mut text = String::new();
     text::encode(&mut text, &registry)?;

@@ -1,4 +1,4 @@
-//! `listwatch cache`: a collection kept in memory and in step, to be looked into over HTTP.
+//! `listwatch cache`: keeps a collection in memory and up to date, and serves it over HTTP.
 
 mod index;
 mod metrics;
@@ -33,27 +33,27 @@ use crate::signals::interrupted;
 /// Keeps a collection in memory and up to date, and serves it on loopback, for example to debug a controller.
 ///
 /// It survives disconnects and restarts of the server, and shows its progress on stderr. Ctrl-C ends it. Readers need no
-/// authentication: every user of this machine who can connect to loopback can read the whole collection.
+/// authentication: every user of this machine can read the whole collection.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Served, to GET and HEAD, in JSON but for metrics, and data once the collection is complete:
-  /healthz                    200 once the collection is complete, 503 before and why
-  /metrics                    for Prometheus
-  /keys[?namespace=NS]        of all objects, in no order
-  /objects[?namespace=NS]     all objects
+Paths for GET and HEAD. Bodies are JSON, except /metrics. Data is available once the collection is complete:
+  /healthz                    200 once the collection is complete; 503 with the reason before
+  /metrics                    metrics for Prometheus
+  /keys[?namespace=NS]        keys of all objects, unordered
+  /objects[?namespace=NS]     all objects, unordered
   /objects/[NS/]NAME          one object
   /indexes                    the indexes
-  /indexes/INDEX              its values, and how many objects have each
-  /indexes/INDEX/VALUE        the keys of these; with ?objects, the objects
+  /indexes/INDEX              the values in an index, with the number of objects for each
+  /indexes/INDEX/VALUE        keys of the objects with this value; with ?objects, the objects
 
 Examples:
   listwatch cache pods -A                         all Pods, compressed, at http://127.0.0.1:8002
   listwatch cache pods -A --index node=spec.nodeName --index 'app=metadata.labels[\"app\"]'
   curl localhost:8002/indexes/node/node-1         the keys of the Pods on a node
-  curl localhost:8002/indexes/node/?objects       the Pods on none yet, as JSON
+  curl localhost:8002/indexes/node/?objects       the Pods without a node, as JSON
   listwatch cache pods -A --drop metadata.managedFields --drop status
   listwatch cache secrets -A --metadata-only      without their data
-  listwatch cache pods -A --file pods.cache       resumes from the file after a restart
+  listwatch cache pods -A --file pods.cache       resumes from a file after a restart
   listwatch cache nodes --listen 127.0.0.1:0      on a free port")]
 pub struct Args {
     #[command(flatten)]
@@ -64,12 +64,12 @@ pub struct Args {
     format: Format,
 
     /// Memory limit for objects and indexes, in MiB. Fails if the collection does not fit; objects that do not fit later are
-    /// left out, with a warning
+    /// skipped, with a notice
     #[arg(long, value_name = "MIB")]
     budget: Option<usize>,
 
-    /// Load this file at the start, so that the watch resumes from its resource version without a list; save it every 5 minutes and at the end.
-    /// A file of another collection is refused
+    /// Load this file at the start, so that the watch resumes from its resource version without a list; save it every 5 minutes
+    /// and at the end. A file of another collection is refused
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -77,8 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     drop: Vec<String>,
 
-    /// Index objects by the text, numbers or booleans at this path; repeat for several indexes. Objects without a value have the empty
-    /// one
+    /// Index objects by the text, numbers or booleans at this path; repeat for several indexes. An object without a value is
+    /// indexed under the empty value
     #[arg(long, value_name = "NAME=PATH")]
     index: Vec<IndexBy>,
 
@@ -112,23 +112,23 @@ enum Strategy {
     WatchFirst,
 }
 
-/// The cache, and what it is of.
+/// The cache, and its collection.
 struct Cached {
     cache: Cache<[u8]>,
     resource: Resource,
-    /// `None` is all, or that there are none.
+    /// `None` for all namespaces, or for a resource without namespaces.
     namespace: Option<String>,
-    /// What the objects are.
+    /// The type of the objects.
     type_meta: TypeMeta,
     indexes: Vec<(IndexBy, ByText)>,
-    /// Set when a warning was printed that objects are served without fields that are not known.
+    /// Completed once a warning about unknown fields was printed.
     unknown_fields: Once,
 }
 
-/// How often it is looked at what there is to tell.
+/// The interval at which the status is shown.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How often it is saved.
+/// The interval at which the cache is saved.
 const SAVE: Duration = Duration::from_secs(300);
 
 pub async fn run(args: Args) -> Result<(), Failure> {
@@ -145,7 +145,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     } else {
         TypeMeta::new(resource.api_version(), resource.kind())
     };
-    // What is not in the table of fields could be neither indexed nor shown of its protobuf.
+    // The protobuf of a kind without a schema can be neither indexed nor converted to JSON.
     if Message::of(&type_meta.api_version, &type_meta.kind).is_none() {
         selected = selected.json();
     }
@@ -170,7 +170,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let mut indexes: Vec<(IndexBy, ByText)> = Vec::new();
     for by in index {
         if indexes.iter().any(|(other, _)| other.name == by.name) {
-            return Err(Failure::Usage(format!("--index {}: there are two of this name", by.name)));
+            return Err(Failure::Usage(format!("--index {}: the name is used twice", by.name)));
         }
         let index = by.add_to(&cache, &type_meta)?;
         indexes.push((by, index));
@@ -178,7 +178,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let cached = Arc::new(Cached { cache, resource, namespace, type_meta, indexes, unknown_fields: Once::new() });
 
     let address = serve::start(listener, Arc::clone(&cached)).map_err(|error| cannot_listen(listen, &error))?;
-    notices::tell("serving:", &format!("http://{address}"));
+    notices::print("serving:", &format!("http://{address}"));
     let mut live = Live::new(&cached);
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -202,36 +202,36 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
             _ = save_tick.tick() => save(&cached.cache, file.as_deref()).await,
             Err(error) = &mut reflecting => return Err(Failure::Error(chain(&error))),
-            _ = tick.tick() => live.tell(),
+            _ = tick.tick() => live.update(),
         }
     }
 }
 
-/// What is something else is no error of the cache's, and is not to be written over.
+/// Loads the file. A file that is not a saved cache of this collection is an error, because saving would overwrite it.
 async fn load(reflector: &mut Reflector<[u8]>, file: &Path) -> Result<(), Failure> {
     match reflector.load(file).await {
         Ok(()) => {
             let cache = reflector.cache();
             let objects = HumanCount(cache.len() as u64);
-            notices::tell("loaded:", &format!("{objects} objects at version {}", cache.resource_version()));
+            notices::print("loaded:", &format!("{objects} objects at version {}", cache.resource_version()));
         }
         Err(ColdStart::File(LoadError::Io(error))) if error.kind() == io::ErrorKind::NotFound => {}
         Err(ColdStart::File(error @ (LoadError::NotSaved | LoadError::Foreign { .. }))) => {
             return Err(Failure::Error(format!("{}: {error}", file.to_string_lossy())));
         }
-        Err(error) => notices::warn(&format!("nothing is loaded: {}", chain(&error))),
+        Err(error) => notices::warn(&format!("cannot load the file, starting without it: {}", chain(&error))),
     }
     Ok(())
 }
 
-/// What is not complete is not saved: the file of before is better.
+/// Saves the cache. While it is incomplete, the previous file stays.
 async fn save(cache: &Cache<[u8]>, file: Option<&Path>) {
     let Some(file) = file else { return };
     let (cache, path) = (cache.clone(), file.to_owned());
     let saved = spawn_blocking(move || cache.save(path)).await;
     match saved {
         Ok(Ok(()) | Err(SaveError::Incomplete)) | Err(_) => {}
-        Ok(Err(error)) => notices::warn(&format!("{} is not saved: {}", file.to_string_lossy(), chain(&error))),
+        Ok(Err(error)) => notices::warn(&format!("cannot save {}: {}", file.to_string_lossy(), chain(&error))),
     }
 }
 
@@ -243,16 +243,16 @@ fn projection(drop: &[String], of: &TypeMeta) -> Result<Projection, Failure> {
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| "it is no address with a port, as in 127.0.0.1:8002")?;
+    let address: SocketAddr = text.parse().map_err(|_| "expected an address with a port, such as 127.0.0.1:8002")?;
     if address.ip().is_loopback() {
         Ok(address)
     } else {
-        Err("it is not on loopback, and what is served needs no authentication".to_owned())
+        Err("expected a loopback address, because readers need no authentication".to_owned())
     }
 }
 
 fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
-    Failure::Error(format!("cannot listen on {address}: {error}; --listen takes another port"))
+    Failure::Error(format!("cannot listen on {address}: {error}; choose another port with --listen"))
 }
 
 impl From<Format> for StorageFormat {

@@ -1,4 +1,4 @@
-//! The HTTP server: what is in a cache, on loopback.
+//! The HTTP server of a cache, on loopback.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -33,13 +33,13 @@ use crate::notices;
 
 type Body = Either<Full<Bytes>, Channel<Bytes, ItemError>>;
 
-/// Of a long answer, so many bytes are made at once.
+/// A long response is written in pieces of about this size.
 const PIECE: usize = 64 << 10;
 
-/// After this, connections are accepted again when none could be: too many are open.
+/// The delay after a failed accept, for example with too many open connections.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// On a thread of its own, so that no answer holds up the watch. It ends with the process.
+/// Starts the server on its own thread, so that responses do not delay the watch. The thread ends with the process.
 pub fn start(listener: TcpListener, cached: Arc<Cached>) -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     listener.set_nonblocking(true)?;
@@ -65,12 +65,12 @@ async fn accept(listener: tokio::net::TcpListener, cached: Arc<Cached>) {
         });
         let connection =
             http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(connection), service);
-        // An error is that of a client which went away, or sent no HTTP.
+        // Fails if the client disconnects, or does not speak HTTP.
         tokio::spawn(async { _ = connection.await });
     }
 }
 
-/// Why there is no answer.
+/// A refused request: the status and the reason.
 struct Refused(StatusCode, String);
 
 impl Refused {
@@ -90,12 +90,12 @@ impl Refused {
 }
 
 fn answer(cached: &Arc<Cached>, request: &Request<Incoming>) -> Result<Response<Body>, Refused> {
-    // Of a web page whose name was made to lead to this machine, a browser sends that name.
+    // Prevents DNS rebinding: the browser sends the host name of the web page, even if it resolves to this machine.
     if !is_loopback(request.headers()) {
         return Err(Refused(StatusCode::FORBIDDEN, "the host of the request is not loopback".to_owned()));
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err(Refused(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered".to_owned()));
+        return Err(Refused(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported".to_owned()));
     }
     let segments = request.uri().path().split('/').skip(1).map(|segment| percent_decode_str(segment).decode_utf8());
     let segments: Vec<_> = segments
@@ -109,7 +109,7 @@ fn answer(cached: &Arc<Cached>, request: &Request<Incoming>) -> Result<Response<
             Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, chain(&error))),
         },
         ["keys" | "objects" | "indexes", ..] => data(cached, &segments, request.uri().query().unwrap_or_default()),
-        _ => Err(Refused::not_found("there are /healthz, /metrics, /keys, /objects and /indexes")),
+        _ => Err(Refused::not_found("not found: the paths are /healthz, /metrics, /keys, /objects and /indexes")),
     }
 }
 
@@ -138,9 +138,9 @@ fn is_complete(cached: &Cached) -> Result<(), Refused> {
 
 fn data(cached: &Arc<Cached>, segments: &[&str], query: &str) -> Result<Response<Body>, Refused> {
     is_complete(cached)?;
-    let asked =
-        |name| form_urlencoded::parse(query.as_bytes()).find(|(asked, _)| asked == name).map(|(_, value)| value);
-    let namespace = asked("namespace").map(Cow::into_owned);
+    let parameter =
+        |name| form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value);
+    let namespace = parameter("namespace").map(Cow::into_owned);
     match *segments {
         ["keys"] => Ok(all(cached, namespace, Shown::Keys)),
         ["objects"] => Ok(all(cached, namespace, Shown::Objects)),
@@ -153,20 +153,22 @@ fn data(cached: &Arc<Cached>, segments: &[&str], query: &str) -> Result<Response
             Ok(json(&indexes.collect()))
         }
         ["indexes", name] => Ok(values(index(cached, name)?)),
-        // There are slashes in a value, too.
+        // A value may contain slashes.
         ["indexes", name, ref value @ ..] => {
             let found = index(cached, name)?.get(&*value.join("/"));
-            let shown = if asked("objects").is_some() { Shown::Objects } else { Shown::Keys };
+            let shown = if parameter("objects").is_some() { Shown::Objects } else { Shown::Keys };
             let cached = Arc::clone(cached);
             Ok(stream(|sender| {
                 send(sender, "[]", found.into_iter(), move |object, out| shown.write(&cached, &object, out))
             }))
         }
-        _ => Err(Refused::not_found("there are /keys, /objects/[NAMESPACE/]NAME and /indexes/INDEX/VALUE")),
+        _ => Err(Refused::not_found(
+            "not found: the paths are /keys, /objects/[NAMESPACE/]NAME and /indexes/INDEX/VALUE",
+        )),
     }
 }
 
-/// What is shown of an object.
+/// Whether a response contains keys or whole objects.
 #[derive(Clone, Copy)]
 enum Shown {
     Keys,
@@ -182,7 +184,7 @@ impl Shown {
     }
 }
 
-/// The first object with fields that are not in its JSON causes a warning.
+/// Writes an object as JSON. The first object with unknown fields, which the JSON lacks, causes a warning.
 fn write_json(cached: &Cached, object: &Object<[u8]>, out: &mut Vec<u8>) -> Result<(), ItemError> {
     let unknown_fields = object.to_json(&cached.type_meta, out)?;
     if unknown_fields > 0 {
@@ -191,7 +193,7 @@ fn write_json(cached: &Cached, object: &Object<[u8]>, out: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// As they are now, however long it takes to send them.
+/// Returns all objects as they are now; changes while they are sent have no effect.
 fn all(cached: &Arc<Cached>, namespace: Option<String>, shown: Shown) -> Response<Body> {
     let cached = Arc::clone(cached);
     stream(async move |sender| {
@@ -206,7 +208,7 @@ fn all(cached: &Arc<Cached>, namespace: Option<String>, shown: Shown) -> Respons
 fn object(cached: &Cached, namespace: &str, name: &str) -> Result<Response<Body>, Refused> {
     let slash = if namespace.is_empty() { "" } else { "/" };
     let found = cached.cache.get((namespace, name));
-    let object = found.ok_or_else(|| Refused::not_found(format!("there is no {namespace}{slash}{name}")))?;
+    let object = found.ok_or_else(|| Refused::not_found(format!("not found: {namespace}{slash}{name}")))?;
     let mut out = Vec::new();
     match write_json(cached, &object, &mut out) {
         Ok(()) => {
@@ -219,10 +221,10 @@ fn object(cached: &Cached, namespace: &str, name: &str) -> Result<Response<Body>
 
 fn index<'a>(cached: &'a Cached, name: &str) -> Result<&'a ByText, Refused> {
     let found = cached.indexes.iter().find(|(by, _)| by.name == name);
-    found.map(|(_, index)| index).ok_or_else(|| Refused::not_found(format!("there is no index {name}")))
+    found.map(|(_, index)| index).ok_or_else(|| Refused::not_found(format!("not found: index {name}")))
 }
 
-/// The values of an index, in order, with the number of their objects.
+/// Returns the values in an index, in order, with the number of objects for each.
 fn values(index: &ByText) -> Response<Body> {
     let index = index.clone();
     stream(|sender| {
@@ -234,7 +236,7 @@ fn values(index: &ByText) -> Response<Body> {
     })
 }
 
-/// Sends a JSON array or object, an element a line, as fast as the client takes it; one that breaks off has no end.
+/// Sends a JSON array or object, one element per line, as fast as the client reads it. An interrupted body has no closing bracket.
 async fn send<E>(
     mut sender: Sender<Bytes, ItemError>,
     brackets: &str,
@@ -255,7 +257,7 @@ async fn send<E>(
     }
     piece.extend_from_slice(close.as_bytes());
     piece.push(b'\n');
-    // Fails when the client went away.
+    // Fails if the client has disconnected.
     _ = sender.send_data(piece.into()).await;
 }
 

@@ -1,4 +1,4 @@
-//! How far a cache is, told to whoever runs it.
+//! The status of a cache, shown on stderr.
 
 use std::collections::VecDeque;
 
@@ -11,54 +11,54 @@ use super::Cached;
 use crate::failure::chain;
 use crate::notices;
 
-/// Two lines that stay at the foot of a terminal; and everywhere, a line for each sync and each error.
+/// Shows two status lines at the bottom of a terminal, and prints a line for each sync, error and skipped object.
 pub struct Live<'a> {
     cached: &'a Cached,
     bar: ProgressBar,
-    /// Told so far.
+    /// These four fields are the status that was already printed.
     is_synced: bool,
     syncs: u64,
     errors: u64,
     skipped: usize,
-    /// When there were so many events, of late.
+    /// The number of events at each recent tick.
     events: VecDeque<(Instant, u64)>,
 }
 
-/// Events a second are those of so many ticks: two seconds.
+/// The number of ticks over which the rate of events is measured: two seconds.
 const RECENT: usize = 8;
 
 impl<'a> Live<'a> {
     pub fn new(cached: &'a Cached) -> Self {
-        let style = ProgressStyle::with_template("{msg}").expect("the template is right");
+        let style = ProgressStyle::with_template("{msg}").expect("the template is valid");
         let bar = ProgressBar::no_length().with_style(style);
         notices::show_above(&bar);
         Self { cached, bar, is_synced: false, syncs: 0, errors: 0, skipped: 0, events: VecDeque::new() }
     }
 
-    /// What is new.
-    pub fn tell(&mut self) {
+    /// Updates the status lines, and prints what changed since the last call.
+    pub fn update(&mut self) {
         let status = self.cached.cache.status();
         if !self.bar.is_hidden() {
             let rate = self.rate(status.events);
             self.bar.set_message(self.lines(&status, rate));
         }
         if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
-            notices::tell("retrying:", &chain(error));
+            notices::print("retrying:", &chain(error));
         }
         if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
-            notices::tell("skipped:", &chain(skipped));
+            notices::print("skipped:", &chain(skipped));
         }
-        // What was loaded is complete without a sync.
+        // A loaded cache is complete without a sync.
         let is_news = status.syncs > self.syncs || !self.is_synced;
         if let Some(version) = status.resource_version.as_ref().filter(|_| is_news) {
             self.is_synced = true;
             let objects = HumanCount(count(self.cached.cache.len()));
-            notices::tell("synced:", &format!("{objects} objects at version {version}"));
+            notices::print("synced:", &format!("{objects} objects at version {version}"));
         }
         (self.syncs, self.errors, self.skipped) = (status.syncs, status.errors, status.skipped);
     }
 
-    /// It ends: what there was.
+    /// Removes the status lines, and prints the totals.
     pub fn end(&self) {
         self.bar.finish_and_clear();
         let Cached { cache, .. } = self.cached;
@@ -67,7 +67,7 @@ impl<'a> Live<'a> {
         eprintln!("{objects} objects {}, {events} events, {}", at(&status), troubles(&status));
     }
 
-    /// Events a second, when there were so many until now.
+    /// Returns the events per second, given their number until now.
     fn rate(&mut self, events: u64) -> f64 {
         let now = Instant::now();
         self.events.push_back((now, events));
@@ -75,7 +75,7 @@ impl<'a> Live<'a> {
             self.events.pop_front();
         }
         let (since, before) = self.events[0];
-        #[expect(clippy::cast_precision_loss, reason = "it is shown without digits behind the point")]
+        #[expect(clippy::cast_precision_loss, reason = "it is shown without decimals")]
         let more = (events - before) as f64;
         more / (now - since).as_secs_f64().max(0.1)
     }
@@ -111,17 +111,17 @@ fn troubles(status: &ReflectorStatus) -> String {
     format!("{} relist{}, {} error{}", relists.0, relists.1, errors.0, errors.1)
 }
 
-/// How long ago it was last known to be in step, in seconds.
+/// Returns the seconds since the cache was last known to be synced.
 pub fn lag(status: &ReflectorStatus) -> Option<f64> {
     Some(status.last_synced_at?.elapsed().as_secs_f64())
 }
 
-/// How often the whole collection came again.
+/// Returns how often the whole collection was received again.
 pub fn relists(status: &ReflectorStatus) -> u64 {
     status.syncs.saturating_sub(1)
 }
 
-/// Of its memory, in bytes.
+/// Returns the parts of a cache's memory, in bytes.
 pub fn parts(memory: &Memory) -> [(&'static str, usize); 6] {
     [
         ("compressed", memory.compressed),

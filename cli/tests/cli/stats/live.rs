@@ -1,4 +1,4 @@
-//! `listwatch stats` of a list of an API server: the same report as of the saved body.
+//! `listwatch stats` of a list from an API server: the report is the same as for the saved body.
 
 use std::io::Read;
 
@@ -37,7 +37,7 @@ fn counts_a_live_list_like_a_saved_one() {
 #[test]
 fn exits_with_130_on_an_interrupt() {
     let stalled = Answer::ok(Body::replay(fixture("pods.pb")).stall_at(100_000));
-    // A retry is reported at once, and by then the command listens to signals.
+    // The command handles signals before it reports the retry.
     let busy = Answer::ok(Body::replay("")).status(503);
     let api = Api::new([busy, stalled]);
     let mut child = api.command(&["stats", "pods", "-A"]).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! `listwatch stats`: what it counts is what prost and `serde_json` count, and its page shows what objects say as text.
+//! `listwatch stats`: its sizes match prost and `serde_json`, and its page shows the text of objects as text.
 
 #[cfg(feature = "cluster")]
 mod live;
@@ -16,12 +16,12 @@ use serde_json::Value;
 
 use crate::support::{FIXTURES, fixture, listwatch, piped, pods, stderr, stdout, with_stdin};
 
-/// Of a body given on stdin.
+/// Runs `stats` on a body from stdin.
 fn stats(args: &[&str], body: &[u8]) -> Output {
     with_stdin(&[&["stats", "--file", "-"], args].concat(), body)
 }
 
-/// `-o json` with everything named.
+/// Returns the report of `-o json` in which all fields, namespaces and objects are named.
 fn report(args: &[&str], body: &[u8]) -> Value {
     let output = stats(&[&["-o", "json", "--top", "60000"], args].concat(), body);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -73,7 +73,7 @@ fn sizes_of_fields_match_prost() {
         ("spec", sum(&pods, |pod| message::encoded_len(2, &spec(pod)))),
         ("spec.containers", sum(&pods, |pod| message::encoded_len_repeated(2, &spec(pod).containers))),
         ("spec.nodeName", sum(&pods, |pod| string::encoded_len(10, &spec(pod).node_name.unwrap()))),
-        // Each of these is in a message that JSON does not show.
+        // JSON inlines the message of each of these fields.
         ("spec.volumes.configMap", sum(&pods, |pod| message::encoded_len_repeated(19, &config_maps(pod)))),
         (
             "spec.volumes.configMap.name",
@@ -153,7 +153,7 @@ fn counts_sizes_namespaces_and_the_largest_objects() {
     let largest: Vec<_> =
         report["largest"].as_array().unwrap().iter().map(|object| object["bytes"].as_u64().unwrap()).collect();
     assert_eq!(largest, all.into_iter().rev().collect::<Vec<_>>());
-    // Cut to a few, the rest is added up.
+    // With a small --top, the rest is summed.
     let few = stats(&["-o", "json", "--top", "3"], &fixture("pods.pb"));
     let few: Value = serde_json::from_slice(&few.stdout).unwrap();
     assert_eq!(few["largest"].as_array().unwrap()[..], report["largest"].as_array().unwrap()[..3]);
@@ -189,12 +189,12 @@ fn savings_match_objects_without_the_fields() {
         assert_eq!(report["drop"], serde_json::json!([{"path": path, "bytes": bytes}]), "{path}");
         assert!(*bytes > 0, "{path}");
     }
-    // What lies in the other is not saved twice.
+    // A field inside another dropped field is not counted twice.
     let report = report(&["--drop", "metadata", "--drop", "status", "--drop", "1.17"], &fixture("pods.pb"));
     assert_eq!(report["drop"][3]["bytes"], cases[5].1 + cases[2].1);
 }
 
-/// In JSON, as in protobuf, dropping is measured by doing it.
+/// The savings are the difference to objects without the fields.
 #[test]
 fn counts_custom_resources_as_serde_json_does() {
     let list: Value = serde_json::from_slice(&fixture("widgets-page-1.json")).unwrap();
@@ -265,10 +265,10 @@ fn json_and_protobuf_agree() {
     }
     let namespaces = |report: &Value| -> BTreeMap<String, u64> {
         let namespaces = report["namespaces"].as_array().unwrap().iter();
-        namespaces.map(|one| (one["namespace"].to_string(), one["items"].as_u64().unwrap())).collect()
+        namespaces.map(|found| (found["namespace"].to_string(), found["items"].as_u64().unwrap())).collect()
     };
     assert_eq!(namespaces(&protobuf), namespaces(&json));
-    // JSON leaves out what is empty, and has the type meta in each item.
+    // JSON omits empty fields, and has the type meta in each item.
     let paths = |report| sizes(report).into_keys().map(str::to_owned).collect::<BTreeSet<_>>();
     let only_json: Vec<_> = paths(&json).difference(&paths(&protobuf)).cloned().collect();
     assert_eq!(only_json, ["apiVersion", "kind"]);
@@ -327,7 +327,7 @@ fn reports_lists_without_items_namespaces_or_known_fields() {
     let roles = stats(&[], &fixture("clusterroles.pb"));
     assert!(!stdout(&roles).contains("NAMESPACE") && stdout(&roles).contains("OBJECT"), "{}", stdout(&roles));
 
-    // Of an unknown kind the metadata is known; an item without a byte has a size too.
+    // The metadata of an unknown kind is known. An empty item is counted too.
     let maps = fixture("configmaps.pb");
     let at = maps.windows(13).position(|window| window == b"ConfigMapList").unwrap();
     let unknown = [&maps[..at], b"GadgetizeList", &maps[at + 13..]].concat();
@@ -338,7 +338,7 @@ fn reports_lists_without_items_namespaces_or_known_fields() {
     assert_eq!((&report["items"], &report["sizes"]["histogram"][0]["items"]), (&1.into(), &1.into()));
 }
 
-/// A collection in which every object has names of its own takes no more memory than one of the same.
+/// The report names at most 10,000 namespaces and fields, and sums the rest, so that memory stays constant.
 #[test]
 fn bounds_the_number_of_distinct_names() {
     let own = |n: usize| ObjectMeta {
@@ -362,7 +362,7 @@ fn bounds_the_number_of_distinct_names() {
 #[test]
 fn reports_errors() {
     let pods = fixture("pods.pb");
-    // A list of one Pod, whose spec is no message.
+    // A list of one Pod, whose spec is not a message.
     let bad_spec = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x09\x0a\0\x12\x05\x12\x03\x0a\x09a";
     for (args, body, expected, code) in [
         (&[][..], &pods[..500_000], "error: incomplete: the body ended before the list did in item 58, at byte ", 1),
@@ -440,10 +440,10 @@ fn html_page_escapes_text_and_loads_nothing() {
     for outside in ["src=", "href=", "url(", "@import", "http:", "https:"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    // A list that is not complete leaves the page as it was.
+    // An incomplete list does not change the page.
     assert_eq!(stats(&args, &fixture("pods.pb")[..500_000]).status.code(), Some(1));
     assert_eq!(html(), page);
-    assert_eq!(directory.path().read_dir().unwrap().count(), 1, "nothing else is left");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 1, "no other file is left");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The command against a server, and what that sends.
+//! The command against a test server, and the server's responses.
 
 use std::process::{Command, Output};
 
@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use super::protobuf::{envelope, field};
 use super::{fixture, listwatch};
 
-/// A server, on a runtime that lives as long.
+/// A test server, and its runtime.
 pub struct Api {
     pub server: Server,
     _runtime: Runtime,

@@ -1,4 +1,4 @@
-//! The command and what it prints.
+//! Runs the command, and reads its output.
 
 #[cfg(feature = "cluster")]
 pub mod api;
@@ -20,24 +20,24 @@ pub fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(format!("{FIXTURES}{name}")).expect(name)
 }
 
-/// The list in a body of protobuf, decoded by prost.
+/// Returns the list in a protobuf body, decoded by prost.
 pub fn list<M: Message + Default>(body: &[u8]) -> M {
     let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").unwrap()).unwrap();
     M::decode(envelope.raw.unwrap().as_slice()).unwrap()
 }
 
-/// The Pods in a body of protobuf, decoded by prost.
+/// Returns the Pods in a protobuf body, decoded by prost.
 pub fn pods(body: &[u8]) -> Vec<Pod> {
     list::<PodList>(body).items
 }
 
-/// What `-o name` prints of Pods.
+/// Returns the output of `-o name` for Pods.
 pub fn names(pods: &[Pod]) -> String {
     let metas = pods.iter().map(|pod| pod.metadata.clone().unwrap());
     metas.map(|meta| format!("{}/{}\n", meta.namespace.unwrap(), meta.name.unwrap())).collect::<Vec<_>>().concat()
 }
 
-/// The command with these arguments, without stdin and without a kubeconfig. Its output is piped.
+/// Returns the command with these arguments, without stdin and without a kubeconfig. Its output is piped.
 pub fn listwatch(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch"));
     let nowhere = concat!(env!("CARGO_MANIFEST_DIR"), "/no/kubeconfig");
@@ -46,7 +46,7 @@ pub fn listwatch(args: &[&str]) -> Command {
     command
 }
 
-/// The same, with a pipe for its stdin.
+/// Returns the same command, with a pipe for its stdin.
 pub fn piped(args: &[&str]) -> Command {
     let mut command = listwatch(args);
     command.stdin(Stdio::piped());
@@ -58,25 +58,25 @@ pub fn with_stdin(args: &[&str], body: &[u8]) -> Output {
     let mut child = piped(args).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     std::thread::scope(|scope| {
-        // Fails when the command ends before it has read all, as it does on an error.
+        // Fails if the command exits before it has read the whole body, as it does on an error.
         scope.spawn(move || _ = stdin.write_all(body));
         child.wait_with_output().unwrap()
     })
 }
 
-/// Sends a signal, as in `-INT`.
+/// Sends a signal, such as `-INT`.
 #[cfg(unix)]
 pub fn signal(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Stdout as text. Both streams are searched for the token.
+/// Returns stdout as text. Fails if stdout or stderr contains the token.
 pub fn stdout(output: &Output) -> &str {
     searched(output);
     str::from_utf8(&output.stdout).unwrap()
 }
 
-/// Stderr as text. Both streams are searched for the token.
+/// Returns stderr as text. Fails if stdout or stderr contains the token.
 pub fn stderr(output: &Output) -> &str {
     searched(output);
     str::from_utf8(&output.stderr).unwrap()

@@ -1,6 +1,6 @@
-//! Objects in protobuf, made by hand: with fields that no generated type has.
+//! Hand-made objects in protobuf, with fields that no generated type has.
 
-/// A field of protobuf of up to 127 bytes.
+/// A protobuf field of up to 127 bytes.
 pub fn field(number: u8, value: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, value.len().try_into().unwrap()], value].concat()
 }
