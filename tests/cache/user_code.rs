@@ -156,26 +156,29 @@ fn a_waker_may_write_to_the_store() {
     assert_eq!(names.into_inner().unwrap(), ["one", "other"]);
 }
 
-/// Returns a store of 200 objects at version 1, and a filter that writes version 2 of each object that it sees at version 1.
-fn filtered() -> (Store<[u8]>, impl Fn(&cache::Object<[u8]>) -> bool + Send + Sync + 'static) {
+/// Returns a store of 200 objects at version 1.
+fn filled() -> Store<[u8]> {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     for i in 0..200 {
         drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 1, "")).unwrap());
     }
-    let writes = store.clone();
-    let filter = move |object: &cache::Object<[u8]>| {
+    store
+}
+
+/// Returns a filter that writes version 2 of each object that it sees at version 1.
+fn writing(store: Store<[u8]>) -> impl Fn(&cache::Object<[u8]>) -> bool + Send + Sync + 'static {
+    move |object| {
         if object.resource_version() == "1" {
-            drop(writes.apply(Protobuf, &bytes(object.name(), 2, "")).unwrap());
+            drop(store.apply(Protobuf, &bytes(object.name(), 2, "")).unwrap());
         }
         object.name() != "o-7"
-    };
-    (store, filter)
+    }
 }
 
 #[test]
 fn the_initial_state_is_filtered_without_a_lock() {
-    let (store, filter) = filtered();
-    let mut subscriber = store.subscribe().with_initial_state().filter(filter).start();
+    let store = filled();
+    let mut subscriber = store.subscribe().with_initial_state().filter(writing(store.clone())).start();
     let mut received = Vec::new();
     while let Some(Change::Applied { new: object, .. }) = subscriber.try_next() {
         received.push(format!("{}@{}", object.name(), object.resource_version()));
@@ -188,8 +191,8 @@ fn the_initial_state_is_filtered_without_a_lock() {
 
 #[test]
 fn a_subscriber_is_registered_without_a_lock() {
-    let (store, filter) = filtered();
-    let mut subscriber = store.subscribe().filter(filter).start();
+    let store = filled();
+    let mut subscriber = store.subscribe().filter(writing(store.clone())).start();
     // Without the initial state, it receives only what changed since the registration.
     while let Some(change) = subscriber.try_next() {
         assert!(matches!(&change, Change::Applied { new, .. } if new.resource_version() == "2"), "{change:?}");

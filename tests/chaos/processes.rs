@@ -22,9 +22,9 @@ fn declared_sizes_reserve_nothing() {
     let mut child = Command::new("sh");
     child.args(["-c", "ulimit -v 262144; exec \"$0\" --exact \"$1\" --nocapture"]).arg(test).arg(name);
     let output = child.env(CHILD, "1").env("MALLOC_ARENA_MAX", "1").output().unwrap();
-    let text = printed(&output);
-    assert!(output.status.success(), "{}: {text}", output.status);
-    assert!(text.contains("1 passed"), "{text}");
+    let shown = printed(&output);
+    assert!(output.status.success(), "{}: {shown}", output.status);
+    assert!(shown.contains("1 passed"), "{shown}");
 }
 
 fn claims() {
