@@ -70,7 +70,8 @@ struct Followed {
     /// Until the handler had received all initial Pods, in seconds, like all times here.
     sync: f64,
     /// User and system time until then.
-    sync_cpu: f64,
+    sync_user: f64,
+    sync_system: f64,
     /// The peak of resident memory until then, in bytes.
     sync_peak: u64,
     /// User and system time after that.
@@ -147,7 +148,8 @@ impl Args {
         Ok(Followed {
             way: way.id.into(),
             sync,
-            sync_cpu: user + system,
+            sync_user: user,
+            sync_system: system,
             sync_peak,
             cpu: user_after + system_after - user - system,
             peak: process::peak(&proc)?,
@@ -292,9 +294,10 @@ fn bin(name: &str) -> PathBuf {
     Path::new(HERE).join("../../e2e/apiserver/bin").join(name)
 }
 
-const COLUMNS: [Title; 11] = [
+const COLUMNS: [Title; 12] = [
     ("time to sync", seconds),
-    ("CPU to sync", seconds),
+    ("user CPU to sync", seconds),
+    ("system CPU to sync", seconds),
     ("peak memory to sync", bytes),
     ("memory, first fifth", bytes),
     ("memory, last fifth", bytes),
@@ -333,7 +336,8 @@ impl Followed {
         let latency = |micros: u64| (self.changes > 0).then_some(float(micros) / 1e6);
         let values = vec![
             Some(self.sync),
-            Some(self.sync_cpu),
+            Some(self.sync_user),
+            Some(self.sync_system),
             Some(float(self.sync_peak)),
             (fifth > 0).then(|| median(memory[..fifth].to_vec())),
             (fifth > 0).then(|| median(memory[memory.len() - fifth..].to_vec())),
