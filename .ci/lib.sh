@@ -5,7 +5,7 @@ export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never RUSTFLAGS='-D warnings' RUSTDO
 
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
-CARGO_SEMVER_CHECKS=0.45.0
+CARGO_SEMVER_CHECKS=0.51.0
 NIGHTLY=nightly
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
@@ -35,13 +35,15 @@ cargo_tool() {
 debian() {
     local command=$1
     shift
-    command -v "$command" >/dev/null || { apt-get update -qq && apt-get install -y -qq "$@" >/dev/null; }
+    local sudo=
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    command -v "$command" >/dev/null || { $sudo apt-get update -qq && $sudo apt-get install -y -qq "$@" >/dev/null; }
 }
 
 # Builds the API server, and kubectl of the same version unless one is installed.
 apiserver() {
-    command -v go >/dev/null || { echo 'error: Go is not installed; it builds the API server of the end-to-end tests' >&2; exit 1; }
-    e2e/apiserver/build.sh
+    command -v go >/dev/null || { echo 'error: Go is not installed; it builds the API server of the end-to-end tests' >&2; return 1; }
+    e2e/apiserver/build.sh || return 1
     if ! command -v kubectl >/dev/null; then
         (cd e2e/apiserver && go build -o bin/kubectl k8s.io/kubernetes/cmd/kubectl)
         export PATH="$PWD/e2e/apiserver/bin:$PATH"
