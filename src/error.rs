@@ -2,6 +2,7 @@
 //!
 //! Each error displays its own part on one line and returns the rest as `source()`.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -255,6 +256,43 @@ impl fmt::Display for Bytes {
             Some((shift, unit)) => write!(f, "{} {unit}", bytes >> shift),
             None => write!(f, "{bytes} byte{}", if bytes == 1 { "" } else { "s" }),
         }
+    }
+}
+
+/// The error of a text that is not a selector, a field path or a shard.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid {what} {text:?}: {reason}")]
+pub struct ParseError {
+    what: &'static str,
+    text: String,
+    offset: usize,
+    reason: Cow<'static, str>,
+}
+
+impl ParseError {
+    pub(crate) fn new(what: &'static str, text: &str, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { what, text: text.to_owned(), offset: 0, reason: reason.into() }
+    }
+
+    /// The fault is the character at the offset, or, at the end, that something is missing.
+    #[cfg(feature = "client")]
+    pub(crate) fn at(what: &'static str, text: &str, offset: usize, reason: &str) -> Self {
+        let character = text.get(offset..).unwrap_or_default().chars().next();
+        let found = character.map_or("the end".to_owned(), |c| format!("{c:?}"));
+        Self { offset, ..Self::new(what, text, format!("{found} at byte {offset}: {reason}")) }
+    }
+
+    /// Returns the whole text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the byte offset of the faulty character of a selector, or the length of the text when something is missing; 0 for a
+    /// field path and a shard.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
     }
 }
 

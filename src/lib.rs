@@ -51,13 +51,13 @@ pub use adapt::{FromRef, ListError, ListReader};
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};
 pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
-pub use error::{DecodeError, DecodeErrorKind, ItemError, Limit, LimitExceeded};
+pub use error::{DecodeError, DecodeErrorKind, ItemError, Limit, LimitExceeded, ParseError};
 pub use limits::{Limits, OnItemError};
 pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 #[cfg(feature = "json")]
 pub use object::Json;
 pub use object::{
-    FieldPath, FieldSelector, InvalidPath, InvalidShard, Item, ItemRef, LabelSelector, ManagedFieldsEntry, MetaView,
-    OwnerReference, Prefilter, Projection, Shard, Time, compare_resource_versions,
+    FieldPath, FieldSelector, Item, ItemRef, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference, Prefilter,
+    Projection, Shard, Time, compare_resource_versions,
 };
 pub use wire::{BodyFormat, Encoding, Fault};

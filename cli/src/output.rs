@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use clap::ValueEnum;
 use console::style;
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, FieldPath, InvalidPath, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
+use listwatch::{Encoding, FieldPath, ItemError, ItemRef, ListMeta, ParseError, Projection, TypeMeta};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -19,7 +19,7 @@ const BUFFER: usize = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One line per object: NAMESPACE/NAME, or NAME if the object has no namespace
+    /// One line per object: NAMESPACE/NAME, because names alone are not unique over namespaces; NAME if it has no namespace
     Name,
     /// Columns: namespace, name, version, age and size in bytes
     Table,
@@ -136,13 +136,19 @@ impl Shown {
     }
 }
 
+/// Returns the message for a path in `--drop` that the objects do not have.
+pub fn drop_error(error: &ParseError) -> String {
+    let is_unquoted = error.text().contains('[') && !error.text().contains('"');
+    format!("--drop: {error}{}", if is_unquoted { "; put the path into single quotes for the shell" } else { "" })
+}
+
 /// Converts items to rows.
 pub struct Rows<'a> {
     shown: &'a Shown,
     /// `None` until the first item, which has the type of the objects.
     drop: Option<Projection>,
     /// The error of a path in `--drop` that the objects do not have.
-    invalid_path: Option<InvalidPath>,
+    invalid_path: Option<ParseError>,
     /// The number of unknown fields, which the JSON lacks.
     pub unknown_fields: u64,
 }
@@ -151,7 +157,7 @@ impl Rows<'_> {
     /// Returns the usage error of a path in `--drop`. It is known after the first item.
     pub fn check(&self) -> Result<(), Failure> {
         match &self.invalid_path {
-            Some(error) => Err(Failure::Usage(format!("--drop: {error}"))),
+            Some(error) => Err(Failure::Usage(drop_error(error))),
             None => Ok(()),
         }
     }

@@ -1,6 +1,9 @@
 //! Runs the kube-apiserver that apiserver/build.sh builds.
 #![allow(missing_docs, clippy::missing_errors_doc, reason = "only the tests of this package use it")]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("the end-to-end tests read /proc: they need Linux");
+
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::{self, File};

@@ -87,7 +87,7 @@ impl Transport for Answer {
     fn get(&self, _: Request) -> ResponseFuture<'_> {
         let broken = self.breaks.then(|| Err(TransportError::new(TransportErrorKind::Broken, "reset")));
         let body = stream::iter(self.body.clone().into_iter().map(Ok).chain(broken)).boxed();
-        future::ready(Ok(Response { status: self.status, headers: self.headers.clone(), body })).boxed()
+        future::ready(Ok(Response::new(self.status, self.headers.clone(), body))).boxed()
     }
 
     fn redact(&self, text: String) -> String {

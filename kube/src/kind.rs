@@ -3,9 +3,10 @@
 use std::marker::PhantomData;
 
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
-use listwatch::LabelSelector;
-use listwatch::client::{Kind, Resource, SelectorError};
-use listwatch::{Encoding, Item, ItemError, ItemRef, Json};
+#[cfg(feature = "cache")]
+use listwatch::cache::Stored;
+use listwatch::client::{Kind, Resource};
+use listwatch::{Encoding, Item, ItemError, ItemRef, Json, LabelSelector, ParseError};
 use serde::de::DeserializeOwned;
 
 /// Decodes each item of a list as a `Box<K>`, for a type of k8s-openapi or a type that derives `kube::CustomResource`.
@@ -24,6 +25,20 @@ use serde::de::DeserializeOwned;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// With the feature `cache` it is also a type of a cache:
+///
+#[cfg_attr(feature = "cache", doc = "```no_run")]
+#[cfg_attr(not(feature = "cache"), doc = "```ignore")]
+/// use k8s_openapi::api::core::v1::Pod;
+/// use listwatch::client::Client;
+/// use listwatch::reflector::Reflector;
+/// use listwatch_kube::Kube;
+///
+/// # fn run(client: &Client) {
+/// let reflector = Reflector::<Kube<Pod>>::of(client);
+/// # }
+/// ```
 pub struct Kube<K>(PhantomData<fn() -> K>);
 
 impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
@@ -33,6 +48,20 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
 
     fn from_ref(item: ItemRef<'_>) -> Result<Box<K>, ItemError> {
         Json::<K>::from_ref(item)
+    }
+}
+
+/// Readers share one decoded `K`.
+#[cfg(feature = "cache")]
+impl<K: DeserializeOwned + serde::Serialize + Send + Sync + 'static> Stored for Kube<K> {
+    type Decoded = K;
+
+    fn decode(encoding: Encoding, bytes: &[u8]) -> Result<K, ItemError> {
+        <Json<K> as Stored>::decode(encoding, bytes)
+    }
+
+    fn encode(decoded: &K) -> Result<Vec<u8>, ItemError> {
+        <Json<K> as Stored>::encode(decoded)
     }
 }
 
@@ -53,19 +82,19 @@ impl<K: kube::Resource<DynamicType = (), Scope: Scope>> Kind for Kube<K> {
 ///
 /// let web = LabelSelector { match_labels: Some([("app".into(), "web".into())].into()), ..LabelSelector::default() };
 /// assert_eq!(web.to_label_selector()?.to_string(), "app=web");
-/// # Ok::<(), listwatch::client::SelectorError>(())
+/// # Ok::<(), listwatch::ParseError>(())
 /// ```
 pub trait ToLabelSelector {
     /// Converts the selector of a Deployment, a Service or another object.
     ///
     /// # Errors
     ///
-    /// [`SelectorError`] for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`.
-    fn to_label_selector(&self) -> Result<LabelSelector, SelectorError>;
+    /// [`ParseError`] for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`.
+    fn to_label_selector(&self) -> Result<LabelSelector, ParseError>;
 }
 
 impl ToLabelSelector for k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector {
-    fn to_label_selector(&self) -> Result<LabelSelector, SelectorError> {
+    fn to_label_selector(&self) -> Result<LabelSelector, ParseError> {
         let labels = self.match_labels.iter().flatten();
         let equal = labels.fold(LabelSelector::new(), |all, (key, value)| all.equal(key, value));
         self.match_expressions.iter().flatten().try_fold(equal, |all, expression| {

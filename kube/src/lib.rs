@@ -1,13 +1,20 @@
 //! [listwatch](https://docs.rs/listwatch) for users of [kube-rs](https://docs.rs/kube).
 //!
-//! - [`KubeTransport`] makes listwatch's client send its requests through a [`kube::Client`]: kubeconfig, exec plugins, OIDC and
-//!   impersonation work as they do for kube.
-//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches, and
-//!   [`ToLabelSelector`] converts selectors of k8s-openapi.
+//! - [`KubeTransport`] makes listwatch's client send its requests through a [`kube::Client`]: kubeconfig, exec plugins and
+//!   impersonation work as they do for kube; OIDC needs kube's feature `oidc`.
+//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches and, with the feature
+//!   `cache`, objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
 //! - `runtime::watcher` (feature `runtime`) takes the place of `kube::runtime::watcher`, for kube's reflectors, stores and controllers:
 //!   objects are decoded while they arrive.
 //!
-//! This crate follows kube's major versions; `listwatch` does not depend on kube.
+//! This crate follows kube's major versions: this version is for kube 5. `listwatch` does not depend on kube. The types of
+//! k8s-openapi need a feature that selects a version of Kubernetes:
+//!
+//! ```toml
+//! listwatch-kube = { version = "0.1", features = ["cache"] } # and `runtime` for `runtime::watcher`
+//! kube = "5"
+//! k8s-openapi = { version = "0.29", features = ["latest"] }
+//! ```
 //!
 //! ```no_run
 //! use listwatch::client::Client;
@@ -22,7 +29,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-/// From a kube reflector to a cache of listwatch.
 #[cfg(all(any(doc, doctest), feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}

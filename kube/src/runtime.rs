@@ -308,7 +308,12 @@ where
 
 #[expect(clippy::unnecessary_wraps, reason = "it is what `list_with` takes")]
 fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError> {
-    Ok(serde_json::from_slice(item.bytes()))
+    Ok(match item.decode_json::<K>() {
+        Ok(object) => Ok(*object),
+        Err(error @ ItemError::DecodedSize { .. }) => Err(serde::de::Error::custom(error)),
+        // Returns serde's own error, as kube does.
+        Err(_) => serde_json::from_slice(item.bytes()),
+    })
 }
 
 /// Returns the later of two versions. The version of a deletion may be older than the version of the watch.
@@ -350,7 +355,7 @@ fn invalid(reason: impl ToString) -> kube::Error {
 fn kube_error(error: Error) -> kube::Error {
     match error.kind() {
         ErrorKind::Api(error) => kube::Error::Api(Box::new(status(error))),
-        ErrorKind::Params(_) | ErrorKind::Path(_) => invalid(error),
+        ErrorKind::Params(_) => invalid(error),
         _ => kube::Error::Service(Box::new(error)),
     }
 }
@@ -401,7 +406,7 @@ mod tests {
             let chunk = self.0.clone().map(Bytes::from);
             let (status, headers) = (http::StatusCode::OK, http::HeaderMap::new());
             let body = Box::pin(stream::iter([chunk]));
-            Box::pin(async move { Ok(Response { status, headers, body }) })
+            Box::pin(async move { Ok(Response::new(status, headers, body)) })
         }
     }
 

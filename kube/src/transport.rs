@@ -48,8 +48,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// plugins and token files, and redacts them only if they look like tokens.
 ///
 /// OIDC, OAuth and proxies need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube
-/// needs, requires a feature of its own that chooses a version of Kubernetes. Keep kube's feature `ring` off, because two crypto
-/// providers make rustls panic.
+/// needs, requires a feature of its own that chooses a version of Kubernetes.
 pub struct KubeTransport {
     client: Mutex<kube::Client>,
     /// `None` with the caller's own client, whose connections may outlive the transport.
@@ -58,6 +57,8 @@ pub struct KubeTransport {
     renewable: Option<kube::Config>,
     /// Whether the server has refused the credentials of `client`.
     refused: AtomicBool,
+    /// The URL of the server, for errors; unknown for a client of the caller.
+    server: Option<Arc<str>>,
     near: bool,
     secrets: Vec<SecretString>,
     sent: Arc<Sent>,
@@ -95,6 +96,7 @@ impl KubeTransport {
             io: None,
             renewable: None,
             refused: AtomicBool::new(false),
+            server: None,
             near: false,
             secrets: Vec::new(),
             sent: Arc::default(),
@@ -117,6 +119,9 @@ impl KubeTransport {
             config.connect_timeout = Some(CONNECT_TIMEOUT);
         }
         let near = is_near(&config.cluster_url);
+        let url = &config.cluster_url;
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let server = url.host().map(|host| format!("{}://{host}{port}", url.scheme_str().unwrap_or("https")).into());
         let user = &config.auth_info;
         let secrets = [&user.token, &user.password].into_iter().flatten().cloned().collect();
         let renews = user.exec.is_some()
@@ -126,7 +131,7 @@ impl KubeTransport {
         let renewable = renews.then(|| config.clone());
         let (io, refused, sent) = (Some(IoThread::default()), AtomicBool::new(false), Arc::<Sent>::default());
         let client = Mutex::new(build(config, &sent)?);
-        Ok(Self { client, io, renewable, refused, near, secrets, sent })
+        Ok(Self { client, io, renewable, refused, server, near, secrets, sent })
     }
 
     /// Returns the client, with fresh credentials if the server has refused the previous ones.
@@ -159,10 +164,14 @@ impl KubeTransport {
             .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the request's path: {error}")))?;
         *get.headers_mut() = request.headers;
         let client = self.client().await?;
+        let server = self.server.clone();
         let send = async move {
-            let response = client.send(get).await.map_err(|error| classify(&error))?;
+            let response = client.send(get).await.map_err(|error| match classify(&error) {
+                error if error.kind() == TransportErrorKind::Connect => error.at(server.as_deref()),
+                error => error,
+            })?;
             let (head, body) = response.into_parts();
-            Ok(Response { status: head.status, headers: head.headers, body: Box::pin(Data(BodyDataStream::new(body))) })
+            Ok(Response::new(head.status, head.headers, Box::pin(Data(BodyDataStream::new(body)))))
         };
         let response = match &self.io {
             Some(thread) => thread.get(send).await,

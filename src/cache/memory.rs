@@ -8,7 +8,7 @@ use super::entry::{Entry, Form};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Objects kept encoded: their bytes, and about 90 bytes more for each.
+    /// Objects kept encoded: their bytes, and about 90 bytes more for each (and about 20 in the tables).
     pub encoded: usize,
     /// Objects kept compressed: their compressed bytes, and about 90 bytes and the identity for each.
     pub compressed: usize,

@@ -193,7 +193,8 @@ impl<T: Stored + ?Sized> Object<T> {
         self.item()?.meta()
     }
 
-    /// Returns the object as an item, for a [`FieldPath`](crate::FieldPath) or a [`Projection`](crate::Projection).
+    /// Returns the object as an item, for a [`FieldPath`](crate::FieldPath) or a [`Projection`](crate::Projection). Its type meta is
+    /// empty: set it with [`ItemRef::with_type_meta`] before a field selector or the JSON form, which need the kind.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use crate::object::{compare_resource_versions, is_older};
 pub(super) struct Open<D> {
     pub(super) id: u64,
     /// True if a listed object also replaces a stored object of the same identity and resource version.
-    pub(super) afresh: bool,
+    pub(super) replaces_equal_versions: bool,
     /// The objects that the list has.
     listed: FixedBitSet,
     /// The objects that others have written since the replace began.
@@ -24,7 +24,13 @@ pub(super) struct Open<D> {
 
 impl<D> Open<D> {
     pub(super) fn new(id: u64) -> Self {
-        Self { id, afresh: false, listed: FixedBitSet::new(), written: FixedBitSet::new(), staged: HashMap::new() }
+        Self {
+            id,
+            replaces_equal_versions: false,
+            listed: FixedBitSet::new(),
+            written: FixedBitSet::new(),
+            staged: HashMap::new(),
+        }
     }
 
     pub(super) fn mark(&mut self, slot: u32, listed: bool) {

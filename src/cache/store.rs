@@ -86,13 +86,17 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have, at a version
-    /// that the store has passed, was deleted since: it stays deleted.
+    /// that the store has passed, was deleted since: it stays deleted. Whether an answer of a version that does not compare is late is
+    /// unknown, so it changes nothing.
     #[cfg(feature = "client")]
     pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let identity = Identity::of(encoding, bytes)?;
         let mut writer = self.inner.writer();
         let version = &*identity.resource_version;
-        let is_known = is_ordered(version) && is_within(version, &self.inner.state().version);
+        if !is_ordered(version) {
+            return Ok(Written::Stale);
+        }
+        let is_known = is_within(version, &self.inner.state().version);
         if is_known && self.inner.find(self.inner.hash(&identity.namespace, &identity.name), &identity).is_none() {
             return Ok(Written::Stale);
         }
@@ -214,9 +218,9 @@ impl<T: Stored + ?Sized> Replace<T> {
     /// Lets a listed object also replace a stored object of the same uid and resource version: a server that was restored from a
     /// backup may use the same version for another state.
     #[must_use]
-    pub fn afresh(self) -> Self {
+    pub fn replace_equal_versions(self) -> Self {
         if let Some(open) = self.inner.writer().open.as_mut().filter(|open| open.id == self.id) {
-            open.afresh = true;
+            open.replaces_equal_versions = true;
         }
         self
     }

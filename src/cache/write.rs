@@ -57,8 +57,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         let found = self.find(hash, identity);
         if let Some((slot, known)) = &found {
             let known = known.identity();
-            let afresh = listed && writer.open.as_ref().is_some_and(|open| open.afresh);
-            if !known.resource_version.is_empty() && known == *identity && !afresh {
+            let replaces_equal = listed && writer.open.as_ref().is_some_and(|open| open.replaces_equal_versions);
+            if !known.resource_version.is_empty() && known == *identity && !replaces_equal {
                 writer.mark(*slot, listed);
                 return Ok(Written::Unchanged);
             }

@@ -6,9 +6,7 @@ use std::{fmt, mem};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use http::StatusCode;
 
-use super::params::InvalidParams;
 use super::redact::redact;
-use super::resource::PathError;
 use super::transport::{Transport, TransportError, TransportErrorKind};
 use crate::error::{DecodeError, DecodeErrorKind, LimitExceeded};
 use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
@@ -87,7 +85,7 @@ impl Error {
             }
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
             ErrorKind::Discovery(reason) => clean(reason),
-            ErrorKind::Params(_) | ErrorKind::Path(_) | ErrorKind::PageChanged => {}
+            ErrorKind::Params(_) | ErrorKind::PageChanged => {}
         }
         self
     }
@@ -221,13 +219,9 @@ impl std::error::Error for Error {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The parameters are invalid. Nothing was sent.
+    /// The parameters, or the resource, namespace or name, are invalid. Nothing was sent.
     #[error("parameters: {0}")]
     Params(InvalidParams),
-
-    /// The resource, namespace or name does not form a path. Nothing was sent.
-    #[error("path: {0}")]
-    Path(PathError),
 
     /// The server's error.
     #[error("API error: {0}")]
@@ -357,6 +351,58 @@ impl fmt::Display for UnexpectedBody {
     }
 }
 
+/// The largest timeout: the server parses it as Go's `time.Duration`.
+pub(super) const MAX_TIMEOUT_SECONDS: u64 = 9_223_372_036;
+
+/// Parameters that the server would refuse or interpret in another way, or that do not form a path. Nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidParams {
+    /// The server would return the first page again.
+    #[error("an empty continue token: there is no next page")]
+    EmptyContinue,
+    /// The server returns 422 for a list, and starts a watch at any version.
+    #[error("exact version 0: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")]
+    ExactZero,
+    /// The server returns 400 or 422.
+    #[error("invalid resource version {0:?}: it must be digits, as a server sent it")]
+    Version(String),
+    /// The server would send all items.
+    #[error("page size 0")]
+    PageSize,
+    /// The server uses its own timeout for 0, and returns 400 for a timeout that is too long. `timeoutSeconds` has no fractions.
+    #[error("timeout {0:?}: it must be whole seconds, from 1 to {MAX_TIMEOUT_SECONDS}")]
+    Timeout(Duration),
+    /// The server would parse it as another label selector.
+    #[error("label selector: {0}")]
+    LabelSelector(&'static str),
+    /// The server would parse it as another field selector.
+    #[error("field selector: {0}")]
+    FieldSelector(&'static str),
+    /// A namespace was given for a resource that is not namespaced.
+    #[error("{resource} is not namespaced, but a namespace was given")]
+    NotNamespaced {
+        /// The resource, as typed.
+        resource: String,
+    },
+    /// An object of a namespaced resource was requested without its namespace.
+    #[error("{resource} is namespaced, but no namespace was given")]
+    NamespaceNeeded {
+        /// The resource, as typed.
+        resource: String,
+    },
+    /// A part of the path is empty, or would change the path.
+    #[error("{what} {value:?} {reason}")]
+    Path {
+        /// The part.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// The reason for the refusal.
+        reason: &'static str,
+    },
+}
+
 impl From<ApiError> for ErrorKind {
     fn from(error: ApiError) -> Self {
         Self::Api(Box::new(error))
@@ -366,12 +412,6 @@ impl From<ApiError> for ErrorKind {
 impl From<InvalidParams> for ErrorKind {
     fn from(error: InvalidParams) -> Self {
         Self::Params(error)
-    }
-}
-
-impl From<PathError> for ErrorKind {
-    fn from(error: PathError) -> Self {
-        Self::Path(error)
     }
 }
 

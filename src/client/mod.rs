@@ -34,7 +34,7 @@
 //!
 //! # Observing a client
 //!
-//! [`Client::metrics`] returns counters. The client emits spans and events of the crate `tracing` with stable names and fields:
+//! [`Client::metrics`] returns counters; `ReflectorStatus` has those of a reflector. The client emits spans and events of the crate `tracing` with stable names and fields:
 //!
 //! | span | fields |
 //! |---|---|
@@ -46,6 +46,8 @@
 //! | `listwatch.retry`: a request of a list or a document is retried | warn | `error`, `attempt`, `seconds` (until then) |
 //! | `listwatch.resume`: a watch reconnects | warn if the error may need action, else debug | `error`, `resource_version` |
 //! | `listwatch.server_warning`: the server sent a warning for a watch | warn | `warning` |
+//! | `listwatch.restart`: the next page has expired; the list starts over or continues at the latest version | warn | `error`, `abandoned` |
+//! | `listwatch.credentials`: the client reloads credentials or certificates | warn | `error` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `group`, `version`, `error` |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -82,24 +84,23 @@ use http::Uri;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub use self::error::{ApiError, Error, ErrorKind, Incomplete, UnexpectedBody};
+pub use self::error::{ApiError, Error, ErrorKind, Incomplete, InvalidParams, UnexpectedBody};
 pub use self::io_thread::IoThread;
 #[cfg(feature = "cache")]
 pub(crate) use self::list::Pages;
 pub use self::list::{Items, List, ListSummary, ParallelItems, Restart};
 pub use self::metrics::Metrics;
 use self::metrics::Totals;
-pub use self::params::{InvalidParams, ListParams, ResourceVersion, Selection, WatchParams};
+pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
 use self::progress::Counters;
 pub use self::progress::Progress;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resolve::{DiscoveredResource, ResolveError, ResourceName, resolve};
-pub use self::resource::{Kind, PathError, Resource};
+pub use self::resource::{Kind, Resource};
 pub(crate) use self::retry::Class;
 pub use self::retry::Retry;
 use self::retry::{Tries, classify};
-pub use self::selector::SelectorError;
 #[cfg(feature = "cache")]
 pub(crate) use self::transport::chain;
 pub use self::transport::{
@@ -110,7 +111,7 @@ pub use self::transport::{
 pub(crate) use self::watch::{ChangeType, Connections, PAGE};
 pub use self::watch::{Disconnect, OwnedEvent, ResumedWatch, Watch, WatchEvents};
 use crate::adapt::FromRef;
-use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
+use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
 use crate::meta;
 use crate::object::Item;
 use crate::object::ItemRef;
@@ -118,7 +119,7 @@ use crate::sync::{Mutex, lock};
 use crate::wire::{BodyFormat, Encoding};
 
 /// The size limit of bodies that are read whole: objects and discovery documents.
-const DOCUMENT_SIZE: usize = 64 << 20;
+const DOCUMENT_SIZE: u64 = 64 << 20;
 
 /// The time for which a client remembers that a server does not send the initial events of a collection. Afterwards it requests
 /// them again: the server may have been upgraded, or it was busy.
@@ -365,7 +366,7 @@ impl Client {
             Err(error) if error.is_unauthorized() && self.transport.renews_credentials() => {
                 let error = error.redacted(&*self.transport);
                 self.totals.retry();
-                tracing::warn!(error = %transport::chain(&error), "retrying with reloaded credentials");
+                tracing::warn!(name: "listwatch.credentials", error = %transport::chain(&error), "retrying with reloaded credentials");
                 self.head_once(path_and_query, accept, body_idle, deadline, counters).await
             }
             answer => answer,
@@ -460,9 +461,10 @@ impl Client {
         let mut body = Vec::from(first);
         while let Some(chunk) = body::next_chunk(&mut chunks).await? {
             body.extend_from_slice(&chunk);
-            if body.len() > DOCUMENT_SIZE {
-                let message = format!("the document is over the limit of {DOCUMENT_SIZE} bytes");
-                return Err(TransportError::new(TransportErrorKind::Other, message).into());
+            let size = body.len() as u64;
+            if size > DOCUMENT_SIZE {
+                let kind = DecodeErrorKind::Limit { limit: Limit::Bytes, size, max: DOCUMENT_SIZE };
+                return Err(ErrorKind::Decode(DecodeError::new(kind, size, None, 0)).into());
             }
         }
         Ok(Document { headers, body, audit_id })

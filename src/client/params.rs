@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::error::{InvalidParams, MAX_TIMEOUT_SECONDS};
 use super::resource::encode;
 #[cfg(feature = "cache")]
 use crate::error::ItemError;
@@ -168,7 +169,7 @@ impl Selection {
 /// let web = Selection::default().labels("app=web".parse()?);
 /// let params = ListParams::new(web).resource_version(ResourceVersion::Any);
 /// let paged = ListParams::default().page_size(500);
-/// # Ok::<(), listwatch::client::SelectorError>(())
+/// # Ok::<(), listwatch::ParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListParams {
@@ -266,7 +267,7 @@ impl ListParams {
 /// let since = WatchParams::from_version("71532");
 /// let web = Selection::default().labels("app=web".parse()?);
 /// let state_and_changes = WatchParams::with_initial_state().selection(web);
-/// # Ok::<(), listwatch::client::SelectorError>(())
+/// # Ok::<(), listwatch::ParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchParams {
@@ -353,7 +354,7 @@ impl WatchParams {
     pub(super) fn query(&self, start: &WatchStart, bookmarks: bool, timeout: Duration) -> String {
         let mut query = self.selection.query();
         query.add("watch", "1");
-        if bookmarks {
+        if bookmarks || matches!(start, WatchStart::State(_)) {
             query.add("allowWatchBookmarks", "true");
         }
         if let WatchStart::State(_) = start {
@@ -383,9 +384,6 @@ impl Query {
         let _ = write!(self.0, "{and}{key}={}", encode(value));
     }
 }
-
-/// The largest timeout: the server parses it as Go's `time.Duration`.
-const MAX_TIMEOUT_SECONDS: u64 = 9_223_372_036;
 
 /// kube-apiserver `--request-timeout`.
 pub(super) const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -456,33 +454,6 @@ impl ResourceVersion {
             Self::MostRecent | Self::Exact(_) => false,
         }
     }
-}
-
-/// Parameters that the server would refuse or interpret in another way. Nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidParams {
-    /// The server would return the first page again.
-    #[error("an empty continue token: there is no next page")]
-    EmptyContinue,
-    /// The server returns 422 for a list, and starts a watch at any version.
-    #[error("exact version 0: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")]
-    ExactZero,
-    /// The server returns 400 or 422.
-    #[error("invalid resource version {0:?}: it must be digits, as a server sent it")]
-    Version(String),
-    /// The server would send all items.
-    #[error("page size 0")]
-    PageSize,
-    /// The server uses its own timeout for 0, and returns 400 for a timeout that is too long. `timeoutSeconds` has no fractions.
-    #[error("timeout {0:?}: it must be whole seconds, from 1 to {MAX_TIMEOUT_SECONDS}")]
-    Timeout(Duration),
-    /// The server would parse it as another label selector.
-    #[error("label selector: {0}")]
-    LabelSelector(&'static str),
-    /// The server would parse it as another field selector.
-    #[error("field selector: {0}")]
-    FieldSelector(&'static str),
 }
 
 #[cfg(test)]

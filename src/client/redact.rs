@@ -15,7 +15,7 @@ pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
         let inner = is_inner(first);
         let end = rest.find(|c| is_inner(c) != inner).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        if inner && (scheme && !NO_CREDENTIALS.contains(&word) || is_web_token(word)) {
+        if inner && (scheme && !is_word(word) || is_web_token(word)) {
             clean.push_str("[redacted]");
         } else {
             clean.push_str(word);
@@ -26,6 +26,11 @@ pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
         rest = after;
     }
     clean
+}
+
+fn is_word(word: &str) -> bool {
+    let word = word.trim_end_matches(['.', '=']);
+    NO_CREDENTIALS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 fn is_web_token(word: &str) -> bool {

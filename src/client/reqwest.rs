@@ -140,7 +140,7 @@ impl HttpTransport {
                 // Files are replaced one after the other: the client stays until all of them fit together.
                 Err(error) => {
                     files.is_stale.store(true, Ordering::Relaxed);
-                    tracing::warn!(error = %transport::chain(&error), "cannot reload the certificates");
+                    tracing::warn!(name: "listwatch.credentials", error = %transport::chain(&error), "cannot reload the certificates");
                 }
             }
         }
@@ -576,14 +576,13 @@ fn tls_setup(what: &str, error: reqwest::Error) -> TransportError {
 }
 
 fn classify(error: reqwest::Error) -> TransportError {
-    let kind = if error.is_connect() {
-        TransportErrorKind::Connect
-    } else if error.is_request() || error.is_body() || error.is_decode() {
-        TransportErrorKind::Broken
-    } else {
-        TransportErrorKind::Other
+    let kind = match &error {
+        error if error.is_connect() => TransportErrorKind::Connect,
+        error if error.is_request() || error.is_body() || error.is_decode() => TransportErrorKind::Broken,
+        _ => TransportErrorKind::Other,
     };
-    TransportError::from_error(kind, &error.without_url())
+    let server = error.url().filter(|_| error.is_connect()).map(|url| url.origin().ascii_serialization());
+    TransportError::from_error(kind, &error.without_url()).at(server.as_deref())
 }
 
 /// The body of a response, with reqwest's errors converted.

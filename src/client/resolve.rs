@@ -105,6 +105,7 @@ pub enum ResolveError {
 
 /// One way to read a typed name; `group` and `version` are `None` if any matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ResourceName<'a> {
     /// A plural, singular or short name, or a kind.
     pub name: &'a str,

@@ -5,6 +5,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
+use super::error::InvalidParams;
 use crate::object::Json;
 
 /// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
@@ -126,9 +127,9 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// [`PathError`] for a namespace of a cluster-scoped resource, a namespace that is not a DNS label (the server would return
+    /// [`InvalidParams`] for a namespace of a cluster-scoped resource, a namespace that is not a DNS label (the server would return
     /// an empty list), or a group, version or plural that cannot be a part of a path.
-    pub fn list_path(&self, namespace: Option<&str>) -> Result<String, PathError> {
+    pub fn list_path(&self, namespace: Option<&str>) -> Result<String, InvalidParams> {
         let mut path = if self.group.is_empty() {
             String::from("/api")
         } else {
@@ -138,10 +139,10 @@ impl Resource {
         path.extend(segment("version", &self.version)?);
         if let Some(namespace) = namespace {
             if !self.namespaced {
-                return Err(PathError::NotNamespaced { resource: self.to_string() });
+                return Err(InvalidParams::NotNamespaced { resource: self.to_string() });
             }
             if !is_dns_label(namespace) {
-                return Err(PathError::Invalid {
+                return Err(InvalidParams::Path {
                     what: "namespace",
                     value: namespace.to_owned(),
                     reason: "must be 1 to 63 of a-z, 0-9 and '-', and start and end with a letter or digit",
@@ -159,11 +160,11 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// [`PathError`] as for [`Resource::list_path`], for a missing namespace, or for a name that the server refuses
+    /// [`InvalidParams`] as for [`Resource::list_path`], for a missing namespace, or for a name that the server refuses
     /// (apimachinery `content.IsPathSegmentName`: empty, `.`, `..`, or with `/` or `%` in it).
-    pub fn get_path(&self, namespace: Option<&str>, name: &str) -> Result<String, PathError> {
+    pub fn get_path(&self, namespace: Option<&str>, name: &str) -> Result<String, InvalidParams> {
         if self.namespaced && namespace.is_none() {
-            return Err(PathError::NamespaceNeeded { resource: self.to_string() });
+            return Err(InvalidParams::NamespaceNeeded { resource: self.to_string() });
         }
         let mut path = self.list_path(namespace)?;
         path.push('/');
@@ -235,34 +236,6 @@ mod scope {
     }
 }
 
-/// The error of a resource, namespace or name that does not form a path. Nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PathError {
-    /// A namespace was given for a resource that is not namespaced.
-    #[error("{resource} is not namespaced, but a namespace was given")]
-    NotNamespaced {
-        /// The resource, as typed.
-        resource: String,
-    },
-    /// An object of a namespaced resource was requested without its namespace.
-    #[error("{resource} is namespaced, but no namespace was given")]
-    NamespaceNeeded {
-        /// The resource, as typed.
-        resource: String,
-    },
-    /// A part of the path is empty, or would change the path.
-    #[error("{what} {value:?} {reason}")]
-    Invalid {
-        /// The part.
-        what: &'static str,
-        /// Its value.
-        value: String,
-        /// The reason for the refusal.
-        reason: &'static str,
-    },
-}
-
 pub(super) fn typed_name(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
@@ -276,14 +249,14 @@ pub(super) fn encode(text: &str) -> PercentEncode<'_> {
 }
 
 /// Encodes one path segment. Dots are refused rather than encoded: URL parsers read `%2e%2e` as `..`.
-fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, PathError> {
+fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, InvalidParams> {
     let reason = match value {
         "" => "must not be empty",
         "." | ".." => "would change the path",
         _ if value.contains(['/', '%']) => "must not contain '/' or '%'",
         _ => return Ok(encode(value)),
     };
-    Err(PathError::Invalid { what, value: value.to_owned(), reason })
+    Err(InvalidParams::Path { what, value: value.to_owned(), reason })
 }
 
 /// Returns true for a DNS label, which a namespace must be (apimachinery `content.IsDNS1123Label`).

@@ -71,7 +71,7 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
         | ErrorKind::PageChanged => Class::Unreadable,
-        ErrorKind::Params(_) | ErrorKind::Path(_) => Class::Final,
+        ErrorKind::Params(_) => Class::Final,
     }
 }
 

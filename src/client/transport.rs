@@ -54,12 +54,15 @@ pub struct Request {
 }
 
 impl Request {
-    pub(super) fn new(path_and_query: String, headers: HeaderMap) -> Self {
+    /// Creates a request, for tests of a [`Transport`].
+    #[must_use]
+    pub fn new(path_and_query: String, headers: HeaderMap) -> Self {
         Self { path_and_query, headers }
     }
 }
 
 /// A response of the server.
+#[non_exhaustive]
 pub struct Response {
     /// The status, of any class.
     pub status: StatusCode,
@@ -67,6 +70,14 @@ pub struct Response {
     pub headers: HeaderMap,
     /// The body as sent, still compressed if the headers say so.
     pub body: Chunks,
+}
+
+impl Response {
+    /// Creates a response.
+    #[must_use]
+    pub fn new(status: StatusCode, headers: HeaderMap, body: Chunks) -> Self {
+        Self { status, headers, body }
+    }
 }
 
 impl fmt::Debug for Response {
@@ -99,6 +110,15 @@ impl TransportError {
     pub fn from_error(otherwise: TransportErrorKind, error: &(dyn StdError + 'static)) -> Self {
         let io = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).last().map(io::Error::kind);
         Self { io, ..Self::new(kind_of(error, otherwise), chain(error)) }
+    }
+
+    /// Puts the URL of the server, if it is known, before the message.
+    #[must_use]
+    pub fn at(self, server: Option<&str>) -> Self {
+        match server {
+            Some(server) => Self { message: format!("{}: {}", server.escape_debug(), self.message), ..self },
+            None => self,
+        }
     }
 
     /// Returns the kind of the innermost [`io::Error`] that caused this error, if [`from_error`](Self::from_error) found one.

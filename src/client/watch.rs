@@ -120,7 +120,8 @@ impl<F> Watch<F> {
     /// Sets whether to request bookmarks: true unless set.
     ///
     /// Without them [`idle_timeout`](Self::idle_timeout) cannot distinguish a quiet collection from a dead connection, and the
-    /// version to resume from may expire while nothing changes. [`WatchParams::with_initial_state`] needs them.
+    /// version to resume from may expire while nothing changes. A watch [with the initial state](WatchParams::with_initial_state)
+    /// always requests them, because the initial state ends in one.
     pub fn bookmarks(mut self, bookmarks: bool) -> Self {
         self.plan.bookmarks = bookmarks;
         self

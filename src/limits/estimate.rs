@@ -2,7 +2,7 @@
 //!
 //! A decoded object may take far more memory than its bytes: an empty element of two bytes becomes a struct of up to three kilobytes
 //! in a `Vec` that doubles. This module does not know the type that an object is decoded to. It charges a constant for each value,
-//! and more for a value that could be a message. For the types of k8s-pb the actual memory is at most five times the estimate, as a
+//! and more for a value that could be a message. For a Pod of k8s-pb the actual memory is at most five times the estimate, as a
 //! test checks.
 
 use crate::error::ItemError;

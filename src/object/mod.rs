@@ -21,11 +21,11 @@ pub use self::item_ref::ItemRef;
 #[cfg(feature = "json")]
 pub use self::json::Json;
 pub use self::meta_view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
-pub use self::path::{FieldPath, InvalidPath};
+pub use self::path::FieldPath;
 pub use self::prefilter::Prefilter;
 pub use self::projection::Projection;
 pub use self::selector::{FieldSelector, LabelSelector};
-pub use self::shard::{InvalidShard, Shard};
+pub use self::shard::Shard;
 pub use self::version::compare_resource_versions;
 #[cfg(any(feature = "cache", feature = "client"))]
 pub(crate) use self::version::is_older;

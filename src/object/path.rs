@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::ItemRef;
-use crate::error::{Fault, ItemError};
+use crate::error::{Fault, ItemError, ParseError};
 use crate::meta::TypeMeta;
 use crate::schema::{Field, Message};
 use crate::wire::Encoding;
@@ -88,7 +88,7 @@ impl FieldPath {
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`] when the text is not a path, or names a field that the kind does not have.
+    /// [`ParseError`] when the text is not a path, or names a field that the kind does not have.
     ///
     /// ```
     /// use listwatch::path::pod;
@@ -97,10 +97,10 @@ impl FieldPath {
     /// let pods = TypeMeta::new("v1", "PodList");
     /// assert_eq!(FieldPath::parse("spec.nodeName", &pods)?, pod::NODE_NAME);
     /// assert_eq!(FieldPath::parse("2.10", &pods)?, pod::NODE_NAME);
-    /// # Ok::<(), listwatch::InvalidPath>(())
+    /// # Ok::<(), listwatch::ParseError>(())
     /// ```
-    pub fn parse(text: &str, of: &TypeMeta) -> Result<Self, InvalidPath> {
-        let error = |reason: &'static str| InvalidPath { text: text.to_owned(), reason: reason.into() };
+    pub fn parse(text: &str, of: &TypeMeta) -> Result<Self, ParseError> {
+        let error = |reason: &'static str| ParseError::new("field path", text, reason);
         let (path, key) = match text.split_once('[') {
             None => (text, None),
             Some((path, key)) => {
@@ -125,7 +125,14 @@ impl FieldPath {
             }
             (path.to_owned(), fields.into_iter().map(Field::number).collect())
         } else if known.is_some() || path.split('.').next() == Some("metadata") {
-            return Err(InvalidPath { reason: format!("{} has no such field", of.item_kind()).into(), ..error("") });
+            return Err(ParseError::new(
+                "field path",
+                text,
+                match of.item_kind() {
+                    "" => "objects have no such field".to_owned(),
+                    kind => format!("{kind} has no such field"),
+                },
+            ));
         } else if path.split('.').any(str::is_empty) || path.split('.').count() > 100 {
             return Err(error("expected 1 to 100 names separated by dots"));
         } else {
@@ -258,14 +265,6 @@ impl fmt::Display for FieldPath {
             None => Ok(()),
         }
     }
-}
-
-/// The error of a text that is not a path, or not the path of a known field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid field path {text:?}: {reason}")]
-pub struct InvalidPath {
-    text: String,
-    reason: Cow<'static, str>,
 }
 
 /// Fields of the metadata of every object (`ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`).

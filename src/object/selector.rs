@@ -175,10 +175,10 @@ fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> boo
 /// The feature `client` adds parsing and printing, in the grammar of apimachinery `fields.ParseSelector`. The resource decides by
 /// which fields its objects can be selected; the server returns 400 for others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct FieldSelector(pub(crate) Vec<Field>);
+pub struct FieldSelector(pub(crate) Vec<FieldRequirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Field {
+pub(crate) struct FieldRequirement {
     pub(crate) path: String,
     pub(crate) is_equal: bool,
     pub(crate) value: String,
@@ -224,7 +224,7 @@ impl FieldSelector {
     pub fn matches(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
         let meta = item.meta()?;
         let mut all = true;
-        for Field { path, is_equal, value } in &self.0 {
+        for FieldRequirement { path, is_equal, value } in &self.0 {
             let has_value = match path.as_str() {
                 "metadata.name" => meta.name() == *value,
                 "metadata.namespace" => meta.namespace() == *value,
@@ -246,7 +246,7 @@ impl FieldSelector {
     pub(crate) fn require(mut self, path: impl Into<String>, is_equal: bool, value: impl Into<String>) -> Self {
         let (path, value) = (path.into(), value.into());
         let at = self.0.partition_point(|known| known.path <= path);
-        self.0.insert(at, Field { path, is_equal, value });
+        self.0.insert(at, FieldRequirement { path, is_equal, value });
         self
     }
 }

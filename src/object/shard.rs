@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+use crate::error::ParseError;
+
 /// One of several equal parts of a collection, by a hash (FNV-1a, 64 bits) of each object's uid (KEP-5866).
 ///
 /// The `Selection` of a list, a watch or a reflector may have a shard. An object stays in its shard for its whole life. An object
@@ -21,9 +23,9 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// [`InvalidShard`] when the index is not below `of`.
-    pub fn new(index: u32, of: u32) -> Result<Self, InvalidShard> {
-        if index < of { Ok(Self { index, of }) } else { Err(InvalidShard(format!("{index}/{of}"))) }
+    /// [`ParseError`] when the index is not below `of`.
+    pub fn new(index: u32, of: u32) -> Result<Self, ParseError> {
+        if index < of { Ok(Self { index, of }) } else { Err(invalid(&format!("{index}/{of}"))) }
     }
 
     /// Returns the hashes in this shard. All shards together cover the 2^64 hashes, without gap or overlap.
@@ -70,20 +72,18 @@ impl fmt::Display for Shard {
 
 /// Parses `index/of`.
 impl FromStr for Shard {
-    type Err = InvalidShard;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, InvalidShard> {
-        let invalid = || InvalidShard(text.to_owned());
-        let (index, of) = text.split_once('/').ok_or_else(invalid)?;
-        let number = |text: &str| text.parse().map_err(|_| invalid());
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (index, of) = text.split_once('/').ok_or_else(|| invalid(text))?;
+        let number = |digits: &str| digits.parse().map_err(|_| invalid(text));
         Self::new(number(index)?, number(of)?)
     }
 }
 
-/// The text or the numbers are not a shard.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid shard {0:?}: expected I/N with I from 0 to N-1, as in 0/3, 1/3, 2/3")]
-pub struct InvalidShard(String);
+fn invalid(text: &str) -> ParseError {
+    ParseError::new("shard", text, "expected I/N with I from 0 to N-1, as in 0/3, 1/3, 2/3")
+}
 
 #[cfg(test)]
 mod tests {

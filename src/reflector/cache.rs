@@ -134,14 +134,16 @@ impl<T: Stored + ?Sized> Cache<T> {
     }
 
     /// Writes the server's answer to a write of the caller, so that the cache has it before the watch delivers it. The bytes are
-    /// protobuf or JSON; [`apply_decoded`](Self::apply_decoded) accepts a decoded object.
+    /// in the encoding from which the cache decodes its objects: protobuf for prost messages, JSON for `Json<T>`, either for `[u8]`.
+    /// [`apply_decoded`](Self::apply_decoded) accepts a decoded object. For an answer in the other encoding, for example of kube's `Api`,
+    /// wait for its version: [`wait_for_resource_version`](Self::wait_for_resource_version).
     ///
     /// The object is stored like other objects of the reflector, for example without the fields that its projection drops. Returns
     /// `None` if the cache does not store the object: it is of another namespace or shard, the selectors do not match, or the
     /// reflector does not run yet.
     ///
-    /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state. If the cache
-    /// cannot decide whether an answer is late, it drops the answer, and the watch delivers the object.
+    /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state. An answer whose
+    /// version does not [compare](compare_resource_versions) with others is dropped, and the watch delivers the object.
     ///
     /// # Errors
     ///

@@ -104,7 +104,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
 
     fn begin_replace(&mut self) {
         let replace = self.store.begin_replace();
-        self.replace = Some(if self.attempt.afresh { replace.afresh() } else { replace });
+        self.replace = Some(if self.attempt.went_back { replace.replace_equal_versions() } else { replace });
     }
 
     /// Takes the progress, and returns the resource version up to which all changes of the watch are written.
@@ -217,7 +217,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
 
     fn commit(&mut self, version: String) -> Step {
         self.list = None;
-        if is_older(&version, &self.attempt.known) && !self.attempt.afresh {
+        if is_older(&version, &self.attempt.known) && !self.attempt.went_back {
             return Step::WentBack;
         }
         match self.replace.take().map(|replace| replace.commit(&version)) {

@@ -4,22 +4,36 @@
 //! use k8s_pb::api::core::v1::Pod;
 //! use listwatch::ItemError;
 //! use listwatch::cache::{StorageFormat, Store};
-//! use listwatch::client::{Client, Resource};
+//! use listwatch::client::Client;
 //! use listwatch::path::pod;
 //! use listwatch::reflector::Reflector;
 //!
 //! # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-//! let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(StorageFormat::Encoded));
+//! let reflector = Reflector::<Pod>::of(&client).store(Store::new(StorageFormat::Encoded));
 //! let pods = reflector.cache();
 //! let by_node = pods.index("node", |pod| {
 //!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))
 //! });
-//! tokio::spawn(reflector.run());
-//! println!("{} Pods at version {}", pods.len(), pods.synced().await?);
-//! println!("{} of them on node-1", by_node.count("node-1"));
-//! # Ok(())
+//! let running = tokio::spawn(reflector.run());
+//! let version = pods.synced().await?;
+//! println!("{} Pods at version {version}, {} on node-1", pods.len(), by_node.count("node-1"));
+//! let Err(error) = running.await?;
+//! Err(error.into())
 //! # }
 //! ```
+//!
+//! # Observing a reflector
+//!
+//! [`ReflectorStatus`] has counters, and the last errors. Each attempt to list and watch is a span of the crate `tracing`,
+//! `listwatch.reflector`, with the fields `resource`, `attempt`, `resource_version`, `strategy`, `because` (of the strategy) and `error`.
+//!
+//! | event | level | fields |
+//! |---|---|---|
+//! | `listwatch.synced`: the cache is up to date | info | `resource_version`, `objects`, `skipped` |
+//! | `listwatch.attempt_ended`: an attempt ended | warn | `error`, `seconds` (until the next) |
+//! | `listwatch.relist`: the store has room for skipped objects | info | |
+//! | `listwatch.skipped`: the store could not hold an object | warn | `skipped` |
+//! | `listwatch.index_error`: the function of an index failed | warn | `error`, `errors` |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -49,7 +63,7 @@ use self::silence::Silence;
 pub use self::status::{ReflectorStatus, SkippedObject, SyncError};
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
-pub use self::warm::ColdStart;
+pub use self::warm::WarmStartError;
 use crate::adapt::FromRef;
 use crate::cache::{StorageFormat, Store, Stored};
 use crate::client::{
@@ -262,7 +276,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 }
             };
             let error = error.as_ref().map(|error| field::display(chain(error)));
-            span.in_scope(|| tracing::warn!(error, ?wait, "the attempt ended: retrying"));
+            span.in_scope(|| tracing::warn!(name: "listwatch.attempt_ended", error, seconds = wait.as_secs_f64(), "the attempt ended: retrying"));
             sleep(wait).await;
         }
     }
@@ -332,7 +346,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 }
             }
             if self.synced_at.is_some() && self.store.has_room_for_skipped() {
-                tracing::info!("relisting: the store has room for skipped objects");
+                tracing::info!(name: "listwatch.relist", "relisting: the store has room for skipped objects");
                 break (None, Next::Later);
             }
             tokio::task::consume_budget().await;
@@ -344,11 +358,11 @@ impl<T: Stored + ?Sized> Reflector<T> {
     /// Updates the skipped objects in the status. Call it before the resource version in the status is updated.
     fn stored(&self, mut progress: Progress) -> Progress {
         if let Some(skipped) = &progress.skipped {
-            tracing::warn!(skipped = %chain(skipped), "skipped an object: the cache is incomplete");
+            tracing::warn!(name: "listwatch.skipped", skipped = %chain(skipped), "skipped an object: the cache is incomplete");
         }
         let (index_errors, mut last_index_error) = self.store.take_index_errors();
         if let Some(error) = &last_index_error {
-            tracing::warn!(error = %chain(error), errors = index_errors, "an index function failed: the index lacks an object");
+            tracing::warn!(name: "listwatch.index_error", error = %chain(error), errors = index_errors, "an index function failed: the index lacks an object");
         }
         let skipped = self.store.skipped();
         self.status.send_if_modified(|status| {
@@ -384,7 +398,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         self.synced_at = Some(now);
         let skipped = self.store.skipped();
         tracing::Span::current().record("resource_version", version);
-        tracing::info!(resource_version = version, objects = self.store.len(), skipped, "synced");
+        tracing::info!(name: "listwatch.synced", resource_version = version, objects = self.store.len(), skipped, "synced");
         self.status.send_modify(|status| {
             status.syncs += sent;
             status.last_synced_at = Some(now.into_std());

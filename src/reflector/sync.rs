@@ -70,7 +70,7 @@ pub(super) struct Attempt {
     /// The last version of the whole collection; empty before the first sync.
     pub(super) known: String,
     /// True if no stored object counts as unchanged.
-    pub(super) afresh: bool,
+    pub(super) went_back: bool,
 }
 
 /// The reaction to an error.
@@ -108,8 +108,8 @@ impl SyncState {
         };
         let resumes = mem::take(&mut self.was_loaded);
         let because = if resumes { "the watch resumes from the loaded file" } else { because };
-        let (known, afresh) = (self.version.clone(), self.went_back);
-        Attempt { strategy, because, resumes, version, pages: self.pages, known, afresh }
+        let (known, went_back) = (self.version.clone(), self.went_back);
+        Attempt { strategy, because, resumes, version, pages: self.pages, known, went_back }
     }
 
     /// Records that the store has the whole collection of this version from a file.

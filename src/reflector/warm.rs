@@ -16,7 +16,7 @@ use crate::wire::Encoding;
 /// The reason why a [`Reflector`] could not load a file and starts without it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ColdStart {
+pub enum WarmStartError {
     /// The file does not exist, is damaged, or contains another collection.
     #[error(transparent)]
     File(#[from] LoadError),
@@ -71,8 +71,8 @@ impl<T: Stored + ?Sized> Reflector<T> {
     ///
     /// # Errors
     ///
-    /// [`ColdStart`]; it is [`LoadError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
-    pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), ColdStart> {
+    /// [`WarmStartError`]; it is [`LoadError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
+    pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), WarmStartError> {
         let (store, path, holds) = (self.store.clone(), path.as_ref().to_owned(), self.holds()?);
         let reading = spawn_blocking(move || store.read_saved(&path, &holds));
         let saved = reading.await.map_err(|error| LoadError::from(io::Error::other(error)))??;
@@ -85,13 +85,13 @@ impl<T: Stored + ?Sized> Reflector<T> {
         Ok(())
     }
 
-    async fn is_of_this_server(&self, saved: &Saved<T>) -> Result<(), ColdStart> {
+    async fn is_of_this_server(&self, saved: &Saved<T>) -> Result<(), WarmStartError> {
         let mut is_known = false;
         for object in saved.witnesses().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
             // A server that has not reached the version of the file returns an error.
             let (name, version) = (&object.name, saved.version());
-            let found = match self.client.get_at_least::<Found>(&self.resource, namespace, name, version).await {
+            let found = match self.client.get_at_least::<ServerObject>(&self.resource, namespace, name, version).await {
                 Ok(found) => found,
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error.into()),
@@ -99,7 +99,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             match found.judge(&object, version) {
                 Verdict::Same => return Ok(()),
                 Verdict::Other => {
-                    return Err(ColdStart::OtherHistory {
+                    return Err(WarmStartError::OtherHistory {
                         object: ObjectKey { namespace: object.namespace.into_owned(), name: object.name.into_owned() },
                         saved: object.resource_version.into_owned(),
                         found: found.version,
@@ -110,7 +110,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 Verdict::Recreated => {}
             }
         }
-        if is_known { Ok(()) } else { Err(ColdStart::Unknown) }
+        if is_known { Ok(()) } else { Err(WarmStartError::Unknown) }
     }
 
     /// Returns a text that identifies the collection and the form of its objects.
@@ -126,12 +126,12 @@ impl<T: Stored + ?Sized> Reflector<T> {
 }
 
 /// The state of an object on the server.
-struct Found {
+struct ServerObject {
     uid: String,
     version: String,
 }
 
-impl Item for Found {
+impl Item for ServerObject {
     type Owned = Self;
 
     fn from_ref(item: ItemRef<'_>) -> Result<Self, ItemError> {
@@ -153,7 +153,7 @@ enum Verdict {
     Recreated,
 }
 
-impl Found {
+impl ServerObject {
     /// Compares it with its state in a file that has all changes up to `version`, which the server has reached.
     fn judge(&self, saved: &Identity<'_>, version: &str) -> Verdict {
         let is_same = saved.uid == self.uid;
@@ -187,7 +187,7 @@ mod tests {
             ("b", "11", Verdict::Recreated),
             ("a", "x", Verdict::Changed),
         ] {
-            let found = Found { uid: uid.to_owned(), version: version.to_owned() };
+            let found = ServerObject { uid: uid.to_owned(), version: version.to_owned() };
             assert_eq!(found.judge(&saved, "10"), expected, "{uid} {version}");
         }
     }

@@ -156,15 +156,15 @@ fn the_response_to_a_write_does_not_restore_a_deleted_object() {
 }
 
 #[test]
-fn an_afresh_replace_treats_no_object_as_unchanged() {
-    for (afresh, expected) in [(false, "before"), (true, "after")] {
+fn a_replace_of_equal_versions_treats_no_object_as_unchanged() {
+    for (equal_versions, expected) in [(false, "before"), (true, "after")] {
         let store = Store::<Object>::new(StorageFormat::Encoded);
         let write = |data: &str| object("ns", "a", "5").data(data).to_bytes(Encoding::Protobuf);
         drop(store.apply(Encoding::Protobuf, &write("before")).unwrap());
         let replace = store.begin_replace();
-        let mut replace = if afresh { replace.afresh() } else { replace };
+        let mut replace = if equal_versions { replace.replace_equal_versions() } else { replace };
         let written = replace.apply(Encoding::Protobuf, &write("after")).unwrap();
-        assert_eq!(matches!(written, Written::Modified { .. }), afresh);
+        assert_eq!(matches!(written, Written::Modified { .. }), equal_versions);
         // A write outside the list is unchanged as before.
         let written = store.apply(Encoding::Protobuf, &write("never")).unwrap();
         assert!(matches!(written, Written::Unchanged));

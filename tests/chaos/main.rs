@@ -138,8 +138,12 @@ fn sockets() -> usize {
 }
 
 /// The bytes of memory of the process, where the system has `/proc`.
+#[cfg_attr(target_os = "linux", expect(clippy::unnecessary_wraps, reason = "other systems return `None`"))]
 fn resident() -> Option<u64> {
-    cfg!(target_os = "linux").then(|| support::memory("VmRSS"))
+    #[cfg(target_os = "linux")]
+    return Some(support::memory("VmRSS"));
+    #[cfg(not(target_os = "linux"))]
+    None
 }
 
 /// A transport whose connect timeout no case reaches, unless it sets a shorter one.

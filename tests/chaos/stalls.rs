@@ -91,7 +91,7 @@ fn a_stall_before_the_connection_ends_in_the_connect_timeout() {
                 let client = hasty(&format!("https://{address}"), http2);
                 let ending = list_held("in the handshake", client, &whole, held).await;
                 ending.expect("in the handshake", &["transport: connect"]);
-                settle(before - 1).await;
+                settle(before.saturating_sub(1)).await;
             }
         }
     });

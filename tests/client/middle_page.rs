@@ -63,6 +63,19 @@ fn changed(number: usize, change: fn(&mut Vec<Vec<u8>>)) -> Answer {
 
 /// The same token selects the same items: the list skips those that it has delivered.
 #[tokio::test(start_paused = true)]
+async fn an_interrupted_page_with_an_oversized_item_is_retried() {
+    let oversized = || changed(1, |items| items[3].extend(len_field(99, &vec![b'x'; 100_000])));
+    let limits = Limits::default().item_size(100_000).on_oversized(OnItemError::Skip);
+    let interrupted = oversized().cut(50_000);
+    let server = Scripted::in_turn([page(0), interrupted, oversized(), page(2)]).afterwards(Answer::never());
+    let (items, summary) = paged(&server.client()).limits(limits).into_vec().await.unwrap();
+    let mut expected = items_of(3);
+    expected.remove(53);
+    assert!(items.iter().map(|item| &**item).eq(expected.iter().map(|item| &**item)));
+    assert_eq!((summary.items, summary.skipped, summary.pages, server.requests()), (119, 1, 3, 4));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_interrupted_page_is_retried_and_delivers_the_rest() {
     for (case, answers, requests) in [
         ("once", vec![page(0), interrupted(1, 150_000), page(1), page(2)], 4),

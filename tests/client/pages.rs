@@ -288,9 +288,9 @@ async fn invalid_parameters_are_not_sent() {
         (pods(&client, &params.clone().timeout(Duration::from_millis(1500))), "parameters: timeout 1.5s"),
         (pods(&client, &ListParams::new(pair)), "parameters: label selector: a value has"),
         (pods(&client, &params).single_page(Some(String::new())), "parameters: an empty continue token"),
-        (pods(&client, &params).namespace("Team"), "path: namespace \"Team\" must be"),
-        (pods(&client, &params).namespaces(["ok", ""]), "path: namespace \"\" must be"),
-        (client.list::<[u8]>(&Resource::NODES, &params).namespace("a"), "path: nodes is not namespaced"),
+        (pods(&client, &params).namespace("Team"), "parameters: namespace \"Team\" must be"),
+        (pods(&client, &params).namespaces(["ok", ""]), "parameters: namespace \"\" must be"),
+        (client.list::<[u8]>(&Resource::NODES, &params).namespace("a"), "parameters: nodes is not namespaced"),
     ] {
         let error = list.into_vec().await.unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");

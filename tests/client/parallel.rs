@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvError, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::support::fixture;
-use crate::support::server::{Pods, anonymous, client_of, pods_with, recorded, serve};
+use crate::support::server::{Pods, anonymous, client_of, pods_with, recorded, serve, serve_in_turn};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use listwatch::client::{Client, Error, ErrorKind, List, ListParams, ParallelItems, Resource, Retry};
 use listwatch::{DecodeErrorKind, ItemError, ItemRef, OnItemError};
@@ -207,6 +207,20 @@ async fn decodes_pages_of_several_namespaces() {
     let mut items = parallel(list(), Order::Listed, 2);
     assert!(items.by_ref().try_collect::<Vec<_>>().await.unwrap() == expected);
     assert_eq!(items.summary().unwrap().namespaces, summary.namespaces);
+}
+
+#[tokio::test]
+async fn an_expired_page_ends_the_list() {
+    for order in ORDERS {
+        let expired = recorded("error-410-continue.pb").status(410);
+        let server = serve_in_turn([recorded("pods-page-1.pb"), expired]).await;
+        let list: Pods = once(&server).list::<[u8]>(&Resource::PODS, &ListParams::default().page_size(50));
+        let items: Vec<_> = parallel(list, order, 2).collect().await;
+        let (error, items) = items.split_last().unwrap();
+        assert!(items.len() == 50 && items.iter().all(Result::is_ok));
+        let error = error.as_ref().unwrap_err();
+        assert!(error.is_expired() && error.items() == 50, "{error}");
+    }
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn spans_and_events() {
     }
 }
 
-/// Old: it refuses initial events. Behind the list come a watch that ends, and one that is not allowed.
+/// An old server, which refuses initial events. After the list, the first watch ends, and the second is forbidden.
 fn answer_watch(_: &RecordedRequest, n: usize) -> Answer {
     match n {
         0 => Answer::ok(Body::replay("busy")).status(429),

@@ -21,7 +21,7 @@ fn transport_kind(error: &Error) -> TransportErrorKind {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_retryable() {
+async fn a_refused_connection_is_retryable_and_names_the_address() {
     let server = serve(Answer::ok(Body::replay(""))).await;
     let url = server.url();
     drop(server);
@@ -29,6 +29,7 @@ async fn a_refused_connection_is_retryable() {
         let error = pods(&client_of(builder(&url, http2))).into_vec().await.unwrap_err();
         assert_eq!(transport_kind(&error), TransportErrorKind::Connect, "{error}");
         assert!(error.is_retryable());
+        assert!(error.to_string().starts_with(&format!("transport: connect: {url}: ")), "{error}");
     }
 }
 
@@ -91,11 +92,14 @@ async fn a_redirect_to_another_origin_carries_no_impersonation() {
         for http2 in [false, true] {
             let client = brought(http2).redirect(reqwest::redirect::Policy::none()).build().unwrap();
             let transport = HttpTransport::builder(server.url()).bearer_token(TOKEN).reqwest_client(client);
-            let error = pods(&client_of(transport)).into_vec().await.unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Redirect { .. }), "{error}");
+            let own = builder(&server.url(), http2).headers(headers.clone());
+            for transport in [transport, own] {
+                let error = pods(&client_of(transport)).into_vec().await.unwrap_err();
+                assert!(matches!(error.kind(), ErrorKind::Redirect { .. }), "{error}");
+            }
         }
         let requests = server.requests();
-        assert_eq!(requests.len(), 2, "{code}");
+        assert_eq!(requests.len(), 4, "{code}");
         assert!(requests.iter().all(|request| names.iter().all(|name| request.headers[*name] == "cluster-admin")));
     }
     assert!(elsewhere.requests().is_empty());

@@ -1,10 +1,10 @@
 //! A subscriber of `tracing` that keeps the text of spans and events.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use tracing::Level;
 use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Level};
 use tracing_subscriber::fmt::format::FmtSpan;
 
 #[derive(Clone, Default)]
@@ -29,7 +29,13 @@ impl io::Write for Log {
 }
 
 /// Logs all events, and spans when they close, until the guard is dropped.
+///
+/// While there is one subscriber in the process, tracing-core asks only the subscriber of the thread that first uses a span or an
+/// event whether it is enabled. Other tests have none and would disable it, so there is always a second subscriber.
 pub fn subscribe() -> (Log, DefaultGuard) {
+    static SECOND: OnceLock<Dispatch> = OnceLock::new();
+
+    SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::registry()));
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()

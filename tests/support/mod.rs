@@ -188,9 +188,10 @@ pub fn said(error: &dyn Error) -> String {
 /// The memory of this process in bytes, as Linux counts it: `VmRSS`, resident now, or `VmHWM`, its peak.
 #[cfg(target_os = "linux")]
 pub fn memory(of: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux says how much memory a process has");
-    let line = status.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(':')).expect("this among it");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("in kilobytes") * 1024
+    let status = fs::read_to_string("/proc/self/status").expect("the status of the process");
+    let line =
+        status.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(':')).expect("the value in the status");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kilobytes") * 1024
 }
 
 /// The recorded body of this name.
@@ -222,8 +223,8 @@ pub fn cut<'a>(body: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a
     let mut lengths = lengths.iter().cycle();
     let mut rest = body;
     std::iter::from_fn(move || {
-        let (chunk, behind) = rest.split_at((*lengths.next()?).clamp(1, rest.len().max(1)).min(rest.len()));
-        rest = behind;
+        let (chunk, after) = rest.split_at((*lengths.next()?).clamp(1, rest.len().max(1)).min(rest.len()));
+        rest = after;
         (!chunk.is_empty()).then_some(chunk)
     })
 }

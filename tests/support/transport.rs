@@ -339,7 +339,7 @@ impl Transport for Scripted {
                     body.chain(stream::iter(more).then(send)).boxed()
                 }
             };
-            Ok(Response { status, headers, body })
+            Ok(Response::new(status, headers, body))
         })
     }
 

@@ -610,19 +610,21 @@ impl Connection {
 }
 
 fn ok(body: Chunks) -> Response {
-    Response { status: StatusCode::OK, headers: HeaderMap::new(), body }
+    Response::new(StatusCode::OK, HeaderMap::new(), body)
 }
 
 fn error(code: u16) -> Response {
     let body = Bytes::from(body_of("v1", "Status", &status(code)));
     let body = Box::pin(stream::iter([Ok(body)]));
-    Response { status: StatusCode::from_u16(code).unwrap(), headers: HeaderMap::new(), body }
+    Response::new(StatusCode::from_u16(code).unwrap(), HeaderMap::new(), body)
 }
 
 fn too_large() -> Response {
     let cause = r#"{"causes":[{"reason":"ResourceVersionTooLarge"}]}"#;
     let body = format!(r#"{{"kind":"Status","apiVersion":"v1","code":504,"details":{cause}}}"#);
-    Response { body: Box::pin(stream::iter([Ok(body.into())])), ..error(504) }
+    let mut response = error(504);
+    response.body = Box::pin(stream::iter([Ok(body.into())]));
+    response
 }
 
 fn object(name: &str, uid: u64, version: &str) -> Vec<u8> {

@@ -22,7 +22,7 @@ struct Met {
 
 #[test]
 fn delivers_each_change_once_and_in_order() {
-    let schedules = cases(500, 2000);
+    let schedules = cases(500, 10_000);
     let mut met = Met::default();
     let are_all = each_schedule(schedules, async |seed| run(seed, &mut met).await);
     println!("{met:?}");

@@ -11,7 +11,8 @@ use crate::rows;
 
 /// Lists a collection of an API server.
 ///
-/// Items are printed as they arrive, and none is kept in memory. If the connection breaks after the first item, the list is not
+/// Items are printed as they arrive, and none is kept in memory. -o json and yaml request JSON from the server, which is larger than protobuf: for a whole
+/// collection, `record` it and `decode` the file. If the connection breaks after the first item, the list is not
 /// retried, because items were printed already: the command ends with an error that says how many.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -86,7 +87,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let summary = items.summary().cloned();
         drop(items);
         rows.check()?;
-        ended.map_err(|error| query::failure(&error))?;
+        ended.map_err(|error| query::failure(&error, query::SMALLER_PAGES))?;
         // The list ended at --limit.
         let Some(summary) = summary else { break };
         query::warn(&summary);

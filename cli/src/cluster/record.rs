@@ -21,7 +21,8 @@ use crate::rows;
 /// Saves the body of a list, byte for byte.
 ///
 /// The request disables compression, so FILE has the bytes that the server sent: Kubernetes protobuf, or JSON for custom resources.
-/// If the server does not support --shard, FILE has the items of all shards. The body is written to a temporary file next to FILE,
+/// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be recorded whole: record each
+/// namespace with -n, or use `stats --chunk-size`. If the server does not support --shard, FILE has the items of all shards. The body is written to a temporary file next to FILE,
 /// which only its owner can read; the temporary file replaces FILE once the list is complete.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -39,8 +40,13 @@ pub struct Args {
     connection: Connection,
 }
 
+const REMEDY: Option<&str> = Some("record each namespace with -n, or use `stats --chunk-size`");
+
 pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { query, file, connection } = args;
+    if file.as_os_str() == "-" {
+        return Err(Failure::Usage("FILE must be a file: `record` does not write to stdout".to_owned()));
+    }
     let selected = query.selection.selected();
     let cannot_write = |error| Failure::Error(format!("cannot write {}: {error}", file.to_string_lossy()));
     let (server, namespace) = connection.open().await?;
@@ -60,7 +66,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         State::Failed(error) => return Err(cannot_write(error)),
         State::Off => unreachable!("the recording was on"),
     };
-    done.map_err(|error| query::failure(&error))?;
+    done.map_err(|error| query::failure(&error, REMEDY))?;
     let summary = items.summary().expect("without an error the list is complete");
     temporary.as_file().sync_all().map_err(cannot_write)?;
     temporary.persist(&file).map_err(|error| cannot_write(error.error))?;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::cluster::connect::Connection;
 use crate::cluster::query::{self, Selection};
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 use crate::notices;
 use crate::output::{self, Format, Output, Row, Rows, Shown};
 use crate::rows::FLUSH_EVERY;
@@ -115,7 +115,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
             Some(error) => {
                 notices::unknown_fields(watcher.counts.unknown_fields);
-                return Err(Failure::Error(chain(&error)));
+                return Err(query::failure(&error, None));
             }
         }
     }
@@ -326,7 +326,8 @@ fn report(disconnect: &Disconnect) {
         None if *lists => "with a list".to_owned(),
         None => "from the start".to_owned(),
     };
-    notices::print(&format!("retrying in {:.1} s {from}:", wait.as_secs_f64()), &why);
+    let verb = if error.is_some() { "retrying" } else { "resuming" };
+    notices::print(&format!("{verb} in {:.1} s {from}:", wait.as_secs_f64()), &why);
 }
 
 impl Counts {

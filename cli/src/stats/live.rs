@@ -15,6 +15,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   listwatch stats pods -A                                    all Pods of a cluster
   listwatch stats pods -A --drop metadata.managedFields      also shows what dropping a field saves
+  listwatch stats pods -A --drop 'metadata.annotations[\"KEY\"]'   of an annotation; the shell needs the quotes
   listwatch stats --file pods.pb --html pods.html            a saved body, also as an HTML page
   listwatch stats secrets -A -o json | jq .sizes.p99         for scripts";
 
@@ -55,7 +56,7 @@ pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
     let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
     let summary = items.summary().cloned();
     drop(items);
-    done.map_err(|error| match query::failure(&error) {
+    done.map_err(|error| match query::failure(&error, query::SMALLER_PAGES) {
         Failure::Error(error) => failure(&stats, error),
         usage => usage,
     })?;

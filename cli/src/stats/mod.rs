@@ -46,7 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     top: u16,
 
-    /// Show how many bytes dropping this field saves, such as `status` or `metadata.annotations["KEY"]`; repeat for several fields
+    /// Show how many bytes dropping this field saves where objects are kept or printed (the server sends it anyway), such as `status` or
+    /// `'metadata.annotations["KEY"]'`, quoted for the shell; repeat for several fields
     #[arg(long, value_name = "PATH")]
     drop: Vec<String>,
 

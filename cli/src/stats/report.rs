@@ -162,7 +162,8 @@ impl Report {
         if !self.drop.is_empty() {
             let mut table = self::table(["WITHOUT", "SAVES", "SHARE", "PER ITEM"], 1);
             for Saving { path, bytes } in &self.drop {
-                table.add_row([path.clone(), size(*bytes), self.share(*bytes), per_item(*bytes)]);
+                let saves = if *bytes == 0 { "0 B: no object has it".to_owned() } else { size(*bytes) };
+                table.add_row([path.clone(), saves, self.share(*bytes), per_item(*bytes)]);
             }
             writeln!(out, "\n{table}")?;
         }

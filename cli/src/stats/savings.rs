@@ -2,6 +2,8 @@
 
 use listwatch::{FieldPath, ItemError, ItemRef, Projection};
 
+use crate::output::drop_error;
+
 /// The savings of each path in `--drop`, and of all paths together.
 pub struct Savings {
     paths: Vec<String>,
@@ -22,10 +24,13 @@ impl Savings {
             return Ok(());
         }
         if self.projections.is_empty() {
-            let paths: Result<Vec<_>, _> =
-                self.paths.iter().map(|path| FieldPath::parse(path, item.type_meta())).collect();
+            let paths: Result<Vec<_>, _> = self
+                .paths
+                .iter()
+                .map(|path| FieldPath::parse(path.trim_start_matches('.'), item.type_meta()))
+                .collect();
             let paths = paths.map_err(|unknown| {
-                self.unknown = Some(unknown.to_string());
+                self.unknown = Some(drop_error(&unknown));
                 ItemError::other(unknown)
             })?;
             self.projections = paths.iter().map(|path| Projection::new().drop(path)).collect();

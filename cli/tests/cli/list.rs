@@ -177,6 +177,8 @@ fn rejects_wrong_usage_before_any_request() {
         ("list pods --insecure-skip-tls-verify --certificate-authority ca.pem", "cannot be used with"),
         ("list pods --shard 2/2", "invalid shard"),
         ("list pods --resource-version-match Exact", "--resource-version"),
+        ("list pods -n Web", "error: namespace \"Web\" must be 1 to 63 of a-z"),
+        ("record pods -A -", "`record` does not write to stdout"),
         ("list pods --resource-version x", "error: invalid resource version \"x\": it must be digits"),
         ("list pods --resource-version 0 --resource-version-match Exact", "error: exact version 0: "),
     ] {
@@ -343,7 +345,7 @@ fn overrides_parts_of_a_kubeconfig() {
         let header =
             |name: &str| request.headers.get(name).map_or("-".to_owned(), |value| value.to_str().unwrap().to_owned());
         let seen = ["authorization", "impersonate-user", "impersonate-group"].map(header).join(" ");
-        status(403, "Forbidden", &seen.replace(TOKEN, "TOKEN"))
+        status(403, "Forbidden", &seen.replace(TOKEN, "SECRET"))
     });
     let config = format!(
         "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}, \

@@ -37,7 +37,7 @@ fn prints_a_line_per_event_and_resumes() {
             vec!["--diff"],
             vec![now("7"), watch(&changes()), forbidden()],
             "+ web/a 8\n~ web/a 9 data\n- web/a 10\n",
-            vec!["retrying in 0.", " s from version 10: the server ended the watch\n", "error: API error: 403"],
+            vec!["resuming in 0.", " s from version 10: the server ended the watch\n", "error: API error: 403"],
             vec!["limit=1", "resourceVersion=7", "resourceVersion=10"],
         ),
         (

@@ -13,7 +13,7 @@ use listwatch::ItemError;
 use listwatch::cache::{StorageFormat, Store};
 use listwatch::client::{Client, HttpTransport, ListParams, Resource, Transport};
 use listwatch::client::{Request, ResponseFuture};
-use listwatch::reflector::{Cache, ColdStart, Reflector, Strategy};
+use listwatch::reflector::{Cache, Reflector, Strategy, WarmStartError};
 use listwatch_e2e::{Result, Server, size};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -96,7 +96,7 @@ async fn warm(server: &Server, format: StorageFormat, path: &Path) -> Result<Run
     Ok(Running::begin(reflector, transport))
 }
 
-async fn refused(server: &Server, path: &Path) -> Result<ColdStart> {
+async fn refused(server: &Server, path: &Path) -> Result<WarmStartError> {
     let transport = Recording::new(server)?;
     let mut reflector = reflector(&transport, StorageFormat::Encoded);
     let error = reflector.load(path).await.err().ok_or("the file was loaded")?;
@@ -192,7 +192,7 @@ async fn run(folder: &Path) -> Result<()> {
     }
     let error = refused(&server, &file).await?;
     println!("past the saved version: {error}");
-    assert!(matches!(error, ColdStart::OtherHistory { .. }), "{error}");
+    assert!(matches!(error, WarmStartError::OtherHistory { .. }), "{error}");
     drop(server);
 
     let server = Server::start(&other, PORT, &[])?;

@@ -25,6 +25,8 @@ pub(super) struct Page {
     pub(super) shard: Option<Shard>,
     /// The number of items of other shards.
     pub(super) other_shards: u64,
+    /// The number of items that were skipped because of their size.
+    pub(super) oversized: u64,
     pub(super) repeat: Repeat,
 }
 
@@ -90,9 +92,10 @@ impl Repeat {
 }
 
 /// The decoder's next event.
-enum Found<T> {
+enum PageEvent<T> {
     Item(T),
     Skipped,
+    Oversized,
     Changed,
     OtherKind(TypeMeta),
     OtherShard,
@@ -112,22 +115,23 @@ impl Page {
         let (shard, repeat) = (&mut self.shard, &mut self.repeat);
         let mut on_event = |event: Event<'_>| match event {
             Event::Item(item) => match repeat.next(&item) {
-                Some(Repeated::Delivered) => Found::Nothing,
-                Some(Repeated::Skipped) => Found::Skipped,
-                Some(Repeated::Changed) => Found::Changed,
+                Some(Repeated::Delivered) => PageEvent::Nothing,
+                Some(Repeated::Skipped) => PageEvent::Skipped,
+                Some(Repeated::Changed) => PageEvent::Changed,
                 None => match shard.map(|shard| item.meta().map(|meta| shard.contains(&meta.uid()))) {
-                    None | Some(Ok(true)) => Found::Item(decode(item)),
-                    Some(Ok(false)) => Found::OtherShard,
-                    Some(Err(error)) => Found::NoShard(error),
+                    None | Some(Ok(true)) => PageEvent::Item(decode(item)),
+                    Some(Ok(false)) => PageEvent::OtherShard,
+                    Some(Err(error)) => PageEvent::NoShard(error),
                 },
             },
-            Event::TypeMeta(found) if !found.is_expected(&run.expected) => Found::OtherKind(found.clone()),
+            Event::TypeMeta(found) if !found.is_expected(&run.expected) => PageEvent::OtherKind(found.clone()),
             Event::ListMeta(meta) => {
                 let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
                 *shard = shard.filter(|shard| !shard.complied(echoed));
-                Found::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
+                PageEvent::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
             }
-            _ => Found::Nothing,
+            Event::Skipped(_) => PageEvent::Oversized,
+            _ => PageEvent::Nothing,
         };
         loop {
             let mut rest = &self.chunk[..];
@@ -144,7 +148,7 @@ impl Page {
                     self.chunk = Bytes::new();
                     return Ok(None);
                 }
-                Some(Found::Item(Ok(item))) => {
+                Some(PageEvent::Item(Ok(item))) => {
                     run.plan.client.totals.item();
                     run.plan.counters.at(bytes + self.decoder.position(), items + self.decoder.items());
                     if run.summary.time_to_first_item.is_none() {
@@ -152,33 +156,34 @@ impl Page {
                     }
                     return Ok(Some(item));
                 }
-                Some(Found::Skipped) => self.decoder.skip_item(),
-                Some(Found::Changed) => return Err(ErrorKind::PageChanged.into()),
-                Some(Found::Item(Err(error))) => {
+                Some(PageEvent::Skipped) => self.decoder.skip_item(),
+                Some(PageEvent::Oversized) => self.oversized += 1,
+                Some(PageEvent::Changed) => return Err(ErrorKind::PageChanged.into()),
+                Some(PageEvent::Item(Err(error))) => {
                     if let Err(error) = self.decoder.refuse_item(error.into(), run.plan.on_item_error) {
                         return Err(self.decode_error(error, run));
                     }
                 }
-                Some(Found::OtherKind(found)) => {
+                Some(PageEvent::OtherKind(found)) => {
                     return Err(ErrorKind::OtherKind { expected: run.expected.clone(), found }.into());
                 }
-                Some(Found::OtherShard) => {
+                Some(PageEvent::OtherShard) => {
                     self.decoder.skip_item();
                     self.other_shards += 1;
                 }
-                Some(Found::NoShard(error)) => {
+                Some(PageEvent::NoShard(error)) => {
                     if let Err(error) = self.decoder.refuse_item(error, run.plan.on_item_error) {
                         return Err(self.decode_error(error, run));
                     }
                 }
-                Some(Found::ListMeta { remaining }) => {
+                Some(PageEvent::ListMeta { remaining }) => {
                     run.plan.counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
                     let page = run.plan.params.page_size.map(u64::from);
                     run.plan
                         .counters
                         .expect_items(remaining.zip(page).map(|(remaining, page)| items + page + remaining));
                 }
-                Some(Found::Nothing) => {}
+                Some(PageEvent::Nothing) => {}
             }
         }
     }
@@ -194,7 +199,8 @@ impl Page {
         if self.repeat.is_under_way() {
             return self.repeat.seen.clone();
         }
-        let (items, skipped) = (self.decoder.items(), self.decoder.skipped());
+        // A retry skips oversized items before it compares.
+        let (items, skipped) = (self.decoder.items(), self.decoder.skipped() - self.oversized);
         Seen { items, skipped, other_shards: self.other_shards, checksum: self.repeat.checksum.clone() }
     }
 

@@ -262,11 +262,11 @@ impl<O> fmt::Debug for ParallelItems<O> {
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
-    items: Vec<Place>,
+    items: Vec<BatchItem>,
 }
 
 /// An item of a batch, whose bytes end at `end` and begin at the end of the previous item.
-struct Place {
+struct BatchItem {
     end: usize,
     encoding: Encoding,
     type_meta: Arc<TypeMeta>,
@@ -294,7 +294,7 @@ impl Batch {
             _ => Arc::new(item.type_meta().clone()),
         };
         let end = self.bytes.len();
-        self.items.push(Place {
+        self.items.push(BatchItem {
             end,
             encoding: item.encoding(),
             type_meta,
@@ -323,7 +323,7 @@ impl Batch {
         let (mut items, mut skipped, mut failed) = (Vec::with_capacity(self.items.len()), 0, None);
         let mut rest = &self.bytes[..];
         let mut start = 0;
-        for &Place { end, encoding, ref type_meta, index, offset, decoded_size } in &self.items {
+        for &BatchItem { end, encoding, ref type_meta, index, offset, decoded_size } in &self.items {
             if !is_wanted() {
                 break;
             }

@@ -20,8 +20,9 @@ use tracing::{Instrument, Span, field};
 
 use super::page::{Page, Repeat, Seen};
 use super::{ListSummary, Restart};
+use crate::client::error::InvalidParams;
 use crate::client::error::{Error, ErrorKind};
-use crate::client::params::{InvalidParams, ListParams};
+use crate::client::params::ListParams;
 use crate::client::progress::{Counters, Progress};
 use crate::client::resource::Resource;
 use crate::client::retry::Tries;
@@ -311,6 +312,7 @@ impl Run {
             answer,
             shard: self.plan.params.selection.shard_of(),
             other_shards: self.seen.other_shards,
+            oversized: 0,
             repeat,
         }
     }
@@ -398,7 +400,7 @@ impl Run {
             // If the offered token has expired too, the server may offer it again.
             if let Some(token) = offered.filter(|token| !token.is_empty() && self.token.as_ref() != Some(*token)) {
                 let _entered = self.span.enter();
-                tracing::warn!(error = %chain(error), "the next page has expired: continuing at the latest version");
+                tracing::warn!(name: "listwatch.restart", error = %chain(error), "the next page has expired: continuing at the latest version");
                 self.token = Some(token.clone());
                 self.summary.consistent = false;
                 return true;
@@ -412,7 +414,7 @@ impl Run {
         let abandoned = self.summary.items + self.seen.items - items;
         let namespace = self.plan.namespaces.get(self.namespace).cloned().flatten();
         self.span
-            .in_scope(|| tracing::warn!(error = %chain(error), abandoned, "the next page has expired: starting over"));
+            .in_scope(|| tracing::warn!(name: "listwatch.restart", error = %chain(error), abandoned, "the next page has expired: starting over"));
         self.plan.client.totals.restart();
         on_restart(Restart { namespace, items: abandoned });
         self.abandoned += abandoned;

@@ -540,9 +540,9 @@ impl Run {
         self.plan.span.in_scope(|| {
             let wait = wait.as_secs_f64();
             if falls_back {
-                tracing::warn!(name: "listwatch.resume", error, "the server does not send the initial events: listing the collection");
+                tracing::warn!(name: "listwatch.resume", error, resource_version, "the server does not send the initial events: listing the collection");
             } else if class == Some(Class::Lasting) {
-                tracing::warn!(name: "listwatch.resume", error, "retrying in {wait:.1} s");
+                tracing::warn!(name: "listwatch.resume", error, resource_version, "retrying in {wait:.1} s");
             } else {
                 tracing::debug!(name: "listwatch.resume", error, resource_version, "resuming in {wait:.1} s");
             }

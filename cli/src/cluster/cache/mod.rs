@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use indicatif::HumanCount;
 use listwatch::cache::{LoadError, SaveError, StorageFormat, Store};
 use listwatch::client::{Client, Resource};
-use listwatch::reflector::{self, Cache, ColdStart, Reflector, SyncError};
+use listwatch::reflector::{self, Cache, Reflector, SyncError, WarmStartError};
 use listwatch::schema::Message;
 use listwatch::{FieldPath, Projection, TypeMeta};
 use tokio::task::spawn_blocking;
@@ -28,6 +28,7 @@ use crate::cluster::connect::Connection;
 use crate::cluster::query::Selection;
 use crate::failure::{Failure, chain};
 use crate::notices;
+use crate::output::drop_error;
 use crate::signals::interrupted;
 
 /// Keeps a collection in memory and up to date, and serves it on loopback, for example to debug a controller.
@@ -215,8 +216,8 @@ async fn load(reflector: &mut Reflector<[u8]>, file: &Path) -> Result<(), Failur
             let objects = HumanCount(cache.len() as u64);
             notices::print("loaded:", &format!("{objects} objects at version {}", cache.resource_version()));
         }
-        Err(ColdStart::File(LoadError::Io(error))) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(ColdStart::File(error @ (LoadError::NotSaved | LoadError::Foreign { .. }))) => {
+        Err(WarmStartError::File(LoadError::Io(error))) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(WarmStartError::File(error @ (LoadError::NotSaved | LoadError::Foreign { .. }))) => {
             return Err(Failure::Error(format!("{}: {error}", file.to_string_lossy())));
         }
         Err(error) => notices::warn(&format!("cannot load the file, starting without it: {}", chain(&error))),
@@ -237,7 +238,8 @@ async fn save(cache: &Cache<[u8]>, file: Option<&Path>) {
 
 fn projection(drop: &[String], of: &TypeMeta) -> Result<Projection, Failure> {
     drop.iter().try_fold(Projection::new(), |projection, path| {
-        let path = FieldPath::parse(path, of).map_err(|error| Failure::Usage(format!("--drop: {error}")))?;
+        let path =
+            FieldPath::parse(path.trim_start_matches('.'), of).map_err(|error| Failure::Usage(drop_error(&error)))?;
         Ok(projection.drop(&path))
     })
 }

@@ -120,6 +120,7 @@ fn health(cached: &Cached) -> Result<Response<Body>, Refused> {
         "status": "ok",
         "resourceVersion": status.resource_version,
         "objects": cached.cache.len(),
+        "skipped": status.skipped,
         "lagSeconds": lag(&status),
     })))
 }

@@ -25,7 +25,12 @@ fn counts_a_live_list_like_a_saved_one() {
     }
     for (args, answer, expected, code) in [
         (&[][..], Answer::ok(Body::replay(fixture("pods.pb")).cut_at(100_000)), "error: incomplete: ", 1),
-        (&["--drop", "spec.x"], ok("pods.pb"), "error: invalid field path \"spec.x\": Pod has no such field\n", 2),
+        (
+            &["--drop", "spec.x"],
+            ok("pods.pb"),
+            "error: --drop: invalid field path \"spec.x\": Pod has no such field\n",
+            2,
+        ),
     ] {
         let output = Api::new([answer]).run(&[&["stats", "pods", "-A"], args].concat());
         assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));

@@ -372,13 +372,19 @@ fn reports_errors() {
         (
             &["--drop", "spec.nodename"],
             &pods,
-            "error: invalid field path \"spec.nodename\": Pod has no such field\n",
+            "error: --drop: invalid field path \"spec.nodename\": Pod has no such field\n",
             2,
         ),
         (
             &["--drop", "spec[\"a\"]"],
             &pods,
-            "error: invalid field path \"spec[\\\"a\\\"]\": not a map, so it has no keys\n",
+            "error: --drop: invalid field path \"spec[\\\"a\\\"]\": not a map, so it has no keys\n",
+            2,
+        ),
+        (
+            &["--drop", "metadata.annotations[a]"],
+            &pods,
+            "error: --drop: invalid field path \"metadata.annotations[a]\": expected a key as [\"KEY\"] at the end; put the",
             2,
         ),
         (&["--depth", "0"], &pods, "error: invalid value '0' for '--depth <N>'", 2),

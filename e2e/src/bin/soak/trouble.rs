@@ -196,7 +196,7 @@ fn too_old() -> Response {
     let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     let body = Box::pin(stream::iter([Ok(Bytes::from_static(status.as_bytes()))]));
-    Response { status: StatusCode::GONE, headers, body }
+    Response::new(StatusCode::GONE, headers, body)
 }
 
 struct TroubledBody {
