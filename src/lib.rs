@@ -1,7 +1,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(all(feature = "cache", feature = "reqwest"), doc = include_str!("../README.md"))]
+#![cfg_attr(all(feature = "cache", feature = "k8s-pb", feature = "reqwest"), doc = include_str!("../README.md"))]
 #![cfg_attr(
-    not(all(feature = "cache", feature = "reqwest")),
+    not(all(feature = "cache", feature = "k8s-pb", feature = "reqwest")),
     doc = "Streams huge Kubernetes collections over protobuf, in constant memory."
 )]
 //!
@@ -18,6 +18,7 @@
 //! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
 //! | `cache` | whole collections in memory, by key and by index |
 //! | `reflector` | keeps a cache synced with an API server |
+//! | `guide` | the guide: one chapter for each task |
 //! | [`DecodeError`], [`ItemError`] | errors with the offset in the body and the number of items delivered before |
 //!
 //! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and the adapter
@@ -30,7 +31,7 @@ pub mod cache;
 pub mod client;
 mod decode;
 mod error;
-#[cfg(all(any(doc, doctest), feature = "cache", feature = "reqwest"))]
+#[cfg(all(any(doc, doctest), feature = "cache", feature = "k8s-pb", feature = "reqwest"))]
 pub mod guide;
 mod limits;
 mod meta;

@@ -30,6 +30,7 @@ Examples:
   listwatch decode pods.pb                 the names of all Pods
   listwatch decode -o summary pods.pb.gz   kind, version and counts, as JSON
   listwatch decode -o json pods.pb         one JSON object a line, without managedFields
+  listwatch decode -o json pods.pb | jq 'select(.metadata.name == \"shop-1\")'   one object
 
 From a live API server, while `kubectl proxy` runs:
   curl -sH 'Accept: application/vnd.kubernetes.protobuf' localhost:8001/api/v1/pods | listwatch decode -o table")]

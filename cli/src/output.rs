@@ -138,8 +138,13 @@ impl Shown {
 
 /// Returns the message for a path in `--drop` that the objects do not have.
 pub fn drop_error(error: &ParseError) -> String {
-    let is_unquoted = error.text().contains('[') && !error.text().contains('"');
-    format!("--drop: {error}{}", if is_unquoted { "; put the path into single quotes for the shell" } else { "" })
+    let key = error.text().split_once('[').and_then(|(_, key)| key.chars().next());
+    let hint = match key {
+        None | Some('"') => "",
+        Some('0'..='9' | '*') => "; a path without an index selects the field in all elements of a list",
+        Some(_) => "; put the path into single quotes for the shell",
+    };
+    format!("--drop: {error}{hint}")
 }
 
 /// Converts items to rows.

@@ -11,10 +11,14 @@
 //! k8s-openapi need a feature that selects a version of Kubernetes:
 //!
 //! ```toml
-//! listwatch-kube = { version = "0.1", features = ["cache"] } # and `runtime` for `runtime::watcher`
+//! listwatch = { version = "0.1", default-features = false, features = ["cache", "client", "k8s-pb"] } # zstd: compressed stores
+//! listwatch-kube = "0.1" # cache: Kube<K> in caches; runtime: runtime::watcher
+//! k8s-pb = "0.9"         # listwatch implements its traits for the types of this version
 //! kube = "5"
 //! k8s-openapi = { version = "0.29", features = ["latest"] }
 //! ```
+//!
+//! With [`KubeTransport`], listwatch's default feature `reqwest` is not needed.
 //!
 //! ```no_run
 //! use listwatch::client::Client;

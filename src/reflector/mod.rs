@@ -4,12 +4,12 @@
 //! use k8s_pb::api::core::v1::Pod;
 //! use listwatch::ItemError;
 //! use listwatch::cache::{StorageFormat, Store};
-//! use listwatch::client::Client;
+//! use listwatch::client::{Client, Resource};
 //! use listwatch::path::pod;
 //! use listwatch::reflector::Reflector;
 //!
 //! # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-//! let reflector = Reflector::<Pod>::of(&client).store(Store::new(StorageFormat::Encoded));
+//! let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(StorageFormat::Encoded));
 //! let pods = reflector.cache();
 //! let by_node = pods.index("node", |pod| {
 //!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))

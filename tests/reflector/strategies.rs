@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use listwatch::Shard;
-use listwatch::client::Selection;
-use listwatch::reflector::Strategy;
-use listwatch::{FieldPath, Projection};
+use listwatch::client::{Resource, Selection};
+use listwatch::path::meta;
+use listwatch::reflector::{Reflector, Strategy};
+use listwatch::{FieldPath, Json, Projection};
 use tokio::time::{sleep, timeout};
 
 use crate::script::{
@@ -13,7 +14,7 @@ use crate::script::{
     watch,
 };
 use crate::support::config_maps::{error, initial_end};
-use crate::support::transport::Answer;
+use crate::support::transport::{Answer, Scripted};
 
 #[tokio::test(start_paused = true)]
 async fn lists_and_then_watches() {
@@ -189,4 +190,42 @@ async fn each_cache_has_its_shard_and_every_version_if_the_server_ignores_shards
         together.sort();
         assert_eq!(together.join(" "), "beta@12 gamma@11 iota@14 kappa@15 zeta@16", "{strategy}");
     }
+}
+
+/// The types of k8s-pb name their resources, for lists, watches and reflectors.
+#[cfg(feature = "k8s-pb")]
+#[tokio::test(start_paused = true)]
+async fn a_type_names_its_resource() {
+    use futures::StreamExt as _;
+    use k8s_pb::api::apps::v1::Deployment;
+    use k8s_pb::api::core::v1::Node;
+    use listwatch::client::{ListParams, WatchParams};
+
+    let server = Scripted::in_turn([Answer::status(403), Answer::status(403), Answer::status(403)]);
+    let client = server.client();
+    client.list_of::<Deployment>(&ListParams::default()).namespace("a").into_vec().await.unwrap_err();
+    let mut watch = client.watch_of::<Node>(&WatchParams::from_version("7")).stream();
+    watch.next().await.unwrap().unwrap_err();
+    Reflector::<Node>::of(&client).fail_fast().run().await.unwrap_err();
+    let paths = server.paths();
+    let collections: Vec<_> = paths.iter().map(|path| path.split('?').next().unwrap()).collect();
+    assert_eq!(collections, ["/apis/apps/v1/namespaces/a/deployments", "/api/v1/nodes", "/api/v1/nodes"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn projects_json_objects() {
+    let list = r#"{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"10"},"items":[{"metadata":
+        {"name":"a","namespace":"n","uid":"u","resourceVersion":"5","managedFields":[{"manager":"m"}]},"spec":{"n":1}}]}"#;
+    let script = Scripted::in_turn([Answer::ok(list)]).afterwards(Answer::never());
+    let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
+    let reflector = Reflector::<Json<serde_json::Value>>::new(&script.client(), &widgets)
+        .strategy(Strategy::ListThenWatch)
+        .projection(Projection::new().drop(&meta::MANAGED_FIELDS));
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    cache.synced().await.unwrap();
+    let widget = cache.get(("n", "a")).unwrap().decode().unwrap();
+    assert_eq!((widget["metadata"].get("managedFields"), widget["spec"]["n"].as_u64()), (None, Some(1)));
+    assert_eq!(cache.status().skipped, 0);
+    run.abort();
 }

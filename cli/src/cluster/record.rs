@@ -22,7 +22,7 @@ use crate::rows;
 ///
 /// The request disables compression, so FILE has the bytes that the server sent: Kubernetes protobuf, or JSON for custom resources.
 /// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be recorded whole: record each
-/// namespace with -n, or use `stats --chunk-size`. If the server does not support --shard, FILE has the items of all shards. The body is written to a temporary file next to FILE,
+/// namespace with -n into a file of its own, which `decode` and `stats` read one at a time, or use `stats --chunk-size`. If the server does not support --shard, FILE has the items of all shards. The body is written to a temporary file next to FILE,
 /// which only its owner can read; the temporary file replaces FILE once the list is complete.
 #[derive(clap::Args)]
 #[command(after_help = "\
