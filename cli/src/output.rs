@@ -136,6 +136,11 @@ impl Shown {
     }
 }
 
+/// Parses a path in `--drop`, with or without a dot before it, for objects of this type.
+pub fn drop_path(path: &str, of: &TypeMeta) -> Result<FieldPath, ParseError> {
+    FieldPath::parse(path.trim_start_matches('.'), of)
+}
+
 /// Returns the message for a path in `--drop` that the objects do not have.
 pub fn drop_error(error: &ParseError) -> String {
     let key = error.text().split_once('[').and_then(|(_, key)| key.chars().next());
@@ -228,7 +233,7 @@ impl Rows<'_> {
     fn projection(&mut self, of: &TypeMeta) -> Result<&Projection, ItemError> {
         if self.drop.is_none() {
             // Paths of kubectl begin with a dot.
-            let parse = |path: &String| FieldPath::parse(path.trim_start_matches('.'), of);
+            let parse = |path: &String| drop_path(path, of);
             let paths: Result<Vec<_>, _> = self.shown.drop.iter().map(parse).collect();
             let paths = paths.map_err(|error| {
                 self.invalid_path = Some(error.clone());

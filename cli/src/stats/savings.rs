@@ -1,8 +1,8 @@
 //! The bytes that dropping fields would save.
 
-use listwatch::{FieldPath, ItemError, ItemRef, Projection};
+use listwatch::{ItemError, ItemRef, Projection};
 
-use crate::output::drop_error;
+use crate::output::{drop_error, drop_path};
 
 /// The savings of each path in `--drop`, and of all paths together.
 pub struct Savings {
@@ -24,11 +24,7 @@ impl Savings {
             return Ok(());
         }
         if self.projections.is_empty() {
-            let paths: Result<Vec<_>, _> = self
-                .paths
-                .iter()
-                .map(|path| FieldPath::parse(path.trim_start_matches('.'), item.type_meta()))
-                .collect();
+            let paths: Result<Vec<_>, _> = self.paths.iter().map(|path| drop_path(path, item.type_meta())).collect();
             let paths = paths.map_err(|unknown| {
                 self.unknown = Some(drop_error(&unknown));
                 ItemError::other(unknown)

@@ -18,7 +18,7 @@ use listwatch::cache::{LoadError, SaveError, StorageFormat, Store};
 use listwatch::client::{Client, Resource};
 use listwatch::reflector::{self, Cache, Reflector, SyncError, WarmStartError};
 use listwatch::schema::Message;
-use listwatch::{FieldPath, Projection, TypeMeta};
+use listwatch::{Projection, TypeMeta};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
@@ -28,7 +28,7 @@ use crate::cluster::connect::Connection;
 use crate::cluster::query::Selection;
 use crate::failure::{Failure, chain};
 use crate::notices;
-use crate::output::drop_error;
+use crate::output::{drop_error, drop_path};
 use crate::signals::interrupted;
 
 /// Keeps a collection in memory and up to date, and serves it on loopback, for example to debug a controller.
@@ -238,8 +238,7 @@ async fn save(cache: &Cache<[u8]>, file: Option<&Path>) {
 
 fn projection(drop: &[String], of: &TypeMeta) -> Result<Projection, Failure> {
     drop.iter().try_fold(Projection::new(), |projection, path| {
-        let path =
-            FieldPath::parse(path.trim_start_matches('.'), of).map_err(|error| Failure::Usage(drop_error(&error)))?;
+        let path = drop_path(path, of).map_err(|error| Failure::Usage(drop_error(&error)))?;
         Ok(projection.drop(&path))
     })
 }
