@@ -25,20 +25,6 @@ use serde::de::DeserializeOwned;
 /// # Ok(())
 /// # }
 /// ```
-///
-/// With the feature `cache` it is also a type of a cache:
-///
-#[cfg_attr(feature = "cache", doc = "```no_run")]
-#[cfg_attr(not(feature = "cache"), doc = "```ignore")]
-/// use k8s_openapi::api::core::v1::Pod;
-/// use listwatch::client::Client;
-/// use listwatch::reflector::Reflector;
-/// use listwatch_kube::Kube;
-///
-/// # fn run(client: &Client) {
-/// let reflector = Reflector::<Kube<Pod>>::of(client);
-/// # }
-/// ```
 pub struct Kube<K>(PhantomData<fn() -> K>);
 
 impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
@@ -51,7 +37,18 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
     }
 }
 
-/// Readers share one decoded `K`.
+/// A type of a cache, whose readers share one decoded `K`.
+///
+/// ```no_run
+/// use k8s_openapi::api::core::v1::Pod;
+/// use listwatch::client::Client;
+/// use listwatch::reflector::Reflector;
+/// use listwatch_kube::Kube;
+///
+/// # fn run(client: &Client) {
+/// let reflector = Reflector::<Kube<Pod>>::of(client);
+/// # }
+/// ```
 #[cfg(feature = "cache")]
 impl<K: DeserializeOwned + serde::Serialize + Send + Sync + 'static> Stored for Kube<K> {
     type Decoded = K;

@@ -34,7 +34,7 @@
 //!
 //! # Observing a client
 //!
-//! [`Client::metrics`] returns counters; `ReflectorStatus` has those of a reflector. The client emits spans and events of the crate `tracing` with stable names and fields:
+//! [`Client::metrics`] returns counters; `ReflectorStatus` counts the syncs and errors of a reflector. The client emits spans and events of the crate `tracing` with stable names and fields:
 //!
 //! | span | fields |
 //! |---|---|

@@ -125,14 +125,8 @@ impl FieldPath {
             }
             (path.to_owned(), fields.into_iter().map(Field::number).collect())
         } else if known.is_some() || path.split('.').next() == Some("metadata") {
-            return Err(ParseError::new(
-                "field path",
-                text,
-                match of.item_kind() {
-                    "" => "objects have no such field".to_owned(),
-                    kind => format!("{kind} has no such field"),
-                },
-            ));
+            let kind = Some(of.item_kind()).filter(|kind| !kind.is_empty()).unwrap_or("the object");
+            return Err(ParseError::new("field path", text, format!("{kind} has no such field")));
         } else if path.split('.').any(str::is_empty) || path.split('.').count() > 100 {
             return Err(error("expected 1 to 100 names separated by dots"));
         } else {

@@ -31,7 +31,7 @@ pub struct Connection {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Address of the API server [default: the cluster's]. With an http:// address, such as that of `kubectl proxy`,
+    /// Address of the API server [default: the cluster's]. With an http:// address (`http://localhost:8001` while `kubectl proxy` runs),
     /// the kubeconfig is ignored unless --kubeconfig, --context, --cluster or --user is given
     #[arg(short, long, value_name = "URL")]
     server: Option<String>,

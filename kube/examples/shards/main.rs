@@ -39,7 +39,7 @@ struct Args {
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
 
-    /// URL of the API server, in place of a kubeconfig, such as that of `kubectl proxy`
+    /// URL of the API server, in place of a kubeconfig, for example `http://localhost:8001` while `kubectl proxy` runs
     #[arg(long, conflicts_with = "kubeconfig")]
     server: Option<String>,
 }

@@ -109,7 +109,7 @@ fn list_body() -> impl Strategy<Value = String> {
     })
 }
 
-/// A body with edits, many of which write bytes that have a meaning in JSON.
+/// A body with random edits. Many edits write bytes that have a meaning in JSON.
 fn edited_json(body: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![prop::sample::select(&b"{}[]\",:\\ nul\x00\xff"[..]), any::<u8>()];
     edited(body, byte, usize::MAX)
