@@ -6,9 +6,16 @@ export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never RUSTFLAGS='-D warnings' RUSTDO
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
 CARGO_SEMVER_CHECKS=0.51.0
-NIGHTLY=nightly
+# The toolchains of CI: a new compiler or clippy must not make an unchanged commit fail.
+export RUSTUP_TOOLCHAIN=1.95.0
+export NIGHTLY=nightly-2026-05-20
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
+
+# toolchain NAME [OPTION...]: installs the toolchain of rustup unless it is installed.
+toolchain() {
+    rustup toolchain list | grep -q "^$1-" || rustup toolchain install "$@" --no-self-update >/dev/null
+}
 
 # limit MINUTES COMMAND...: kills a command that hangs, so that CI fails early. Its output shows which test hung.
 limit() { timeout --kill-after=10 "$1m" "${@:2}" || { echo "error: failed, or took longer than $1 minutes: ${*:2}" >&2; return 1; }; }

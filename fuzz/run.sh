@@ -11,7 +11,7 @@ targets=("$@")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 kept=${FUZZ_CORPUS:-$scratch}
-cargo +nightly fuzz build
+cargo +"${NIGHTLY:-nightly}" fuzz build
 
 failed=0
 printf '%-18s %12s %8s %8s %8s  %s\n' target executions edges features seconds end
@@ -20,7 +20,7 @@ for target in "${targets[@]}"; do
     log=$scratch/$target.log
     began=$SECONDS
     end=ok
-    cargo +nightly fuzz run "$target" "$kept/$target" "corpus/$target" -- -max_total_time="$seconds" -dict=list.dict \
+    cargo +"${NIGHTLY:-nightly}" fuzz run "$target" "$kept/$target" "corpus/$target" -- -max_total_time="$seconds" -dict=list.dict \
         -max_len=8192 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 ${FUZZ_SEED:+-seed="$FUZZ_SEED"} >"$log" 2>&1 || end="failed ($?)"
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     last=$(grep -aE '^#[0-9]+.* cov: ' "$log" | tail -1)

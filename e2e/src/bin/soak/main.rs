@@ -1,5 +1,5 @@
 //! Runs concurrent lists against a real API server for a given time. A tenth of the lists meets a fault, and the server is killed
-//! every 30 seconds: `cargo run --release -p listwatch-e2e -- 1h`, after apiserver/build.sh has built the server.
+//! every 30 seconds: `cargo run --release -p listwatch-e2e --bin soak -- 1h`, after apiserver/build.sh has built the server.
 //!
 //! It fails if a complete list differs from the loaded objects in any item or byte, if an error has no cause or reports the wrong
 //! number of delivered items, if a list ends after its deadline, or if memory, descriptors or tasks are left when no list runs.
