@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 #[cfg(feature = "client")]
 use std::ops::Range;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use super::budget::{Skipped, Spending};
@@ -20,7 +21,7 @@ use super::queue::Walk;
 use super::slots::Slots;
 use super::state::{Snapshot, State};
 use super::subscription::{Subscribers, Subscription, Wakers};
-use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read, thread};
 
 /// The form in which a [`Store`](super::Store) keeps objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,6 +46,8 @@ pub(super) struct Inner<T: Stored + ?Sized> {
     pub(super) state: RwLock<State<T::Decoded>>,
     /// Locked before `state`, by each writer.
     writer: Mutex<Writer<T>>,
+    /// The thread that holds the writer's lock; 0 if none does.
+    writing: AtomicUsize,
 }
 
 /// The state that only writers access.
@@ -88,6 +91,7 @@ pub(super) trait Maintained<T: Stored + ?Sized>: Send + Sync {
 /// The writer's lock. After it is released, subscribers are woken.
 pub(super) struct Writing<'s, T: Stored + ?Sized> {
     writer: MutexGuard<'s, Writer<T>>,
+    writing: &'s AtomicUsize,
     /// Dropped after the lock.
     wakers: Wakers,
 }
@@ -109,6 +113,7 @@ impl<T: Stored + ?Sized> DerefMut for Writing<'_, T> {
 impl<T: Stored + ?Sized> Drop for Writing<'_, T> {
     fn drop(&mut self) {
         self.wakers = self.writer.subscribers.take_wakers();
+        self.writing.store(0, Relaxed);
     }
 }
 
@@ -139,6 +144,7 @@ impl<T: Stored + ?Sized> Inner<T> {
             codec: Arc::new(Codec::new()),
             state: RwLock::new(State::new()),
             writer: Mutex::new(writer),
+            writing: AtomicUsize::new(0),
         }
     }
 
@@ -146,8 +152,22 @@ impl<T: Stored + ?Sized> Inner<T> {
         read(&self.state)
     }
 
+    /// Waits for other writers.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the caller is an index function or a filter that another write runs: it would wait for itself.
     pub(super) fn writer(&self) -> Writing<'_, T> {
-        Writing { writer: lock(&self.writer), wakers: Wakers::default() }
+        let thread = thread();
+        // Another thread never stores the number of this one.
+        let is_nested = self.writing.load(Relaxed) == thread;
+        assert!(
+            !is_nested,
+            "an index function or a filter must not write to its store, or call a method that waits for writers"
+        );
+        let writer = lock(&self.writer);
+        self.writing.store(thread, Relaxed);
+        Writing { writer, writing: &self.writing, wakers: Wakers::default() }
     }
 
     pub(super) fn object(&self, entry: &Arc<Entry<T::Decoded>>) -> Object<T> {

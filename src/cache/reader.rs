@@ -95,9 +95,14 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     }
 
     /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the function must
-    /// return the same values, and it must not write to the store.
+    /// return the same values. The function may read the store.
     ///
     /// It scans all objects. Writers wait meanwhile, readers do not.
+    ///
+    /// # Panics
+    ///
+    /// A method that writes to the store, or that waits for writers as [`memory`](Self::memory), [`index`](Self::index) and
+    /// [`Subscribe::start`] do, panics in the function. A panic in the function leaves the object as it was before the write.
     ///
     /// ```
     /// # use listwatch::{ItemError, cache::{StorageFormat, Store}};

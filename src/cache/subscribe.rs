@@ -1,6 +1,5 @@
 //! Subscribers, which deliver changes to their consumers.
 
-use std::fmt;
 use std::panic::resume_unwind;
 #[cfg(feature = "async")]
 use std::pin::Pin;
@@ -10,6 +9,7 @@ use std::task::Context;
 use std::task::{Poll, Waker};
 #[cfg(feature = "client")]
 use std::time::Duration;
+use std::{fmt, mem};
 
 #[cfg(feature = "async")]
 use futures_core::Stream;
@@ -87,8 +87,9 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// Delivers only objects for which this function and all other filters return true.
     ///
     /// The function is called for each write of an object of the subscriber's [namespace](Self::namespace) and
-    /// [value](super::Index::subscribe), while other writers wait. It may call [`get`](super::StoreReader::get) on the store, but no
-    /// other method. All filters and indexes together decompress and decode an object once.
+    /// [value](super::Index::subscribe), while other writers wait. It may read the store. A method that writes, or that waits for
+    /// writers as [`memory`](super::StoreReader::memory), [`index`](super::StoreReader::index) and [`start`](Self::start) do, panics in
+    /// it: the subscriber then ends with that panic. All filters and indexes together decompress and decode an object once.
     pub fn filter(mut self, filter: impl Fn(&Object<T>) -> bool + Send + Sync + 'static) -> Self {
         self.filters.push(Box::new(filter));
         self
@@ -184,6 +185,8 @@ impl<T: Stored + ?Sized> Subscriber<T> {
     }
 
     fn advance(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<T>>> {
+        // Cloned without the lock of the queue.
+        let mut own_waker = None;
         loop {
             #[cfg(feature = "client")]
             self.repeat_if_due();
@@ -211,10 +214,19 @@ impl<T: Stored + ?Sized> Subscriber<T> {
             } else if queue.is_closed {
                 return Poll::Ready(queue.cause.take().map(Change::Ended));
             } else {
-                let known = waker.and_then(|waker| queue.waker.replace(waker.clone()));
+                let is_known = |waker: &&Waker| queue.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+                let mut replaced = None;
+                if let Some(waker) = waker.filter(|waker| !is_known(waker)) {
+                    if own_waker.is_none() {
+                        drop(queue);
+                        own_waker = Some(waker.clone());
+                        continue;
+                    }
+                    replaced = mem::replace(&mut queue.waker, own_waker.take());
+                }
                 queue.has_news = false;
                 drop(queue);
-                drop(known);
+                drop(replaced);
                 #[cfg(feature = "client")]
                 if let (Some(resync), Some(waker)) = (&mut self.resync, waker)
                     && resync.poll(&mut Context::from_waker(waker)).is_ready()

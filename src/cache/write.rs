@@ -231,6 +231,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         let writer = &mut *writer;
         let mut open = writer.open.take_if(|open| open.id == replace).ok_or(StoreError::Superseded)?;
         let mut changes = Vec::new();
+        // Until the end, because an index function may panic.
+        writer.is_mixed = true;
         // In descending order, so that the lowest free slots are reused first.
         for slot in (0..writer.slots).rev() {
             if open.is_settled(slot) {

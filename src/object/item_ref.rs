@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{MetaView, Projection};
+use super::MetaView;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
@@ -161,19 +161,6 @@ impl<'a> ItemRef<'a> {
             Encoding::Protobuf => crate::schema::to_json(self.type_meta, self.bytes, out),
             Encoding::Json => crate::schema::to_line(self.type_meta, self.bytes, out).map(|()| 0),
         }
-    }
-
-    /// Copies the bytes without the fields that the projection drops.
-    ///
-    /// The copy of an item in protobuf is one allocation of exactly its size; it needs two walks over the item. The copy of an item
-    /// in JSON is allocated at the size of the item, and then shrunk.
-    ///
-    /// # Errors
-    ///
-    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path does
-    /// not lead through objects in this encoding: a path of only numbers through JSON, or of only names through protobuf.
-    pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
-        projection.apply(self.encoding, self.bytes)
     }
 
     /// Returns the same item with other bytes, of the same encoding.

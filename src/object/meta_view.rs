@@ -3,25 +3,22 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-#[cfg(feature = "json")]
-use std::mem;
 
 #[cfg(feature = "json")]
-use super::json::{JsonManager, JsonMeta, JsonOwner};
+use super::json_meta::{self, JsonMeta};
+use super::meta_parts::{ManagedFieldsEntry, OwnerReference, Time};
 use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
-#[cfg(feature = "json")]
-use crate::wire::json::JsonText;
-use crate::wire::protobuf::{Fields, Value, WireField};
+use crate::wire::protobuf::{Fields, Value};
 
 /// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see [`ItemRef::meta`](super::ItemRef::meta).
 ///
 /// The accessors return data of the object, not of the view, so the view may be dropped before the data. Strings are borrowed; only
 /// for a string with escapes in JSON each call returns a copy.
 ///
-/// For protobuf, creating a view reads and checks the single fields and allocates nothing. Labels, annotations, owner references,
-/// finalizers and managed fields are read on each call, and all of them are checked before the first is returned. For JSON, creating
-/// a view parses all metadata. Each of the iterators allocates for the borrowed keys and values.
+/// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Labels, annotations,
+/// owner references, finalizers and managed fields are read on each call, and all of them are checked before the first is returned.
+/// The iterators of labels and annotations allocate a sorted map of borrowed strings; the others read one element at a time.
 ///
 /// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is merged.
 ///
@@ -48,22 +45,11 @@ pub struct MetaView<'a> {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
-    collections: Collections<'a>,
-}
-
-/// The maps and lists of the metadata.
-#[derive(Clone)]
-enum Collections<'a> {
-    /// The bytes of the object. The fields of the metadata are checked, but not the contents of maps and lists.
-    Protobuf(&'a [u8]),
+    /// The object, if it is in protobuf. The fields of its metadata are checked, but not the contents of maps and lists.
+    protobuf: &'a [u8],
+    /// The maps and lists, if the object is in JSON. Only their ends are known.
     #[cfg(feature = "json")]
-    Json(Box<JsonMeta<'a>>),
-}
-
-impl Default for Collections<'_> {
-    fn default() -> Self {
-        Self::Protobuf(&[])
-    }
+    json: json_meta::Collections<'a>,
 }
 
 impl<'a> MetaView<'a> {
@@ -79,7 +65,7 @@ impl<'a> MetaView<'a> {
     }
 
     fn from_protobuf(object: &'a [u8]) -> Result<Self, ItemError> {
-        let mut view = Self { collections: Collections::Protobuf(object), ..Self::default() };
+        let mut view = Self { protobuf: object, ..Self::default() };
         for field in Fields::new(object) {
             let field = field.map_err(at("the object"))?;
             if field.number == METADATA {
@@ -89,21 +75,21 @@ impl<'a> MetaView<'a> {
         Ok(view)
     }
 
-    /// Reads all metadata. Of other values it only finds the end.
     #[cfg(feature = "json")]
     fn from_json(object: &'a [u8]) -> Result<Self, ItemError> {
-        let mut meta = Box::new(super::json::meta(object)?);
+        let meta = JsonMeta::new(object)?;
         Ok(Self {
-            name: mem::take(&mut meta.name),
-            generate_name: mem::take(&mut meta.generate_name),
-            namespace: mem::take(&mut meta.namespace),
-            uid: mem::take(&mut meta.uid),
-            resource_version: mem::take(&mut meta.resource_version),
+            name: meta.name,
+            generate_name: meta.generate_name,
+            namespace: meta.namespace,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
             generation: meta.generation,
             creation_timestamp: meta.creation_timestamp,
             deletion_timestamp: meta.deletion_timestamp,
             deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
-            collections: Collections::Json(meta),
+            protobuf: &[],
+            json: meta.collections,
         })
     }
 
@@ -201,14 +187,11 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn labels(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
-        match &self.collections {
-            Collections::Protobuf(object) => {
-                let borrowed = all(object, LABELS, entry).map_err(at("metadata.labels"))?;
-                Ok(entries(borrowed, BTreeMap::new()))
-            }
-            #[cfg(feature = "json")]
-            Collections::Json(meta) => Ok(entries(BTreeMap::new(), copied(&meta.labels))),
-        }
+        let borrowed = map(self.protobuf, LABELS).map_err(at("metadata.labels"))?;
+        let labels = borrowed.into_iter().map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value)));
+        #[cfg(feature = "json")]
+        let labels = labels.chain(self.json.labels().map_err(at("metadata.labels"))?);
+        Ok(labels)
     }
 
     /// Returns the value of one label. For protobuf it allocates nothing.
@@ -217,11 +200,11 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`labels`](Self::labels).
     pub fn label(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
-        match &self.collections {
-            Collections::Protobuf(object) => value_of(object, LABELS, key).map_err(at("metadata.labels")),
-            #[cfg(feature = "json")]
-            Collections::Json(meta) => Ok(meta.labels.get(key).map(|value| value.0.clone())),
+        #[cfg(feature = "json")]
+        if let Some(value) = self.json.label(key).map_err(at("metadata.labels"))? {
+            return Ok(Some(value));
         }
+        value_of(self.protobuf, LABELS, key).map_err(at("metadata.labels"))
     }
 
     /// Returns the annotations, sorted by key.
@@ -230,14 +213,11 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn annotations(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
-        match &self.collections {
-            Collections::Protobuf(object) => {
-                let borrowed = all(object, ANNOTATIONS, entry).map_err(at("metadata.annotations"))?;
-                Ok(entries(borrowed, BTreeMap::new()))
-            }
-            #[cfg(feature = "json")]
-            Collections::Json(meta) => Ok(entries(BTreeMap::new(), copied(&meta.annotations))),
-        }
+        let borrowed = map(self.protobuf, ANNOTATIONS).map_err(at("metadata.annotations"))?;
+        let annotations = borrowed.into_iter().map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value)));
+        #[cfg(feature = "json")]
+        let annotations = annotations.chain(self.json.annotations().map_err(at("metadata.annotations"))?);
+        Ok(annotations)
     }
 
     /// Returns the value of one annotation. For protobuf it allocates nothing.
@@ -246,11 +226,11 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`annotations`](Self::annotations).
     pub fn annotation(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
-        match &self.collections {
-            Collections::Protobuf(object) => value_of(object, ANNOTATIONS, key).map_err(at("metadata.annotations")),
-            #[cfg(feature = "json")]
-            Collections::Json(meta) => Ok(meta.annotations.get(key).map(|value| value.0.clone())),
+        #[cfg(feature = "json")]
+        if let Some(value) = self.json.annotation(key).map_err(at("metadata.annotations"))? {
+            return Ok(Some(value));
         }
+        value_of(self.protobuf, ANNOTATIONS, key).map_err(at("metadata.annotations"))
     }
 
     /// Returns the owners of the object.
@@ -259,14 +239,11 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'a>> + use<'a>, ItemError> {
-        let owners: Vec<_> = match &self.collections {
-            Collections::Protobuf(object) => {
-                all(object, OWNER_REFERENCES, OwnerReference::read).map_err(at("metadata.ownerReferences"))?
-            }
-            #[cfg(feature = "json")]
-            Collections::Json(meta) => meta.owner_references.iter().map(JsonOwner::view).collect(),
-        };
-        Ok(owners.into_iter())
+        let owners =
+            each(self.protobuf, OWNER_REFERENCES, OwnerReference::read).map_err(at("metadata.ownerReferences"))?;
+        #[cfg(feature = "json")]
+        let owners = owners.chain(self.json.owner_references().map_err(at("metadata.ownerReferences"))?);
+        Ok(owners)
     }
 
     /// Returns the finalizers, all of which must be removed before the object is deleted.
@@ -275,14 +252,11 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn finalizers(&self) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a>, ItemError> {
-        let finalizers: Vec<_> = match &self.collections {
-            Collections::Protobuf(object) => {
-                all(object, FINALIZERS, |value| value.str().map(Cow::Borrowed)).map_err(at("metadata.finalizers"))?
-            }
-            #[cfg(feature = "json")]
-            Collections::Json(meta) => meta.finalizers.iter().map(|finalizer| finalizer.0.clone()).collect(),
-        };
-        Ok(finalizers.into_iter())
+        let finalizers = each(self.protobuf, FINALIZERS, |value| value.str().map(Cow::Borrowed))
+            .map_err(at("metadata.finalizers"))?;
+        #[cfg(feature = "json")]
+        let finalizers = finalizers.chain(self.json.finalizers().map_err(at("metadata.finalizers"))?);
+        Ok(finalizers)
     }
 
     /// Returns the fields that each manager set.
@@ -291,14 +265,11 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of the entries is malformed.
     pub fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>> + use<'a>, ItemError> {
-        let entries: Vec<_> = match &self.collections {
-            Collections::Protobuf(object) => {
-                all(object, MANAGED_FIELDS, ManagedFieldsEntry::read).map_err(at("metadata.managedFields"))?
-            }
-            #[cfg(feature = "json")]
-            Collections::Json(meta) => meta.managed_fields.iter().map(JsonManager::view).collect(),
-        };
-        Ok(entries.into_iter())
+        let managers =
+            each(self.protobuf, MANAGED_FIELDS, ManagedFieldsEntry::read).map_err(at("metadata.managedFields"))?;
+        #[cfg(feature = "json")]
+        let managers = managers.chain(self.json.managed_fields().map_err(at("metadata.managedFields"))?);
+        Ok(managers)
     }
 }
 
@@ -314,53 +285,6 @@ impl fmt::Debug for MetaView<'_> {
     }
 }
 
-/// A point in time: UTC, since the Unix epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time {
-    /// Whole seconds; negative before 1970.
-    pub seconds: i64,
-    /// Additional nanoseconds. The API server itself reads and writes whole seconds.
-    pub nanos: i32,
-}
-
-/// An owner of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OwnerReference<'a> {
-    /// Group and version of the owner.
-    pub api_version: Cow<'a, str>,
-    /// Its kind.
-    pub kind: Cow<'a, str>,
-    /// Its name; the owner is in the same namespace, or cluster-scoped.
-    pub name: Cow<'a, str>,
-    /// Its uid.
-    pub uid: Cow<'a, str>,
-    /// True if the owner is the controller that manages the object.
-    pub controller: bool,
-    /// True if a foreground deletion of the owner waits until the object is deleted.
-    pub block_owner_deletion: bool,
-}
-
-/// The fields of an object that one manager set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ManagedFieldsEntry<'a> {
-    /// The name of the manager.
-    pub manager: Cow<'a, str>,
-    /// `Apply` or `Update`.
-    pub operation: Cow<'a, str>,
-    /// The API version that the fields belong to.
-    pub api_version: Cow<'a, str>,
-    /// The time at which the manager last set them.
-    pub time: Option<Time>,
-    /// The format of the fields: `FieldsV1`.
-    pub fields_type: Cow<'a, str>,
-    /// The fields, as JSON text.
-    pub fields_v1: &'a [u8],
-    /// The subresource that the manager wrote to; empty for the object itself.
-    pub subresource: Cow<'a, str>,
-}
-
 const METADATA: u32 = 1;
 const LABELS: u32 = 11;
 const ANNOTATIONS: u32 = 12;
@@ -368,46 +292,45 @@ const OWNER_REFERENCES: u32 = 13;
 const FINALIZERS: u32 = 14;
 const MANAGED_FIELDS: u32 = 17;
 
-fn all<'a, C: Default + Extend<T>, T>(
+/// Returns the values of a field of the metadata, in the order of the object. An error is the last value.
+fn values(object: &[u8], number: u32) -> impl Iterator<Item = Result<Value<'_>, Fault>> {
+    let pieces = Fields::new(object).filter(|piece| !matches!(piece, Ok(piece) if piece.number != METADATA));
+    pieces.flat_map(move |piece| {
+        let (fields, fault) = match piece.and_then(|piece| piece.value.bytes()) {
+            Ok(piece) => (Fields::new(piece), None),
+            Err(fault) => (Fields::new(&[]), Some(Err(fault))),
+        };
+        let found = fields.filter(move |field| !matches!(field, Ok(field) if field.number != number));
+        found.map(|field| field.map(|field| field.value)).chain(fault)
+    })
+}
+
+/// Checks all values of a field of the metadata, and then reads them one at a time: an element of two bytes may become 200 bytes.
+fn each<'a, T>(
     object: &'a [u8],
     number: u32,
     read: impl Fn(Value<'a>) -> Result<T, Fault>,
-) -> Result<C, Fault> {
-    let mut all = C::default();
-    each(object, number, |value| {
-        all.extend([read(value)?]);
-        Ok(())
-    })?;
-    Ok(all)
+) -> Result<impl Iterator<Item = T>, Fault> {
+    values(object, number).try_for_each(|value| read(value?).map(drop))?;
+    Ok(values(object, number).filter_map(move |value| read(value.ok()?).ok()))
+}
+
+/// Reads a map. A map of `&str` is cheaper to build than a map of `Cow`.
+fn map(object: &[u8], number: u32) -> Result<BTreeMap<&str, &str>, Fault> {
+    let mut map = BTreeMap::new();
+    for value in values(object, number) {
+        let (key, value) = entry(value?)?;
+        map.insert(key, value);
+    }
+    Ok(map)
 }
 
 /// Returns the value of a key in a map of the metadata.
 fn value_of<'a>(object: &'a [u8], number: u32, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
-    let mut found = None;
-    each(object, number, |value| {
-        let (known, value) = entry(value)?;
-        if known == key {
-            found = Some(Cow::Borrowed(value));
-        }
-        Ok(())
-    })?;
-    Ok(found)
-}
-
-/// Reads all values of a field of the metadata.
-fn each<'a>(object: &'a [u8], number: u32, mut read: impl FnMut(Value<'a>) -> Result<(), Fault>) -> Result<(), Fault> {
-    for piece in Fields::new(object) {
-        let piece = piece?;
-        if piece.number == METADATA {
-            for field in Fields::new(piece.value.bytes()?) {
-                let field = field?;
-                if field.number == number {
-                    read(field.value)?;
-                }
-            }
-        }
-    }
-    Ok(())
+    values(object, number).try_fold(None, |found, value| {
+        let (known, value) = entry(value?)?;
+        Ok(if known == key { Some(Cow::Borrowed(value)) } else { found })
+    })
 }
 
 /// Reads an entry of a map, which protobuf encodes as a message of key and value.
@@ -423,85 +346,6 @@ pub(crate) fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
         }
     }
     Ok(entry)
-}
-
-/// Returns the entries of both maps; one of the two is empty. A map of `&str` is cheaper to build than a map of `Cow`.
-fn entries<'a>(
-    borrowed: BTreeMap<&'a str, &'a str>,
-    copied: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
-) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
-    borrowed.into_iter().map(|(key, value)| (key.into(), value.into())).chain(copied)
-}
-
-#[cfg(feature = "json")]
-fn copied<'a>(map: &BTreeMap<JsonText<'a>, JsonText<'a>>) -> BTreeMap<Cow<'a, str>, Cow<'a, str>> {
-    map.iter().map(|(key, value)| (key.0.clone(), value.0.clone())).collect()
-}
-
-impl Time {
-    fn merge(time: &mut Option<Self>, value: Value<'_>) -> Result<(), Fault> {
-        for field in Fields::new(value.bytes()?) {
-            let field = field?;
-            match field.number {
-                1 => time.get_or_insert_default().seconds = field.value.int()?,
-                2 => time.get_or_insert_default().nanos = int32(field.value)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// An int32 is written as an int64, and read by its lower half.
-#[expect(clippy::cast_possible_truncation)]
-fn int32(value: Value<'_>) -> Result<i32, Fault> {
-    Ok(value.int()? as i32)
-}
-
-impl<'a> OwnerReference<'a> {
-    fn read(value: Value<'a>) -> Result<Self, Fault> {
-        let mut owner = Self::default();
-        for field in Fields::new(value.bytes()?) {
-            let WireField { number, value, .. } = field?;
-            match number {
-                1 => owner.kind = value.str()?.into(),
-                3 => owner.name = value.str()?.into(),
-                4 => owner.uid = value.str()?.into(),
-                5 => owner.api_version = value.str()?.into(),
-                6 => owner.controller = value.int()? != 0,
-                7 => owner.block_owner_deletion = value.int()? != 0,
-                _ => {}
-            }
-        }
-        Ok(owner)
-    }
-}
-
-impl<'a> ManagedFieldsEntry<'a> {
-    fn read(value: Value<'a>) -> Result<Self, Fault> {
-        let mut entry = Self::default();
-        for field in Fields::new(value.bytes()?) {
-            let WireField { number, value, .. } = field?;
-            match number {
-                1 => entry.manager = value.str()?.into(),
-                2 => entry.operation = value.str()?.into(),
-                3 => entry.api_version = value.str()?.into(),
-                4 => Time::merge(&mut entry.time, value)?,
-                6 => entry.fields_type = value.str()?.into(),
-                7 => {
-                    for field in Fields::new(value.bytes()?) {
-                        let field = field?;
-                        if field.number == 1 {
-                            entry.fields_v1 = field.value.bytes()?;
-                        }
-                    }
-                }
-                8 => entry.subresource = value.str()?.into(),
-                _ => {}
-            }
-        }
-        Ok(entry)
-    }
 }
 
 fn at(field: &'static str) -> impl Fn(Fault) -> ItemError {

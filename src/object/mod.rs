@@ -4,7 +4,10 @@
 
 mod item_ref;
 #[cfg(feature = "json")]
-pub(crate) mod json;
+mod json;
+#[cfg(feature = "json")]
+mod json_meta;
+mod meta_parts;
 pub(crate) mod meta_view;
 pub mod path;
 mod prefilter;
@@ -20,7 +23,8 @@ use prost::bytes::Bytes;
 pub use self::item_ref::ItemRef;
 #[cfg(feature = "json")]
 pub use self::json::Json;
-pub use self::meta_view::{ManagedFieldsEntry, MetaView, OwnerReference, Time};
+pub use self::meta_parts::{ManagedFieldsEntry, OwnerReference, Time};
+pub use self::meta_view::MetaView;
 pub use self::path::FieldPath;
 pub use self::prefilter::Prefilter;
 pub use self::projection::Projection;

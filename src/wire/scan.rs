@@ -182,20 +182,34 @@ impl Scan {
     }
 }
 
-/// Returns the number of objects and arrays in a value that begins with a bracket.
-pub(crate) fn count_brackets(value: &[u8]) -> u64 {
-    let mut scan = Scan::new(b'{', 0);
-    let (mut count, (blocks, tail)) = (0, value.as_chunks::<BLOCK>());
-    let mut last = [b' '; BLOCK];
-    for (to, from) in last.iter_mut().zip(tail) {
-        *to = *from;
+/// The numbers of objects and arrays in a JSON value.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Brackets {
+    /// Objects and arrays, except empty members.
+    pub(crate) values: u64,
+    /// Members of the form `:{}`, without whitespace. Those at a multiple of 64 bytes may be counted in `values`.
+    pub(crate) empty_members: u64,
+}
+
+impl Brackets {
+    /// Counts in a value that begins with a bracket.
+    pub(crate) fn count(value: &[u8]) -> Self {
+        let mut scan = Scan::new(b'{', 0);
+        let (mut count, (blocks, tail)) = (Self::default(), value.as_chunks::<BLOCK>());
+        let mut last = [b' '; BLOCK];
+        for (to, from) in last.iter_mut().zip(tail) {
+            *to = *from;
+        }
+        for (block, len) in blocks.iter().map(|block| (block, BLOCK)).chain([(&last, tail.len())]) {
+            let masks = Masks::of(block);
+            let open = masks.open & !scan.strings(&masks, len);
+            // The bytes between an opening bracket and a colon or a closing bracket next to it are in no string.
+            let empty_members = open & (masks.colons << 1) & (masks.close >> 1);
+            count.empty_members += u64::from(empty_members.count_ones());
+            count.values += u64::from((open & !empty_members).count_ones());
+        }
+        count
     }
-    for (block, len) in blocks.iter().map(|block| (block, BLOCK)).chain([(&last, tail.len())]) {
-        let masks = Masks::of(block);
-        let in_string = scan.strings(&masks, len);
-        count += u64::from((masks.open & !in_string).count_ones());
-    }
-    count
 }
 
 fn is_in_scalar(byte: u8) -> bool {
@@ -226,12 +240,13 @@ struct Masks {
     open: u64,
     /// `}` and `]`
     close: u64,
+    colons: u64,
 }
 
 impl Masks {
     #[inline]
     fn of(block: &[u8; BLOCK]) -> Self {
-        let mut masks = Self { quotes: 0, backslashes: 0, open: 0, close: 0 };
+        let mut masks = Self { quotes: 0, backslashes: 0, open: 0, close: 0, colons: 0 };
         for (index, part) in block.as_chunks::<16>().0.iter().enumerate() {
             let bytes = u8x16::new(*part);
             // Braces and brackets differ only in this bit.
@@ -241,6 +256,7 @@ impl Masks {
             masks.backslashes |= mask(bytes, b'\\');
             masks.open |= mask(braces, b'{');
             masks.close |= mask(braces, b'}');
+            masks.colons |= mask(bytes, b':');
         }
         masks
     }
@@ -324,6 +340,22 @@ mod tests {
                 assert_eq!(scan(value.as_bytes(), &[length], 9), Ok(end), "{value} in chunks of {length}");
             }
         }
+    }
+
+    #[test]
+    fn counts_brackets_and_empty_members() {
+        for (value, values, empty_members) in [
+            ("{}", 1, 0),
+            (r#"{"a":{},"b":[],"c":{} }"#, 1, 3),
+            (r#"{"a": {},"b":{ },"c":[{},{}]}"#, 6, 0),
+            (r#"{"a":":{}:{}","b\":{}":1,"c":{"d":{}}}"#, 2, 1),
+        ] {
+            assert_eq!(Brackets::count(value.as_bytes()), Brackets { values, empty_members }, "{value}");
+        }
+        let many = format!("[{}]", r#"{"f:x":{}},"#.repeat(1000));
+        let Brackets { values, empty_members } = Brackets::count(many.as_bytes());
+        assert_eq!(values + empty_members, 2001);
+        assert!((960..=1000).contains(&empty_members), "{empty_members}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use k8s_pb::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JsonSchemaProps,
 };
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use listwatch::{Event, ItemError, Limits, ListDecoder, ListReader, OnItemError};
+use listwatch::{Encoding, Event, ItemError, ItemRef, Limits, ListDecoder, ListReader, OnItemError};
 use prost::Message;
 
 use crate::support::{body_of, chain, len_field, tag};
@@ -174,7 +174,9 @@ fn json_items_are_bounded() {
             }
         }
     };
-    for (element, times) in [("{}", 350_000), ("[]", 350_000), ("0", 1_400_000), (r#"{"a":"{"}"#, 100_000)] {
+    for (element, times) in
+        [("{}", 350_000), ("[]", 350_000), ("0", 1_400_000), (r#"{"a":"{"}"#, 100_000), (r#"{"a":{},"b":{}}"#, 100_000)]
+    {
         let item = format!(r#"{{"parts":[{}]}}"#, vec![element; times].join(","));
         let error = decode(item).unwrap_err();
         assert!(matches!(error, ItemError::DecodedSize { .. }), "{element}: {error}");
@@ -185,6 +187,51 @@ fn json_items_are_bounded() {
     let parts: Vec<_> =
         (0..20_000).map(|at| format!(r#"{{"name":"part-{at}","size":{at},"labels":{{"app":"a"}}}}"#)).collect();
     decode(format!(r#"{{"parts":[{}]}}"#, parts.join(","))).unwrap();
+}
+
+/// A workflow of thousands of steps. A third of it are managed fields: empty members of nested objects.
+#[cfg(feature = "json")]
+#[test]
+fn a_custom_resource_with_large_managed_fields_is_decoded() {
+    let names = ["boundaryID", "children", "displayName", "finishedAt", "id", "message", "name", "phase", "startedAt"];
+    let join = |entry: &dyn Fn(&str) -> String| names.map(entry).join(",");
+    let steps = |entry: &dyn Fn(usize) -> String| (0..3000).map(entry).collect::<Vec<_>>().join(",");
+    let nodes =
+        steps(&|at| format!(r#""step-{at}":{{{}}}"#, join(&|name| format!(r#""{name}":"value of {name} {at}""#))));
+    let managed = steps(&|at| format!(r#""f:step-{at}":{{".":{{}},{}}}"#, join(&|name| format!(r#""f:{name}":{{}}"#))));
+    let only_managed = vec![format!(r#"{{"manager":"m","fieldsV1":{{"f:nodes":{{{managed}}}}}}}"#); 3].join(",");
+    for (nodes, managed) in
+        [(&*nodes, format!(r#"{{"manager":"m","fieldsV1":{{"f:nodes":{{{managed}}}}}}}"#)), ("", only_managed)]
+    {
+        let object =
+            format!(r#"{{"metadata":{{"name":"n","managedFields":[{managed}]}},"status":{{"nodes":{{{nodes}}}}}}}"#);
+        assert!((1_300_000..1_900_000).contains(&object.len()), "{} bytes", object.len());
+        let item = ItemRef::new(Encoding::Json, object.as_bytes());
+        let allocated = measure(|| drop(item.decode_json::<serde_json::Value>().unwrap()));
+        println!("{} bytes take {}", object.len(), allocated.bytes_max);
+        assert!(allocated.bytes_max < 64 * MIB as u64, "{}", allocated.bytes_max);
+    }
+}
+
+/// Metadata is read without a limit, so its elements are read one at a time.
+#[test]
+fn elements_of_the_metadata_take_no_memory() {
+    let protobuf = [13, 14, 17].map(|number| len_field(number, b"").repeat(300_000)).concat();
+    let json =
+        ["ownerReferences", "managedFields"].map(|name| format!(r#""{name}":[{}]"#, vec!["{}"; 300_000].join(",")));
+    let json = format!(r#"{{"metadata":{{{},"finalizers":[{}]}}}}"#, json.join(","), vec![r#""""#; 300_000].join(","));
+    for (encoding, object) in [(Encoding::Protobuf, len_field(1, &protobuf)), (Encoding::Json, json.into_bytes())] {
+        if encoding == Encoding::Json && !cfg!(feature = "json") {
+            continue;
+        }
+        let allocated = measure(|| {
+            let meta = ItemRef::new(encoding, &object).meta().unwrap();
+            assert_eq!(meta.owner_references().unwrap().count(), 300_000);
+            assert_eq!(meta.finalizers().unwrap().count(), 300_000);
+            assert_eq!(meta.managed_fields().unwrap().count(), 300_000);
+        });
+        assert_eq!(allocated.count_total, 0, "{encoding:?}");
+    }
 }
 
 /// A cause takes only two bytes of a Status.

@@ -237,3 +237,68 @@ fn an_event_calls_the_index_function_once_for_all_subscribers() {
     assert!(store.delete(Protobuf, &bytes("pod", 6, "node-3")).unwrap().is_some());
     assert!(matches!(subscribers[3].try_next(), Some(Change::Deleted { .. })));
 }
+
+/// Such a call would wait for the write that runs it.
+#[test]
+fn a_call_that_waits_for_writers_panics_in_an_index_function_and_a_filter() {
+    type Store = cache::Store<Object>;
+    let calls: [fn(&Store); 6] = [
+        |store| drop(store.apply(Protobuf, &bytes("other", 1, "a"))),
+        |store| _ = store.memory(),
+        |store| _ = store.skipped(),
+        |store| drop(store.index("name", |object| Ok::<_, ItemError>([object.name().to_owned()]))),
+        |store| drop(store.subscribe().start()),
+        |store| drop(store.begin_replace()),
+    ];
+    let message = "an index function or a filter must not write to its store, or call a method that waits for writers";
+    for call in calls {
+        let store = Store::new(StorageFormat::Encoded);
+        let (nested, reads) = (store.clone(), store.reader());
+        let index = store.index("nested", move |object| {
+            // Reads are allowed.
+            assert!(reads.get(("ns", object.name())).is_none() && reads.snapshot().is_empty());
+            call(&nested);
+            Ok::<_, ItemError>(None::<u32>)
+        });
+        let panic = catch_unwind(AssertUnwindSafe(|| store.apply(Protobuf, &bytes("o", 1, "a")))).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&message));
+        drop(index);
+        let nested = store.clone();
+        let mut subscriber = store
+            .subscribe()
+            .filter(move |_| {
+                call(&nested);
+                true
+            })
+            .start();
+        assert!(matches!(store.apply(Protobuf, &bytes("o", 1, "a")), Ok(Written::Added(_))));
+        let panic = catch_unwind(AssertUnwindSafe(|| subscriber.try_next())).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&message));
+    }
+}
+
+#[test]
+fn a_panic_during_a_commit_leaves_a_list_that_the_next_one_completes() {
+    let store = Store::<Object>::new(StorageFormat::Encoded);
+    let replace = |names: &[&str], version: &str, data: &str| {
+        let mut replace = store.begin_replace();
+        for name in names {
+            drop(replace.apply(Protobuf, &bytes(name, version.parse().unwrap(), data)).unwrap());
+        }
+        replace.commit(version).map(|changes| changes.len())
+    };
+    assert!(replace(&["a", "b", "c"], "5", "x").is_ok());
+    let _index = store.index("data", data);
+    // The list is older, so that its states are written by the commit.
+    CALLS.set(Some(12));
+    let panicked = catch_unwind(AssertUnwindSafe(|| replace(&["a", "b"], "3", "y z")));
+    CALLS.set(None);
+    assert!(panicked.is_err());
+    assert_eq!(store.resource_version(), "5");
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(store.save(folder.path().join("saved"), "o"), Err(cache::SaveError::Incomplete)));
+    assert!(replace(&["a", "b"], "3", "y z").is_ok());
+    assert_eq!((store.len(), &*store.resource_version()), (2, "3"));
+    assert!(store.snapshot().iter().all(|object| object.decode().unwrap().data == "y z"));
+    store.save(folder.path().join("saved"), "o").unwrap();
+}

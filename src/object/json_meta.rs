@@ -1,0 +1,329 @@
+//! The JSON form of an object's metadata.
+//!
+//! Members are read as Go's `encoding/json` reads them: the last value of a repeated member counts, `null` sets nothing. Source of
+//! the names: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::iter;
+
+use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::value::RawValue;
+
+use super::meta_parts::{ManagedFieldsEntry, OwnerReference, Time};
+use crate::error::{Fault, ItemError};
+use crate::meta::json::{members, set, set_text, skip, whole};
+use crate::wire::FieldFault;
+use crate::wire::json::{JsonText, Reader};
+
+/// The metadata of an object. Texts without escapes are borrowed from its JSON. Absent fields are empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JsonMeta<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) generate_name: Cow<'a, str>,
+    pub(super) namespace: Cow<'a, str>,
+    pub(super) uid: Cow<'a, str>,
+    pub(super) resource_version: Cow<'a, str>,
+    pub(super) generation: i64,
+    pub(super) creation_timestamp: Option<Time>,
+    pub(super) deletion_timestamp: Option<Time>,
+    pub(super) deletion_grace_period_seconds: Option<i64>,
+    pub(super) collections: Collections<'a>,
+}
+
+/// The maps and lists of the metadata: their JSON, or nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Collections<'a> {
+    labels: &'a [u8],
+    annotations: &'a [u8],
+    owner_references: &'a [u8],
+    finalizers: &'a [u8],
+    managed_fields: &'a [u8],
+}
+
+/// An owner of an object. A repeated name is an error.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct JsonOwner<'a> {
+    #[serde(borrow)]
+    api_version: JsonText<'a>,
+    kind: JsonText<'a>,
+    name: JsonText<'a>,
+    uid: JsonText<'a>,
+    controller: Option<bool>,
+    block_owner_deletion: Option<bool>,
+}
+
+/// The fields that one manager set. A repeated name is an error.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct JsonManager<'a> {
+    #[serde(borrow)]
+    manager: JsonText<'a>,
+    operation: JsonText<'a>,
+    api_version: JsonText<'a>,
+    time: Option<Time>,
+    fields_type: JsonText<'a>,
+    fields_v1: Option<&'a RawValue>,
+    subresource: JsonText<'a>,
+}
+
+impl<'a> JsonMeta<'a> {
+    /// Reads the metadata of an object. Of other members it only finds the end.
+    pub(super) fn new(object: &'a [u8]) -> Result<Self, ItemError> {
+        if Reader::new(object, 0).peek() == Some(b'n') {
+            return Err(ItemError::Metadata { field: "the object", fault: Fault::Type });
+        }
+        let mut meta = Self::default();
+        whole("the object", object, |name, json| match name {
+            // A repeated `metadata` is merged into the first, as in Go.
+            "metadata" => meta.merge(json),
+            _ => skip("the object", json),
+        })
+        .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
+        Ok(meta)
+    }
+
+    fn merge(&mut self, json: &mut Reader<'a>) -> Result<(), FieldFault> {
+        let collections = &mut self.collections;
+        members("metadata", json, |name, json| match name {
+            "name" => set_text(&mut self.name, "metadata.name", json),
+            "generateName" => set_text(&mut self.generate_name, "metadata.generateName", json),
+            "namespace" => set_text(&mut self.namespace, "metadata.namespace", json),
+            "uid" => set_text(&mut self.uid, "metadata.uid", json),
+            "resourceVersion" => set_text(&mut self.resource_version, "metadata.resourceVersion", json),
+            "generation" => set(&mut self.generation, "metadata.generation", json),
+            "creationTimestamp" => set(&mut self.creation_timestamp, "metadata.creationTimestamp", json),
+            "deletionTimestamp" => set(&mut self.deletion_timestamp, "metadata.deletionTimestamp", json),
+            "deletionGracePeriodSeconds" => {
+                set(&mut self.deletion_grace_period_seconds, "metadata.deletionGracePeriodSeconds", json)
+            }
+            "labels" => set_json(&mut collections.labels, "metadata.labels", json),
+            "annotations" => set_json(&mut collections.annotations, "metadata.annotations", json),
+            "ownerReferences" => set_json(&mut collections.owner_references, "metadata.ownerReferences", json),
+            "finalizers" => set_json(&mut collections.finalizers, "metadata.finalizers", json),
+            "managedFields" => set_json(&mut collections.managed_fields, "metadata.managedFields", json),
+            _ => skip("metadata", json),
+        })
+    }
+}
+
+impl<'a> Collections<'a> {
+    pub(super) fn labels(&self) -> Result<BTreeMap<Cow<'a, str>, Cow<'a, str>>, Fault> {
+        map(self.labels)
+    }
+
+    pub(super) fn label(&self, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+        value_of(self.labels, key)
+    }
+
+    pub(super) fn annotations(&self) -> Result<BTreeMap<Cow<'a, str>, Cow<'a, str>>, Fault> {
+        map(self.annotations)
+    }
+
+    pub(super) fn annotation(&self, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+        value_of(self.annotations, key)
+    }
+
+    pub(super) fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'a>> + use<'a>, Fault> {
+        elements(self.owner_references, |json| {
+            json.parse::<JsonOwner<'a>>()?.map(OwnerReference::from).ok_or(Fault::Type)
+        })
+    }
+
+    pub(super) fn finalizers(&self) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a>, Fault> {
+        elements(self.finalizers, |json| json.text()?.ok_or(Fault::Type))
+    }
+
+    pub(super) fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>> + use<'a>, Fault> {
+        elements(self.managed_fields, |json| {
+            json.parse::<JsonManager<'a>>()?.map(ManagedFieldsEntry::from).ok_or(Fault::Type)
+        })
+    }
+}
+
+/// Sets the JSON of a field, unless it is `null`.
+fn set_json<'a>(place: &mut &'a [u8], field: &'static str, json: &mut Reader<'a>) -> Result<(), FieldFault> {
+    let value = json.value().map_err(|fault| (field, fault))?;
+    if value != b"null" {
+        *place = value;
+    }
+    Ok(())
+}
+
+fn map(json: &[u8]) -> Result<BTreeMap<Cow<'_, str>, Cow<'_, str>>, Fault> {
+    let mut map = BTreeMap::new();
+    entries(json, |key, value| {
+        map.insert(key, value);
+    })?;
+    Ok(map)
+}
+
+fn value_of<'a>(json: &'a [u8], key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+    let mut found = None;
+    entries(json, |known, value| {
+        if known == key {
+            found = Some(value);
+        }
+    })?;
+    Ok(found)
+}
+
+/// Reads an object whose values are strings.
+fn entries<'a>(json: &'a [u8], mut on_entry: impl FnMut(Cow<'a, str>, Cow<'a, str>)) -> Result<(), Fault> {
+    if json.is_empty() {
+        return Ok(());
+    }
+    let mut json = Reader::new(json, 0);
+    let mut members = json.object()?;
+    while let Some(key) = members.next(&mut json)? {
+        on_entry(key, json.text()?.ok_or(Fault::Type)?);
+    }
+    Ok(())
+}
+
+/// Checks all elements of an array, and then reads them one at a time: an element of three bytes may become 200 bytes.
+fn elements<'a, T>(
+    json: &'a [u8],
+    read: impl Fn(&mut Reader<'a>) -> Result<T, Fault>,
+) -> Result<impl Iterator<Item = T>, Fault> {
+    let json = if json.is_empty() { b"[]" } else { json };
+    let mut reader = Reader::new(json, 0);
+    let mut elements = reader.array()?;
+    while elements.next(&mut reader)? {
+        read(&mut reader)?;
+    }
+    let mut reader = Reader::new(json, 0);
+    let mut elements = reader.array()?;
+    Ok(iter::from_fn(move || if elements.next(&mut reader).ok()? { read(&mut reader).ok() } else { None }))
+}
+
+impl<'a> From<JsonOwner<'a>> for OwnerReference<'a> {
+    fn from(owner: JsonOwner<'a>) -> Self {
+        Self {
+            api_version: owner.api_version.0,
+            kind: owner.kind.0,
+            name: owner.name.0,
+            uid: owner.uid.0,
+            controller: owner.controller.unwrap_or_default(),
+            block_owner_deletion: owner.block_owner_deletion.unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> From<JsonManager<'a>> for ManagedFieldsEntry<'a> {
+    fn from(entry: JsonManager<'a>) -> Self {
+        Self {
+            manager: entry.manager.0,
+            operation: entry.operation.0,
+            api_version: entry.api_version.0,
+            time: entry.time,
+            fields_type: entry.fields_type.0,
+            fields_v1: entry.fields_v1.map(|fields| fields.get().as_bytes()).unwrap_or_default(),
+            subresource: entry.subresource.0,
+        }
+    }
+}
+
+/// Parses RFC 3339, as Go does.
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let JsonText(text) = JsonText::deserialize(deserializer)?;
+        let timestamp: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
+        Ok(Self { seconds: timestamp.as_second(), nanos: timestamp.subsec_nanosecond() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_read_as_go_reads_it() {
+        let object = br#"{"spec":{"metadata":{"name":"not me"}},"metadata":{
+            "name":"first","name":"a\u002db","generateName":"g","namespace":"n","uid":null,"resourceVersion":"7",
+            "generation":3,"creationTimestamp":"2026-11-21T10:22:37Z","deletionTimestamp":null,
+            "labels":{"b":"1","a":"2","b":"3"},"annotations":{},"finalizers":["f"],"unknown":[{}],
+            "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"o","uid":"u","controller":true,"more":1}],
+            "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:a":{}}}]},
+            "metadata":{"namespace":"later"},"status":[[]]}"#;
+        let meta = JsonMeta::new(object).unwrap();
+        let collections = meta.collections;
+        assert_eq!((&*meta.name, &*meta.generate_name, &*meta.namespace, &*meta.uid), ("a-b", "g", "later", ""));
+        assert_eq!((&*meta.resource_version, meta.generation), ("7", 3));
+        assert_eq!(meta.creation_timestamp, Some(Time { seconds: 1_795_256_557, nanos: 0 }));
+        assert_eq!(meta.deletion_timestamp, None);
+        assert_eq!(
+            collections.labels(),
+            Ok([("a", "2"), ("b", "3")].map(|(key, value)| (key.into(), value.into())).into())
+        );
+        assert_eq!(collections.label("b"), Ok(Some("3".into())));
+        assert_eq!((collections.annotations(), collections.annotation("a")), (Ok(BTreeMap::new()), Ok(None)));
+        assert_eq!(collections.finalizers().unwrap().collect::<Vec<_>>(), ["f"]);
+        assert!(matches!(meta.namespace, Cow::Borrowed(_)));
+        assert!(collections.finalizers().unwrap().all(|finalizer| matches!(finalizer, Cow::Borrowed(_))));
+        let owner = collections.owner_references().unwrap().next().unwrap();
+        assert_eq!((&*owner.kind, owner.controller, owner.block_owner_deletion), ("Node", true, false));
+        let manager = collections.managed_fields().unwrap().next().unwrap();
+        assert_eq!((&*manager.manager, manager.fields_v1), ("m", &br#"{"f:a":{}}"#[..]));
+    }
+
+    #[test]
+    fn refuses_malformed_metadata() {
+        for (object, expected) in [
+            (&br#"{"metadata":{"name":7}}"#[..], "a value of the wrong type in metadata.name"),
+            (
+                br#"{"metadata":{"creationTimestamp":"today"}}"#,
+                "a value of the wrong type in metadata.creationTimestamp",
+            ),
+            (br#"{"metadata":[]}"#, "a value of the wrong type in metadata"),
+            (br#"{"metadata":{"name":"\ud800"}}"#, "invalid JSON in metadata.name"),
+            (br#"{"metadata":{}"#, "invalid JSON in the object"),
+            (br#"{"spec":tru}"#, "invalid JSON in the object"),
+            (br"{} {}", "invalid JSON in the object"),
+            (b"7", "a value of the wrong type in the object"),
+            (b" null", "a value of the wrong type in the object"),
+            (b"{\"metadata\":{\"name\":\"\xff\"}}", "invalid UTF-8 in metadata.name"),
+        ] {
+            let error = JsonMeta::new(object).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{}", String::from_utf8_lossy(object));
+        }
+    }
+
+    #[test]
+    fn refuses_malformed_maps_and_lists() {
+        for (metadata, expected) in [
+            (&br#"{"labels":{"a":null}}"#[..], Fault::Type),
+            (br#"{"labels":["a"]}"#, Fault::Type),
+            (br#"{"annotations":{"a":1}}"#, Fault::Type),
+            (b"{\"annotations\":{\"a\":\"\xff\"}}", Fault::Utf8),
+            (br#"{"finalizers":["f",1]}"#, Fault::Type),
+            (br#"{"finalizers":["f",null]}"#, Fault::Type),
+            (br#"{"finalizers":"f"}"#, Fault::Type),
+            (br#"{"finalizers":["f" "g"]}"#, Fault::Syntax),
+            (br#"{"ownerReferences":[{},7]}"#, Fault::Type),
+            (br#"{"ownerReferences":[{"name":7}]}"#, Fault::Type),
+            (br#"{"managedFields":[null]}"#, Fault::Type),
+            (br#"{"managedFields":[{"time":"today"}]}"#, Fault::Type),
+        ] {
+            let object = [b"{\"metadata\":", metadata, b"}"].concat();
+            let collections = JsonMeta::new(&object).unwrap().collections;
+            let faults = [
+                collections.labels().err(),
+                collections.label("x").err(),
+                collections.annotations().err(),
+                collections.annotation("x").err(),
+                collections.finalizers().err(),
+                collections.owner_references().err(),
+                collections.managed_fields().err(),
+            ];
+            let faults: Vec<_> = faults.into_iter().flatten().collect();
+            assert!(
+                !faults.is_empty() && faults.iter().all(|fault| *fault == expected),
+                "{faults:?} of {}",
+                String::from_utf8_lossy(metadata)
+            );
+        }
+    }
+}
