@@ -103,7 +103,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if let Some(end) = end
         && end.skipped > 0
     {
-        eprintln!("skipped: {} bad items", end.skipped);
+        let items = if end.skipped == 1 { "item" } else { "items" };
+        eprintln!("skipped: {} bad {items}", end.skipped);
     }
     notices::unknown_fields(rows.unknown_fields);
     Ok(())

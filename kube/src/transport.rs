@@ -301,7 +301,7 @@ fn classify(error: &kube::Error) -> TransportError {
 mod tests {
     use std::fs;
 
-    use listwatch::client::{Client, ListParams, Resource, WatchParams};
+    use listwatch::client::{Client, ListParams, Resource, Selection, WatchParams};
     use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
 
     use super::*;
@@ -320,6 +320,33 @@ mod tests {
         assert!(transport("https://kubernetes.default.svc/").is_near());
         assert!(transport("https://kubernetes.default.svc.cluster.local").is_near());
         assert!(!transport("https://kubernetes.example.com").is_near());
+    }
+
+    #[tokio::test]
+    async fn redirects_carry_no_impersonation_and_no_token() {
+        let elsewhere = Server::start(|_: &RecordedRequest, _| Answer::ok(Body::replay(""))).await.unwrap();
+        for code in [301, 302, 303, 307, 308] {
+            let location = format!("{}/api/v1/pods", elsewhere.url());
+            let answer = Answer::ok(Body::replay("")).status(code).header("location", &location);
+            let server = Server::start(move |_: &RecordedRequest, _| answer.clone()).await.unwrap();
+            let mut config = kube::Config::new(server.url().parse().unwrap());
+            config.auth_info.token = Some("s3cret".into());
+            config.auth_info.impersonate = Some("admin".to_owned());
+            config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+            let client = kube::Client::try_from(config.clone()).unwrap();
+            for transport in [KubeTransport::from_config(config).unwrap(), KubeTransport::new(client)] {
+                let list = Client::new(transport).list::<[u8]>(&Resource::PODS, &ListParams::new(Selection::all()));
+                let error = list.into_vec().await.unwrap_err();
+                assert!(error.to_string().contains("redirect"), "{error}");
+            }
+            let requests = server.requests();
+            assert_eq!(requests.len(), 2, "{code}");
+            let sent = |request: &RecordedRequest, name, value| request.headers[name] == value;
+            assert!(requests.iter().all(|request| sent(request, "impersonate-user", "admin")
+                && sent(request, "impersonate-group", "system:masters")
+                && sent(request, "authorization", "Bearer s3cret")));
+        }
+        assert!(elsewhere.requests().is_empty());
     }
 
     /// The transport must remember the token: the file may have changed by the time of the response.

@@ -3,6 +3,7 @@
 use listwatch::Limits;
 use listwatch_testserver::{Answer, Body, RawEnd};
 
+use crate::support::seeds::seed;
 use crate::support::{cases, fixture, list_decoder};
 use crate::{
     BROKEN, DATA, END_STREAM, HEADERS, INCOMPLETE, SETTINGS, STALLED, Whole, alone, client, frame, framed, list,
@@ -61,10 +62,7 @@ fn items_in(mut beginning: &[u8]) -> usize {
 
 #[test]
 fn a_large_list_that_ends_early_at_a_random_byte_is_never_complete() {
-    let seed = std::env::var("LISTWATCH_CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
-    let mut seed: u64 = seed.unwrap_or(20_261_122);
-    // libtest shows it if the test fails.
-    println!("LISTWATCH_CHAOS_SEED={seed}");
+    let mut seed = seed();
     alone(async {
         let whole = Whole::large();
         let length = whole.body.len() as u64;

@@ -4,23 +4,14 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::BTreeSet;
-use std::env;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::RngSeed;
 
+use crate::support::seeds::seed;
 use crate::support::{cases, len_field, tag, varint};
-
-/// Returns the seed of all randomized tests: `PROPTEST_RNG_SEED` if it is set, else a constant.
-///
-/// It prints the seed, which libtest shows if the test fails.
-pub fn seed() -> u64 {
-    let seed = env::var("PROPTEST_RNG_SEED").map_or(20_261_122, |seed| seed.parse().expect("a seed is a number"));
-    println!("PROPTEST_RNG_SEED={seed}");
-    seed
-}
 
 /// The configuration of a randomized test: seeded, and without files of failures.
 pub fn randomized(quick: u32, thorough: u32) -> ProptestConfig {

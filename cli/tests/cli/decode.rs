@@ -385,6 +385,20 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
 }
 
 #[test]
+fn refuses_items_that_are_not_objects() {
+    let null = "cannot read item 0, at byte 45, 0 items delivered: a value of the wrong type in the object";
+    let other = "malformed: a value of the wrong type in items in item 0, at byte 45, 0 items delivered";
+    for (item, error) in [("null", null), ("7", other), ("\"pod\"", other), ("[]", other), ("true", other)] {
+        let body = format!(r#"{{"kind":"PodList","apiVersion":"v1","items":[{item}]}}"#);
+        for format in ["name", "table", "wide", "json", "yaml"] {
+            let output = decode(&["-o", format], body.as_bytes());
+            let error = format!("error: {error}\n");
+            assert_eq!((stderr(&output), output.status.code()), (&*error, Some(1)), "{item} with -o {format}");
+        }
+    }
+}
+
+#[test]
 fn reports_an_expired_token_on_one_line() {
     let output = decode(&[], &fixture("error-410-continue.pb"));
     let error = stderr(&output);
@@ -414,7 +428,7 @@ fn escapes_control_characters_in_names() {
     // Two items without namespaces, the second with a name that is not UTF-8.
     let body = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x15\x0a\0\x12\x08\x0a\x06\x0a\x04a\n\x1bb\x12\x07\x0a\x05\x0a\x03\xff\xff\xff";
     let output = decode(&["--skip-bad-items"], body);
-    assert_eq!((stdout(&output), stderr(&output)), ("a\\n\\u{1b}b\n", "skipped: 1 bad items\n"));
+    assert_eq!((stdout(&output), stderr(&output)), ("a\\n\\u{1b}b\n", "skipped: 1 bad item\n"));
     let output = decode(&[], body);
     assert_eq!(stdout(&output), "a\\n\\u{1b}b\n");
     assert_eq!(

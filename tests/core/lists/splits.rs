@@ -3,7 +3,8 @@
 use listwatch::{DecodeErrorKind, Event, Limits, ListDecoder};
 
 use super::places;
-use crate::random::{seed, splits};
+use crate::random::splits;
+use crate::support::seeds::seed;
 use crate::support::{cut, decode, lists, reference};
 
 #[test]
