@@ -33,6 +33,9 @@ struct Inner {
     of_watch: bool,
 }
 
+/// Gets the error of each skipped item.
+pub(crate) type SkipHook = Box<dyn FnMut(&DecodeError) + Send>;
+
 impl DecodeError {
     pub(crate) fn new(kind: DecodeErrorKind, offset: u64, index: Option<u64>, items: u64) -> Self {
         Self(Box::new(Inner { kind, offset, index, items, of_watch: false }))

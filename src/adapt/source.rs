@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::decode::{Event, ListDecoder, ListEnd};
-use crate::error::{DecodeError, ItemError};
+use crate::error::{DecodeError, ItemError, SkipHook};
 use crate::limits::OnItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
@@ -43,8 +43,6 @@ impl From<std::io::Error> for ListError<std::io::Error> {
 
 /// The type of [`Item::from_ref`] of `T`: the closure of an adapter that decodes `T`.
 pub type FromRef<T> = fn(ItemRef<'_>) -> Result<<T as Item>::Owned, ItemError>;
-
-type SkipHook = Box<dyn FnMut(&DecodeError) + Send>;
 
 pub(super) struct Source<F> {
     pub(super) decoder: ListDecoder,

@@ -3,13 +3,17 @@
 //! | module | holds |
 //! |---|---|
 //! | this | [`List`], the builder; [`Items`], the stream: dropping it drops the response |
+//! | `plan` | the settings of a list, and the counts that its pages share |
+//! | `summary` | what the caller learns of the whole list |
 //! | `run` | the choice of the next request, over namespaces, pages, retries and restarts; independent of the items' types |
 //! | `page` | one response: its items, and the items that earlier attempts delivered |
 //! | `parallel` | items that several threads decode |
 
 mod page;
 mod parallel;
+mod plan;
 mod run;
+mod summary;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,16 +27,16 @@ use std::time::Duration;
 use futures_core::Stream;
 
 pub use self::parallel::ParallelItems;
+use self::plan::Plan;
 pub(crate) use self::run::Pages;
-use self::run::Plan;
+pub use self::summary::{ListSummary, Restart};
 use super::Client;
 use super::error::Error;
 use super::params::{ListParams, Selection};
 use super::progress::Progress;
 use super::resource::Resource;
-use crate::error::ItemError;
+use crate::error::{DecodeError, ItemError};
 use crate::limits::{Limits, OnItemError};
-use crate::meta::{ListMeta, TypeMeta};
 use crate::object::ItemRef;
 
 /// A list that is not sent yet; see [`Client::list`].
@@ -44,62 +48,6 @@ use crate::object::ItemRef;
 pub struct List<F> {
     plan: Plan,
     decode: F,
-}
-
-/// A list that started over, because its next page had expired.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Restart {
-    /// The namespace, if the caller chose namespaces.
-    pub namespace: Option<String>,
-    /// The number of items that were delivered from the old snapshot. All items that follow, up to the next namespace, belong to
-    /// a new snapshot.
-    pub items: u64,
-}
-
-/// The metadata and counts of a complete list.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct ListSummary {
-    /// The type meta of the list: `v1` and `PodList`.
-    pub type_meta: TypeMeta,
-    /// The list meta of the last response: the version, and after [`List::single_page`] the token of the next page.
-    pub list_meta: ListMeta,
-    /// The list meta of each namespace, if the caller chose namespaces. Each is a separate snapshot.
-    pub namespaces: Vec<(String, ListMeta)>,
-    /// True if each list is one snapshot: false after [`List::allow_inconsistent`] continued a list at a newer version.
-    pub consistent: bool,
-    /// Items delivered, without the items of abandoned snapshots.
-    pub items: u64,
-    /// Items that [`OnItemError::Skip`] skipped.
-    pub skipped: u64,
-    /// Items of other shards, which the client left out because the server does not support shards.
-    pub other_shards: u64,
-    /// Responses that make up the list.
-    pub pages: u64,
-    /// Requests sent.
-    pub attempts: u64,
-    /// Restarts of the list after expired pages.
-    pub restarts: u32,
-    /// Bytes of bodies on the network, including failed attempts.
-    pub wire_bytes: u64,
-    /// Bytes of the bodies that make up the list, after decompression.
-    pub bytes: u64,
-    /// Time from the first request to the first item.
-    pub time_to_first_item: Option<Duration>,
-    /// Time from the first request to the end.
-    pub elapsed: Duration,
-    /// The id of the last request in the server's audit log.
-    pub audit_id: Option<String>,
-    /// The texts of the server's `Warning` headers, each once, at most 100.
-    pub warnings: Vec<String>,
-}
-
-impl ListSummary {
-    /// Returns the number of items that were received, delivered or not.
-    fn seen(&self) -> u64 {
-        self.items + self.skipped + self.other_shards
-    }
 }
 
 impl<F> List<F> {
@@ -149,6 +97,16 @@ impl<F> List<F> {
     /// Sets the action for an item that cannot be decoded: [`OnItemError::Fail`] unless set.
     pub fn on_item_error(mut self, what: OnItemError) -> Self {
         self.plan.on_item_error = what;
+        self
+    }
+
+    /// Calls `hook` with the error of each item that [`OnItemError::Skip`] skips, and of each item over [`Limits::item_size`] that
+    /// [`Limits::on_oversized`] skips. The offset and the index in the error count within the page.
+    ///
+    /// In a [parallel](Self::parallel) list the task that polls calls it, before the items that follow. The list collects the errors
+    /// of up to 256 KiB of items until then.
+    pub fn on_skip(mut self, hook: impl FnMut(&DecodeError) + Send + 'static) -> Self {
+        self.plan.on_skip = Some(Box::new(hook));
         self
     }
 
@@ -204,7 +162,7 @@ where
             all.truncate(all.len().saturating_sub(abandoned));
             match item {
                 Some(item) => all.push(item),
-                None => return Ok((all, items.pages.run.summary)),
+                None => return Ok((all, items.pages.run.listing.summary)),
             }
         }
     }
@@ -256,7 +214,7 @@ impl<F> Items<F> {
     /// Returns a handle to the progress of the list, for other threads.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress(Arc::clone(&self.pages.run.plan.counters))
+        Progress(Arc::clone(&self.pages.run.listing.plan.counters))
     }
 }
 
@@ -282,7 +240,7 @@ impl<F> fmt::Debug for List<F> {
 impl<F> fmt::Debug for Items<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let run = &self.pages.run;
-        let (resource, items) = (&run.plan.resource, run.summary.items);
+        let (resource, items) = (&run.listing.plan.resource, run.listing.summary.items);
         f.debug_struct("Items").field("resource", resource).field("items", &items).finish_non_exhaustive()
     }
 }

@@ -154,11 +154,6 @@ impl<F> Watch<F> {
         let connection = plan.open(start, None)?.await?;
         Ok(WatchEvents { plan, decode, state: State::Reading(Box::new(connection)), delivered: 0 })
     }
-
-    /// Returns the events of consecutive connections: see [`ResumedWatch`]. Nothing is sent before it is polled.
-    pub fn resume(self) -> ResumedWatch<F> {
-        ResumedWatch::new(self.plan, self.decode)
-    }
 }
 
 /// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does after

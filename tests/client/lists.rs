@@ -1,5 +1,7 @@
 //! A list over HTTP is complete, or ends in an error that names the cause; over HTTP/1.1 and HTTP/2.
 
+use std::sync::mpsc;
+
 use crate::support::fixture;
 use crate::support::server::{
     anonymous, client, paged, pods, pods_with, quick, recorded, serve, serve_by, serve_in_turn,
@@ -380,8 +382,17 @@ async fn an_item_that_fails_ends_the_list_or_is_skipped() {
             if *n % 2 == 1 { Ok(*n) } else { Err(listwatch::ItemError::other("even")) }
         };
         let list = |mut n: u32| pods_with(&client(&server, http2), move |_| odd(&mut n));
-        let (items, summary) = list(0).on_item_error(OnItemError::Skip).into_vec().await.unwrap();
-        assert_eq!((items.len(), summary.items, summary.skipped), (60, 60, 60));
+        let (report, reported) = mpsc::channel();
+        let skipping = list(0)
+            .on_item_error(OnItemError::Skip)
+            .limits(Limits::default().item_size(8600).on_oversized(OnItemError::Skip))
+            .on_skip(move |error| report.send((error.index(), error.limit().is_some())).unwrap());
+        let (items, summary) = skipping.into_vec().await.unwrap();
+        let reported: Vec<_> = reported.try_iter().collect();
+        assert_eq!((summary.items + summary.skipped, summary.skipped), (120, reported.len() as u64));
+        let oversized = reported.iter().filter(|(_, is_oversized)| *is_oversized).count();
+        assert!(oversized > 10 && items.len() == (120 - oversized).div_ceil(2), "{oversized}, {}", items.len());
+        assert!(reported.is_sorted() && reported.iter().all(|(index, _)| index.is_some()));
         let error = list(0).into_vec().await.unwrap_err();
         let text = crate::support::chain(&error);
         assert!(text.starts_with("cannot read item 1, at byte ") && text.ends_with(": even"), "{text}");

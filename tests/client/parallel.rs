@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvError, channel};
+use std::sync::mpsc::{self, RecvError, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::support::fixture;
@@ -139,9 +139,14 @@ async fn items_that_fail_can_be_skipped() {
     let server = serve(Answer::ok(Body::synthesize(body()))).await;
     for order in ORDERS {
         let list = pods_with(&once(&server), but([0, 77, 499])).on_item_error(OnItemError::Skip);
+        let (report, reported) = mpsc::channel();
+        let list = list.on_skip(move |error| report.send(error.index().unwrap()).unwrap());
         let mut items = parallel(list, order, 2);
         let mut found: Vec<_> = items.by_ref().try_collect().await.unwrap();
         found.sort_unstable();
+        let mut reported: Vec<_> = reported.try_iter().collect();
+        reported.sort_unstable();
+        assert_eq!(reported, [0, 77, 499]);
         assert_eq!(found, (1..77).chain(78..499).collect::<Vec<_>>());
         let summary = items.summary().unwrap();
         assert_eq!((summary.items, summary.skipped), (497, 3));

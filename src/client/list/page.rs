@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 use crc32fast::Hasher;
 
-use super::run::Run;
+use super::plan::Listing;
 use crate::client::error::{Error, ErrorKind, Incomplete};
 use crate::client::params::DEFAULT_REQUEST_TIMEOUT;
 use crate::client::transport::{TransportError, TransportErrorKind};
@@ -95,7 +95,7 @@ impl Repeat {
 enum PageEvent<T> {
     Item(T),
     Skipped,
-    Oversized,
+    Oversized(Option<DecodeError>),
     Changed,
     OtherKind(TypeMeta),
     OtherShard,
@@ -109,38 +109,40 @@ impl Page {
     pub(super) fn next<O, E: Into<ItemError>>(
         &mut self,
         decode: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
-        run: &mut Run,
+        listing: &mut Listing,
     ) -> Result<Option<O>, Error> {
-        let (items, bytes) = (run.summary.items, run.summary.bytes);
-        let (shard, repeat) = (&mut self.shard, &mut self.repeat);
-        let mut on_event = |event: Event<'_>| match event {
-            Event::Item(item) => match repeat.next(&item) {
-                Some(Repeated::Delivered) => PageEvent::Nothing,
-                Some(Repeated::Skipped) => PageEvent::Skipped,
-                Some(Repeated::Changed) => PageEvent::Changed,
-                None => match shard.map(|shard| item.meta().map(|meta| shard.contains(&meta.uid()))) {
-                    None | Some(Ok(true)) => PageEvent::Item(decode(item)),
-                    Some(Ok(false)) => PageEvent::OtherShard,
-                    Some(Err(error)) => PageEvent::NoShard(error),
-                },
-            },
-            Event::TypeMeta(found) if !found.is_expected(&run.expected) => PageEvent::OtherKind(found.clone()),
-            Event::ListMeta(meta) => {
-                let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
-                *shard = shard.filter(|shard| !shard.complied(echoed));
-                PageEvent::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
-            }
-            Event::Skipped(_) => PageEvent::Oversized,
-            _ => PageEvent::Nothing,
-        };
+        let (items, bytes) = (listing.summary.items, listing.summary.bytes);
         loop {
             let mut rest = &self.chunk[..];
-            let event = self.decoder.decode_with(&mut rest, &mut on_event);
+            let (shard, repeat) = (&mut self.shard, &mut self.repeat);
+            let event = self.decoder.decode_with(&mut rest, |event| match event {
+                Event::Item(item) => match repeat.next(&item) {
+                    Some(Repeated::Delivered) => PageEvent::Nothing,
+                    Some(Repeated::Skipped) => PageEvent::Skipped,
+                    Some(Repeated::Changed) => PageEvent::Changed,
+                    None => match shard.map(|shard| item.meta().map(|meta| shard.contains(&meta.uid()))) {
+                        None | Some(Ok(true)) => PageEvent::Item(decode(item)),
+                        Some(Ok(false)) => PageEvent::OtherShard,
+                        Some(Err(error)) => PageEvent::NoShard(error),
+                    },
+                },
+                Event::TypeMeta(found) if !found.is_expected(&listing.expected) => PageEvent::OtherKind(found.clone()),
+                Event::ListMeta(meta) => {
+                    let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
+                    *shard = shard.filter(|shard| !shard.complied(echoed));
+                    PageEvent::ListMeta {
+                        remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
+                    }
+                }
+                // An earlier attempt reported it.
+                Event::Skipped(error) => PageEvent::Oversized((!repeat.is_under_way()).then(|| error.clone())),
+                _ => PageEvent::Nothing,
+            });
             let taken = self.chunk.len() - rest.len();
             self.chunk.advance(taken);
             let event = match event {
                 Ok(event) => event,
-                Err(error) => return Err(self.decode_error(error, run)),
+                Err(error) => return Err(self.decode_error(error, listing)),
             };
             match event {
                 None => {
@@ -149,43 +151,53 @@ impl Page {
                     return Ok(None);
                 }
                 Some(PageEvent::Item(Ok(item))) => {
-                    run.plan.client.totals.item();
-                    run.plan.counters.at(bytes + self.decoder.position(), items + self.decoder.items());
-                    if run.summary.time_to_first_item.is_none() {
-                        run.summary.time_to_first_item = Some(run.started.elapsed());
+                    listing.plan.client.totals.item();
+                    listing.plan.counters.at(bytes + self.decoder.position(), items + self.decoder.items());
+                    if listing.summary.time_to_first_item.is_none() {
+                        listing.summary.time_to_first_item = Some(listing.started.elapsed());
                     }
                     return Ok(Some(item));
                 }
                 Some(PageEvent::Skipped) => self.decoder.skip_item(),
-                Some(PageEvent::Oversized) => self.oversized += 1,
-                Some(PageEvent::Changed) => return Err(ErrorKind::PageChanged.into()),
-                Some(PageEvent::Item(Err(error))) => {
-                    if let Err(error) = self.decoder.refuse_item(error.into(), run.plan.on_item_error) {
-                        return Err(self.decode_error(error, run));
+                Some(PageEvent::Oversized(error)) => {
+                    self.oversized += 1;
+                    if let Some(error) = error {
+                        listing.plan.report(&error);
                     }
                 }
+                Some(PageEvent::Changed) => return Err(ErrorKind::PageChanged.into()),
+                Some(PageEvent::Item(Err(error))) => {
+                    self.refuse(error.into(), listing)?;
+                }
                 Some(PageEvent::OtherKind(found)) => {
-                    return Err(ErrorKind::OtherKind { expected: run.expected.clone(), found }.into());
+                    return Err(ErrorKind::OtherKind { expected: listing.expected.clone(), found }.into());
                 }
                 Some(PageEvent::OtherShard) => {
                     self.decoder.skip_item();
                     self.other_shards += 1;
                 }
                 Some(PageEvent::NoShard(error)) => {
-                    if let Err(error) = self.decoder.refuse_item(error, run.plan.on_item_error) {
-                        return Err(self.decode_error(error, run));
-                    }
+                    self.refuse(error, listing)?;
                 }
                 Some(PageEvent::ListMeta { remaining }) => {
-                    run.plan.counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
-                    let page = run.plan.params.page_size.map(u64::from);
-                    run.plan
+                    listing.plan.counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
+                    let page = listing.plan.params.page_size.map(u64::from);
+                    listing
+                        .plan
                         .counters
                         .expect_items(remaining.zip(page).map(|(remaining, page)| items + page + remaining));
                 }
                 Some(PageEvent::Nothing) => {}
             }
         }
+    }
+
+    fn refuse(&mut self, error: ItemError, listing: &mut Listing) -> Result<(), Error> {
+        match self.decoder.refuse_item(error, listing.plan.on_item_error) {
+            Ok(skipped) => listing.plan.report(&skipped),
+            Err(error) => return Err(self.decode_error(error, listing)),
+        }
+        Ok(())
     }
 
     /// Returns true if no attempt delivered an item, so that a retry delivers no item twice.
@@ -204,16 +216,16 @@ impl Page {
         Seen { items, skipped, other_shards: self.other_shards, checksum: self.repeat.checksum.clone() }
     }
 
-    pub(super) fn broken(&self, error: TransportError, run: &Run) -> Error {
+    pub(super) fn broken(&self, error: TransportError, listing: &Listing) -> Error {
         if !error.kind().is_break() {
             return error.into();
         }
-        self.incomplete(Some(error), run)
+        self.incomplete(Some(error), listing)
     }
 
-    fn incomplete(&self, cause: Option<TransportError>, run: &Run) -> Error {
+    fn incomplete(&self, cause: Option<TransportError>, listing: &Listing) -> Error {
         let elapsed = self.answer.started.elapsed();
-        let timeout = run.plan.params.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
+        let timeout = listing.plan.params.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
         // Not if the client ended the response. Bytes may arrive after the server's timeout, because they were buffered.
         let own = cause
             .as_ref()
@@ -223,18 +235,18 @@ impl Page {
         ErrorKind::Incomplete(Box::new(Incomplete { cause, bytes, elapsed, request_timeout })).into()
     }
 
-    pub(super) fn decode_error(&self, error: DecodeError, run: &Run) -> Error {
+    pub(super) fn decode_error(&self, error: DecodeError, listing: &Listing) -> Error {
         match error.kind() {
-            DecodeErrorKind::Incomplete => self.incomplete(None, run),
+            DecodeErrorKind::Incomplete => self.incomplete(None, listing),
             DecodeErrorKind::Api(status) => {
                 ErrorKind::from(body::of_status(Clone::clone(status), 500, &self.answer.headers)).into()
             }
             // The caller's limit applies to all pages together.
             &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {
-                let Limits { items, bytes, .. } = run.plan.limits;
+                let Limits { items, bytes, .. } = listing.plan.limits;
                 let (before, max) = match limit {
-                    Limit::Items => (run.summary.seen(), items),
-                    _ => (run.summary.bytes, bytes),
+                    Limit::Items => (listing.summary.seen(), items),
+                    _ => (listing.summary.bytes, bytes),
                 };
                 let kind = DecodeErrorKind::Limit { limit, size: before.saturating_add(size), max };
                 let error = DecodeError::new(kind, error.offset(), error.index(), error.items());

@@ -121,8 +121,9 @@ impl<O: Send + 'static> ParallelItems<O> {
     {
         let List { plan, decode: decode_item } = list;
         let on_item_error = plan.on_item_error;
+        let reports = plan.on_skip.is_some();
         let decode: Arc<Decode<O>> = Arc::new(move |batch: Batch, is_wanted: &dyn Fn() -> bool| {
-            batch.decode(&decode_item, on_item_error, is_wanted)
+            batch.decode(&decode_item, on_item_error, reports, is_wanted)
         });
         let batch = Arc::<Mutex<Batch>>::default();
         let gathered = Arc::clone(&batch);
@@ -230,14 +231,18 @@ impl<O: Send + 'static> Stream for ParallelItems<O> {
                 return Poll::Ready(Some(Ok(item)));
             }
             if let Some(failed) = this.failed.take() {
-                let audit_id = this.items.pages.run.summary.audit_id.clone();
+                let audit_id = this.items.pages.run.listing.summary.audit_id.clone();
                 this.fail(Error::from(ErrorKind::Decode(failed)).with_audit_id(audit_id));
             }
-            if let Some(Decoded { mut batch, items, skipped, failed }) = ready!(this.next_batch(cx)) {
+            if let Some(Decoded { mut batch, items, skipped, reports, failed }) = ready!(this.next_batch(cx)) {
                 batch.clear();
                 this.spare.push(batch);
                 this.ready = items.into_iter();
                 this.skipped += skipped;
+                let plan = &mut this.items.pages.run.listing.plan;
+                for error in &reports {
+                    plan.report(error);
+                }
                 this.failed = failed;
                 continue;
             }
@@ -280,6 +285,8 @@ struct Decoded<O> {
     batch: Batch,
     items: Vec<O>,
     skipped: u64,
+    /// The errors of the skipped items, if the list reports them.
+    reports: Vec<DecodeError>,
     failed: Option<DecodeError>,
 }
 
@@ -318,9 +325,11 @@ impl Batch {
         self,
         own: &impl Fn(ItemRef<'_>) -> Result<O, E>,
         on_item_error: OnItemError,
+        reports: bool,
         is_wanted: &dyn Fn() -> bool,
     ) -> Decoded<O> {
         let (mut items, mut skipped, mut failed) = (Vec::with_capacity(self.items.len()), 0, None);
+        let mut reported = Vec::new();
         let mut rest = &self.bytes[..];
         let mut start = 0;
         for &BatchItem { end, encoding, ref type_meta, index, offset, decoded_size } in &self.items {
@@ -330,16 +339,20 @@ impl Batch {
             let (bytes, after) = rest.split_at(end - start);
             (rest, start) = (after, end);
             let item = ItemRef::new(encoding, bytes).with_type_meta(type_meta).at(index, offset, decoded_size);
+            let error = |error: E| DecodeError::new(DecodeErrorKind::Item(error.into()), offset, Some(index), 0);
             match (own(item), on_item_error) {
                 (Ok(item), _) => items.push(item),
-                (Err(_), OnItemError::Skip) => skipped += 1,
-                (Err(error), OnItemError::Fail) => {
-                    failed = Some(DecodeError::new(DecodeErrorKind::Item(error.into()), offset, Some(index), 0));
+                (Err(refused), OnItemError::Skip) => {
+                    skipped += 1;
+                    reported.extend(reports.then(|| error(refused)));
+                }
+                (Err(refused), OnItemError::Fail) => {
+                    failed = Some(error(refused));
                     break;
                 }
             }
         }
-        Decoded { batch: self, items, skipped, failed }
+        Decoded { batch: self, items, skipped, reports: reported, failed }
     }
 }
 

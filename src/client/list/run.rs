@@ -19,19 +19,16 @@ use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
 use super::page::{Page, Repeat, Seen};
-use super::{ListSummary, Restart};
+use super::plan::{Listing, Plan};
+use super::summary::{ListSummary, Restart};
 use crate::client::error::InvalidParams;
 use crate::client::error::{Error, ErrorKind};
-use crate::client::params::ListParams;
-use crate::client::progress::{Counters, Progress};
-use crate::client::resource::Resource;
+use crate::client::progress::Progress;
 use crate::client::retry::Tries;
 use crate::client::transport::chain;
-use crate::client::{Answer, Client, accept_header, body, within};
+use crate::client::{Answer, accept_header, body, within};
 use crate::decode::{ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
-use crate::limits::{Limits, OnItemError};
-use crate::meta::TypeMeta;
 use crate::object::ItemRef;
 
 /// The number of times that a list starts over after its pages expired.
@@ -39,41 +36,6 @@ const MAX_RESTARTS: u32 = 3;
 
 /// The number of different warnings that are kept.
 const MAX_WARNINGS: usize = 100;
-
-/// The settings that all requests of a list share.
-pub(super) struct Plan {
-    pub(super) client: Client,
-    pub(super) resource: Resource,
-    pub(super) params: ListParams,
-    /// The token of the first request.
-    pub(super) continue_token: Option<String>,
-    pub(super) follows_pages: bool,
-    /// `None` means all namespaces, or the cluster.
-    pub(super) namespaces: Vec<Option<String>>,
-    pub(super) allows_inconsistent: bool,
-    pub(super) limits: Limits,
-    pub(super) on_item_error: OnItemError,
-    pub(super) deadline: Option<Duration>,
-    pub(super) counters: Arc<Counters>,
-}
-
-impl Plan {
-    pub(super) fn new(client: Client, resource: Resource, params: ListParams) -> Self {
-        Self {
-            counters: Arc::new(Counters::new(&client.totals)),
-            client,
-            resource,
-            params,
-            continue_token: None,
-            follows_pages: true,
-            namespaces: vec![None],
-            allows_inconsistent: false,
-            limits: Limits::default(),
-            on_item_error: OnItemError::default(),
-            deadline: None,
-        }
-    }
-}
 
 type OnRestart = Box<dyn FnMut(Restart) + Send>;
 
@@ -98,7 +60,7 @@ impl Pages {
 
     /// Returns the summary of the list, once it is complete.
     pub(super) fn summary(&self) -> Option<&ListSummary> {
-        matches!(self.state, State::Complete).then_some(&self.run.summary)
+        matches!(self.state, State::Complete).then_some(&self.run.listing.summary)
     }
 
     /// Returns the version of the complete list, from which a watch can start.
@@ -125,7 +87,7 @@ impl Pages {
                     Ok(answer) => Ok(State::Reading(Box::new(self.run.page(answer)))),
                     Err(error) => self.run.after(error, None),
                 },
-                State::Reading(page) => match page.next(decode, &mut self.run) {
+                State::Reading(page) => match page.next(decode, &mut self.run.listing) {
                     Ok(Some(item)) => return Poll::Ready(Ok(Some(item))),
                     Ok(None) => match ready!(page.answer.chunks.as_mut().poll_next(cx)) {
                         Some(Ok(chunk)) => {
@@ -133,7 +95,7 @@ impl Pages {
                             continue;
                         }
                         Some(Err(error)) => {
-                            let error = page.broken(error, &self.run);
+                            let error = page.broken(error, &self.run.listing);
                             self.run.after(error, Some(page))
                         }
                         None => match page.decoder.finish() {
@@ -142,7 +104,7 @@ impl Pages {
                             }
                             Ok(end) => self.run.end_page(end, page),
                             Err(error) => {
-                                let error = page.decode_error(error, &self.run);
+                                let error = page.decode_error(error, &self.run.listing);
                                 self.run.after(error, Some(page))
                             }
                         },
@@ -164,10 +126,8 @@ impl Pages {
 
 /// The progress of a list through its namespaces, pages and attempts.
 pub(super) struct Run {
-    pub(super) plan: Plan,
+    pub(super) listing: Listing,
     on_restart: Option<OnRestart>,
-    /// The type meta that the response must have.
-    pub(super) expected: TypeMeta,
     /// The index of the namespace.
     namespace: usize,
     /// The continue token of the next request.
@@ -181,21 +141,12 @@ pub(super) struct Run {
     tries: Tries,
     /// The items of the requested page that earlier attempts have processed.
     seen: Seen,
-    pub(super) started: Instant,
     deadline: Option<Instant>,
-    /// Filled while the list runs. It counts the items of finished pages.
-    pub(super) summary: ListSummary,
     span: Span,
 }
 
 impl Run {
     fn new(plan: Plan, on_restart: Option<OnRestart>) -> Self {
-        let text = str::to_owned;
-        let expected = if plan.params.selection.is_metadata_only() {
-            TypeMeta { api_version: text("meta.k8s.io/v1"), kind: text("PartialObjectMetadataList") }
-        } else {
-            TypeMeta { api_version: plan.resource.api_version(), kind: plan.resource.list_kind() }
-        };
         let span = tracing::info_span!(
             "listwatch.list",
             resource = %plan.resource,
@@ -206,7 +157,6 @@ impl Run {
             first_item_ms = field::Empty,
         );
         Self {
-            expected,
             namespace: 0,
             token: None,
             later_page: false,
@@ -214,17 +164,15 @@ impl Run {
             abandoned: 0,
             tries: Tries::new(&plan.client),
             seen: Seen::default(),
-            started: Instant::now(),
             deadline: None,
-            summary: ListSummary { consistent: true, ..Default::default() },
             span,
-            plan,
+            listing: Listing::new(plan),
             on_restart,
         }
     }
 
     fn start(&mut self) -> Result<State, Error> {
-        let Plan { params, continue_token, resource, namespaces, .. } = &self.plan;
+        let Plan { params, continue_token, resource, namespaces, .. } = &self.listing.plan;
         params.validate()?;
         if continue_token.as_deref() == Some("") {
             return Err(InvalidParams::EmptyContinue.into());
@@ -238,31 +186,31 @@ impl Run {
             let _entered = self.span.enter();
             tracing::warn!(page_size, "the server ignores page sizes with resource version 0");
         }
-        self.started = Instant::now();
-        self.deadline = self.plan.deadline.map(|time| self.started + time);
+        self.listing.started = Instant::now();
+        self.deadline = self.listing.plan.deadline.map(|time| self.listing.started + time);
         self.next_namespace()
     }
 
     fn next_namespace(&mut self) -> Result<State, Error> {
-        if self.namespace >= self.plan.namespaces.len() {
+        if self.namespace >= self.listing.plan.namespaces.len() {
             return Ok(self.complete());
         }
-        let ListSummary { items, skipped, other_shards, pages, bytes, .. } = self.summary;
+        let ListSummary { items, skipped, other_shards, pages, bytes, .. } = self.listing.summary;
         self.before = [items, skipped, other_shards, pages, bytes];
-        self.token.clone_from(&self.plan.continue_token);
+        self.token.clone_from(&self.listing.plan.continue_token);
         self.later_page = false;
         self.request()
     }
 
     /// Requests the next page, with new attempts.
     fn request(&mut self) -> Result<State, Error> {
-        self.tries = Tries::new(&self.plan.client);
+        self.tries = Tries::new(&self.listing.plan.client);
         self.seen = Seen::default();
         self.open(Duration::ZERO)
     }
 
     fn open(&mut self, wait: Duration) -> Result<State, Error> {
-        let Plan { client, resource, params, namespaces, counters, .. } = &self.plan;
+        let Plan { client, resource, params, namespaces, counters, .. } = &self.listing.plan;
         let mut path = resource.list_path(namespaces.get(self.namespace).and_then(|name| name.as_deref()))?;
         let query = params.query(self.token.as_deref());
         if !query.is_empty() {
@@ -296,21 +244,21 @@ impl Run {
     }
 
     fn page(&mut self, mut answer: Answer) -> Page {
-        self.summary.audit_id = answer.audit_id.take();
+        self.listing.summary.audit_id = answer.audit_id.take();
         for warning in mem::take(&mut answer.warnings) {
-            if self.summary.warnings.len() < MAX_WARNINGS && !self.summary.warnings.contains(&warning) {
-                self.summary.warnings.push(warning);
+            if self.listing.summary.warnings.len() < MAX_WARNINGS && !self.listing.summary.warnings.contains(&warning) {
+                self.listing.summary.warnings.push(warning);
             }
         }
-        let mut limits = self.plan.limits;
-        limits.items = limits.items.saturating_sub(self.summary.seen());
-        limits.bytes = limits.bytes.saturating_sub(self.summary.bytes);
+        let mut limits = self.listing.plan.limits;
+        limits.items = limits.items.saturating_sub(self.listing.summary.seen());
+        limits.bytes = limits.bytes.saturating_sub(self.listing.summary.bytes);
         let repeat = Repeat::of(self.seen.clone(), self.is_repeatable().then(Hasher::new));
         Page {
             decoder: ListDecoder::with_limits(limits).accept_json(),
             chunk: mem::take(&mut answer.first),
             answer,
-            shard: self.plan.params.selection.shard_of(),
+            shard: self.listing.plan.params.selection.shard_of(),
             other_shards: self.seen.other_shards,
             oversized: 0,
             repeat,
@@ -323,7 +271,7 @@ impl Run {
     }
 
     fn end_page(&mut self, end: ListEnd, page: &Page) -> Result<State, Error> {
-        let summary = &mut self.summary;
+        let summary = &mut self.listing.summary;
         summary.pages += 1;
         summary.items += end.items;
         summary.skipped += end.skipped - page.other_shards;
@@ -331,14 +279,14 @@ impl Run {
         summary.bytes += end.bytes;
         summary.type_meta = end.type_meta;
         summary.list_meta = end.list_meta;
-        self.plan.counters.at(summary.bytes, summary.items);
+        self.listing.plan.counters.at(summary.bytes, summary.items);
         let token = &summary.list_meta.continue_token;
-        if self.plan.follows_pages && self.plan.params.page_size.is_some() && !token.is_empty() {
+        if self.listing.plan.follows_pages && self.listing.plan.params.page_size.is_some() && !token.is_empty() {
             self.token = Some(token.clone());
             self.later_page = true;
             return self.request();
         }
-        if let Some(Some(namespace)) = self.plan.namespaces.get(self.namespace) {
+        if let Some(Some(namespace)) = self.listing.plan.namespaces.get(self.namespace) {
             summary.namespaces.push((namespace.clone(), summary.list_meta.clone()));
         }
         self.namespace += 1;
@@ -346,10 +294,10 @@ impl Run {
     }
 
     fn complete(&mut self) -> State {
-        let summary = &mut self.summary;
-        summary.wire_bytes = Progress(Arc::clone(&self.plan.counters)).wire_bytes();
-        summary.attempts = self.plan.counters.requests();
-        summary.elapsed = self.started.elapsed();
+        let summary = &mut self.listing.summary;
+        summary.wire_bytes = Progress(Arc::clone(&self.listing.plan.counters)).wire_bytes();
+        summary.attempts = self.listing.plan.counters.requests();
+        summary.elapsed = self.listing.started.elapsed();
         let _entered = self.span.enter();
         self.span.record("items", summary.items);
         self.span.record("bytes", summary.bytes);
@@ -370,9 +318,9 @@ impl Run {
         if let Some(page) = page {
             self.seen = page.seen();
         }
-        let delivered = self.summary.items + self.seen.items;
-        let mut error = error.redacted(&*self.plan.client.transport).with_items(delivered);
-        if let Some(id) = page.and(self.summary.audit_id.clone()) {
+        let delivered = self.listing.summary.items + self.seen.items;
+        let mut error = error.redacted(&*self.listing.plan.client.transport).with_items(delivered);
+        if let Some(id) = page.and(self.listing.summary.audit_id.clone()) {
             error = error.with_audit_id(Some(id));
         }
         let is_untouched = page.is_none_or(Page::is_untouched);
@@ -380,7 +328,7 @@ impl Run {
             return self.request();
         }
         if is_untouched || self.is_repeatable() {
-            let class = self.plan.client.classify(&error);
+            let class = self.listing.plan.client.classify(&error);
             if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, class)) {
                 if !self.is_repeatable() {
                     self.seen = Seen::default();
@@ -395,33 +343,33 @@ impl Run {
     /// Continues at the latest version, or from the first page, if the caller allows it.
     fn starts_anew(&mut self, error: &Error) -> bool {
         // If a part of the page was delivered, the offered token would deliver its items again.
-        if self.plan.allows_inconsistent && self.seen.all() == 0 {
+        if self.listing.plan.allows_inconsistent && self.seen.all() == 0 {
             let offered = error.api().and_then(|error| Some(&error.status.metadata.as_ref()?.continue_token));
             // If the offered token has expired too, the server may offer it again.
             if let Some(token) = offered.filter(|token| !token.is_empty() && self.token.as_ref() != Some(*token)) {
                 let _entered = self.span.enter();
                 tracing::warn!(name: "listwatch.restart", error = %chain(error), "the next page has expired: continuing at the latest version");
                 self.token = Some(token.clone());
-                self.summary.consistent = false;
+                self.listing.summary.consistent = false;
                 return true;
             }
         }
         let Some(on_restart) = self.on_restart.as_mut().filter(|_| self.later_page) else { return false };
-        if self.summary.restarts >= MAX_RESTARTS {
+        if self.listing.summary.restarts >= MAX_RESTARTS {
             return false;
         }
         let [items, skipped, other_shards, pages, bytes] = self.before;
-        let abandoned = self.summary.items + self.seen.items - items;
-        let namespace = self.plan.namespaces.get(self.namespace).cloned().flatten();
+        let abandoned = self.listing.summary.items + self.seen.items - items;
+        let namespace = self.listing.plan.namespaces.get(self.namespace).cloned().flatten();
         self.span
             .in_scope(|| tracing::warn!(name: "listwatch.restart", error = %chain(error), abandoned, "the next page has expired: starting over"));
-        self.plan.client.totals.restart();
+        self.listing.plan.client.totals.restart();
         on_restart(Restart { namespace, items: abandoned });
         self.abandoned += abandoned;
-        let restarts = self.summary.restarts + 1;
-        let rest = mem::take(&mut self.summary);
-        self.summary = ListSummary { items, skipped, other_shards, pages, restarts, bytes, ..rest };
-        self.token.clone_from(&self.plan.continue_token);
+        let restarts = self.listing.summary.restarts + 1;
+        let rest = mem::take(&mut self.listing.summary);
+        self.listing.summary = ListSummary { items, skipped, other_shards, pages, restarts, bytes, ..rest };
+        self.token.clone_from(&self.listing.plan.continue_token);
         self.later_page = false;
         true
     }

@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep};
 use tracing::field;
 
 use super::delivered::Delivered;
-use super::{Connection, Locating, Opening, OwnedEvent, Plan};
+use super::{Connection, Locating, Opening, OwnedEvent, Plan, Watch};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
@@ -137,11 +137,15 @@ enum State {
 /// The default of [`ResumedWatch::initial_events_timeout`].
 const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl<F> ResumedWatch<F> {
-    pub(super) fn new(plan: Plan, decode: F) -> Self {
-        Self { connections: Connections { run: Run::new(plan), state: State::Start }, decode }
+impl<F> Watch<F> {
+    /// Returns the events of consecutive connections: see [`ResumedWatch`]. Nothing is sent before it is polled.
+    pub fn resume(self) -> ResumedWatch<F> {
+        let connections = Connections { run: Run::new(self.plan), state: State::Start };
+        ResumedWatch { connections, decode: self.decode }
     }
+}
 
+impl<F> ResumedWatch<F> {
     /// Sets the timeout for each initial event, and for the bookmark after them: 30 s unless set. After it the collection is listed
     /// instead.
     ///

@@ -1,0 +1,81 @@
+//! The settings of a list, and the counts that its pages share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::summary::ListSummary;
+use crate::client::Client;
+use crate::client::params::ListParams;
+use crate::client::progress::Counters;
+use crate::client::resource::Resource;
+use crate::error::{DecodeError, SkipHook};
+use crate::limits::{Limits, OnItemError};
+use crate::meta::TypeMeta;
+
+/// The settings that all requests of a list share.
+pub(super) struct Plan {
+    pub(super) client: Client,
+    pub(super) resource: Resource,
+    pub(super) params: ListParams,
+    /// The token of the first request.
+    pub(super) continue_token: Option<String>,
+    pub(super) follows_pages: bool,
+    /// `None` means all namespaces, or the cluster.
+    pub(super) namespaces: Vec<Option<String>>,
+    pub(super) allows_inconsistent: bool,
+    pub(super) limits: Limits,
+    pub(super) on_item_error: OnItemError,
+    pub(super) on_skip: Option<SkipHook>,
+    pub(super) deadline: Option<Duration>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Plan {
+    pub(super) fn report(&mut self, error: &DecodeError) {
+        if let Some(on_skip) = &mut self.on_skip {
+            on_skip(error);
+        }
+    }
+
+    pub(super) fn new(client: Client, resource: Resource, params: ListParams) -> Self {
+        Self {
+            counters: Arc::new(Counters::new(&client.totals)),
+            client,
+            resource,
+            params,
+            continue_token: None,
+            follows_pages: true,
+            namespaces: vec![None],
+            allows_inconsistent: false,
+            limits: Limits::default(),
+            on_item_error: OnItemError::default(),
+            on_skip: None,
+            deadline: None,
+        }
+    }
+}
+
+/// A list in progress.
+pub(super) struct Listing {
+    pub(super) plan: Plan,
+    /// The type meta that the response must have.
+    pub(super) expected: TypeMeta,
+    pub(super) started: Instant,
+    /// Filled while the list runs. It counts the items of finished pages.
+    pub(super) summary: ListSummary,
+}
+
+impl Listing {
+    pub(super) fn new(plan: Plan) -> Self {
+        let text = str::to_owned;
+        let expected = if plan.params.selection.is_metadata_only() {
+            TypeMeta { api_version: text("meta.k8s.io/v1"), kind: text("PartialObjectMetadataList") }
+        } else {
+            TypeMeta { api_version: plan.resource.api_version(), kind: plan.resource.list_kind() }
+        };
+        let summary = ListSummary { consistent: true, ..ListSummary::default() };
+        Self { expected, started: Instant::now(), summary, plan }
+    }
+}
