@@ -67,6 +67,10 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 /// the list is one request. Objects are delivered while the response arrives, so the consumer must read a page, or without pages
 /// the whole list, within the server's request timeout, 60 s by default.
 ///
+/// kube enables no keepalive on its connections, so a dead connection is detected after the [idle timeout] of the watch.
+///
+/// [idle timeout]: listwatch::client::Watch::idle_timeout
+///
 /// Other differences from kube's:
 ///
 /// - If an object of a list cannot be decoded, or the list is interrupted, the objects before it were delivered.

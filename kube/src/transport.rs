@@ -42,7 +42,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The transport reads the client's connections on its own thread, as listwatch's `HttpTransport` does, and closes them when it is
 /// dropped. TCP keepalive detects a dead connection within 45 s. After a TLS error or a 401, the transport reloads client
 /// certificates and token files, and runs exec plugins again. If the configuration has a `root_cert_file`, as in a cluster, kube
-/// also reloads the certificate authority every minute.
+/// also reloads the certificate authority every minute; kube reads the authority of a kubeconfig once.
 ///
 /// With a proxy in the configuration, kube makes the connections, without keepalive. Then the transport does not know tokens of exec
 /// plugins and token files, and redacts them only if they look like tokens.
@@ -85,9 +85,11 @@ impl KubeTransport {
     /// transport.
     ///
     /// Build the client with `default_retry` off and without a `read_timeout`: otherwise kube retries in addition to [`Retry`],
-    /// and interrupts lists. The transport does not know the client's credentials: if a server or a proxy echoes a token that does
-    /// not look like a token, it is not redacted.
+    /// and interrupts lists. kube enables no keepalive, so only the [idle timeout] of a watch or of a list detects a dead connection.
+    /// The transport cannot renew the client's credentials and does not know them: if a server or a proxy echoes a token that does not
+    /// look like a token, it is not redacted.
     ///
+    /// [idle timeout]: listwatch::client::Watch::idle_timeout
     /// [`Retry`]: listwatch::client::Retry
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
@@ -301,8 +303,8 @@ fn classify(error: &kube::Error) -> TransportError {
 mod tests {
     use std::fs;
 
-    use listwatch::client::{Client, ListParams, Resource, Selection, WatchParams};
-    use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
+    use listwatch::client::{Client, ListParams, Resource, Retry, Selection, WatchParams};
+    use listwatch_testserver::{Answer, Body, RecordedRequest, Server, recorded_pods};
 
     use super::*;
 
@@ -347,6 +349,34 @@ mod tests {
                 && sent(request, "authorization", "Bearer s3cret")));
         }
         assert!(elsewhere.requests().is_empty());
+    }
+
+    #[tokio::test]
+    async fn reads_rotated_client_certificates_again() {
+        // The test server uses another crypto provider, so rustls needs a default.
+        _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let start = || Server::start_mtls(|_: &RecordedRequest, _| Answer::ok(Body::replay(recorded_pods())));
+        let (server, other) = (start().await.unwrap(), start().await.unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["ca", "certificate", "key"].map(|name| folder.path().join(name));
+        let install = |identity: Option<(&str, &str)>| {
+            let (certificate, key) = identity.unwrap();
+            fs::write(&paths[1], certificate).unwrap();
+            fs::write(&paths[2], key).unwrap();
+        };
+        fs::write(&paths[0], server.ca_pem().unwrap()).unwrap();
+        install(other.client_identity());
+        let mut config = kube::Config::new(server.url().parse().unwrap());
+        let path = |at: usize| paths[at].to_str().unwrap().to_owned();
+        config.root_cert_file = Some(paths[0].clone());
+        config.auth_info.client_certificate = Some(path(1));
+        config.auth_info.client_key = Some(path(2));
+        let client = Client::new(KubeTransport::from_config(config).unwrap()).retry(Retry::never());
+        let params = ListParams::new(Selection::all());
+        client.list::<[u8]>(&Resource::PODS, &params).into_vec().await.unwrap_err();
+        install(server.client_identity());
+        let (pods, _) = client.list::<[u8]>(&Resource::PODS, &params).into_vec().await.unwrap();
+        assert_eq!(pods.len(), 120);
     }
 
     /// The transport must remember the token: the file may have changed by the time of the response.

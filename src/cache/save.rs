@@ -107,9 +107,10 @@ impl<T: Stored + ?Sized> Store<T> {
     /// Loads a file that [`save`](Self::save) wrote for the same collection into an empty store. Indexes and subscribers get the
     /// objects as if they were written.
     ///
-    /// The store keeps them in its own [format](StorageFormat); compressed objects stay compressed in a compressed store. A file whose
-    /// objects exceed the [budget](Store::set_budget) in that format is refused before any object is expanded. The store stays empty
-    /// until the whole file has been checked.
+    /// The store keeps them in its own [format](StorageFormat), except that a compressed store keeps objects encoded that the file has
+    /// uncompressed, for example because a program without the feature `zstd` wrote it. A file whose objects exceed the
+    /// [budget](Store::set_budget) in that format is refused before any object is expanded. The store stays empty until the whole file
+    /// has been checked.
     ///
     /// The checksum detects damage, not forgery. The file's size bounds allocations, whatever lengths it declares, except that a
     /// compressed object may expand to 16 MiB where the store does not keep it compressed.

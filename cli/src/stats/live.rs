@@ -19,8 +19,13 @@ Examples:
   listwatch stats --file pods.pb --html pods.html            a saved body, also as an HTML page
   listwatch stats secrets -A -o json | jq .sizes.p99         for scripts";
 
-/// The arguments and groups of [`Live`], which conflict with `--file`.
-pub const ARGUMENTS: [&str; 4] = ["Selection", "Version", "Pages", "Connection"];
+pub const USAGE: &str = "listwatch stats [OPTIONS] <RESOURCE>\n       listwatch stats [OPTIONS] --file <FILE>";
+
+/// The arguments of [`Live`], which conflict with `--file`. With their group, clap's error would name all of them.
+pub fn arguments() -> Vec<clap::Id> {
+    let command = <Live as clap::Args>::augment_args(clap::Command::new(""));
+    command.get_arguments().map(|argument| argument.get_id().clone()).collect()
+}
 
 #[derive(clap::Args)]
 pub struct Live {

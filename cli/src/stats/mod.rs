@@ -29,13 +29,13 @@ use crate::rows;
 /// 10,000 namespaces, further ones are summed as `others`. Sizes are in the list's encoding: a field in protobuf is its tag, its length
 /// and its value; in JSON its name, its value and the comma. Shares are of the bytes of all objects.
 #[derive(clap::Args)]
-#[command(after_help = live::EXAMPLES)]
+#[command(after_help = live::EXAMPLES, override_usage = live::USAGE)]
 pub struct Args {
     #[command(flatten)]
     live: live::Live,
 
     /// Saved body to read in place of a resource, gzipped or not; `-` for stdin
-    #[arg(short, long, value_name = "FILE", required = live::ARGUMENTS.is_empty(), conflicts_with_all = live::ARGUMENTS)]
+    #[arg(short, long, value_name = "FILE", required = live::arguments().is_empty(), conflicts_with_all = live::arguments())]
     file: Option<PathBuf>,
 
     /// Depth of fields to show; from depth 2, annotations are shown one by one

@@ -13,8 +13,12 @@ Examples:
 
 This build has no `stats` of a live collection: that needs the feature `cluster` of listwatch-cli.";
 
+pub const USAGE: &str = "listwatch stats [OPTIONS] --file <FILE>";
+
 /// Empty, so that clap requires `--file`.
-pub const ARGUMENTS: [&str; 0] = [];
+pub fn arguments() -> Vec<clap::Id> {
+    Vec::new()
+}
 
 #[derive(clap::Args)]
 pub struct Live {}
