@@ -269,6 +269,11 @@ impl Client {
         classify(error, self.was_reached.load(Ordering::Relaxed))
     }
 
+    /// Begins the attempts of a request.
+    fn tries(&self) -> Tries {
+        Tries::new(self.retry, &self.totals)
+    }
+
     /// Returns the waits between retries without a limit of their number.
     pub(crate) fn backoff(&self, max: Duration) -> ExponentialBackoff {
         self.retry.backoff(max)
@@ -438,7 +443,7 @@ impl Client {
         accept: HeaderValue,
         read: impl Fn(&Document) -> Result<R, ErrorKind>,
     ) -> Result<R, Error> {
-        let mut tries = Tries::new(self);
+        let mut tries = self.tries();
         loop {
             let error = match self.document_once(path.clone(), accept.clone()).await {
                 Ok(document) => match read(&document) {

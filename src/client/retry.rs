@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use super::Client;
 use super::error::{Error, ErrorKind};
 use super::metrics::Totals;
 use super::transport::{TransportErrorKind, chain};
@@ -162,10 +161,9 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    pub(super) fn new(client: &Client) -> Self {
-        let (retry, totals) = (client.retry, Arc::clone(&client.totals));
+    pub(super) fn new(retry: Retry, totals: &Arc<Totals>) -> Self {
         let backoff = retry.backoff(retry.total);
-        Self { retry, totals, sent: 1, waited: Duration::ZERO, backoff }
+        Self { retry, totals: Arc::clone(totals), sent: 1, waited: Duration::ZERO, backoff }
     }
 
     /// Returns the wait before the next attempt, or `None` after the last.

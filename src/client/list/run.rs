@@ -162,7 +162,7 @@ impl Run {
             later_page: false,
             before: [0; 5],
             abandoned: 0,
-            tries: Tries::new(&plan.client),
+            tries: plan.client.tries(),
             seen: Seen::default(),
             deadline: None,
             span,
@@ -204,7 +204,7 @@ impl Run {
 
     /// Requests the next page, with new attempts.
     fn request(&mut self) -> Result<State, Error> {
-        self.tries = Tries::new(&self.listing.plan.client);
+        self.tries = self.listing.plan.client.tries();
         self.seen = Seen::default();
         self.open(Duration::ZERO)
     }
