@@ -115,7 +115,7 @@ struct VersionDiscovery {
 struct ResourceDiscovery {
     resource: String,
     #[serde(default)]
-    response_kind: Kind,
+    response_kind: ResponseKind,
     #[serde(default)]
     scope: String,
     #[serde(default)]
@@ -127,7 +127,7 @@ struct ResourceDiscovery {
 }
 
 #[derive(Deserialize, Default)]
-struct Kind {
+struct ResponseKind {
     #[serde(default)]
     kind: String,
 }

@@ -11,11 +11,11 @@
 use std::ops::ControlFlow;
 use std::{fmt, mem};
 
+use super::body_state::{BodyState, FoundEvent};
 use super::event::{Event, ListEnd};
 #[cfg(feature = "json")]
 use super::list_json::JsonList;
 use super::list_protobuf::{MAGIC, ProtobufList};
-use super::progress::{FoundEvent, Progress};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::{Limits, OnItemError};
 use crate::meta::{ListMeta, TypeMeta};
@@ -67,7 +67,7 @@ pub struct ListDecoder {
 enum Body {
     /// The first bytes, which decide the encoding.
     Start {
-        list: Progress,
+        list: BodyState,
         matched: usize,
     },
     Protobuf(ProtobufList),
@@ -85,7 +85,7 @@ impl ListDecoder {
     /// Creates a decoder with these limits.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
-        let list = Progress { limits, ..Progress::default() };
+        let list = BodyState { limits, ..BodyState::default() };
         Self { body: Body::Start { list, matched: 0 }, end: None, borrowed: false }
     }
 
@@ -100,7 +100,7 @@ impl ListDecoder {
     }
 
     /// Creates a decoder for a body that a server sends in place of a watch.
-    pub(super) fn of_watch(watch: &Progress) -> Self {
+    pub(super) fn of_watch(watch: &BodyState) -> Self {
         let mut decoder = Self::with_limits(watch.limits.items(u64::MAX).bytes(u64::MAX));
         decoder.body.list_mut().accepts_json = watch.accepts_json;
         decoder
@@ -270,7 +270,7 @@ impl ListDecoder {
                 _ => Encoding::Protobuf,
             };
             let index = list.index() - 1;
-            let Progress { type_meta, field_start: offset, limits: Limits { decoded_size, .. }, .. } = list;
+            let BodyState { type_meta, field_start: offset, limits: Limits { decoded_size, .. }, .. } = list;
             Event::Item(ItemRef { bytes, encoding, type_meta, index, offset: *offset, decoded_size: *decoded_size })
         };
         match found {
@@ -363,7 +363,7 @@ impl Body {
         }
     }
 
-    fn list(&self) -> &Progress {
+    fn list(&self) -> &BodyState {
         match self {
             Self::Start { list, .. } => list,
             Self::Protobuf(protobuf) => &protobuf.list,
@@ -372,7 +372,7 @@ impl Body {
         }
     }
 
-    fn list_mut(&mut self) -> &mut Progress {
+    fn list_mut(&mut self) -> &mut BodyState {
         match self {
             Self::Start { list, .. } => list,
             Self::Protobuf(protobuf) => &mut protobuf.list,

@@ -14,8 +14,8 @@
 //!            └──────────────────────────────────────┴──> End
 //! ```
 
+use super::body_state::{BodyState, FoundEvent};
 use super::list_fields::ListShape;
-use super::progress::{FoundEvent, Progress};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::OnItemError;
 use crate::meta;
@@ -33,7 +33,7 @@ const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
 /// A JSON body.
 pub(super) struct JsonList {
     /// `field_start` is the offset of the current member or item.
-    pub(super) list: Progress,
+    pub(super) list: BodyState,
     state: State,
     /// The scan of the current value, in the states that search for its end.
     scan: Scan,
@@ -87,7 +87,7 @@ enum Key {
 }
 
 impl JsonList {
-    pub(super) fn new(list: Progress) -> Self {
+    pub(super) fn new(list: BodyState) -> Self {
         Self { list, state: State::Start, scan: Scan::new(b'{', 0), head: Some(Vec::new()), has_items: false }
     }
 

@@ -16,8 +16,8 @@
 
 use std::mem;
 
+use super::body_state::{BodyState, FoundEvent};
 use super::list_fields::{ListField, ListMessage, ListShape, ListText};
-use super::progress::{FoundEvent, Progress};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::{Limits, OnItemError};
 use crate::meta::{Status, TypeMeta};
@@ -31,7 +31,7 @@ const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 /// A protobuf body after its magic.
 pub(super) struct ProtobufList {
     /// Invariant: `list.position <= walked.end`. `field_start` is the offset of the current field's tag.
-    pub(super) list: Progress,
+    pub(super) list: BodyState,
     state: State,
     /// The innermost message at the position; `parents` are the enclosing messages.
     walked: Walked,
@@ -84,7 +84,7 @@ struct Walked {
 }
 
 impl ProtobufList {
-    pub(super) fn new(list: Progress) -> Self {
+    pub(super) fn new(list: BodyState) -> Self {
         Self {
             list,
             state: State::Tag(Varint::default()),

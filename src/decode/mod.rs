@@ -5,13 +5,13 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod body_state;
 mod event;
 mod list;
 mod list_fields;
 #[cfg(feature = "json")]
 mod list_json;
 mod list_protobuf;
-mod progress;
 mod watch;
 mod watch_frame;
 #[cfg(feature = "json")]

@@ -13,9 +13,9 @@ use std::fmt;
 #[cfg(feature = "json")]
 use std::mem;
 
+use super::body_state::BodyState;
 use super::event::{Event, WatchEvent};
 use super::list::ListDecoder;
-use super::progress::Progress;
 use super::watch_frame::{EventContext, Frame, malformed};
 #[cfg(feature = "json")]
 use super::watch_json;
@@ -74,7 +74,7 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// ```
 pub struct WatchDecoder {
     /// `items` counts the events; `field_start` is the offset of the current frame.
-    watch: Progress,
+    watch: BodyState,
     state: State,
     /// The encoded form of `type_meta`, in protobuf, to detect an unchanged type meta.
     known: Vec<u8>,
@@ -127,7 +127,7 @@ impl WatchDecoder {
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         Self {
-            watch: Progress { limits, ..Progress::default() },
+            watch: BodyState { limits, ..BodyState::default() },
             state: State::Start,
             known: Vec::new(),
             status: Status::default(),
@@ -157,7 +157,7 @@ impl WatchDecoder {
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
         let Self { watch, state, known, status, version, end } = self;
-        let Progress { limits, field_start, scratch, type_meta, items, .. } = watch;
+        let BodyState { limits, field_start, scratch, type_meta, items, .. } = watch;
         let frame = match found {
             FoundFrame::Whole(frame) => frame,
             FoundFrame::Split => scratch,
@@ -201,7 +201,7 @@ impl WatchDecoder {
                 #[cfg(feature = "json")]
                 State::Between => true,
             };
-            let Progress { position, items, .. } = self.watch;
+            let BodyState { position, items, .. } = self.watch;
             let truncated =
                 || DecodeError::new(DecodeErrorKind::TruncatedFrame, position, Some(items), items).of_watch();
             if is_between { Ok(()) } else { Err(truncated()) }
@@ -228,7 +228,7 @@ impl WatchDecoder {
     }
 
     fn fail(&mut self, kind: DecodeErrorKind) -> DecodeError {
-        let Progress { field_start, position, items, .. } = self.watch;
+        let BodyState { field_start, position, items, .. } = self.watch;
         let (offset, index) = match (&kind, &self.state) {
             (DecodeErrorKind::Finished, _) => (position, None),
             (_, State::Length { .. } | State::Frame { .. }) => (field_start, Some(items)),

@@ -20,12 +20,12 @@ use crate::wire::Encoding;
 pub struct Cache<T: Stored + ?Sized> {
     pub(super) store: Store<T>,
     pub(super) status: watch::Receiver<ReflectorStatus>,
-    pub(super) scope: Arc<OnceLock<Scope>>,
+    pub(super) collection: Arc<OnceLock<Collection>>,
 }
 
 /// The objects that a reflector stores, and their form.
-pub(super) struct Scope {
-    /// The scope as text, for files.
+pub(super) struct Collection {
+    /// The collection as text, for files.
     pub(super) holds: String,
     pub(super) type_meta: TypeMeta,
     pub(super) namespace: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct Scope {
     pub(super) projection: Option<Projection>,
 }
 
-impl Scope {
+impl Collection {
     fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
         let is_of_namespace = match &self.namespace {
             Some(namespace) => item.meta()?.namespace() == *namespace,
@@ -117,8 +117,8 @@ impl<T: Stored + ?Sized> Cache<T> {
     /// [`SaveError`]: it is [`Incomplete`](SaveError::Incomplete) until the collection is complete, while a relist has changed a part
     /// of it, and while objects are [skipped](ReflectorStatus::skipped).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        let scope = self.scope.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
-        self.store.save(path, &scope.holds)
+        let collection = self.collection.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
+        self.store.save(path, &collection.holds)
     }
 
     async fn wait_for<R>(&self, ready: impl Fn(&ReflectorStatus) -> Option<R>) -> Result<R, SyncError> {
@@ -153,12 +153,12 @@ impl<T: Stored + ?Sized> Cache<T> {
         if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
             return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
         }
-        let Some(scope) = self.scope.get() else { return Ok(None) };
-        let item = ItemRef::new(encoding, bytes).with_type_meta(&scope.type_meta);
-        if !scope.selects(&item)? {
+        let Some(collection) = self.collection.get() else { return Ok(None) };
+        let item = ItemRef::new(encoding, bytes).with_type_meta(&collection.type_meta);
+        if !collection.selects(&item)? {
             return Ok(None);
         }
-        self.store.apply_own(encoding, &scope.stored(&item)?).map(Some)
+        self.store.apply_own(encoding, &collection.stored(&item)?).map(Some)
     }
 
     /// Encodes the server's answer to a write of the caller, and writes it as [`apply`](Self::apply) does. Fields that the type does
@@ -183,8 +183,8 @@ impl<T: Stored + ?Sized> Deref for Cache<T> {
 
 impl<T: Stored + ?Sized> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        let Self { store, status, scope } = self;
-        Self { store: store.clone(), status: status.clone(), scope: Arc::clone(scope) }
+        let Self { store, status, collection } = self;
+        Self { store: store.clone(), status: status.clone(), collection: Arc::clone(collection) }
     }
 }
 

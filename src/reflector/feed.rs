@@ -31,13 +31,13 @@ pub(super) struct Feed<'r, T: Stored + ?Sized> {
     version: Option<String>,
     /// The number of events of the watch, including bookmarks.
     heard: u64,
-    /// The progress since the last call of `progress`.
-    progress: Progress,
+    /// What was delivered since the last call of `take_received`.
+    received: Received,
 }
 
-/// The progress of a list and a watch.
+/// What a list and a watch have delivered since the last report.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct Received {
     /// Objects and deletions that were written.
     pub(super) written: u64,
     /// True if the watch delivered an event or a bookmark.
@@ -46,7 +46,7 @@ pub(super) struct Progress {
     pub(super) skipped: Option<SkippedObject>,
 }
 
-impl Progress {
+impl Received {
     fn skipped(&mut self, item: &ItemRef<'_>, error: StoreError) {
         let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
         let key =
@@ -94,7 +94,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
             resumes: attempt.resumes.then(|| attempt.known.clone()),
             version: None,
             heard: 0,
-            progress: Progress::default(),
+            received: Received::default(),
         };
         if !attempt.resumes {
             feed.begin_replace();
@@ -107,9 +107,9 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         self.replace = Some(if self.attempt.went_back { replace.replace_equal_versions() } else { replace });
     }
 
-    /// Takes the progress, and returns the resource version up to which all changes of the watch are written.
-    pub(super) fn progress(&mut self) -> (Progress, Option<&str>) {
-        (mem::take(&mut self.progress), self.version.as_deref())
+    /// Takes what was delivered, and returns the resource version up to which all changes of the watch are written.
+    pub(super) fn take_received(&mut self) -> (Received, Option<&str>) {
+        (mem::take(&mut self.received), self.version.as_deref())
     }
 
     /// Returns true if the feed had only a list, which is now complete.
@@ -129,17 +129,17 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         }
         let is_open = self.watch.as_ref().is_some_and(Connections::is_open);
         let heard = self.watch.as_ref().map_or(0, Connections::heard);
-        self.progress.has_heard |= heard != mem::replace(&mut self.heard, heard);
+        self.received.has_heard |= heard != mem::replace(&mut self.heard, heard);
         match step.or_else(|| self.resumes.take_if(|_| is_open).map(Step::Resumed)) {
             Some(step) => Poll::Ready(step),
-            None if self.progress.has_heard || self.progress.written > 0 => Poll::Ready(Step::Written),
+            None if self.received.has_heard || self.received.written > 0 => Poll::Ready(Step::Written),
             None => Poll::Pending,
         }
     }
 
     /// Writes the objects that have arrived, up to the next step other than [`Written`](Step::Written).
     fn advance(&mut self, cx: &mut Context<'_>) -> Option<Step> {
-        while self.progress.written < BATCH {
+        while self.received.written < BATCH {
             let watch = self.poll_watch(cx);
             if let Poll::Ready(Some(step)) = watch {
                 return Some(step);
@@ -160,7 +160,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         let Some(watch) = &mut self.watch else { return Poll::Pending };
         // A watch in parallel to a list delivers changes, not the initial state.
         let mut replace = self.replace.as_mut().filter(|_| self.list.is_none());
-        let (store, projection, progress) = (self.store, self.projection, &mut self.progress);
+        let (store, projection, received) = (self.store, self.projection, &mut self.received);
         let event = watch.advance(cx, &mut |change, item| {
             let encoding = item.encoding();
             let bytes = projected(&item, projection);
@@ -174,7 +174,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                 (_, _, Ok(bytes)) => store.apply(encoding, &bytes).map(drop),
             };
             if let Err(error) = written {
-                progress.skipped(&item, error);
+                received.skipped(&item, error);
             }
             Ok::<_, ItemError>(())
         });
@@ -185,7 +185,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                 None
             }
             Ok(_) => {
-                self.progress.written += 1;
+                self.received.written += 1;
                 None
             }
             Err(error) => Some(Step::WatchFailed(error)),
@@ -195,16 +195,16 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
     /// Advances the list. Returns `None` after an item.
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         let (Some(list), Some(replace)) = (&mut self.list, &mut self.replace) else { return Poll::Pending };
-        let (projection, progress) = (self.projection, &mut self.progress);
+        let (projection, received) = (self.projection, &mut self.received);
         let item = list.advance(cx, &mut |item| {
             if let Err(error) = listed(replace, item.encoding(), item.bytes(), projected(&item, projection)) {
-                progress.skipped(&item, error);
+                received.skipped(&item, error);
             }
             Ok::<_, ItemError>(())
         });
         let version = match (ready!(item), &self.began) {
             (Ok(Some(())), _) => {
-                self.progress.written += 1;
+                self.received.written += 1;
                 return Poll::Ready(None);
             }
             // The watch delivers the changes since then. Later pages may have newer versions than the list.

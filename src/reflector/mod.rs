@@ -57,8 +57,8 @@ use tokio::time::{Instant, sleep};
 use tracing::{Instrument, field};
 
 pub use self::cache::Cache;
-use self::cache::Scope;
-use self::feed::{Feed, Progress, Step};
+use self::cache::Collection;
+use self::feed::{Feed, Received, Step};
 use self::silence::Silence;
 pub use self::status::{ReflectorStatus, SkippedObject, SyncError};
 pub use self::sync::Strategy;
@@ -101,7 +101,7 @@ pub struct Reflector<T: Stored + ?Sized> {
     synced_at: Option<Instant>,
     status: Arc<watch::Sender<ReflectorStatus>>,
     /// The objects that it stores; set once it runs.
-    scope: Arc<OnceLock<Scope>>,
+    collection: Arc<OnceLock<Collection>>,
 }
 
 /// The store of a reflector. Its subscribers end with the reflector.
@@ -152,7 +152,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             sync: SyncState::default(),
             synced_at: None,
             status: Arc::new(watch::Sender::default()),
-            scope: Arc::default(),
+            collection: Arc::default(),
         }
     }
 
@@ -206,7 +206,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
     /// Returns a handle for readers of the store.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
-        Cache { store: self.store.clone(), status: self.status.subscribe(), scope: Arc::clone(&self.scope) }
+        Cache { store: self.store.clone(), status: self.status.subscribe(), collection: Arc::clone(&self.collection) }
     }
 
     /// Keeps the store synced until the future is dropped, or until an error ends it.
@@ -235,7 +235,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
     async fn run_until_error(&mut self) -> Result<Infallible, Error> {
         self.selection.validate()?;
         let holds = self.holds()?;
-        self.scope.get_or_init(|| Scope {
+        self.collection.get_or_init(|| Collection {
             holds,
             type_meta: TypeMeta { api_version: self.resource.api_version(), kind: self.resource.kind().to_owned() },
             namespace: self.namespace.clone(),
@@ -317,14 +317,14 @@ impl<T: Stored + ?Sized> Reflector<T> {
             });
             let step = step.await;
             silence.ended();
-            let (progress, version) = feed.progress();
-            let progress = self.stored(progress);
+            let (received, version) = feed.take_received();
+            let received = self.stored(received);
             match &step {
                 Step::Synced(version) => self.synced(version, 1),
                 Step::Resumed(version) => self.synced(version, 0),
                 _ => {}
             }
-            self.written(&progress, version);
+            self.written(&received, version);
             match step {
                 Step::Synced(version) => {
                     if feed.needs_watch() {
@@ -356,8 +356,8 @@ impl<T: Stored + ?Sized> Reflector<T> {
     }
 
     /// Updates the skipped objects in the status. Call it before the resource version in the status is updated.
-    fn stored(&self, mut progress: Progress) -> Progress {
-        if let Some(skipped) = &progress.skipped {
+    fn stored(&self, mut received: Received) -> Received {
+        if let Some(skipped) = &received.skipped {
             tracing::warn!(name: "listwatch.skipped", skipped = %chain(skipped), "skipped an object: the cache is incomplete");
         }
         let (index_errors, mut last_index_error) = self.store.take_index_errors();
@@ -366,24 +366,24 @@ impl<T: Stored + ?Sized> Reflector<T> {
         }
         let skipped = self.store.skipped();
         self.status.send_if_modified(|status| {
-            let is_news = status.skipped != skipped || progress.skipped.is_some() || index_errors > 0;
+            let is_news = status.skipped != skipped || received.skipped.is_some() || index_errors > 0;
             status.skipped = skipped;
-            status.last_skipped = progress.skipped.take().or(status.last_skipped.take());
+            status.last_skipped = received.skipped.take().or(status.last_skipped.take());
             status.index_errors += index_errors;
             status.last_index_error = last_index_error.take().or(status.last_index_error.take());
             is_news
         });
-        progress
+        received
     }
 
-    fn written(&mut self, progress: &Progress, version: Option<&str>) {
+    fn written(&mut self, received: &Received, version: Option<&str>) {
         let version = version.filter(|version| self.sync.watched(version));
         if let Some(version) = version {
             self.store.advance(version);
         }
-        let last_synced_at = (progress.has_heard && self.synced_at.is_some()).then(|| Instant::now().into_std());
+        let last_synced_at = (received.has_heard && self.synced_at.is_some()).then(|| Instant::now().into_std());
         self.status.send_modify(|status| {
-            status.events += progress.written;
+            status.events += received.written;
             status.last_synced_at = last_synced_at.or(status.last_synced_at);
             if let Some(version) = version {
                 status.resource_version = Some(version.to_owned());

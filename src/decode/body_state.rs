@@ -6,7 +6,7 @@ use crate::meta::{ListMeta, TypeMeta};
 
 /// The progress of a decoder through a body, in any encoding.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct BodyState {
     pub(super) limits: Limits,
     /// Set only with the feature `json`.
     pub(super) accepts_json: bool,
@@ -37,7 +37,7 @@ pub(super) enum FoundEvent<'i> {
     Oversized,
 }
 
-impl Progress {
+impl BodyState {
     /// Returns the index of the next item.
     pub(super) fn index(&self) -> u64 {
         self.items + self.skipped
