@@ -489,3 +489,71 @@ impl<T: Stored + ?Sized> Codec<T> {
         self.decoded.iter().map(|part| lock(part).known.capacity() * 8 / 7 * entry).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{StorageFormat, Store};
+    use super::*;
+    use crate::object::view::{Canonical, ViewKind};
+
+    #[derive(Clone, Copy)]
+    struct PodBytes<'a>(&'a [u8]);
+
+    impl<'a> View<'a> for PodBytes<'a> {
+        fn kind() -> &'static ViewKind {
+            static POD: ViewKind = ViewKind::new(&["v1"], "Pod");
+            &POD
+        }
+
+        fn new(object: Canonical<'a>) -> Self {
+            Self(object.bytes())
+        }
+    }
+
+    #[test]
+    fn a_store_remembers_the_check_of_bytes_that_it_keeps() {
+        let canonical = b"\x0a\x09\x0a\x03web\x1a\x02ns";
+        for (format, bytes, remembers) in [
+            (StorageFormat::Encoded, &canonical[..], true),
+            // No bytes are kept.
+            (StorageFormat::Decoded, canonical, false),
+            // Not canonical.
+            (StorageFormat::Encoded, b"\x0a\x09\x1a\x02ns\x0a\x03web", false),
+        ] {
+            let store = Store::<[u8]>::new(format);
+            drop(store.apply(Encoding::Protobuf, bytes).unwrap());
+            let object = store.get(("ns", "web")).unwrap();
+            assert_eq!(object.entry().checked(), 0);
+            assert_eq!(object.view::<PodBytes<'_>>().unwrap().0, canonical);
+            let number = view::number(PodBytes::kind());
+            assert!(number > 0);
+            assert_eq!(object.entry().checked(), if remembers { number } else { 0 }, "{format:?}");
+            assert_eq!(store.get(("ns", "web")).unwrap().view::<PodBytes<'_>>().unwrap().0, canonical);
+        }
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn compressing_an_object_keeps_the_check() {
+        let store = Store::<[u8]>::new(StorageFormat::Compressed);
+        let mut replace = store.begin_replace();
+        for i in 0..600 {
+            let name = format!("pod-{i:07}");
+            let metadata = [b"\x0a\x0b", name.as_bytes(), b"\x1a\x02ns"].concat();
+            let spec = [&b"\x12\x34\x52\x32"[..], &[b'n'; 50]].concat();
+            let bytes = [&[0x0a, metadata.len() as u8], &metadata[..], &spec].concat();
+            drop(replace.apply(Encoding::Protobuf, &bytes).unwrap());
+            if i == 0 {
+                // Encoded: nothing is compressed before the dictionary is trained.
+                let object = store.get(("ns", &*name)).unwrap();
+                assert!(object.entry().as_encoded().is_some());
+                assert!(object.view::<PodBytes<'_>>().is_ok());
+            }
+        }
+        drop(replace.commit("1").unwrap());
+        let object = store.get(("ns", "pod-0000000")).unwrap();
+        assert!(object.entry().as_encoded().is_none());
+        assert_eq!(object.entry().checked(), view::number(PodBytes::kind()));
+        assert!(object.view::<PodBytes<'_>>().is_ok());
+    }
+}

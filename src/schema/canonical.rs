@@ -270,3 +270,155 @@ fn write_varint(mut value: u64, out: &mut Vec<u8>) {
     #[expect(clippy::cast_possible_truncation, reason = "the value is below 0x80")]
     out.push(value as u8);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a field with a length.
+    fn len(number: u32, parts: &[&[u8]]) -> Vec<u8> {
+        let (mut field, value) = (Vec::new(), parts.concat());
+        write_varint(u64::from(number) << 3 | 2, &mut field);
+        write_varint(value.len() as u64, &mut field);
+        [field, value].concat()
+    }
+
+    fn int(number: u32, value: u64) -> Vec<u8> {
+        let mut field = Vec::new();
+        write_varint(u64::from(number) << 3, &mut field);
+        write_varint(value, &mut field);
+        field
+    }
+
+    fn metadata(parts: &[&[u8]]) -> Vec<u8> {
+        len(1, parts)
+    }
+
+    fn spec(parts: &[&[u8]]) -> Vec<u8> {
+        len(2, parts)
+    }
+
+    fn label(parts: &[&[u8]]) -> Vec<u8> {
+        len(11, parts)
+    }
+
+    fn groups(parts: &[&[u8]]) -> Vec<u8> {
+        spec(&[&len(14, parts)])
+    }
+
+    fn pod() -> &'static Message {
+        Message::of("v1", "Pod").unwrap()
+    }
+
+    #[test]
+    fn objects_are_rewritten_unless_they_are_canonical() {
+        let (name, node) = (len(1, &[b"web"]), len(10, &[b"node-1"]));
+        let (a, b) = (label(&[&len(1, &[b"a"]), &len(2, &[b"1"])]), label(&[&len(1, &[b"b"]), &len(2, &[b"2"])]));
+        let unknown = int(900, 7);
+        let fixed32 = [&[0xbd, 0x3e][..], b"1234"].concat();
+        for (what, object, expected) in [
+            ("empty", vec![], None),
+            ("ascending", [metadata(&[&name, &a, &b]), spec(&[&node])].concat(), None),
+            ("an empty message and an absent key", [metadata(&[&label(&[])]), spec(&[])].concat(), None),
+            ("unknown fields", [metadata(&[&name, &unknown, &unknown]), unknown.clone(), fixed32].concat(), None),
+            ("an overlong varint", b"\x0a\x82\x80\x00\x0a\x00".to_vec(), None),
+            (
+                "descending messages",
+                [spec(&[&node]), metadata(&[&name])].concat(),
+                Some([metadata(&[&name]), spec(&[&node])].concat()),
+            ),
+            ("descending fields", spec(&[&int(11, 1), &node]), Some(spec(&[&node, &int(11, 1)]))),
+            (
+                "a message in pieces",
+                [metadata(&[&name]), metadata(&[&a]), metadata(&[&len(1, &[b"db"])])].concat(),
+                Some(metadata(&[&len(1, &[b"db"]), &a])),
+            ),
+            ("the last value", spec(&[&int(11, 0), &int(11, 1)]), Some(spec(&[&int(11, 1)]))),
+            ("keys", metadata(&[&b, &a]), Some(metadata(&[&a, &b]))),
+            (
+                "a key twice",
+                metadata(&[&a, &label(&[&len(1, &[b"a"]), &len(2, &[b"3"])])]),
+                Some(metadata(&[&label(&[&len(1, &[b"a"]), &len(2, &[b"3"])])])),
+            ),
+            (
+                "an entry",
+                metadata(&[&label(&[&unknown, &len(2, &[b"1"]), &len(1, &[b"x"]), &len(1, &[b"a"])])]),
+                Some(metadata(&[&label(&[&len(1, &[b"a"]), &len(2, &[b"1"]), &unknown])])),
+            ),
+            (
+                "unknown fields at their place",
+                [unknown.clone(), metadata(&[&unknown, &name]), int(900, 8)].concat(),
+                Some([metadata(&[&name, &unknown]), unknown.clone(), int(900, 8)].concat()),
+            ),
+            (
+                "packed numbers",
+                groups(&[&int(4, 1), &len(4, &[b"\x02\x80\x01"]), &len(4, &[])]),
+                Some(groups(&[&int(4, 1), &int(4, 2), &int(4, 128)])),
+            ),
+        ] {
+            assert_eq!(check(pod(), &object), Ok(expected.is_none()), "{what}");
+            let canonical = expected.unwrap_or_else(|| object.clone());
+            assert_eq!(check(pod(), &canonical), Ok(true), "{what}");
+            if object != b"\x0a\x82\x80\x00\x0a\x00" {
+                assert_eq!(rewrite(pod(), &object), canonical, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn finds_the_place_of_each_fault() {
+        let name = len(1, &[b"web"]);
+        for (object, fault, path, offset) in [
+            (b"\x0a\x05\x0a".to_vec(), Fault::PastParent, "Pod", 0),
+            (metadata(&[&name, b"\x0a\x05a"]), Fault::PastParent, "Pod.metadata", 7),
+            (metadata(&[&name, b"\x00"]), Fault::Tag, "Pod.metadata", 7),
+            (metadata(&[&len(1, &[b"\xff"])]), Fault::Utf8, "Pod.metadata.name", 2),
+            (metadata(&[&label(&[&len(1, &[b"\xff"])])]), Fault::Utf8, "Pod.metadata.labels", 4),
+            (metadata(&[&label(&[&len(2, &[b"\xff"])])]), Fault::Utf8, "Pod.metadata.labels", 4),
+            (metadata(&[&int(11, 1)]), Fault::WireType, "Pod.metadata.labels", 2),
+            // The time of the deletion as text, and a number in it as text.
+            (metadata(&[&int(9, 1)]), Fault::WireType, "Pod.metadata.deletionTimestamp", 2),
+            (metadata(&[&len(9, &[&len(1, &[])])]), Fault::WireType, "Pod.metadata.deletionTimestamp.seconds", 4),
+            (spec(&[&len(11, &[b"\x01"])]), Fault::WireType, "Pod.spec.hostNetwork", 2),
+            (groups(&[&len(4, &[b"\x80"])]), Fault::PastParent, "Pod.spec.securityContext.supplementalGroups", 4),
+            (groups(&[&len(4, &[&[0xff; 10]])]), Fault::Varint, "Pod.spec.securityContext.supplementalGroups", 4),
+            // Groups, also unknown ones.
+            (b"\xab\x01\xac\x01".to_vec(), Fault::WireType, "Pod", 0),
+            (metadata(&[b"\x0b\x0c"]), Fault::WireType, "Pod.metadata.name", 2),
+            (metadata(&[&label(&[b"\x1b\x1c"])]), Fault::WireType, "Pod.metadata.labels", 4),
+            // An inlined message has no name in the path.
+            (spec(&[&len(1, &[&len(2, &[b"\x08"])])]), Fault::PastParent, "Pod.spec.volumes", 6),
+        ] {
+            let malformed = check(pod(), &object).unwrap_err();
+            let found = (malformed.fault, malformed.path("Pod"), malformed.offset(&object));
+            assert_eq!(found, (fault, path.to_owned(), offset), "{object:x?}");
+        }
+    }
+
+    /// prost counts the entries of maps, too.
+    #[test]
+    fn limits_the_depth_as_prost_does() {
+        use k8s_pb::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+        use prost::Message as _;
+
+        let crd = Message::of("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
+        let nested = |depth: usize, is_map: bool| {
+            // `not`, or `properties` with one entry.
+            let inner = |schema: Vec<u8>| match is_map {
+                true => len(29, &[&len(2, &[&schema])]),
+                false => len(28, &[&schema]),
+            };
+            let schema = (0..depth).fold(Vec::new(), |schema, _| inner(schema));
+            // spec.versions.schema.openAPIV3Schema
+            len(2, &[&len(7, &[&len(4, &[&len(1, &[&schema])])])])
+        };
+        for (depth, is_map, is_valid) in [(96, false, true), (97, false, false), (48, true, true), (49, true, false)] {
+            let object = nested(depth, is_map);
+            assert_eq!(
+                check(crd, &object).map_err(|malformed| malformed.fault),
+                if is_valid { Ok(true) } else { Err(Fault::Depth) }
+            );
+            assert_eq!(CustomResourceDefinition::decode(&object[..]).is_ok(), is_valid, "{depth}");
+        }
+    }
+}
