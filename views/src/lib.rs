@@ -4,45 +4,7 @@
 //! `metrics.k8s.io`, with every field of Kubernetes 1.31 to 1.37. A view is `Copy` and has nothing but the bytes of its message, so it
 //! allocates nothing, and the fields that nobody reads cost nothing.
 //!
-//! # Predicates and indexes
-//!
-//! ```
-//! use listwatch::cache::{StorageFormat, Store};
-//! use listwatch::{Event, ItemError, ListDecoder};
-//! use listwatch_views::core_v1::PodView;
-//!
-//! # let body = listwatch_testserver::recorded_pods();
-//! # let mut body = &body[..];
-//! let store = Store::<[u8]>::new(StorageFormat::Encoded);
-//! let by_image = store.index("image", |pod| {
-//!     let images = pod.view::<PodView>()?.spec().containers();
-//!     Ok::<Vec<_>, ItemError>(images.iter().map(|container| container.image().to_owned()).collect())
-//! });
-//!
-//! let mut decoder = ListDecoder::new();
-//! while let Some(event) = decoder.decode(&mut body)? {
-//!     if let Event::Item(item) = event {
-//!         // A view of a borrowed item.
-//!         let pod = item.view::<PodView>()?;
-//!         if pod.status().phase() == "Running" {
-//!             store.apply(item.encoding(), item.bytes())?;
-//!         }
-//!     }
-//! }
-//! for image in by_image.values() {
-//!     println!("{image}: {} Pods", by_image.count(&image));
-//! }
-//! # assert!(!by_image.values().is_empty());
-//!
-//! let Some(object) = store.snapshot().iter().next() else { return Ok(()) };
-//! let bytes = object.encoded()?; // decompresses the object if need be
-//! let pod = bytes.view::<PodView>()?;
-//! for container in pod.spec().containers() {
-//!     let cpu = container.resources().requests().get("cpu").and_then(|cpu| cpu.amount());
-//!     println!("{} requests {cpu:?} of a CPU", container.name());
-//! }
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../guide.md")]
 //!
 //! # Presence
 //!

@@ -14,9 +14,9 @@ use crate::generated::{canonical, walk};
 use crate::json::bodies;
 use crate::pb::{self, KINDS};
 
-type Objects = HashMap<(String, String), Vec<Vec<u8>>>;
+pub type Objects = HashMap<(String, String), Vec<Vec<u8>>>;
 
-fn objects() -> Objects {
+pub fn objects() -> Objects {
     let mut objects = Objects::new();
     for body in [bodies("filled"), bodies("releases")].concat() {
         for item in ListReader::with(&body[..], |item| {

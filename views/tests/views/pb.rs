@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use prost::Message;
 
-use crate::node::Node;
+use super::node::Node;
 
 /// A value of k8s-pb.
 #[derive(Debug)]
