@@ -24,12 +24,14 @@ pub(crate) struct Malformed {
 }
 
 impl Malformed {
-    fn new(fault: Fault, at: &[u8]) -> Self {
-        Self { fault, at: at.as_ptr().addr(), path: Vec::new() }
+    /// Boxed, because the check returns a result for each field.
+    #[cold]
+    fn new(fault: Fault, at: &[u8]) -> Box<Self> {
+        Box::new(Self { fault, at: at.as_ptr().addr(), path: Vec::new() })
     }
 
     #[cold]
-    fn within(mut self, name: &'static str) -> Self {
+    fn within(mut self: Box<Self>, name: &'static str) -> Box<Self> {
         if !name.is_empty() {
             self.path.push(name);
         }
@@ -51,7 +53,7 @@ impl Malformed {
 /// it is canonical. What it accepts, prost accepts.
 ///
 /// It allocates nothing.
-pub(crate) fn check(kind: &Message, object: &[u8]) -> Result<bool, Malformed> {
+pub(crate) fn check(kind: &Message, object: &[u8]) -> Result<bool, Box<Malformed>> {
     let mut check = Check { is_canonical: true };
     check.message(kind, object, 0)?;
     Ok(check.is_canonical)
@@ -62,18 +64,22 @@ struct Check {
 }
 
 impl Check {
-    fn message(&mut self, message: &Message, bytes: &[u8], depth: usize) -> Result<(), Malformed> {
+    fn message(&mut self, message: &Message, bytes: &[u8], depth: usize) -> Result<(), Box<Malformed>> {
         let mut known = message.fields().iter();
         let mut last = 0;
-        let mut last_key = "";
+        let mut last_key = &[][..];
         let mut fields = Fields::new(bytes);
         loop {
             let start = fields.rest;
             let Some(read) = fields.next() else { return Ok(()) };
             let WireField { number, value, bytes } = read.map_err(|fault| Malformed::new(fault, start))?;
             // Fields usually have the order of the table, so the next field is near.
-            let field = match known.as_slice().first() {
-                Some(next) if next.number() == number => Some(next),
+            let field = match known.as_slice() {
+                [same, ..] if same.number() == number => Some(same),
+                [_, next, ..] if next.number() == number => {
+                    known.next();
+                    Some(next)
+                }
                 _ => find(message, &mut known, number),
             };
             self.is_canonical &= number >= last;
@@ -107,12 +113,10 @@ impl Check {
     }
 
     #[inline]
-    fn value(&mut self, of: Type, value: Value<'_>, start: &[u8], depth: usize) -> Result<(), Malformed> {
+    fn value(&mut self, of: Type, value: Value<'_>, start: &[u8], depth: usize) -> Result<(), Box<Malformed>> {
         match (of, value) {
-            (Type::String, Value::Len(text)) if str::from_utf8(text).is_err() => {
-                Err(Malformed::new(Fault::Utf8, start))
-            }
-            (Type::String | Type::Bytes, Value::Len(_))
+            (Type::String, Value::Len(text)) => utf8(text, start),
+            (Type::Bytes, Value::Len(_))
             | (Type::Bool | Type::Int32 | Type::Int64, Value::Varint(_))
             | (Type::Double, Value::Fixed64(_)) => Ok(()),
             (Type::Message(_), Value::Len(bytes)) if depth < MAX_DEPTH => match of.message() {
@@ -125,12 +129,18 @@ impl Check {
     }
 
     /// Checks an entry of a map, and returns its key.
-    fn entry<'a>(&mut self, of: Type, value: Value<'a>, start: &[u8], depth: usize) -> Result<&'a str, Malformed> {
+    fn entry<'a>(
+        &mut self,
+        of: Type,
+        value: Value<'a>,
+        start: &[u8],
+        depth: usize,
+    ) -> Result<&'a [u8], Box<Malformed>> {
         let entry = value.bytes().map_err(|fault| Malformed::new(fault, start))?;
         if depth == MAX_DEPTH {
             return Err(Malformed::new(Fault::Depth, start));
         }
-        let mut key = "";
+        let mut key = &[][..];
         let mut last = 0;
         let mut fields = Fields::new(entry);
         loop {
@@ -140,13 +150,35 @@ impl Check {
             self.is_canonical &= number > last || number == last && number > 2;
             last = number;
             match number {
-                1 => key = value.str().map_err(|fault| Malformed::new(fault, start))?,
+                1 => {
+                    key = value.bytes().map_err(|fault| Malformed::new(fault, start))?;
+                    utf8(key, start)?;
+                }
                 2 => self.value(of, value, start, depth + 1)?,
                 _ if is_group(value, bytes) => return Err(Malformed::new(Fault::WireType, start)),
                 _ => {}
             }
         }
     }
+}
+
+#[inline]
+fn utf8(text: &[u8], start: &[u8]) -> Result<(), Box<Malformed>> {
+    if is_ascii(text) || str::from_utf8(text).is_ok() { Ok(()) } else { Err(Malformed::new(Fault::Utf8, start)) }
+}
+
+/// Returns true if the text is ASCII, as most text is: eight bytes at a time, because most texts are short.
+#[inline]
+fn is_ascii(text: &[u8]) -> bool {
+    let mut all = 0;
+    for word in text.as_chunks().0 {
+        all |= u64::from_le_bytes(*word);
+    }
+    match text.last_chunk() {
+        Some(word) => all |= u64::from_le_bytes(*word),
+        None => text.iter().for_each(|byte| all |= u64::from(*byte)),
+    }
+    all & 0x8080_8080_8080_8080 == 0
 }
 
 /// Finds a field that is not the next one, and continues after it the next time: `known` then begins with it.
@@ -392,6 +424,19 @@ mod tests {
             let malformed = check(pod(), &object).unwrap_err();
             let found = (malformed.fault, malformed.path("Pod"), malformed.offset(&object));
             assert_eq!(found, (fault, path.to_owned(), offset), "{object:x?}");
+        }
+    }
+
+    #[test]
+    fn finds_every_byte_that_is_not_ascii() {
+        for len in 0..40 {
+            let mut text = vec![b'a'; len];
+            assert!(is_ascii(&text));
+            for at in 0..len {
+                text[at] = 0xc3;
+                assert!(!is_ascii(&text), "{at} of {len}");
+                text[at] = 0x7f;
+            }
         }
     }
 
