@@ -541,7 +541,7 @@ mod tests {
             let name = format!("pod-{i:07}");
             let metadata = [b"\x0a\x0b", name.as_bytes(), b"\x1a\x02ns"].concat();
             let spec = [&b"\x12\x34\x52\x32"[..], &[b'n'; 50]].concat();
-            let bytes = [&[0x0a, metadata.len() as u8], &metadata[..], &spec].concat();
+            let bytes = [&[0x0a, u8::try_from(metadata.len()).unwrap()], &metadata[..], &spec].concat();
             drop(replace.apply(Encoding::Protobuf, &bytes).unwrap());
             if i == 0 {
                 // Encoded: nothing is compressed before the dictionary is trained.

@@ -112,7 +112,7 @@ fn is_canonical(kind: &ViewKind, item: &ItemRef<'_>) -> Result<(u16, &'static Me
     let is_canonical = schema::check(message, item.bytes()).map_err(|malformed| ItemError::View {
         path: malformed.path(kind.kind).into(),
         offset: malformed.offset(item.bytes()),
-        fault: malformed.fault,
+        fault: malformed.fault(),
     })?;
     Ok((number, message, is_canonical))
 }

@@ -13,10 +13,13 @@ use crate::wire::protobuf::{Fields, Value, Varint, WireField};
 /// The deepest nesting of messages below the object, as in prost: an entry of a map counts as a message.
 const MAX_DEPTH: usize = 100;
 
-/// The fault of an object, with its place.
+/// The fault of an object, with its place. It is boxed, because the check returns a result for each field.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed {
-    pub(crate) fault: Fault,
+pub(crate) struct Malformed(Box<Place>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    fault: Fault,
     /// The address of the faulty field, or of the end of the message.
     at: usize,
     /// The names of the enclosing fields, the innermost first.
@@ -24,28 +27,31 @@ pub(crate) struct Malformed {
 }
 
 impl Malformed {
-    /// Boxed, because the check returns a result for each field.
     #[cold]
-    fn new(fault: Fault, at: &[u8]) -> Box<Self> {
-        Box::new(Self { fault, at: at.as_ptr().addr(), path: Vec::new() })
+    fn new(fault: Fault, at: &[u8]) -> Self {
+        Self(Box::new(Place { fault, at: at.as_ptr().addr(), path: Vec::new() }))
     }
 
     #[cold]
-    fn within(mut self: Box<Self>, name: &'static str) -> Box<Self> {
+    fn within(mut self, name: &'static str) -> Self {
         if !name.is_empty() {
-            self.path.push(name);
+            self.0.path.push(name);
         }
         self
     }
 
+    pub(crate) fn fault(&self) -> Fault {
+        self.0.fault
+    }
+
     /// Returns the offset of the faulty field in the object.
     pub(crate) fn offset(&self, object: &[u8]) -> u64 {
-        self.at.saturating_sub(object.as_ptr().addr()) as u64
+        self.0.at.saturating_sub(object.as_ptr().addr()) as u64
     }
 
     /// Returns the names of the fields, from the object to the faulty message or field.
     pub(crate) fn path(&self, kind: &str) -> String {
-        self.path.iter().rev().fold(kind.to_owned(), |path, name| path + "." + name)
+        self.0.path.iter().rev().fold(kind.to_owned(), |path, name| path + "." + name)
     }
 }
 
@@ -53,7 +59,7 @@ impl Malformed {
 /// it is canonical. What it accepts, prost accepts.
 ///
 /// It allocates nothing.
-pub(crate) fn check(kind: &Message, object: &[u8]) -> Result<bool, Box<Malformed>> {
+pub(crate) fn check(kind: &Message, object: &[u8]) -> Result<bool, Malformed> {
     let mut check = Check { is_canonical: true };
     check.message(kind, object, 0)?;
     Ok(check.is_canonical)
@@ -64,7 +70,7 @@ struct Check {
 }
 
 impl Check {
-    fn message(&mut self, message: &Message, bytes: &[u8], depth: usize) -> Result<(), Box<Malformed>> {
+    fn message(&mut self, message: &Message, bytes: &[u8], depth: usize) -> Result<(), Malformed> {
         let mut known = message.fields().iter();
         let mut last = 0;
         let mut last_key = &[][..];
@@ -113,7 +119,7 @@ impl Check {
     }
 
     #[inline]
-    fn value(&mut self, of: Type, value: Value<'_>, start: &[u8], depth: usize) -> Result<(), Box<Malformed>> {
+    fn value(&mut self, of: Type, value: Value<'_>, start: &[u8], depth: usize) -> Result<(), Malformed> {
         match (of, value) {
             (Type::String, Value::Len(text)) => utf8(text, start),
             (Type::Bytes, Value::Len(_))
@@ -129,13 +135,7 @@ impl Check {
     }
 
     /// Checks an entry of a map, and returns its key.
-    fn entry<'a>(
-        &mut self,
-        of: Type,
-        value: Value<'a>,
-        start: &[u8],
-        depth: usize,
-    ) -> Result<&'a [u8], Box<Malformed>> {
+    fn entry<'a>(&mut self, of: Type, value: Value<'a>, start: &[u8], depth: usize) -> Result<&'a [u8], Malformed> {
         let entry = value.bytes().map_err(|fault| Malformed::new(fault, start))?;
         if depth == MAX_DEPTH {
             return Err(Malformed::new(Fault::Depth, start));
@@ -163,7 +163,7 @@ impl Check {
 }
 
 #[inline]
-fn utf8(text: &[u8], start: &[u8]) -> Result<(), Box<Malformed>> {
+fn utf8(text: &[u8], start: &[u8]) -> Result<(), Malformed> {
     if is_ascii(text) || str::from_utf8(text).is_ok() { Ok(()) } else { Err(Malformed::new(Fault::Utf8, start)) }
 }
 
@@ -422,7 +422,7 @@ mod tests {
             (spec(&[&len(1, &[&len(2, &[b"\x08"])])]), Fault::PastParent, "Pod.spec.volumes", 6),
         ] {
             let malformed = check(pod(), &object).unwrap_err();
-            let found = (malformed.fault, malformed.path("Pod"), malformed.offset(&object));
+            let found = (malformed.fault(), malformed.path("Pod"), malformed.offset(&object));
             assert_eq!(found, (fault, path.to_owned(), offset), "{object:x?}");
         }
     }
@@ -449,9 +449,8 @@ mod tests {
         let crd = Message::of("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
         let nested = |depth: usize, is_map: bool| {
             // `not`, or `properties` with one entry.
-            let inner = |schema: Vec<u8>| match is_map {
-                true => len(29, &[&len(2, &[&schema])]),
-                false => len(28, &[&schema]),
+            let inner = |schema: Vec<u8>| {
+                if is_map { len(29, &[&len(2, &[&schema])]) } else { len(28, &[&schema]) }
             };
             let schema = (0..depth).fold(Vec::new(), |schema, _| inner(schema));
             // spec.versions.schema.openAPIV3Schema
@@ -460,7 +459,7 @@ mod tests {
         for (depth, is_map, is_valid) in [(96, false, true), (97, false, false), (48, true, true), (49, true, false)] {
             let object = nested(depth, is_map);
             assert_eq!(
-                check(crd, &object).map_err(|malformed| malformed.fault),
+                check(crd, &object).map_err(|malformed| malformed.fault()),
                 if is_valid { Ok(true) } else { Err(Fault::Depth) }
             );
             assert_eq!(CustomResourceDefinition::decode(&object[..]).is_ok(), is_valid, "{depth}");

@@ -7,7 +7,7 @@ use std::error::Error;
 
 use listwatch::cache::{Change, Object, StorageFormat, Store};
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
-use listwatch_views::core_v1::PodView;
+use listwatch_views::core_v1::{ContainerView, PodView};
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn images(pod: PodView<'_>) -> impl Iterator<Item = &str> {
     let spec = pod.spec();
-    spec.init_containers().iter().chain(spec.containers()).map(|container| container.image())
+    spec.init_containers().iter().chain(spec.containers()).map(ContainerView::image)
 }
 
 /// A predicate: true for a new Pod, and for one whose images changed.
