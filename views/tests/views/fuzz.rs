@@ -1,5 +1,6 @@
 //! Runs the fuzz target over every file of its corpus and of its regressions, on stable Rust.
 
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -7,19 +8,52 @@ use crate::k8s_pb::objects;
 use crate::pb::KINDS;
 use crate::target;
 
+fn inputs() -> Vec<(PathBuf, Vec<u8>)> {
+    let folders = ["corpus", "regressions"].map(|kind| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz").join(kind).join("views");
+        fs::read_dir(folder).into_iter().flatten()
+    });
+    let paths = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
 #[test]
 fn views() {
-    let mut files = 0;
-    for kind in ["corpus", "regressions"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz").join(kind).join("views");
-        for entry in fs::read_dir(&folder).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            println!("{}", path.display());
-            target::run(&fs::read(&path).unwrap());
-            files += 1;
+    let inputs = inputs();
+    for (path, input) in &inputs {
+        println!("{}", path.display());
+        target::run(input);
+    }
+    assert!(inputs.len() > 10, "the corpus is missing");
+}
+
+/// libFuzzer finds more, but needs a nightly toolchain.
+#[test]
+fn views_of_damaged_objects() {
+    let seed = env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut inputs = inputs();
+    inputs.sort();
+    for (path, input) in inputs {
+        for _ in 0..if env::var_os("LISTWATCH_THOROUGH").is_some() { 1000 } else { 30 } {
+            let mut damaged = input.clone();
+            for _ in 0..rng.usize(1..4) {
+                let at = rng.usize(1..damaged.len());
+                match rng.u32(..4) {
+                    0 => damaged[at] = rng.u8(..),
+                    1 => damaged[at] ^= 1 << rng.u32(..8),
+                    2 => damaged.insert(at, rng.u8(..)),
+                    _ => drop(damaged.remove(at)),
+                }
+                if damaged.len() < 2 {
+                    break;
+                }
+            }
+            let result = catch_unwind(|| target::run(&damaged));
+            assert!(result.is_ok(), "{}, seed {seed}: {damaged:?}", path.display());
         }
     }
-    assert!(files > 10, "the corpus is missing");
 }
 
 /// Writes the seeds of fuzzing to the folder `FUZZ_SEEDS`: see `fuzz/README.md`.
