@@ -3,7 +3,7 @@
 set -euo pipefail
 from=$(realpath "${1:?usage: fuzz/minimize.sh FOLDER}")
 cd "$(dirname "$0")"
-for target in list_decode list_differential json_list watch_decode meta_view projection selectors http_error; do
+for target in list_decode list_differential json_list watch_decode meta_view projection selectors http_error views; do
     rm -rf "corpus/$target"
     mkdir -p "corpus/$target"
     # Without counters: features that also count executions of an edge would keep ten times as many files.

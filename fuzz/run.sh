@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
 shift
 targets=("$@")
-[ $# -gt 0 ] || targets=(list_decode list_differential json_list watch_decode meta_view projection selectors http_error)
+[ $# -gt 0 ] || targets=(list_decode list_differential json_list watch_decode meta_view projection selectors http_error views)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 kept=${FUZZ_CORPUS:-$scratch}

@@ -351,6 +351,31 @@ pub enum ItemError {
         /// What is wrong with the field.
         fault: Fault,
     },
+    /// The object, or a message in it, is malformed, so it has no [`View`](crate::view::View).
+    #[error("{fault} in {path}, at byte {offset} of the object")]
+    View {
+        /// The kind, and the names of the fields down to the faulty one.
+        path: Box<str>,
+        /// The offset of the faulty field in the object.
+        offset: u64,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// The item is valid, but not [canonical](crate::view::Canonical), and a borrowed item cannot be rewritten in place: view its
+    /// [`canonical`](crate::ItemRef::canonical) form.
+    #[error("not canonical: the fields of the object are not in the order in which API servers send them")]
+    NotCanonical,
+    /// The [`View`](crate::view::View) is of another kind than the object.
+    #[error("unexpected kind: the object is a {found}, the view reads a {expected}")]
+    WrongKind {
+        /// The kind and the API version of the object.
+        found: Box<str>,
+        /// The kind and the API version that the view reads.
+        expected: Box<str>,
+    },
+    /// The object is in JSON, which views do not read. Decode it with serde: [`Json<T>`](crate::Item) or `ItemRef::decode_json`.
+    #[error("unexpected encoding: views read protobuf, and the object is in JSON: decode it with serde")]
+    ViewOfJson,
     /// The [table of fields](crate::schema) does not have the kind. The names of its fields are known only if the server sends JSON.
     #[error("unknown fields: no table for the kind {kind:?} of {api_version:?}")]
     UnknownKind {

@@ -10,6 +10,8 @@ pub mod watching {}
 pub mod caching {}
 
 #[doc = include_str!("../docs/guide/partial_decoding.md")]
+// The crate listwatch-views compiles this section.
+#[cfg_attr(not(doctest), doc = include_str!("../docs/guide/views.md"))]
 pub mod partial_decoding {}
 
 #[doc = include_str!("../docs/guide/custom_resources.md")]

@@ -13,6 +13,7 @@
 //! | [`ListReader`], `ListStream`, `ListCodec` | an iterator, a stream and a codec around the decoder |
 //! | [`ItemRef`], [`Item`], `Json` | one item, borrowed, and the types that it can be decoded as |
 //! | [`MetaView`], [`FieldPath`], [`path`], [`Projection`], [`Prefilter`] | read, copy and filter an item without decoding it |
+//! | [`View`](view::View) | typed reads off the bytes of an object, by the types of the crate `listwatch-views` |
 //! | [`LabelSelector`], [`FieldSelector`], [`Shard`] | select objects of a collection |
 //! | [`schema`] | names and types of the fields of every built-in kind |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
@@ -42,6 +43,11 @@ pub mod schema;
 #[cfg(any(feature = "cache", feature = "client"))]
 mod sync;
 mod wire;
+
+/// Typed views: the contract with the crates that generate them, such as `listwatch-views`.
+pub mod view {
+    pub use crate::object::view::{Canonical, View, ViewKind};
+}
 
 /// Paths of common fields.
 pub mod path {

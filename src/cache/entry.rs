@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 #[cfg(feature = "zstd")]
 use super::compress::Dictionary;
@@ -34,12 +35,14 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// One state of an object. It is never changed.
+/// One state of an object. It is never changed, except that it remembers a check.
 pub(super) struct Entry<D> {
     /// A head with name, uid and resource version, unless the form is `Encoded`; then the body.
     bytes: Box<[u8]>,
     form: Form<D>,
     encoding: Encoding,
+    /// The number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
+    checked: AtomicU16,
     /// Length of the object's bytes as they arrived.
     wire_len: u32,
 }
@@ -109,7 +112,8 @@ impl<D> Entry<D> {
     ) -> Self {
         match Spans::of(bytes, identity) {
             Some(spans) => {
-                Self { bytes: bytes.into(), form: Form::Encoded(spans), encoding, wire_len: wire_len(bytes) }
+                let (form, checked) = (Form::Encoded(spans), AtomicU16::new(0));
+                Self { bytes: bytes.into(), form, encoding, checked, wire_len: wire_len(bytes) }
             }
             None => Self::with_head(encoding, wire_len(bytes), identity, bytes, Form::EncodedWithHead(namespace())),
         }
@@ -127,7 +131,7 @@ impl<D> Entry<D> {
         let [name, uid, version] = texts.map(|text| text_len(text).to_le_bytes());
         let [name_text, uid_text, version_text] = texts.map(|text| text.as_bytes());
         let bytes = [&name[..], &uid, &version, name_text, uid_text, version_text, body].concat().into_boxed_slice();
-        Self { bytes, form, encoding, wire_len }
+        Self { bytes, form, encoding, checked: AtomicU16::new(0), wire_len }
     }
 
     /// Returns namespace, name, uid and resource version.
@@ -196,6 +200,21 @@ impl<D> Entry<D> {
 
     pub(super) fn encoding(&self) -> Encoding {
         self.encoding
+    }
+
+    /// Returns the number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
+    pub(super) fn checked(&self) -> u16 {
+        self.checked.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each time, so it
+    /// remembers nothing, and this returns false.
+    pub(super) fn remember_checked(&self, message: u16) -> bool {
+        let has_bytes = !matches!(self.form, Form::Decoded(..));
+        if has_bytes {
+            self.checked.store(message, Ordering::Relaxed);
+        }
+        has_bytes
     }
 
     pub(super) fn wire_len(&self) -> u32 {

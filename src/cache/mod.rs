@@ -77,7 +77,7 @@ pub use self::inner::StorageFormat;
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
 pub use self::memory::Memory;
-pub use self::object::{Object, Stored};
+pub use self::object::{Encoded, Object, Stored};
 pub use self::reader::StoreReader;
 #[cfg(feature = "client")]
 pub(crate) use self::save::Saved;

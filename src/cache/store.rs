@@ -17,6 +17,7 @@ use super::open::Open;
 use super::reader::StoreReader;
 #[cfg(feature = "client")]
 use super::write::{is_ordered, is_within};
+use crate::meta::TypeMeta;
 use crate::object::is_older;
 use crate::sync::write;
 use crate::wire::Encoding;
@@ -58,6 +59,12 @@ impl<T: Stored + ?Sized> Store<T> {
     /// Sets the storage format of objects that are written from now on. Stored objects keep their format.
     pub fn set_storage_format(&self, format: StorageFormat) {
         self.inner.writer().format = format;
+    }
+
+    /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] refuses a view of another
+    /// kind. A reflector sets it. Only the first call has an effect.
+    pub fn set_type_meta(&self, type_meta: TypeMeta) {
+        _ = self.inner.codec.type_meta.set(type_meta);
     }
 
     /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`, the default, means

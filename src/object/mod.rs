@@ -15,6 +15,7 @@ mod projection;
 pub(crate) mod selector;
 pub(crate) mod shard;
 mod version;
+pub mod view;
 
 use std::any::TypeId;
 

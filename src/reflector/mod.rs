@@ -242,6 +242,11 @@ impl<T: Stored + ?Sized> Reflector<T> {
             selection: self.selection.clone(),
             projection: self.projection.clone(),
         });
+        self.store.set_type_meta(if self.selection.is_metadata_only() {
+            TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")
+        } else {
+            TypeMeta { api_version: self.resource.api_version(), kind: self.resource.kind().to_owned() }
+        });
         let mut backoff = self.client.backoff(MAX_DELAY);
         let mut attempts = 0_u64;
         loop {

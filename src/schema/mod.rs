@@ -5,11 +5,13 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod canonical;
 #[cfg(feature = "json")]
 mod json;
 #[rustfmt::skip]
 mod table;
 
+pub(crate) use self::canonical::{check, rewrite};
 #[cfg(feature = "json")]
 pub(crate) use self::json::{to_json, to_line};
 use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
@@ -116,10 +118,15 @@ impl Message {
     /// Returns the message of a kind of object (`Pod`, not `PodList`), or `None` when the table does not have it.
     #[must_use]
     pub fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
+        Self::numbered(api_version, kind).map(|(_, message)| message)
+    }
+
+    /// As [`of`](Self::of), with a number of the message that is never 0.
+    pub(crate) fn numbered(api_version: &str, kind: &str) -> Option<(u16, &'static Self)> {
         let found = KINDS
             .binary_search_by(|entry| (entry.message().name(), entry.api_version.get()).cmp(&(kind, api_version)))
             .ok()?;
-        KINDS.get(found).map(Kind::message)
+        KINDS.get(found).map(|kind| (kind.message + 1, kind.message()))
     }
 
     /// Returns its name in Kubernetes: `Pod`, `PodSpec`.

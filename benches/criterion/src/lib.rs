@@ -1,10 +1,11 @@
-//! A reference that several benches share, and access to criterion's results, for ratios within one run.
+//! A reference that several benches share, the time of the processor, and access to criterion's results, for ratios within one run.
 
 use std::hint::black_box;
 use std::path::PathBuf;
 
 use criterion::BenchmarkGroup;
-use criterion::measurement::WallTime;
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Measures copying the body in chunks, under the name `memcpy-CHUNK`.
 pub fn memcpy(group: &mut BenchmarkGroup<'_, WallTime>, body: &[u8], chunk: usize) {
@@ -25,4 +26,38 @@ pub fn median(group: &str, name: &str) -> Option<f64> {
     let path = target.join(format!("criterion/{group}/{name}/new/estimates.json"));
     let estimates: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
     estimates["median"]["point_estimate"].as_f64()
+}
+
+/// Measures the time that the processor spends in the calling thread, in nanoseconds.
+pub struct CpuTime;
+
+impl Measurement for CpuTime {
+    type Intermediate = u64;
+    type Value = u64;
+
+    fn start(&self) -> u64 {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+    }
+
+    fn end(&self, start: u64) -> u64 {
+        self.start() - start
+    }
+
+    fn add(&self, a: &u64, b: &u64) -> u64 {
+        a + b
+    }
+
+    fn zero(&self) -> u64 {
+        0
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "nanoseconds of less than a month")]
+    fn to_f64(&self, value: &u64) -> f64 {
+        *value as f64
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
 }

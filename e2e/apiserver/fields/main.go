@@ -3,7 +3,7 @@
 //	go run ./fields
 //
 // in the directory of this module writes src/schema/table.rs from the Go sources of all releases below, and
-// src/client/builtin.rs with the resources of the last two. It also writes the JSON that Go prints for the recorded bodies, for
+// src/client/builtin.rs with the resources of the last two, and the views of the crate listwatch-views. It also writes the JSON that Go prints for the recorded bodies, for
 // objects with random values and for Kubernetes' own test objects; tests/core/json_form.rs compares the JSON form of this crate with it.
 package main
 
@@ -41,6 +41,7 @@ func main() {
 		sources, union = append(sources, source), newer
 	}
 	must(os.WriteFile(root+"/src/schema/table.rs", union.rust(), 0o644))
+	writeViews(union)
 	all := map[served]bool{}
 	for _, source := range sources[len(sources)-2:] {
 		maps.Copy(all, source.resources())

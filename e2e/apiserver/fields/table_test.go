@@ -34,3 +34,16 @@ func TestMerge(t *testing.T) {
 		t.Fatal(contradictions)
 	}
 }
+
+func TestMethod(t *testing.T) {
+	for name, expected := range map[string]string{
+		"nodeName": "node_name", "podIP": "pod_ip", "podIPs": "pod_ips", "clusterIPs": "cluster_ips", "hostIPC": "host_ipc",
+		"externalIPsOfNode": "external_ips_of_node", "nonResourceURLs": "non_resource_urls", "awsElasticBlockStore": "aws_elastic_block_store",
+		"currentCPUUtilizationPercentage": "current_cpu_utilization_percentage", "type": "type_", "$ref": "ref_", "bytes": "bytes_",
+		"x-kubernetes-list-type": "x_kubernetes_list_type", "jSONSchemas": "json_schemas", "VolumeSource": "volume_source",
+	} {
+		if found := method(name); found != expected {
+			t.Errorf("%s: %s", name, found)
+		}
+	}
+}

@@ -1,0 +1,15 @@
+#![no_main]
+
+#[path = "../../views/tests/views/generated.rs"]
+#[rustfmt::skip]
+mod generated;
+#[path = "../../views/tests/views/node.rs"]
+#[allow(dead_code)]
+mod node;
+#[path = "../../views/tests/views/pb.rs"]
+mod pb;
+// Not in the library, because the library's own tests include that, and must not depend on the crate of views.
+#[path = "../src/views.rs"]
+mod views;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| views::run(data));

@@ -1,0 +1,169 @@
+//! Typed views of objects: the contract between this crate and the crates that generate them.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use super::ItemRef;
+use crate::error::ItemError;
+use crate::limits::estimate;
+use crate::meta::TypeMeta;
+use crate::schema::{self, Message};
+use crate::wire::Encoding;
+
+/// A typed view of an object of one kind, which reads fields off the object's bytes without decoding it.
+///
+/// The crate `listwatch-views` has the views of all kinds in the [table of fields](crate::schema). `view` of [`ItemRef`], and of the
+/// objects of a store, checks the object before it returns a view, so that reads cannot fail.
+pub trait View<'a>: Copy {
+    /// Returns the kind of the objects that it reads.
+    fn kind() -> &'static ViewKind;
+
+    /// Creates a view of an object that was checked.
+    fn new(object: Canonical<'a>) -> Self;
+}
+
+/// The bytes of an object in protobuf that was checked for a [`View`]: valid as its kind, and canonical.
+///
+/// Valid: the wire format, the types of all fields in the [table](crate::schema), UTF-8 in all strings, no groups, and no more than
+/// 100 nested messages. Canonical: the numbers of fields ascend, single fields occur once, repeated numbers are not packed, and the
+/// keys of maps ascend. API servers send canonical objects.
+#[derive(Clone, Copy)]
+pub struct Canonical<'a>(&'a [u8]);
+
+impl<'a> Canonical<'a> {
+    /// Returns the bytes.
+    #[must_use]
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// The kind of the objects that a [`View`] reads.
+#[derive(Debug)]
+pub struct ViewKind {
+    api_versions: &'static [&'static str],
+    kind: &'static str,
+    found: OnceLock<Option<(u16, &'static Message)>>,
+}
+
+impl ViewKind {
+    /// Creates a kind, which has the same fields in each of these API versions.
+    #[must_use]
+    pub const fn new(api_versions: &'static [&'static str], kind: &'static str) -> Self {
+        Self { api_versions, kind, found: OnceLock::new() }
+    }
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Returns its API versions.
+    #[must_use]
+    pub fn api_versions(&self) -> &'static [&'static str] {
+        self.api_versions
+    }
+
+    /// Returns its message, with a number of the message that is never 0.
+    fn find(&self) -> Result<(u16, &'static Message), ItemError> {
+        let api_version = || self.api_versions.first().copied().unwrap_or_default();
+        let found = self.found.get_or_init(|| Message::numbered(api_version(), self.kind));
+        found.ok_or_else(|| ItemError::UnknownKind { api_version: api_version().into(), kind: self.kind.into() })
+    }
+
+    /// Checks that objects of this type are of this kind. An empty kind is unknown, and may be any.
+    fn expect(&self, type_meta: &TypeMeta) -> Result<(), ItemError> {
+        let TypeMeta { api_version, .. } = type_meta;
+        let kind = type_meta.item_kind();
+        if kind.is_empty() || kind == self.kind && self.api_versions.contains(&api_version.as_str()) {
+            return Ok(());
+        }
+        let expected = self.api_versions.first().copied().unwrap_or_default();
+        Err(ItemError::WrongKind {
+            found: format!("{kind} of {api_version}").into(),
+            expected: format!("{} of {expected}", self.kind).into(),
+        })
+    }
+}
+
+/// The result of a check: the number of the message, and the canonical form of an object that is not
+/// canonical.
+#[cfg(feature = "cache")]
+pub(crate) struct Checked {
+    pub(crate) number: u16,
+    pub(crate) rewritten: Option<Box<[u8]>>,
+}
+
+/// Checks an object for a view of this kind.
+#[cfg(feature = "cache")]
+pub(crate) fn check(kind: &ViewKind, item: &ItemRef<'_>) -> Result<Checked, ItemError> {
+    let (number, message, is_canonical) = is_canonical(kind, item)?;
+    let rewritten = if is_canonical { None } else { Some(rewrite(message, item)?) };
+    Ok(Checked { number, rewritten })
+}
+
+fn is_canonical(kind: &ViewKind, item: &ItemRef<'_>) -> Result<(u16, &'static Message, bool), ItemError> {
+    if item.encoding() != Encoding::Protobuf {
+        return Err(ItemError::ViewOfJson);
+    }
+    kind.expect(item.type_meta())?;
+    let (number, message) = kind.find()?;
+    let is_canonical = schema::check(message, item.bytes()).map_err(|malformed| ItemError::View {
+        path: malformed.path(kind.kind).into(),
+        offset: malformed.offset(item.bytes()),
+        fault: malformed.fault(),
+    })?;
+    Ok((number, message, is_canonical))
+}
+
+fn rewrite(message: &'static Message, item: &ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+    estimate::check(Encoding::Protobuf, item.bytes(), item.decoded_size)?;
+    Ok(schema::rewrite(message, item.bytes()).into())
+}
+
+/// Returns the number of a view's message; 0 if the table does not have it.
+#[cfg(feature = "cache")]
+pub(crate) fn number(kind: &ViewKind) -> u16 {
+    kind.find().map_or(0, |(number, _)| number)
+}
+
+/// Creates a view of bytes for which [`check`] has returned no rewritten form, or which are the rewritten form.
+#[cfg(feature = "cache")]
+pub(crate) fn trusted<'a, V: View<'a>>(bytes: &'a [u8]) -> V {
+    V::new(Canonical(bytes))
+}
+
+impl<'a> ItemRef<'a> {
+    /// Returns a typed view, after a check of the whole item, which takes about 4 µs for a Pod of 8.5 kB and allocates nothing. Reads of
+    /// the view are infallible.
+    ///
+    /// The item's [type meta](Self::type_meta), unless its kind is empty, must be of the view's kind.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::View`] for a malformed item; there is no lenient mode. [`ItemError::NotCanonical`] for an item that is valid, but
+    /// not [`Canonical`], as no API server sends it: view its [`canonical`](Self::canonical) form. [`ItemError::WrongKind`] for an
+    /// item of another kind, [`ItemError::ViewOfJson`] for an item in JSON, and [`ItemError::UnknownKind`] if the table of fields of
+    /// this version of the crate does not have the kind.
+    pub fn view<V: View<'a>>(&self) -> Result<V, ItemError> {
+        match is_canonical(V::kind(), self)? {
+            (_, _, true) => Ok(V::new(Canonical(self.bytes))),
+            (_, _, false) => Err(ItemError::NotCanonical),
+        }
+    }
+
+    /// Returns the item's bytes if they are [`Canonical`], or rewrites them. Both decode to the same value, and unknown fields are kept.
+    /// `V` only names the kind.
+    ///
+    /// # Errors
+    ///
+    /// As [`view`](Self::view), except [`ItemError::NotCanonical`]; [`ItemError::DecodedSize`] when rewriting the item may take too
+    /// much memory.
+    pub fn canonical<V: View<'a>>(&self) -> Result<Cow<'a, [u8]>, ItemError> {
+        match is_canonical(V::kind(), self)? {
+            (_, _, true) => Ok(self.bytes.into()),
+            (_, message, false) => Ok(rewrite(message, self)?.into_vec().into()),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Typed views of Kubernetes objects, which read fields off the protobuf bytes that [`listwatch`] delivers and stores.
+//!
+//! There is a view for each message of the built-in kinds, of `CustomResourceDefinition`, of `APIService` and of the kinds of
+//! `metrics.k8s.io`, with every field of Kubernetes 1.31 to 1.37. A view is `Copy` and has nothing but the bytes of its message, so it
+//! allocates nothing, and the fields that nobody reads cost nothing.
+//!
+#![doc = include_str!("../guide.md")]
+//!
+//! # Presence
+//!
+//! Accessors follow the types of Go:
+//!
+//! | Go | view | absent |
+//! |---|---|---|
+//! | `string`, `[]byte`, a number, `bool` | `&str`, `&[u8]`, the number, `bool` | empty, 0, `false` |
+//! | an enumeration | `&str` | empty |
+//! | a message that is not a pointer | its view | a view of an empty message: `pod.spec().node_name()` needs no `?` |
+//! | a pointer | `Option` | `None` |
+//! | a slice | [`List`] | no values |
+//! | a map | [`Map`] | no entries |
+//! | `Time`, `MicroTime` | [`Time`] | the zero time |
+//! | `Duration` | `jiff::SignedDuration` | 0 |
+//! | `Quantity` | [`Quantity`], which parses to an [`Amount`] | `0` |
+//! | `IntOrString` | [`IntOrString`] | the integer 0 |
+//! | `RawExtension`, `FieldsV1`, `JSON` | [`RawJson`] | empty |
+//!
+//! The fields of a message that JSON inlines are methods of its parent, too: `volume.config_map()`. Names are the names of JSON in snake
+//! case: `cluster_ips` for `clusterIPs`, with a `_` after a keyword, as in `type_`.
+//!
+//! # Checked once
+//!
+//! `view` of an [item](listwatch::ItemRef::view) or a [stored object](listwatch::cache::Object::view) checks the whole object first: the
+//! wire format, the types of all fields, UTF-8, the depth, and that the fields are in the order in which API servers send them. A
+//! malformed object is an error, so that a malformed `deletionTimestamp` never reads as absent. A store remembers the check of each
+//! object, and a view of another kind than the store's is refused.
+//!
+//! Reads of a view cannot fail. This crate has no `unsafe` code, so a string is checked for UTF-8 again at each read; if it were
+//! invalid, which the check excludes, it would read as empty.
+//!
+//! Objects in JSON have no views, because their fields have no types: decode them with serde.
+//!
+//! # Values that you keep
+//!
+//! A view borrows from the object. To keep a part, decode its `bytes` with prost; whole Pods take about 17 µs, their `metadata` 2 µs:
+//!
+//! ```
+//! use k8s_pb::api::core::v1::PodSpec;
+//! use listwatch_views::core_v1::PodView;
+//! use prost::Message as _;
+//!
+//! fn spec(pod: PodView<'_>) -> Result<PodSpec, prost::DecodeError> {
+//!     PodSpec::decode(pod.spec().bytes())
+//! }
+//! ```
+//!
+//! Two views have the same value if their bytes are equal: `old.spec().bytes() == new.spec().bytes()` is a predicate that ignores
+//! changes of metadata and status.
+
+mod amount;
+#[rustfmt::skip]
+#[allow(
+    clippy::doc_markdown,
+    clippy::elidable_lifetime_names,
+    clippy::must_use_candidate,
+    clippy::should_implement_trait,
+    clippy::wildcard_imports,
+    reason = "generated; `not` is a field of schemas"
+)]
+mod generated;
+mod module;
+mod read;
+mod value;
+
+use std::fmt;
+
+pub use self::amount::{Amount, ParseAmountError};
+pub use self::generated::*;
+pub use self::read::{Element, Entries, Iter, List, Map};
+pub use self::value::{IntOrString, Quantity, RawJson, Time};
+
+/// Shows the length of a message, but no bytes, which may be a Secret.
+fn debug(name: &str, bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{name}({} bytes)", bytes.len())
+}

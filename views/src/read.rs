@@ -1,0 +1,474 @@
+//! Reads the fields of messages that were checked: valid, and their numbers ascend.
+//!
+//! A malformed message cannot get here, because only `listwatch` creates [`Canonical`] bytes. Nothing here panics on one: the rest of
+//! the message then reads as absent, and a string that is not UTF-8 as empty.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
+
+use listwatch::view::Canonical;
+
+/// The bytes of a message.
+#[derive(Clone, Copy, Default)]
+pub struct Raw<'a>(&'a [u8]);
+
+/// A value, and the bytes after it.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    Int(u64),
+    Len(&'a [u8]),
+    Fixed64(u64),
+    Fixed32,
+}
+
+/// A type that the field of a message can have: a view, text, a number. The default is the value of an absent field.
+///
+/// Only this crate implements it.
+pub trait Element<'a>: Default {
+    #[doc(hidden)]
+    fn read(value: Value<'a>) -> Self;
+}
+
+/// Reads a varint, which usually has one byte, sometimes two.
+#[inline]
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    match *bytes {
+        [byte @ ..0x80, ref rest @ ..] => Some((byte.into(), rest)),
+        [low, high @ ..0x80, ref rest @ ..] => Some((u64::from(low & 0x7f) | u64::from(high) << 7, rest)),
+        _ => long_varint(bytes),
+    }
+}
+
+#[cold]
+fn long_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let len = bytes.iter().take(10).position(|byte| *byte < 0x80)? + 1;
+    let (varint, rest) = bytes.split_at_checked(len)?;
+    let value = varint.iter().rev().fold(0_u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
+    Some((value, rest))
+}
+
+/// Returns the length of a field whose tag has `tag_len` bytes; `None` if its length or value has more than two bytes, or the field
+/// is fixed.
+#[inline]
+fn short(tag: u8, after: &[u8], tag_len: usize) -> Option<usize> {
+    match (tag & 7, after) {
+        (2, [len @ ..0x80, ..]) => Some(tag_len + 1 + usize::from(*len)),
+        (2, [low, high @ ..0x80, ..]) => Some(tag_len + 2 + (usize::from(*low & 0x7f) | usize::from(*high) << 7)),
+        (0, [..0x80, ..]) => Some(tag_len + 1),
+        (0, [_, ..0x80, ..]) => Some(tag_len + 2),
+        _ => None,
+    }
+}
+
+/// Reads the value after a tag.
+#[inline]
+fn value(tag: u64, bytes: &[u8]) -> Option<(Value<'_>, &[u8])> {
+    match tag & 7 {
+        0 => varint(bytes).map(|(int, rest)| (Value::Int(int), rest)),
+        1 => bytes.split_first_chunk().map(|(bits, rest)| (Value::Fixed64(u64::from_le_bytes(*bits)), rest)),
+        2 => {
+            let (len, rest) = varint(bytes)?;
+            let (value, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+            Some((Value::Len(value), rest))
+        }
+        5 => bytes.split_at_checked(4).map(|(_, rest)| (Value::Fixed32, rest)),
+        _ => None,
+    }
+}
+
+impl<'a> Raw<'a> {
+    #[inline]
+    pub(crate) fn of(object: Canonical<'a>) -> Self {
+        Self(object.bytes())
+    }
+
+    #[inline]
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Returns the message from the first field of this number on; no bytes if the message does not have the field.
+    fn from(self, number: u32) -> &'a [u8] {
+        let (mut rest, number) = (self.0, u64::from(number));
+        loop {
+            // Nearly all tags and lengths have one or two bytes. This loop takes two thirds of the time of the plain code, to which a
+            // test compares it.
+            let len = match *rest {
+                [] => return &[],
+                [tag @ ..0x80, ref after @ ..] if u64::from(tag) >> 3 < number => short(tag, after, 1),
+                [low, high @ ..0x80, ref after @ ..]
+                    if low >= 0x80 && (u64::from(high) << 4 | u64::from(low >> 3 & 0xf)) < number =>
+                {
+                    short(low, after, 2)
+                }
+                _ => {
+                    let found = varint(rest).map(|(tag, _)| tag >> 3);
+                    if found >= Some(number) {
+                        return if found == Some(number) { rest } else { &[] };
+                    }
+                    None
+                }
+            };
+            rest = match len.and_then(|len| rest.get(len..)) {
+                Some(rest) => rest,
+                None => match varint(rest).and_then(|(tag, after)| value(tag, after)) {
+                    Some((_, rest)) => rest,
+                    None => return &[],
+                },
+            };
+        }
+    }
+
+    fn find(self, number: u32) -> Option<Value<'a>> {
+        let (tag, after) = varint(self.from(number))?;
+        Some(value(tag, after)?.0)
+    }
+
+    /// Returns the value of a field that is always present in Go.
+    #[inline]
+    pub(crate) fn get<T: Element<'a>>(self, number: u32) -> T {
+        self.find(number).map(T::read).unwrap_or_default()
+    }
+
+    /// Returns the value of a field that is a pointer in Go.
+    #[inline]
+    pub(crate) fn opt<T: Element<'a>>(self, number: u32) -> Option<T> {
+        self.find(number).map(T::read)
+    }
+
+    #[inline]
+    pub(crate) fn list<T: Element<'a>>(self, number: u32) -> List<'a, T> {
+        List { rest: self.from(number), number, of: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn map<T: Element<'a>>(self, number: u32) -> Map<'a, T> {
+        Map(self.list(number))
+    }
+}
+
+impl<'a> Element<'a> for Raw<'a> {
+    #[inline]
+    fn read(value: Value<'a>) -> Self {
+        Self(<&[u8]>::read(value))
+    }
+}
+
+impl<'a> Element<'a> for &'a [u8] {
+    #[inline]
+    fn read(value: Value<'a>) -> Self {
+        if let Value::Len(bytes) = value { bytes } else { &[] }
+    }
+}
+
+impl<'a> Element<'a> for &'a str {
+    #[inline]
+    fn read(value: Value<'a>) -> Self {
+        str::from_utf8(<&[u8]>::read(value)).unwrap_or_default()
+    }
+}
+
+impl<'a> Element<'a> for i64 {
+    #[inline]
+    fn read(value: Value<'a>) -> Self {
+        if let Value::Int(int) = value { int.cast_signed() } else { 0 }
+    }
+}
+
+impl<'a> Element<'a> for i32 {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "protobuf takes the low bits")]
+    fn read(value: Value<'a>) -> Self {
+        i64::read(value) as Self
+    }
+}
+
+impl<'a> Element<'a> for bool {
+    #[inline]
+    fn read(value: Value<'a>) -> Self {
+        i64::read(value) != 0
+    }
+}
+
+impl<'a> Element<'a> for f64 {
+    #[inline]
+    fn read(value: Value<'a>) -> Self {
+        if let Value::Fixed64(bits) = value { Self::from_bits(bits) } else { 0.0 }
+    }
+}
+
+/// The values of a repeated field: `for container in pod.spec().containers()`.
+///
+/// `len` and `get` walk over the values.
+pub struct List<'a, T> {
+    /// Begins with the first value, and ends with the parent.
+    rest: &'a [u8],
+    number: u32,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<'a, T: Element<'a>> List<'a, T> {
+    /// Iterates over the values.
+    #[inline]
+    #[must_use]
+    pub fn iter(self) -> Iter<'a, T> {
+        Iter(self)
+    }
+
+    /// Returns the number of values.
+    #[must_use]
+    pub fn len(self) -> usize {
+        List::<Raw<'a>> { rest: self.rest, number: self.number, of: PhantomData }.iter().count()
+    }
+
+    /// Returns true if there are no values.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Returns the first value.
+    #[inline]
+    #[must_use]
+    pub fn first(self) -> Option<T> {
+        self.iter().next()
+    }
+
+    /// Returns the value at this index, counted from 0.
+    #[must_use]
+    pub fn get(self, index: usize) -> Option<T> {
+        self.iter().nth(index)
+    }
+}
+
+/// An iterator over the values of a [`List`].
+pub struct Iter<'a, T>(List<'a, T>);
+
+impl<'a, T: Element<'a>> Iterator for Iter<'a, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        let List { rest, number, .. } = &mut self.0;
+        let (tag, after) = varint(rest)?;
+        if tag >> 3 != u64::from(*number) {
+            *rest = &[];
+            return None;
+        }
+        let (value, after) = value(tag, after)?;
+        *rest = after;
+        Some(T::read(value))
+    }
+}
+
+impl<'a, T: Element<'a>> FusedIterator for Iter<'a, T> {}
+
+impl<'a, T: Element<'a>> IntoIterator for List<'a, T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    #[inline]
+    fn into_iter(self) -> Iter<'a, T> {
+        Iter(self)
+    }
+}
+
+impl<T> Clone for List<'_, T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for List<'_, T> {}
+
+impl<T> Default for List<'_, T> {
+    fn default() -> Self {
+        Self { rest: &[], number: 0, of: PhantomData }
+    }
+}
+
+/// The value of some maps is a list of strings, which protobuf wraps in a message.
+impl<'a> Element<'a> for List<'a, &'a str> {
+    #[inline]
+    fn read(value: Value<'a>) -> Self {
+        Raw::read(value).list(1)
+    }
+}
+
+/// A map with keys of text, in the order of the keys: `pod.metadata().labels().get("app")`.
+///
+/// `get` walks over the entries, and stops where the key would be.
+pub struct Map<'a, T>(List<'a, T>);
+
+impl<'a, T: Element<'a>> Map<'a, T> {
+    /// Returns the value of a key.
+    #[must_use]
+    pub fn get(self, key: &str) -> Option<T> {
+        for entry in self.entries() {
+            let found: &[u8] = entry.get(1);
+            if found >= key.as_bytes() {
+                return (found == key.as_bytes()).then(|| entry.get(2));
+            }
+        }
+        None
+    }
+
+    /// Returns true if the map has the key.
+    #[must_use]
+    pub fn contains_key(self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Iterates over the entries.
+    #[inline]
+    #[must_use]
+    pub fn iter(self) -> Entries<'a, T> {
+        Entries(self.entries(), PhantomData)
+    }
+
+    /// Iterates over the keys.
+    #[inline]
+    pub fn keys(self) -> impl Iterator<Item = &'a str> {
+        self.entries().map(|entry| entry.get(1))
+    }
+
+    /// Returns the number of entries.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns true if there are no entries.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    fn entries(self) -> Iter<'a, Raw<'a>> {
+        Iter(List { rest: self.0.rest, number: self.0.number, of: PhantomData })
+    }
+}
+
+/// An iterator over the entries of a [`Map`].
+pub struct Entries<'a, T>(Iter<'a, Raw<'a>>, PhantomData<fn() -> T>);
+
+impl<'a, T: Element<'a>> Iterator for Entries<'a, T> {
+    type Item = (&'a str, T);
+
+    #[inline]
+    fn next(&mut self) -> Option<(&'a str, T)> {
+        self.0.next().map(|entry| (entry.get(1), entry.get(2)))
+    }
+}
+
+impl<'a, T: Element<'a>> FusedIterator for Entries<'a, T> {}
+
+impl<'a, T: Element<'a>> IntoIterator for Map<'a, T> {
+    type Item = (&'a str, T);
+    type IntoIter = Entries<'a, T>;
+
+    #[inline]
+    fn into_iter(self) -> Entries<'a, T> {
+        self.iter()
+    }
+}
+
+impl<T> Clone for Map<'_, T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Map<'_, T> {}
+
+/// Shows the number of values, but no values, which may be of a Secret.
+impl<'a, T: Element<'a>> fmt::Debug for List<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "List({})", self.len())
+    }
+}
+
+/// Shows the number of entries, but no values, which may be of a Secret.
+impl<'a, T: Element<'a>> fmt::Debug for Map<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Map({})", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As `Raw::from`, without its fast path.
+    fn plain(mut rest: &[u8], number: u64) -> &[u8] {
+        while let Some((tag, after)) = varint(rest) {
+            if tag >> 3 >= number {
+                return if tag >> 3 == number { rest } else { &[] };
+            }
+            let Some((_, after)) = value(tag, after) else { break };
+            rest = after;
+        }
+        &[]
+    }
+
+    fn field() -> impl Strategy<Value = Vec<u8>> {
+        let varint = |mut value: u64, out: &mut Vec<u8>| {
+            while value > 0x7f {
+                out.push(value.to_le_bytes()[0] | 0x80);
+                value >>= 7;
+            }
+            out.push(value.to_le_bytes()[0]);
+        };
+        let number = prop_oneof![1..20_u64, 1..300_u64, 2000..3000_u64, 1..100_000_u64];
+        (number, 0..6_u64, any::<u64>(), 0..64_u32, 0..20_000_usize).prop_map(move |(number, kind, int, shift, len)| {
+            let mut field = Vec::new();
+            let wire_type = [0, 2, 2, 1, 5, 2][usize::try_from(kind).unwrap()];
+            varint(number << 3 | wire_type, &mut field);
+            match wire_type {
+                0 => varint(int >> shift, &mut field),
+                1 => field.extend([0xff; 8]),
+                5 => field.extend([0xff; 4]),
+                _ => {
+                    let len = if kind == 5 { len } else { len % 100 };
+                    varint(len as u64, &mut field);
+                    field.resize(field.len() + len, 0x82);
+                }
+            }
+            field
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_fast_path_finds_the_same_as_the_plain_code(
+            fields in prop::collection::vec(field(), 0..8),
+            number in prop_oneof![1..20_u32, 1..300_u32, 1..100_000_u32],
+            cut in 0..30_usize,
+        ) {
+            let mut message = fields.concat();
+            message.truncate(message.len() - cut.min(message.len()) * usize::from(cut > 15));
+            for number in [number, 15, 16, 127, 128, 255, 2048] {
+                prop_assert_eq!(Raw(&message).from(number), plain(&message, number.into()));
+            }
+        }
+
+        /// A view of bytes that were not checked cannot be created; if it were, nothing would panic.
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>, number in 0..40_u32) {
+            let raw = Raw(&bytes);
+            _ = (raw.get::<&str>(number), raw.get::<i64>(number), raw.opt::<bool>(number), raw.get::<f64>(number));
+            _ = (raw.list::<&str>(number).iter().count(), raw.map::<&str>(number).iter().count());
+            _ = raw.map::<&[u8]>(number).get("a");
+        }
+    }
+}
