@@ -42,7 +42,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
             name: name.into(),
             function,
             values: RwLock::new(ValueMap::new_sync()),
-            data: RwLock::new(Data { groups: Vec::new(), free: Vec::new(), of: Vec::new(), failed: HashMap::new() }),
+            data: RwLock::new(Data::default()),
             pending: Mutex::new(Pending::default()),
             routes: Mutex::new(Routes { values: ValueMap::new_sync(), lists: Vec::new(), full: FEW_ROUTES }),
         });
@@ -248,6 +248,35 @@ impl<T: Stored + ?Sized, V: Ord + Clone> Kept<T, V> {
 }
 
 impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync> Maintained<T> for Kept<T, V> {
+    fn fill(&self, objects: &mut dyn Iterator<Item = (u32, Object<T>)>) {
+        let (mut values, mut data) = (ValueMap::new_sync(), Data::default());
+        for (slot, object) in objects {
+            let found = match (self.function)(&object) {
+                Ok(found) => found,
+                Err(source) => {
+                    let (index, key) = (Arc::clone(&self.name), object.key());
+                    data.failed.insert(slot, IndexError { index, key, source });
+                    continue;
+                }
+            };
+            let mut groups = Groups::new();
+            for value in found {
+                let group = values.get(&value).copied().unwrap_or_else(|| {
+                    let group = data.free_group(0);
+                    data.create(group, &Arc::new(value.clone()));
+                    values.insert_mut(value, group);
+                    group
+                });
+                if !groups.contains(&group.at) {
+                    groups.push(group.at);
+                }
+            }
+            data.set(slot, &groups);
+        }
+        *write(&self.data) = data;
+        *write(&self.values) = values;
+    }
+
     fn prepare(&self, slot: Option<u32>, object: Option<&Object<T>>) {
         let mut pending = Pending::default();
         let values = match object.map(|object| (object, (self.function)(object))) {
@@ -336,6 +365,12 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync> Maintained<T> for Kept<T,
             value + members.slots.bytes()
         });
         of + groups + members.sum::<usize>() + values.size() * (size_of::<(V, Group)>() + NODE)
+    }
+}
+
+impl<V> Default for Data<V> {
+    fn default() -> Self {
+        Self { groups: Vec::new(), free: Vec::new(), of: Vec::new(), failed: HashMap::new() }
     }
 }
 

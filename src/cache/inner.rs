@@ -80,6 +80,8 @@ pub(super) struct Writer<T: Stored + ?Sized> {
 /// The steps of a write for an index: `prepare` runs user code and changes nothing, `keep` runs under the lock of the state and
 /// calls no user code, and `finish` runs user code again.
 pub(super) trait Maintained<T: Stored + ?Sized>: Send + Sync {
+    /// Adds the objects of these slots to an index that is empty and has no readers yet.
+    fn fill(&self, objects: &mut dyn Iterator<Item = (u32, Object<T>)>);
     /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is removed.
     fn prepare(&self, slot: Option<u32>, object: Option<&Object<T>>);
     fn keep(&self, slot: u32) -> Option<IndexError>;
@@ -244,12 +246,10 @@ impl<T: Stored + ?Sized> Inner<T> {
     /// Adds all objects to an index, and keeps it up to date from then on.
     pub(super) fn maintain(&self, index: &Arc<dyn Maintained<T>>) {
         let mut writer = self.writer();
-        for slot in 0..writer.slots {
-            let Some(entry) = self.entry_at(slot) else { continue };
-            index.prepare(Some(slot), Some(&Object::for_functions(&entry, &self.codec)));
-            _ = index.keep(slot);
-            index.finish(&mut Vec::new());
-        }
+        index.fill(&mut (0..writer.slots).filter_map(|slot| {
+            let entry = self.entry_at(slot)?;
+            Some((slot, Object::for_functions(&entry, &self.codec)))
+        }));
         writer.indexes.push(Arc::downgrade(index));
     }
 
