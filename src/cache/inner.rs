@@ -17,7 +17,7 @@ use super::key::{Identity, ObjectKey};
 use super::memory::{Memory, Usage};
 use super::object::{Codec, Object, Stored};
 use super::open::Open;
-use super::queue::{LOOK_AHEAD, Walk};
+use super::queue::Walk;
 use super::slots::Slots;
 use super::state::{Snapshot, State};
 use super::subscription::{Subscribers, Subscription, Wakers};
@@ -246,12 +246,9 @@ impl<T: Stored + ?Sized> Inner<T> {
     /// Adds all objects to an index, and keeps it up to date from then on.
     pub(super) fn maintain(&self, index: &Arc<dyn Maintained<T>>) {
         let mut writer = self.writer();
-        // Several at once: the processor then waits for several of them at once.
-        index.fill(&mut (0..writer.slots).step_by(LOOK_AHEAD as usize).flat_map(|first| {
-            let state = self.state();
-            let slots = first..writer.slots.min(first + LOOK_AHEAD);
-            let objects = slots.filter_map(|slot| Some((slot, Object::for_functions(state.get(slot)?, &self.codec))));
-            objects.collect::<Vec<_>>()
+        index.fill(&mut (0..writer.slots).filter_map(|slot| {
+            let entry = self.entry_at(slot)?;
+            Some((slot, Object::for_functions(&entry, &self.codec)))
         }));
         writer.indexes.push(Arc::downgrade(index));
     }
