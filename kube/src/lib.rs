@@ -5,7 +5,7 @@
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches and, with the feature
 //!   `cache`, objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
 //! - `runtime::watcher` (feature `runtime`) takes the place of `kube::runtime::watcher`, for kube's reflectors, stores and controllers:
-//!   objects are decoded while they arrive.
+//!   objects are decoded while they arrive, without the fields that a projection drops, such as `managedFields`.
 //!
 //! This crate follows kube's major versions: this version is for kube 5. `listwatch` does not depend on kube. The types of
 //! k8s-openapi need a feature that selects a version of Kubernetes:

@@ -1,19 +1,27 @@
 //! [`watcher`](fn@watcher) replaces [`kube::runtime::watcher`]. It has the same arguments, events and errors, but decodes each
-//! object as soon as it has arrived; kube reads a whole page of the list before it decodes it.
+//! object as soon as it has arrived; kube reads a whole page of the list before it decodes it. [`metadata_watcher`] replaces
+//! kube's in the same way.
 //!
-//! Only the import changes, because the names are the same as in kube:
+//! [`Watcher::projection`] drops fields before objects are decoded. Drop `metadata.managedFields` unless you read them: in the Pods
+//! of a real API server they take more than half of the memory and of the time of decoding.
+//!
+//! The names are the same as in kube, so only the import changes, and the call to `projection` is added:
 //!
 //! ```
 //! use futures::TryStreamExt as _;
 //! use k8s_openapi::api::core::v1::Pod;
 //! use kube::runtime::{WatchStreamExt as _, reflector};
 //! use kube::{Api, Client};
+//! use listwatch::Projection;
+//! use listwatch::path::meta;
 //! // In place of `use kube::runtime::watcher`.
 //! use listwatch_kube::runtime::watcher;
 //!
 //! # async fn run(client: Client) -> Result<(), watcher::Error> {
 //! let (pods, writer) = reflector::store::<Pod>();
-//! let events = watcher(Api::all(client), watcher::Config::default()).default_backoff();
+//! let events = watcher(Api::all(client), watcher::Config::default().streaming_lists())
+//!     .projection(Projection::new().drop(&meta::MANAGED_FIELDS))
+//!     .default_backoff();
 //! let mut applied = std::pin::pin!(reflector(writer, events).applied_objects());
 //! while let Some(pod) = applied.try_next().await? {
 //!     println!("{:?}, one of {}", pod.metadata.name, pods.len());
@@ -29,12 +37,15 @@
 //! [`examples/controller.rs`]: https://docs.rs/crate/listwatch-kube/latest/source/examples/controller.rs
 
 use std::cmp::Ordering;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{io, mem};
 
-use futures::stream::{Stream, StreamExt as _, unfold};
-use kube::api::{Api, ListMeta, ResourceExt as _};
+use futures::stream::{BoxStream, Stream, StreamExt as _, unfold};
+use kube::api::{Api, ListMeta, PartialObjectMeta, ResourceExt as _};
 use kube::core::request;
 use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary};
 /// kube's module: `Config`, `Event`, `Error` and the rest. The functions in it are kube's own.
@@ -45,8 +56,8 @@ use listwatch::client::{
     ApiError, Client, Compression, Error, ErrorKind, Items, List, ListParams, OwnedEvent, Resource, ResourceVersion,
     Retry, Selection, TransportErrorKind, WatchEvents, WatchParams,
 };
-use listwatch::{DecodeErrorKind, ItemError, ItemRef, compare_resource_versions};
-use serde::de::DeserializeOwned;
+use listwatch::{DecodeErrorKind, Encoding, ItemError, ItemRef, Projection, compare_resource_versions};
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 
 use crate::KubeTransport;
 
@@ -83,31 +94,124 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 /// - A selector or a path that the server would refuse is not sent: the error is [`BuildRequest`](kube::Error::BuildRequest).
 /// - Every other error, except an API error, is a [`Service`](kube::Error::Service) that contains an [`Error`]: for example that an
 ///   object or a frame exceeds 16 MiB.
-pub fn watcher<K>(api: Api<K>, config: Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+pub fn watcher<K>(api: Api<K>, config: Config) -> Watcher<K>
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let path = api.resource_url().to_owned();
-    let namespace = api.namespace().map(str::to_owned);
-    let client = Client::new(KubeTransport::new(api.into_client())).retry(Retry::never());
-    let watcher = Watcher { client, path, namespace, config, state: State::Empty };
-    unfold(watcher, |mut watcher| async {
-        let event = watcher.next().await;
-        Some((event, watcher))
-    })
+    Watcher::new(api, config)
 }
 
-struct Watcher<K: DeserializeOwned + Send + 'static> {
+/// Watches the metadata of a collection for ever, as kube's [`metadata_watcher`](kube::runtime::metadata_watcher) does.
+///
+/// The server sends only the metadata of each object, which includes the managed fields: [`Watcher::projection`] drops them. Its
+/// differences from kube's are those of [`watcher`](fn@watcher), which does the same for an `Api<PartialObjectMeta<K>>`. kube 5
+/// deprecates its own function for that reason.
+pub fn metadata_watcher<K>(api: Api<K>, config: Config) -> Watcher<PartialObjectMeta<K>>
+where
+    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    Watcher::new(api, config)
+}
+
+/// The stream of events that [`watcher`](fn@watcher) and [`metadata_watcher`] return.
+///
+/// Nothing is sent before it is polled.
+#[must_use = "nothing is sent until it is polled"]
+pub struct Watcher<K> {
+    source: Source,
+    /// `None` before the first poll.
+    events: Option<BoxStream<'static, watcher::Result<Event<K>>>>,
+}
+
+impl<K> Watcher<K> {
+    fn new<A: kube::Resource>(api: Api<A>, config: Config) -> Self {
+        let (path, namespace) = (api.resource_url().to_owned(), api.namespace().map(str::to_owned));
+        let client = Client::new(KubeTransport::new(api.into_client())).retry(Retry::never());
+        Self { source: Source { client, path, namespace, config, projection: None }, events: None }
+    }
+
+    /// Drops fields of each object before it is decoded, in lists, streaming lists and watches.
+    ///
+    /// The fields are removed from the JSON of one object at a time, so they never reach serde and take no memory afterwards. The
+    /// events are those of a watcher without a projection, except that their objects do not have the fields. The requests are the
+    /// same too: the server still sends the fields.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use kube::{Api, Client};
+    /// use listwatch::Projection;
+    /// use listwatch::path::{meta, pod};
+    /// use listwatch_kube::runtime::watcher;
+    ///
+    /// # fn watch(client: Client) {
+    /// let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&meta::LAST_APPLIED).drop(&pod::STATUS);
+    /// let events = watcher(Api::<Pod>::all(client), watcher::Config::default()).projection(slim);
+    /// # }
+    /// ```
+    ///
+    /// It needs one copy of each object's remaining JSON, which is freed once the object is decoded. The
+    /// [guide](crate::guide#kubes-store-without-managedfields) has measured figures.
+    ///
+    /// It replaces an earlier projection. If the stream was polled before, it starts over with [`Event::Init`].
+    ///
+    /// # Errors
+    ///
+    /// The first item after [`Event::Init`] is a [`BuildRequest`](kube::Error::BuildRequest), and nothing is sent, if the projection
+    /// drops the name, namespace, uid or resource version, which kube's stores and the watcher need, or if a path has no names for
+    /// JSON. A projection that [keeps](Projection::keep) only some fields must also keep `FieldPath::new("metadata", &[1])`.
+    ///
+    /// A field that `K` requires, such as the `spec` of a type that derives `CustomResource`, must not be dropped: each object would
+    /// be a [`SerdeError`](kube::Error::SerdeError). Columns in such errors count in the remaining JSON.
+    pub fn projection(self, projection: Projection) -> Self {
+        Self { source: Source { projection: Some(Arc::new(projection)), ..self.source }, events: None }
+    }
+}
+
+impl<K> Stream for Watcher<K>
+where
+    K: kube::Resource + DeserializeOwned + Send + 'static,
+{
+    type Item = watcher::Result<Event<K>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { source, events } = &mut *self;
+        let events = events.get_or_insert_with(|| {
+            let machine = Machine { source: source.clone(), state: State::Empty };
+            let events = unfold(machine, |mut machine| async {
+                let event = machine.next().await;
+                Some((event, machine))
+            });
+            events.boxed()
+        });
+        events.poll_next_unpin(cx)
+    }
+}
+
+impl<K> Debug for Watcher<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher").field("path", &self.source.path).finish_non_exhaustive()
+    }
+}
+
+/// What is watched, and how.
+#[derive(Clone)]
+struct Source {
     client: Client,
     path: String,
     namespace: Option<String>,
     config: Config,
+    /// Checked before each request.
+    projection: Option<Arc<Projection>>,
+}
+
+struct Machine<K: DeserializeOwned + Send + 'static> {
+    source: Source,
     state: State<K>,
 }
 
 /// Returns a decoding error as the item, so that it does not end the watch, as in kube.
-type FromRef<K> = fn(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError>;
-type Events<K> = WatchEvents<FromRef<K>>;
+type Decode<K> = Box<dyn FnMut(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError> + Send>;
+type Events<K> = WatchEvents<Decode<K>>;
 
 /// ```text
 /// Empty ──> Init ──> Listing ──> Listed <──> Watching
@@ -123,7 +227,7 @@ enum State<K: DeserializeOwned + Send + 'static> {
     Empty,
     /// A list is requested next.
     Init,
-    Listing(Box<Items<FromRef<K>>>),
+    Listing(Box<Items<Decode<K>>>),
     /// The initial events of a watch.
     Streaming(Events<K>),
     /// All events up to this version were delivered.
@@ -131,7 +235,7 @@ enum State<K: DeserializeOwned + Send + 'static> {
     Watching(Events<K>, String),
 }
 
-impl<K> Watcher<K>
+impl<K> Machine<K>
 where
     K: kube::Resource + DeserializeOwned + Send + 'static,
 {
@@ -146,17 +250,17 @@ where
     /// Advances the state, and returns the event of this step, if there is one.
     async fn step(&mut self) -> watcher::Result<Option<Event<K>>> {
         match mem::take(&mut self.state) {
-            State::Empty if self.config.initial_list_strategy == InitialListStrategy::ListWatch => {
+            State::Empty if self.source.config.initial_list_strategy == InitialListStrategy::ListWatch => {
                 self.state = State::Init;
                 Ok(Some(Event::Init))
             }
             State::Empty => {
-                let events = self.watch(None).await.map_err(WatcherError::WatchStartFailed)?;
+                let events = self.source.watch(None).await.map_err(WatcherError::WatchStartFailed)?;
                 self.state = State::Streaming(events);
                 Ok(Some(Event::Init))
             }
             State::Init => {
-                let list = self.list().map_err(WatcherError::InitialListFailed)?;
+                let list = self.source.list().map_err(WatcherError::InitialListFailed)?;
                 self.state = State::Listing(Box::new(list.stream()));
                 Ok(None)
             }
@@ -191,7 +295,7 @@ where
                 Some(Ok(_)) | None => Ok(None),
                 Some(Err(error)) => interruption(error).map_or(Ok(None), Err),
             },
-            State::Listed(version) => match self.watch(Some(&version)).await {
+            State::Listed(version) => match self.source.watch(Some(&version)).await {
                 Ok(events) => {
                     self.state = State::Watching(events, version);
                     Ok(None)
@@ -244,18 +348,20 @@ where
             }
         }
     }
+}
 
-    fn list(&self) -> kube::Result<List<FromRef<K>>> {
+impl Source {
+    fn list<K: kube::Resource + DeserializeOwned + 'static>(&self) -> kube::Result<List<Decode<K>>> {
         let (version, pages) = match self.config.list_semantic {
             ListSemantic::MostRecent => (ResourceVersion::MostRecent, self.config.page_size.filter(|items| *items > 0)),
             // At version 0, servers ignore page sizes.
             ListSemantic::Any => (ResourceVersion::AtLeast("0".to_owned()), None),
         };
-        let mut params = ListParams::new(self.selection()?).resource_version(version);
+        let mut params = ListParams::new(self.selection(K::metadata_api())?).resource_version(version);
         if let Some(items) = pages {
             params = params.page_size(items);
         }
-        let list = self.client.list_with(&self.resource()?, &params, decode as FromRef<K>);
+        let list = self.client.list_with(&self.resource()?, &params, self.decode()?);
         Ok(match &self.namespace {
             Some(namespace) => list.namespace(namespace),
             None => list,
@@ -263,7 +369,10 @@ where
     }
 
     /// Opens a watch that resumes from this version, or that begins with the initial events if there is none.
-    async fn watch(&mut self, version: Option<&str>) -> kube::Result<Events<K>> {
+    async fn watch<K>(&self, version: Option<&str>) -> kube::Result<Events<K>>
+    where
+        K: kube::Resource + DeserializeOwned + 'static,
+    {
         let timeout = match self.config.timeout {
             None => TIMEOUT,
             Some(0) => LONG_TIMEOUT,
@@ -273,10 +382,10 @@ where
             Some(version) => WatchParams::from_version(version),
             None => WatchParams::with_initial_state_at_least("0"),
         };
-        let params = params.selection(self.selection()?).timeout(timeout);
+        let params = params.selection(self.selection(K::metadata_api())?).timeout(timeout);
         // kube requests no compression either: its decompression stops after the first gzip member.
         let client = self.client.clone().compression(Compression::Identity);
-        let watch = client.watch_with(&self.resource()?, &params, decode as FromRef<K>);
+        let watch = client.watch_with(&self.resource()?, &params, self.decode()?);
         let mut watch = watch.bookmarks(self.config.bookmarks);
         if let Some(namespace) = &self.namespace {
             watch = watch.namespace(namespace);
@@ -287,12 +396,18 @@ where
         watch.open().await.map_err(kube_error)
     }
 
-    fn selection(&self) -> kube::Result<Selection> {
+    fn selection(&self, metadata_only: bool) -> kube::Result<Selection> {
         let Config { label_selector, field_selector, .. } = &self.config;
         let labels = label_selector.as_deref().unwrap_or_default().parse().map_err(invalid)?;
         let fields = field_selector.as_deref().unwrap_or_default().parse().map_err(invalid)?;
         let selection = Selection::all().json().labels(labels).fields(fields);
-        Ok(if K::metadata_api() { selection.metadata_only() } else { selection })
+        Ok(if metadata_only { selection.metadata_only() } else { selection })
+    }
+
+    fn decode<K: DeserializeOwned + 'static>(&self) -> kube::Result<Decode<K>> {
+        self.projection.as_deref().map_or(Ok(()), check)?;
+        let projection = self.projection.clone();
+        Ok(Box::new(move |item| Ok(decode(item, projection.as_deref()))))
     }
 
     /// Returns the resource of the path, with an empty kind, because an `Api` does not expose the kind.
@@ -310,14 +425,42 @@ where
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it is what `list_with` takes")]
-fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError> {
-    Ok(match item.decode_json::<K>() {
+/// Refuses a projection that does not apply to JSON, or drops metadata that the watcher or kube's stores need.
+fn check(projection: &Projection) -> kube::Result<()> {
+    let object = br#"{"metadata":{"name":"a","namespace":"a","uid":"a","resourceVersion":"1"}}"#;
+    let copy = ItemRef::new(Encoding::Json, object).project(projection).map_err(invalid)?;
+    let meta = ItemRef::new(Encoding::Json, &copy).meta().map_err(invalid)?;
+    for (field, value) in [
+        ("name", meta.name()),
+        ("namespace", meta.namespace()),
+        ("uid", meta.uid()),
+        ("resourceVersion", meta.resource_version()),
+    ] {
+        if value.is_empty() {
+            return Err(invalid(format!("the projection drops metadata.{field}, which a watcher needs")));
+        }
+    }
+    Ok(())
+}
+
+fn decode<K: DeserializeOwned>(item: ItemRef<'_>, projection: Option<&Projection>) -> serde_json::Result<K> {
+    let Some(projection) = projection else { return decode_whole(item) };
+    match item.project(projection) {
+        Ok(copy) => decode_whole(ItemRef::new(item.encoding(), &copy)),
+        // Returns serde's own error, as kube does.
+        Err(error) => Err(serde_json::from_slice::<IgnoredAny>(item.bytes())
+            .err()
+            .unwrap_or_else(|| serde_json::Error::custom(error))),
+    }
+}
+
+fn decode_whole<K: DeserializeOwned>(item: ItemRef<'_>) -> serde_json::Result<K> {
+    match item.decode_json::<K>() {
         Ok(object) => Ok(*object),
-        Err(error @ ItemError::DecodedSize { .. }) => Err(serde::de::Error::custom(error)),
+        Err(error @ ItemError::DecodedSize { .. }) => Err(serde_json::Error::custom(error)),
         // Returns serde's own error, as kube does.
         Err(_) => serde_json::from_slice(item.bytes()),
-    })
+    }
 }
 
 /// Returns the later of two versions. The version of a deletion may be older than the version of the watch.

@@ -1,5 +1,6 @@
 //! This crate's watcher and kube's report the same events and errors, and send the same requests, for the same responses.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
 use std::fmt::Debug;
@@ -9,15 +10,20 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Object, PartialObjectMeta};
 use kube::core::response::Status;
+#[expect(deprecated, reason = "this crate's function replaces it")]
+use kube::runtime::metadata_watcher as theirs_of_metadata;
 use kube::runtime::watcher as theirs;
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use listwatch_kube::runtime::watcher as ours;
-use listwatch_kube::runtime::watcher::{self, Config, Error, Event};
+use listwatch::path::meta;
+use listwatch::{FieldPath, Projection};
+use listwatch_kube::runtime::watcher::{self, Config, Error, Event, InitialListStrategy};
+use listwatch_kube::runtime::{Watcher, metadata_watcher as ours_of_metadata, watcher as ours};
 use listwatch_testserver::{Answer, Body, Server, TOKEN, leak};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -31,8 +37,62 @@ fn client(server: &Server) -> Client {
     Client::try_from(config).unwrap()
 }
 
+thread_local! {
+    /// The version and kind of the objects in responses. Each test has its own thread.
+    static TYPE: Cell<(&'static str, &'static str)> = const { Cell::new(CONFIG_MAP) };
+}
+
+const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
+const METADATA: (&str, &str) = ("meta.k8s.io/v1", "PartialObjectMetadata");
+const WIDGET: (&str, &str) = ("example.com/v1", "Widget");
+
+/// Returns a ConfigMap that has the fields that [`projections`] drop.
 fn config_map(name: &str, version: u64) -> Value {
-    json!({"metadata": {"namespace": "default", "name": name, "uid": name, "resourceVersion": version.to_string()}})
+    let fields = json!({"f:metadata": {"f:annotations": {".": {}, "f:note": {}}}});
+    let managed = json!({"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields});
+    json!({
+        "metadata": {
+            "namespace": "default", "name": name, "uid": name, "resourceVersion": version.to_string(),
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "note": name},
+            "managedFields": [managed],
+        },
+        "data": {"kept": name, "dropped": "d"},
+        "spec": {"parts": [{"name": "a", "size": 1}, {"name": "b", "size": 2}], "replicas": 3},
+    })
+}
+
+/// Returns projections, each with the fields that it drops of an object of [`config_map`].
+fn projections() -> Vec<(Projection, &'static [&'static [&'static str]])> {
+    const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let (data, sizes) = (FieldPath::new("data", &[2]), FieldPath::new("spec.parts.size", &[]));
+    let some = Projection::new().drop(&meta::LAST_APPLIED).drop(&data.clone().key("dropped")).drop(&sizes);
+    let metadata = Projection::new().keep(&FieldPath::new("metadata", &[1])).keep(&data);
+    let (parts, replicas) = (FieldPath::new("spec.parts", &[]), FieldPath::new("spec.replicas", &[]));
+    vec![
+        (Projection::new(), &[]),
+        (Projection::new().drop(&meta::MANAGED_FIELDS), &[&["metadata", "managedFields"]]),
+        (some, &[&["metadata", "annotations", LAST_APPLIED], &["data", "dropped"], &["spec", "parts", "size"]]),
+        // The annotation of the end of the initial events is dropped too, but the watcher has seen it before.
+        (
+            metadata.keep(&parts).drop(&meta::MANAGED_FIELDS).drop(&meta::ANNOTATIONS),
+            &[&["metadata", "managedFields"], &["metadata", "annotations"], &["spec", "replicas"]],
+        ),
+        (Projection::new().drop(&replicas), &[&["spec", "replicas"]]),
+    ]
+}
+
+/// Removes a field, in each element of a list on its path.
+fn remove(object: &mut Value, path: &[&str]) {
+    match (object, path) {
+        (Value::Array(elements), _) => elements.iter_mut().for_each(|element| remove(element, path)),
+        (Value::Object(fields), [name]) => drop(fields.remove(*name)),
+        (Value::Object(fields), [name, rest @ ..]) => {
+            if let Some(field) = fields.get_mut(*name) {
+                remove(field, rest);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn undecodable(name: &str, version: u64) -> Value {
@@ -43,7 +103,8 @@ fn undecodable(name: &str, version: u64) -> Value {
 
 fn list(version: &str, token: &str, items: &[Value]) -> Answer {
     let metadata = json!({"resourceVersion": version, "continue": token});
-    document(&json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}))
+    let (version, kind) = TYPE.get();
+    document(&json!({"kind": format!("{kind}List"), "apiVersion": version, "metadata": metadata, "items": items}))
 }
 
 fn document(document: &Value) -> Answer {
@@ -52,8 +113,9 @@ fn document(document: &Value) -> Answer {
 
 fn event(event: &str, mut object: Value) -> String {
     if event != "ERROR" {
-        object["kind"] = "ConfigMap".into();
-        object["apiVersion"] = "v1".into();
+        let (version, kind) = TYPE.get();
+        object["kind"] = kind.into();
+        object["apiVersion"] = version.into();
     }
     json!({"type": event, "object": object}).to_string() + "\n"
 }
@@ -93,15 +155,34 @@ fn last() -> Answer {
 /// Returns the events and errors of a watcher up to the last object, and its requests.
 async fn seen<K, S>(answers: &[Answer], watcher: impl FnOnce(Client) -> S) -> (Vec<String>, Vec<String>)
 where
-    K: Resource,
+    K: Resource + Serialize,
+    S: Stream<Item = watcher::Result<Event<K>>>,
+{
+    let (events, _, requests) = seen_whole(answers, watcher).await;
+    (events, requests)
+}
+
+/// As [`seen`], and the objects of the events.
+async fn seen_whole<K, S>(
+    answers: &[Answer],
+    watcher: impl FnOnce(Client) -> S,
+) -> (Vec<String>, Vec<Value>, Vec<String>)
+where
+    K: Resource + Serialize,
     S: Stream<Item = watcher::Result<Event<K>>>,
 {
     let server = Server::start(Answer::in_turn(answers.iter().cloned())).await.unwrap();
     let mut watcher = pin!(watcher(client(&server)));
-    let mut events = Vec::new();
+    let (mut events, mut objects) = (Vec::new(), Vec::new());
     while events.last().is_none_or(|event: &String| !event.ends_with("pply(last)")) {
+        assert!(events.len() < 100, "{events:?}");
         match timeout(Duration::from_secs(20), watcher.next()).await {
-            Ok(Some(Ok(event))) => events.push(event.to_string()),
+            Ok(Some(Ok(event))) => {
+                events.push(event.to_string());
+                if let Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) = event {
+                    objects.push(serde_json::to_value(object).unwrap());
+                }
+            }
             Ok(Some(Err(error))) => {
                 let chain = successors(Some(&error as &dyn StdError), |&error| error.source());
                 for error in chain {
@@ -112,7 +193,10 @@ where
             ended => panic!("{ended:?} after {events:?}", ended = ended.map(|_| "the end")),
         }
     }
-    (events, server.requests().iter().map(|request| normalized(&request.path)).collect())
+    let requests = server.requests();
+    // The server sends whole objects also for a projection, so that the requests are kube's.
+    assert!(requests.iter().all(|request| !format!("{:?}", request.headers).contains("drop=")));
+    (events, objects, requests.iter().map(|request| normalized(&request.path)).collect())
 }
 
 /// Returns the text of an error: for an API error the whole status, for others the class.
@@ -280,7 +364,7 @@ fn situations() -> Vec<Situation> {
             &lists,
             vec![
                 list("2", "", &[]),
-                watch(&[added("c", 3), event("ADDED", json!({"metadata": {"name": "d"}}))]),
+                watch(&[added("c", 3), event("ADDED", json!({"metadata": {"name": "d"}, "spec": {"parts": []}}))]),
                 list("4", "", &[a()]),
                 last(),
             ],
@@ -355,10 +439,179 @@ async fn sends_the_requests_and_reports_the_events_of_kubes_watcher() {
     }
 }
 
+/// Checks that the watchers send the same requests, and report the same events and errors, except for the fields that each
+/// projection drops.
+async fn alike_without_fields<K, S>(
+    name: &str,
+    projections: &[(Projection, &[&[&str]])],
+    answers: &[Answer],
+    theirs: impl FnOnce(Client) -> S,
+    ours: impl Fn(Client) -> Watcher<K>,
+) where
+    K: Resource + DeserializeOwned + Serialize + Send + 'static,
+    S: Stream<Item = watcher::Result<Event<K>>>,
+{
+    let (events, objects, requests) = seen_whole(answers, theirs).await;
+    for (projection, dropped) in projections {
+        let mut expected = objects.clone();
+        expected.iter_mut().for_each(|object| dropped.iter().for_each(|path| remove(object, path)));
+        let description = format!("{name}, {projection}");
+        let of_this = seen_whole(answers, |client| ours(client).projection(projection.clone())).await;
+        assert_eq!(of_this, (events.clone(), expected, requests.clone()), "{description}");
+    }
+}
+
+#[tokio::test]
+async fn drops_fields_and_reports_the_same_events_in_every_situation() {
+    for Situation { name, config, answers, .. } in situations() {
+        alike_without_fields(
+            name,
+            &projections(),
+            &answers,
+            |client| theirs(everywhere(client), config.clone()),
+            |client| ours(everywhere(client), config.clone()),
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn drops_fields_of_metadata_dynamic_objects_and_custom_resources() {
+    #[derive(Clone, Debug, Deserialize, Serialize)]
+    struct Spec {
+        parts: Vec<Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        replicas: Option<u32>,
+    }
+    type Widget = Object<Spec, Value>;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    let projections = &projections()[1..4];
+    // An object of a list that cannot be decoded, which differs by type, is in the test of ConfigMaps.
+    let situations_of = |objects| {
+        TYPE.set(objects);
+        situations().into_iter().filter(|situation| !situation.expected.contains("InitialListFailed Init InitApply(b)"))
+    };
+    for Situation { name, config, answers, .. } in situations_of(METADATA) {
+        alike_without_fields(
+            &format!("metadata, {name}"),
+            projections,
+            &answers,
+            |client| {
+                #[expect(deprecated, reason = "this crate's function replaces it")]
+                theirs_of_metadata(everywhere(client), config.clone())
+            },
+            |client| ours_of_metadata(everywhere(client), config.clone()),
+        )
+        .await;
+    }
+    for Situation { name, config, answers, .. } in situations_of(WIDGET) {
+        let api = |client| Api::<DynamicObject>::all_with(client, &resource);
+        alike_without_fields(
+            &format!("dynamic, {name}"),
+            projections,
+            &answers,
+            |client| theirs(api(client), config.clone()),
+            |client| ours(api(client), config.clone()),
+        )
+        .await;
+        let api = |client| Api::<Widget>::all_with(client, &resource);
+        alike_without_fields(
+            &format!("custom, {name}"),
+            projections,
+            &answers,
+            |client| theirs(api(client), config.clone()),
+            |client| ours(api(client), config.clone()),
+        )
+        .await;
+    }
+}
+
+/// Serde would refuse these managed fields.
+#[tokio::test]
+async fn dropped_fields_never_reach_serde() {
+    async fn check<K>(answers: &[Answer], watcher: impl Fn(Client) -> Watcher<K>)
+    where
+        K: Resource + DeserializeOwned + Serialize + Send + 'static,
+    {
+        let drop = Projection::new().drop(&meta::MANAGED_FIELDS);
+        let (events, _) = seen(answers, |client| watcher(client).projection(drop)).await;
+        assert_eq!(events.join(" "), "Init InitApply(a) InitDone Apply(b) Delete(a) Apply(last)");
+        let server = Server::start(Answer::in_turn(answers.iter().cloned())).await.unwrap();
+        let errors = watcher(client(&server)).filter_map(async |event| event.err());
+        let error = pin!(errors).next().await.unwrap();
+        assert!(written(&error).ends_with("undecodable"), "{error:?}");
+    }
+    let object = |name, version| {
+        let mut object = config_map(name, version);
+        object["metadata"]["managedFields"] = json!({"time": [5], "fieldsV1": "no list"});
+        object
+    };
+    let stalled = |body: String| {
+        let length = body.len() as u64;
+        Answer::ok(Body::replay(body + " ").stall_at(length)).content_type("application/json")
+    };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    for strategy in [Config::default(), Config::default().streaming_lists()] {
+        let config = || strategy.clone();
+        let answers = |objects| {
+            TYPE.set(objects);
+            let changes = event("ADDED", object("b", 3)) + &event("DELETED", object("a", 4)) + &added(LAST, 1000);
+            match strategy.initial_list_strategy {
+                InitialListStrategy::ListWatch => vec![list("2", "", &[object("a", 1)]), stalled(changes)],
+                InitialListStrategy::StreamingList => {
+                    vec![stalled(event("ADDED", object("a", 1)) + &initial_end(2) + &changes)]
+                }
+            }
+        };
+        check(&answers(CONFIG_MAP), |client| ours(everywhere(client), config())).await;
+        check(&answers(METADATA), |client| ours_of_metadata(everywhere(client), config())).await;
+        check(&answers(WIDGET), |client| ours(Api::<DynamicObject>::all_with(client, &resource), config())).await;
+    }
+}
+
+#[tokio::test]
+async fn refuses_projections_that_drop_what_stores_need() {
+    let path = |names| FieldPath::new(names, &[]);
+    for (projection, reason) in [
+        (Projection::new().drop(&path("metadata.name")), "drops metadata.name,"),
+        (Projection::new().drop(&path("metadata.namespace")), "drops metadata.namespace,"),
+        (Projection::new().drop(&path("metadata.uid")), "drops metadata.uid,"),
+        (Projection::new().drop(&path("metadata.resourceVersion")), "drops metadata.resourceVersion,"),
+        (Projection::new().drop(&path("metadata")), "drops metadata.name,"),
+        (Projection::new().keep(&path("data")), "drops metadata.name,"),
+        (Projection::new().drop(&FieldPath::new("", &[1, 17])), "JSON"),
+    ] {
+        for config in [Config::default(), Config::default().streaming_lists()] {
+            let server = Server::start(Answer::always(last())).await.unwrap();
+            let events = ours(everywhere(client(&server)), config).projection(projection.clone());
+            let errors: Vec<_> = events.filter_map(async |event| event.err()).take(2).collect().await;
+            for error in errors {
+                assert!(written(&error).ends_with("not sent"), "{error:?}");
+                let source = successors(Some(&error as &dyn StdError), |&error| error.source()).last().unwrap();
+                assert!(source.to_string().contains(reason), "{source}, not {reason}");
+            }
+            assert!(server.requests().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_projection_starts_over() {
+    let answers = [list("2", "", &[config_map("a", 1)]), list("2", "", &[config_map("a", 1)]), last()];
+    let server = Server::start(Answer::in_turn(answers)).await.unwrap();
+    let mut events = ours(everywhere(client(&server)), Config::default());
+    for has_fields in [true, false] {
+        assert!(matches!(events.next().await, Some(Ok(Event::Init))));
+        let Some(Ok(Event::InitApply(object))) = events.next().await else { panic!("not an object") };
+        assert_eq!(object.metadata.managed_fields.is_some(), has_fields);
+        events = events.projection(Projection::new().drop(&meta::MANAGED_FIELDS));
+    }
+}
+
 /// Checks that both watchers handle this type and these paths alike.
 async fn alike<K>(api: impl Fn(Client) -> Api<K>, answers: &[Answer], paths: &[&str])
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + Clone + DeserializeOwned + Serialize + Debug + Send + 'static,
 {
     let of_kube = seen(answers, |client| theirs(api(client), Config::default())).await;
     let of_this = seen(answers, |client| ours(api(client), Config::default())).await;

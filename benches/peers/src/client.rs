@@ -17,8 +17,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::cache::{Object, StorageFormat, Store};
 use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
-use listwatch::path::pod;
-use listwatch::{Encoding, ItemError, ItemRef, Json};
+use listwatch::path::{meta, pod};
+use listwatch::{Encoding, ItemError, ItemRef, Json, Projection};
 use listwatch_kube::runtime;
 use prost::Message;
 
@@ -77,6 +77,10 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "kube-reflector-streaming" => kube_reflector(url, |api| watcher(api, streaming()), seen).await?,
         "kube-runtime" => kube_reflector(url, |api| runtime::watcher(api, paged()), seen).await?,
         "kube-runtime-streaming" => kube_reflector(url, |api| runtime::watcher(api, streaming()), seen).await?,
+        "kube-runtime-dropping" => {
+            let drop = Projection::new().drop(&meta::MANAGED_FIELDS);
+            kube_reflector(url, |api| runtime::watcher(api, streaming()).projection(drop), seen).await?
+        }
         _ => bail!("unknown way {way:?}"),
     })
 }

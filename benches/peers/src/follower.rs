@@ -16,8 +16,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
+use listwatch::Projection;
 use listwatch::cache::{Change, StorageFormat, Store};
 use listwatch::client::{Client, HttpTransport, Resource};
+use listwatch::path::meta;
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch_kube::runtime;
 use tokio::sync::oneshot;
@@ -77,6 +79,11 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
         "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
         "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
         "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), handler).await?),
+        "kube-runtime-dropping" => {
+            let drop = Projection::new().drop(&meta::MANAGED_FIELDS);
+            let events = runtime::watcher(server.kube().await?, default.streaming_lists()).projection(drop);
+            Box::new(kube(events, handler).await?)
+        }
         _ => bail!("unknown way {way:?}"),
     })
 }

@@ -114,6 +114,7 @@ pub const GROUPS: &[Group] = &[
             "kube-reflector-streaming",
             "kube-runtime",
             "kube-runtime-streaming",
+            "kube-runtime-dropping",
             "go-list",
             "go-list-json",
             "go-informer",
@@ -122,7 +123,8 @@ pub const GROUPS: &[Group] = &[
             "go-informer-list-json",
         ],
         work: Work::Keep,
-        remark: "Reflectors and informers also index the Pods by key; the other ways do not.",
+        remark: "Reflectors and informers also index the Pods by key; the other ways do not. One row keeps the Pods \
+                 without managedFields.",
     },
     Group {
         title: "Keep every Pod, in whatever form",
@@ -155,6 +157,7 @@ pub const GROUPS: &[Group] = &[
             "kube-reflector-streaming",
             "kube-runtime",
             "kube-runtime-streaming",
+            "kube-runtime-dropping",
             "go-informer",
             "go-informer-list",
         ],
@@ -198,6 +201,12 @@ pub const WAYS: &[Way] = &[
         Program::Rust,
         "kube-runtime-streaming",
     ),
+    way(
+        "kube-runtime-dropping",
+        "listwatch's watcher with streaming lists, managedFields dropped, reflector of kube, JSON",
+        Program::Rust,
+        "kube-runtime-dropping",
+    ),
     way("kube-metadata", "kube, `Api::list_metadata`, JSON", Program::Rust, "kube-metadata"),
     drawn(VERMILION, false, way("go-list", "client-go, List", Program::Go, "list")),
     way("go-list-json", "client-go, List, JSON", Program::Go, "list-json"),
@@ -222,6 +231,12 @@ pub const FOLLOWERS: &[Way] = &[
     way("kube", "kube, reflector, JSON", Program::Rust, "kube"),
     way("kube-streaming", "kube, reflector with streaming lists, JSON", Program::Rust, "kube-streaming"),
     way("kube-runtime", "kube, reflector, by this crate's watcher, JSON", Program::Rust, "kube-runtime"),
+    way(
+        "kube-runtime-dropping",
+        "kube, reflector, by this crate's watcher with streaming lists, managedFields dropped, JSON",
+        Program::Rust,
+        "kube-runtime-dropping",
+    ),
     way("go", "client-go, informer", Program::Go, "follow"),
     way("go-list", "client-go, informer, no WatchList", Program::GoWithoutWatchList, "follow"),
 ];
