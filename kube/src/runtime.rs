@@ -156,7 +156,7 @@ impl<K> Watcher<K> {
     ///
     /// # Errors
     ///
-    /// The first item after [`Event::Init`] is a [`BuildRequest`](kube::Error::BuildRequest), and nothing is sent, if the projection
+    /// The watcher sends nothing and returns [`BuildRequest`](kube::Error::BuildRequest) as its first error if the projection
     /// drops the name, namespace, uid or resource version, which kube's stores and the watcher need, or if a path has no names for
     /// JSON. A projection that [keeps](Projection::keep) only some fields must also keep `FieldPath::new("metadata", &[1])`.
     ///

@@ -21,15 +21,17 @@ pub struct Restart {
 pub struct ListSummary {
     /// The type meta of the list: `v1` and `PodList`.
     pub type_meta: TypeMeta,
-    /// The list meta of the last response: the version, and after [`List::single_page`] the token of the next page.
+    /// The list meta of the last response: the version, and after [`List::single_page`](super::List::single_page) the token of the
+    /// next page.
     pub list_meta: ListMeta,
     /// The list meta of each namespace, if the caller chose namespaces. Each is a separate snapshot.
     pub namespaces: Vec<(String, ListMeta)>,
-    /// True if each list is one snapshot: false after [`List::allow_inconsistent`] continued a list at a newer version.
+    /// True if each list is one snapshot: false after [`List::allow_inconsistent`](super::List::allow_inconsistent) continued a list
+    /// at a newer version.
     pub consistent: bool,
     /// Items delivered, without the items of abandoned snapshots.
     pub items: u64,
-    /// Items that [`OnItemError::Skip`] skipped.
+    /// Items that [`OnItemError::Skip`](crate::OnItemError::Skip) skipped.
     pub skipped: u64,
     /// Items of other shards, which the client left out because the server does not support shards.
     pub other_shards: u64,
