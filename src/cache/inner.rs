@@ -42,7 +42,7 @@ pub enum StorageFormat {
 pub(super) struct Inner<T: Stored + ?Sized> {
     pub(super) hasher: RandomState,
     pub(super) codec: Arc<Codec<T>>,
-    /// Locked while one object is written into its slot.
+    /// Locked while one object is written into its slot, or a table that was built before is swapped.
     pub(super) state: RwLock<State<T::Decoded>>,
     /// Locked before `state`, by each writer.
     writer: Mutex<Writer<T>>,
