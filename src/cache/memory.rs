@@ -15,7 +15,7 @@ pub struct Memory {
     /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object is unknown:
     /// Pods of k8s-pb take 6 to 10 times their encoded length.
     pub decoded: usize,
-    /// The tables that find objects by key and by namespace.
+    /// The tables that find objects by key and by namespace, and the buffers of the compressor.
     pub table: usize,
     /// Indexes, without the heap memory of their values.
     pub indexes: usize,

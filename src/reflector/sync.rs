@@ -13,10 +13,11 @@ pub enum Strategy {
     /// The server sends the objects as initial events of the watch (KEP-3157, on by default from 1.34). If the server refuses
     /// them, does not end them, or interrupts them twice, the reflector lists instead.
     WatchList,
-    /// A list, and then a watch from its version. It never syncs if the list takes longer than the server keeps history.
+    /// A list, and then a watch from its version. It never syncs if the list takes longer than the server keeps history. If the
+    /// server's request timeout interrupts a list in one response, the next list uses pages of 500.
     ListThenWatch,
     /// A watch from the version of a list of one object, and in parallel the whole list, into the same store. It syncs however long
-    /// the list takes, and the store has changes before it has all objects. If versions do not
+    /// the list takes, in pages if the request timeout interrupted it, and the store has changes before it has all objects. If versions do not
     /// [compare](compare_resource_versions), the reflector lists, and watches from the version of the list.
     WatchFirst,
 }
