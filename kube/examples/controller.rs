@@ -13,6 +13,8 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Client, ResourceExt as _};
+use listwatch::Projection;
+use listwatch::path::meta;
 use listwatch_kube::runtime::watcher;
 use serde_json::json;
 
@@ -20,7 +22,8 @@ use serde_json::json;
 async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::try_default().await?;
     let (store, writer) = reflector::store();
-    let events = watcher(Api::<ConfigMap>::all(client.clone()), watcher::Config::default());
+    let events = watcher(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
+        .projection(Projection::new().drop(&meta::MANAGED_FIELDS));
     let config_maps = events.default_backoff().reflect(writer).applied_objects();
     Controller::for_stream(config_maps, store)
         .shutdown_on_signal()

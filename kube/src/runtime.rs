@@ -3,9 +3,10 @@
 //! kube's in the same way.
 //!
 //! [`Watcher::projection`] drops fields before objects are decoded. Drop `metadata.managedFields` unless you read them: in the Pods
-//! of a real API server they take more than half of the memory and of the time of decoding.
+//! of a real API server they take more than half of the memory and of the time of decoding. Without a projection this watcher saves
+//! no memory of kube's store, and takes more CPU time than kube's: see the [guide](crate::guide#kubes-store-without-managedfields).
 //!
-//! The names are the same as in kube, so only the import changes, and the call to `projection` is added:
+//! The names are the same as in kube, so where you call kube's `watcher` only the import changes, and the call to `projection` is added:
 //!
 //! ```
 //! use futures::TryStreamExt as _;
@@ -30,7 +31,7 @@
 //! # }
 //! ```
 //!
-//! `Controller::for_stream` accepts such a stream in place of an `Api`. It needs kube's feature `unstable-runtime`, which this
+//! In place of `Controller::new`, `Controller::for_stream` accepts such a stream, after `reflect` and `applied_objects`. It needs kube's feature `unstable-runtime`, which this
 //! crate does not enable. See [`examples/controller.rs`].
 //!
 //! [`kube::runtime::watcher`]: fn@kube::runtime::watcher
