@@ -68,7 +68,7 @@ const TIMEOUT: Duration = Duration::from_secs(290);
 /// Replaces a timeout of 0, for which a server chooses 30 to 60 minutes.
 const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Watches a collection for ever, as kube's [`watcher`](fn@kube::runtime::watcher) does.
+/// Watches a collection for ever. It replaces kube's [`watcher`](fn@kube::runtime::watcher).
 ///
 /// Everything from [`Event::Init`] to [`Event::InitDone`] is the complete collection. An error is an item, after which the
 /// stream resumes when it is polled: after the last event, or with [`Event::Init`] if that is no longer possible. It never
@@ -102,11 +102,11 @@ where
     Watcher::new(api, config)
 }
 
-/// Watches the metadata of a collection for ever, as kube's [`metadata_watcher`](kube::runtime::metadata_watcher) does.
+/// Watches the metadata of a collection for ever. It replaces kube's [`metadata_watcher`](kube::runtime::metadata_watcher), which
+/// kube 5 deprecates in favour of a watcher over `Api<PartialObjectMeta<K>>`; that works with [`watcher`](fn@watcher) too.
 ///
-/// The server sends only the metadata of each object, which includes the managed fields: [`Watcher::projection`] drops them. Its
-/// differences from kube's are those of [`watcher`](fn@watcher), which does the same for an `Api<PartialObjectMeta<K>>`. kube 5
-/// deprecates its own function for that reason.
+/// The server sends only the metadata of each object. The metadata includes the managed fields, which
+/// [`Watcher::projection`] can drop. [`watcher`](fn@watcher) lists the differences from kube's watchers.
 pub fn metadata_watcher<K>(api: Api<K>, config: Config) -> Watcher<PartialObjectMeta<K>>
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -134,8 +134,7 @@ impl<K> Watcher<K> {
     /// Drops fields of each object before it is decoded, in lists, streaming lists and watches.
     ///
     /// The fields are removed from the JSON of one object at a time, so they never reach serde and take no memory afterwards. The
-    /// events are those of a watcher without a projection, except that their objects do not have the fields. The requests are the
-    /// same too: the server still sends the fields.
+    /// projection changes neither the requests nor the sequence of events: the server still sends the fields.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;

@@ -18,8 +18,6 @@ use crate::object::Json;
 use crate::object::LabelSelector;
 use crate::object::view::{self, Checked, View};
 use crate::object::{self, Item, ItemRef, MetaView};
-#[cfg(feature = "json")]
-use crate::schema;
 use crate::sync::{Mutex, lock};
 use crate::wire::Encoding;
 
@@ -227,22 +225,6 @@ impl<T: Stored + ?Sized> Object<T> {
         self.meta().and_then(|meta| selector.matches(&meta)).unwrap_or(false)
     }
 
-    /// Appends the object to `out` as JSON on one line, as [`ItemRef::to_json`](crate::ItemRef::to_json) does; `of` is the type meta of
-    /// the object or of its list. Returns the number of fields that are left out because the [table of fields](crate::schema) does
-    /// not have them.
-    ///
-    /// # Errors
-    ///
-    /// As [`encoded`](Self::encoded) and [`ItemRef::to_json`](crate::ItemRef::to_json). `out` is then unchanged.
-    #[cfg(feature = "json")]
-    pub fn to_json(&self, of: &TypeMeta, out: &mut Vec<u8>) -> Result<u64, ItemError> {
-        let encoded = self.encoded()?;
-        match self.encoding() {
-            Encoding::Protobuf => schema::to_json(of, encoded, out),
-            Encoding::Json => schema::to_line(of, encoded, out).map(|()| 0),
-        }
-    }
-
     /// Returns the decoded object. All readers share one decoded value for as long as any of them keeps it.
     ///
     /// # Errors
@@ -341,18 +323,6 @@ impl<T: Stored + ?Sized> Deref for Encoded<T> {
     fn deref(&self) -> &[u8] {
         // `Object::encoded` returns it only once the bytes are known.
         self.known().unwrap_or_default()
-    }
-}
-
-impl<T: Stored + ?Sized, B: AsRef<[u8]> + ?Sized> PartialEq<B> for Encoded<T> {
-    fn eq(&self, other: &B) -> bool {
-        **self == *other.as_ref()
-    }
-}
-
-impl<T: Stored + ?Sized> PartialEq<Vec<u8>> for &Encoded<T> {
-    fn eq(&self, other: &Vec<u8>) -> bool {
-        ***self == **other
     }
 }
 

@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::error::{InvalidParams, MAX_TIMEOUT_SECONDS};
-use super::resource::encode;
+use super::resource::{Resource, encode};
 #[cfg(feature = "cache")]
 use crate::error::ItemError;
+use crate::meta::TypeMeta;
 #[cfg(feature = "cache")]
 use crate::object::ItemRef;
 use crate::object::selector::{FieldSelector, LabelSelector};
@@ -92,6 +93,18 @@ impl Selection {
         self.shard
     }
 
+    /// Returns the type meta of the objects that a server sends for this selection of a resource: the resource's, or that of
+    /// `PartialObjectMetadata`.
+    #[must_use]
+    pub fn type_meta(&self, resource: &Resource) -> TypeMeta {
+        if self.metadata_only {
+            TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")
+        } else {
+            TypeMeta::new(resource.api_version(), resource.kind())
+        }
+    }
+
+    #[cfg(feature = "cache")]
     pub(crate) fn is_metadata_only(&self) -> bool {
         self.metadata_only
     }

@@ -109,14 +109,6 @@ impl Resource {
         self.namespaced
     }
 
-    /// Returns the kind of the list, like `PodList`, or the empty string if the kind is empty.
-    ///
-    /// All built-in kinds follow this rule; a custom resource may have another list kind (`spec.names.listKind`).
-    #[must_use]
-    pub fn list_kind(&self) -> String {
-        if self.kind.is_empty() { String::new() } else { format!("{}List", self.kind) }
-    }
-
     /// Returns `v1` in the core group, else `group/version`.
     #[must_use]
     pub fn api_version(&self) -> String {
@@ -283,8 +275,6 @@ mod tests {
         assert!(!GADGETS.is_namespaced() && widgets().is_namespaced());
         assert_eq!(Resource::PODS.api_version(), "v1");
         assert_eq!(Resource::DEPLOYMENTS.api_version(), "apps/v1");
-        assert_eq!(Resource::PODS.list_kind(), "PodList");
-        assert_eq!(Resource::ENDPOINTS.list_kind(), "EndpointsList");
         assert_eq!(Resource::PODS.to_string(), "pods");
         assert_eq!(widgets().to_string(), "widgets.example.com");
     }

@@ -300,14 +300,9 @@ impl Plan {
         let query = params.query(start, self.bookmarks, timeout);
         let path = format!("{}?{query}", resource.list_path(self.namespace.as_deref())?);
         let accept = accept_header(params.selection.accept_watch())?;
-        let (api_version, kind) = if params.selection.is_metadata_only() {
-            ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata")
-        } else {
-            (resource.api_version(), resource.kind())
-        };
         let (client, limits, shard, idle_timeout) =
             (client.clone(), *limits, params.selection.shard_of(), *idle_timeout);
-        let expected = TypeMeta { api_version, kind: kind.to_owned() };
+        let expected = params.selection.type_meta(resource);
         let opening = async move {
             tracing::debug!(path, "requesting");
             let counters = Arc::new(Counters::new(&client.totals));

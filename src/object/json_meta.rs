@@ -11,26 +11,11 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-use super::meta_parts::{ManagedFieldsEntry, OwnerReference, Time};
+use super::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
 use crate::error::{Fault, ItemError};
 use crate::meta::json::{members, set, set_text, skip, whole};
 use crate::wire::FieldFault;
 use crate::wire::json::{JsonText, Reader};
-
-/// The metadata of an object. Texts without escapes are borrowed from its JSON. Absent fields are empty.
-#[derive(Clone, Debug, Default)]
-pub(super) struct JsonMeta<'a> {
-    pub(super) name: Cow<'a, str>,
-    pub(super) generate_name: Cow<'a, str>,
-    pub(super) namespace: Cow<'a, str>,
-    pub(super) uid: Cow<'a, str>,
-    pub(super) resource_version: Cow<'a, str>,
-    pub(super) generation: i64,
-    pub(super) creation_timestamp: Option<Time>,
-    pub(super) deletion_timestamp: Option<Time>,
-    pub(super) deletion_grace_period_seconds: Option<i64>,
-    pub(super) collections: Collections<'a>,
-}
 
 /// The maps and lists of the metadata: their JSON, or nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,44 +54,45 @@ struct JsonManager<'a> {
     subresource: JsonText<'a>,
 }
 
-impl<'a> JsonMeta<'a> {
-    /// Reads the metadata of an object. Of other members it only finds the end.
-    pub(super) fn new(object: &'a [u8]) -> Result<Self, ItemError> {
-        if Reader::new(object, 0).peek() == Some(b'n') {
-            return Err(ItemError::Metadata { field: "the object", fault: Fault::Type });
-        }
-        let mut meta = Self::default();
-        whole("the object", object, |name, json| match name {
-            // A repeated `metadata` is merged into the first, as in Go.
-            "metadata" => meta.merge(json),
-            _ => skip("the object", json),
-        })
-        .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
-        Ok(meta)
+/// Reads the metadata of an object. Of other members it only finds the end. Texts without escapes are borrowed from the JSON.
+pub(super) fn read(object: &[u8]) -> Result<(SingleFields<'_>, Collections<'_>), ItemError> {
+    if Reader::new(object, 0).peek() == Some(b'n') {
+        return Err(ItemError::Metadata { field: "the object", fault: Fault::Type });
     }
+    let (mut single, mut collections) = (SingleFields::default(), Collections::default());
+    whole("the object", object, |name, json| match name {
+        // A repeated `metadata` is merged into the first, as in Go.
+        "metadata" => merge(&mut single, &mut collections, json),
+        _ => skip("the object", json),
+    })
+    .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
+    Ok((single, collections))
+}
 
-    fn merge(&mut self, json: &mut Reader<'a>) -> Result<(), FieldFault> {
-        let collections = &mut self.collections;
-        members("metadata", json, |name, json| match name {
-            "name" => set_text(&mut self.name, "metadata.name", json),
-            "generateName" => set_text(&mut self.generate_name, "metadata.generateName", json),
-            "namespace" => set_text(&mut self.namespace, "metadata.namespace", json),
-            "uid" => set_text(&mut self.uid, "metadata.uid", json),
-            "resourceVersion" => set_text(&mut self.resource_version, "metadata.resourceVersion", json),
-            "generation" => set(&mut self.generation, "metadata.generation", json),
-            "creationTimestamp" => set(&mut self.creation_timestamp, "metadata.creationTimestamp", json),
-            "deletionTimestamp" => set(&mut self.deletion_timestamp, "metadata.deletionTimestamp", json),
-            "deletionGracePeriodSeconds" => {
-                set(&mut self.deletion_grace_period_seconds, "metadata.deletionGracePeriodSeconds", json)
-            }
-            "labels" => set_json(&mut collections.labels, "metadata.labels", json),
-            "annotations" => set_json(&mut collections.annotations, "metadata.annotations", json),
-            "ownerReferences" => set_json(&mut collections.owner_references, "metadata.ownerReferences", json),
-            "finalizers" => set_json(&mut collections.finalizers, "metadata.finalizers", json),
-            "managedFields" => set_json(&mut collections.managed_fields, "metadata.managedFields", json),
-            _ => skip("metadata", json),
-        })
-    }
+fn merge<'a>(
+    single: &mut SingleFields<'a>,
+    collections: &mut Collections<'a>,
+    json: &mut Reader<'a>,
+) -> Result<(), FieldFault> {
+    members("metadata", json, |name, json| match name {
+        "name" => set_text(&mut single.name, "metadata.name", json),
+        "generateName" => set_text(&mut single.generate_name, "metadata.generateName", json),
+        "namespace" => set_text(&mut single.namespace, "metadata.namespace", json),
+        "uid" => set_text(&mut single.uid, "metadata.uid", json),
+        "resourceVersion" => set_text(&mut single.resource_version, "metadata.resourceVersion", json),
+        "generation" => set(&mut single.generation, "metadata.generation", json),
+        "creationTimestamp" => set(&mut single.creation_timestamp, "metadata.creationTimestamp", json),
+        "deletionTimestamp" => set(&mut single.deletion_timestamp, "metadata.deletionTimestamp", json),
+        "deletionGracePeriodSeconds" => {
+            set(&mut single.deletion_grace_period_seconds, "metadata.deletionGracePeriodSeconds", json)
+        }
+        "labels" => set_json(&mut collections.labels, "metadata.labels", json),
+        "annotations" => set_json(&mut collections.annotations, "metadata.annotations", json),
+        "ownerReferences" => set_json(&mut collections.owner_references, "metadata.ownerReferences", json),
+        "finalizers" => set_json(&mut collections.finalizers, "metadata.finalizers", json),
+        "managedFields" => set_json(&mut collections.managed_fields, "metadata.managedFields", json),
+        _ => skip("metadata", json),
+    })
 }
 
 impl<'a> Collections<'a> {
@@ -248,8 +234,7 @@ mod tests {
             "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"o","uid":"u","controller":true,"more":1}],
             "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:a":{}}}]},
             "metadata":{"namespace":"later"},"status":[[]]}"#;
-        let meta = JsonMeta::new(object).unwrap();
-        let collections = meta.collections;
+        let (meta, collections) = read(object).unwrap();
         assert_eq!((&*meta.name, &*meta.generate_name, &*meta.namespace, &*meta.uid), ("a-b", "g", "later", ""));
         assert_eq!((&*meta.resource_version, meta.generation), ("7", 3));
         assert_eq!(meta.creation_timestamp, Some(Time { seconds: 1_795_256_557, nanos: 0 }));
@@ -286,7 +271,7 @@ mod tests {
             (b" null", "a value of the wrong type in the object"),
             (b"{\"metadata\":{\"name\":\"\xff\"}}", "invalid UTF-8 in metadata.name"),
         ] {
-            let error = JsonMeta::new(object).unwrap_err();
+            let error = read(object).unwrap_err();
             assert_eq!(error.to_string(), expected, "{}", String::from_utf8_lossy(object));
         }
     }
@@ -308,7 +293,7 @@ mod tests {
             (br#"{"managedFields":[{"time":"today"}]}"#, Fault::Type),
         ] {
             let object = [b"{\"metadata\":", metadata, b"}"].concat();
-            let collections = JsonMeta::new(&object).unwrap().collections;
+            let (_, collections) = read(&object).unwrap();
             let faults = [
                 collections.labels().err(),
                 collections.label("x").err(),

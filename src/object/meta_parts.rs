@@ -14,6 +14,20 @@ pub struct Time {
     pub nanos: i32,
 }
 
+/// The metadata without its maps and lists. Absent fields are empty, 0 or `None`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SingleFields<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) generate_name: Cow<'a, str>,
+    pub(super) namespace: Cow<'a, str>,
+    pub(super) uid: Cow<'a, str>,
+    pub(super) resource_version: Cow<'a, str>,
+    pub(super) generation: i64,
+    pub(super) creation_timestamp: Option<Time>,
+    pub(super) deletion_timestamp: Option<Time>,
+    pub(super) deletion_grace_period_seconds: Option<i64>,
+}
+
 /// An owner of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

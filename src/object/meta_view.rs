@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 #[cfg(feature = "json")]
-use super::json_meta::{self, JsonMeta};
-use super::meta_parts::{ManagedFieldsEntry, OwnerReference, Time};
+use super::json_meta;
+use super::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
 use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value};
@@ -36,15 +36,7 @@ use crate::wire::protobuf::{Fields, Value};
 /// ```
 #[derive(Clone, Default)]
 pub struct MetaView<'a> {
-    name: Cow<'a, str>,
-    generate_name: Cow<'a, str>,
-    namespace: Cow<'a, str>,
-    uid: Cow<'a, str>,
-    resource_version: Cow<'a, str>,
-    generation: i64,
-    creation_timestamp: Option<Time>,
-    deletion_timestamp: Option<Time>,
-    deletion_grace_period_seconds: Option<i64>,
+    single: SingleFields<'a>,
     /// The object, if it is in protobuf. The fields of its metadata are checked, but not the contents of maps and lists.
     protobuf: &'a [u8],
     /// The maps and lists, if the object is in JSON. Only their ends are known.
@@ -58,7 +50,10 @@ impl<'a> MetaView<'a> {
         match encoding {
             Encoding::Protobuf => Self::from_protobuf(object),
             #[cfg(feature = "json")]
-            Encoding::Json => Self::from_json(object),
+            Encoding::Json => {
+                let (single, json) = json_meta::read(object)?;
+                Ok(Self { single, protobuf: &[], json })
+            }
             #[cfg(not(feature = "json"))]
             Encoding::Json => Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf }),
         }
@@ -75,28 +70,11 @@ impl<'a> MetaView<'a> {
         Ok(view)
     }
 
-    #[cfg(feature = "json")]
-    fn from_json(object: &'a [u8]) -> Result<Self, ItemError> {
-        let meta = JsonMeta::new(object)?;
-        Ok(Self {
-            name: meta.name,
-            generate_name: meta.generate_name,
-            namespace: meta.namespace,
-            uid: meta.uid,
-            resource_version: meta.resource_version,
-            generation: meta.generation,
-            creation_timestamp: meta.creation_timestamp,
-            deletion_timestamp: meta.deletion_timestamp,
-            deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
-            protobuf: &[],
-            json: meta.collections,
-        })
-    }
-
     /// Returns namespace, name, uid and resource version.
     #[cfg(feature = "cache")]
     pub(crate) fn into_identity(self) -> [Cow<'a, str>; 4] {
-        [self.namespace, self.name, self.uid, self.resource_version]
+        let SingleFields { namespace, name, uid, resource_version, .. } = self.single;
+        [namespace, name, uid, resource_version]
     }
 
     fn merge(&mut self, metadata: &'a [u8]) -> Result<(), ItemError> {
@@ -104,17 +82,21 @@ impl<'a> MetaView<'a> {
             let field = field.map_err(at("metadata"))?;
             let value = field.value;
             match field.number {
-                1 => self.name = value.str().map_err(at("metadata.name"))?.into(),
-                2 => self.generate_name = value.str().map_err(at("metadata.generateName"))?.into(),
-                3 => self.namespace = value.str().map_err(at("metadata.namespace"))?.into(),
-                5 => self.uid = value.str().map_err(at("metadata.uid"))?.into(),
-                6 => self.resource_version = value.str().map_err(at("metadata.resourceVersion"))?.into(),
-                7 => self.generation = value.int().map_err(at("metadata.generation"))?,
-                8 => Time::merge(&mut self.creation_timestamp, value).map_err(at("metadata.creationTimestamp"))?,
-                9 => Time::merge(&mut self.deletion_timestamp, value).map_err(at("metadata.deletionTimestamp"))?,
+                1 => self.single.name = value.str().map_err(at("metadata.name"))?.into(),
+                2 => self.single.generate_name = value.str().map_err(at("metadata.generateName"))?.into(),
+                3 => self.single.namespace = value.str().map_err(at("metadata.namespace"))?.into(),
+                5 => self.single.uid = value.str().map_err(at("metadata.uid"))?.into(),
+                6 => self.single.resource_version = value.str().map_err(at("metadata.resourceVersion"))?.into(),
+                7 => self.single.generation = value.int().map_err(at("metadata.generation"))?,
+                8 => {
+                    Time::merge(&mut self.single.creation_timestamp, value).map_err(at("metadata.creationTimestamp"))?
+                }
+                9 => {
+                    Time::merge(&mut self.single.deletion_timestamp, value).map_err(at("metadata.deletionTimestamp"))?
+                }
                 10 => {
                     let seconds = value.int().map_err(at("metadata.deletionGracePeriodSeconds"))?;
-                    self.deletion_grace_period_seconds = Some(seconds);
+                    self.single.deletion_grace_period_seconds = Some(seconds);
                 }
                 _ => {}
             }
@@ -126,59 +108,59 @@ impl<'a> MetaView<'a> {
     #[must_use]
     #[inline]
     pub fn name(&self) -> Cow<'a, str> {
-        self.name.clone()
+        self.single.name.clone()
     }
 
     /// Returns the prefix from which the server generated the name; empty if the client chose the name.
     #[must_use]
     #[inline]
     pub fn generate_name(&self) -> Cow<'a, str> {
-        self.generate_name.clone()
+        self.single.generate_name.clone()
     }
 
     /// Returns the namespace; empty for a cluster-scoped object.
     #[must_use]
     #[inline]
     pub fn namespace(&self) -> Cow<'a, str> {
-        self.namespace.clone()
+        self.single.namespace.clone()
     }
 
     /// Returns the uid.
     #[must_use]
     #[inline]
     pub fn uid(&self) -> Cow<'a, str> {
-        self.uid.clone()
+        self.single.uid.clone()
     }
 
     /// Returns the resource version of the object.
     #[must_use]
     #[inline]
     pub fn resource_version(&self) -> Cow<'a, str> {
-        self.resource_version.clone()
+        self.single.resource_version.clone()
     }
 
     /// Returns the number of changes of the desired state; 0 for kinds that do not count them.
     #[must_use]
     pub fn generation(&self) -> i64 {
-        self.generation
+        self.single.generation
     }
 
     /// Returns the time of creation. An empty time, which is Go's zero time, is `None`.
     #[must_use]
     pub fn creation_timestamp(&self) -> Option<Time> {
-        self.creation_timestamp
+        self.single.creation_timestamp
     }
 
     /// Returns the time at which the object is to be deleted, if its deletion was requested.
     #[must_use]
     pub fn deletion_timestamp(&self) -> Option<Time> {
-        self.deletion_timestamp
+        self.single.deletion_timestamp
     }
 
     /// Returns the grace period of a requested deletion, in seconds.
     #[must_use]
     pub fn deletion_grace_period_seconds(&self) -> Option<i64> {
-        self.deletion_grace_period_seconds
+        self.single.deletion_grace_period_seconds
     }
 
     /// Returns the labels, sorted by key.
@@ -277,10 +259,10 @@ impl<'a> MetaView<'a> {
 impl fmt::Debug for MetaView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetaView")
-            .field("name", &self.name)
-            .field("namespace", &self.namespace)
-            .field("uid", &self.uid)
-            .field("resource_version", &self.resource_version)
+            .field("name", &self.single.name)
+            .field("namespace", &self.single.namespace)
+            .field("uid", &self.single.uid)
+            .field("resource_version", &self.single.resource_version)
             .finish_non_exhaustive()
     }
 }

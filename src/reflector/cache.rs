@@ -27,6 +27,7 @@ pub struct Cache<T: Stored + ?Sized> {
 pub(super) struct Collection {
     /// The collection as text, for files.
     pub(super) holds: String,
+    /// The type meta of the whole objects.
     pub(super) type_meta: TypeMeta,
     pub(super) namespace: Option<String>,
     pub(super) selection: Selection,

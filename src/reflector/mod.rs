@@ -237,16 +237,12 @@ impl<T: Stored + ?Sized> Reflector<T> {
         let holds = self.holds()?;
         self.collection.get_or_init(|| Collection {
             holds,
-            type_meta: TypeMeta { api_version: self.resource.api_version(), kind: self.resource.kind().to_owned() },
+            type_meta: TypeMeta::new(self.resource.api_version(), self.resource.kind()),
             namespace: self.namespace.clone(),
             selection: self.selection.clone(),
             projection: self.projection.clone(),
         });
-        self.store.set_type_meta(if self.selection.is_metadata_only() {
-            TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")
-        } else {
-            TypeMeta { api_version: self.resource.api_version(), kind: self.resource.kind().to_owned() }
-        });
+        self.store.set_type_meta(self.selection.type_meta(&self.resource));
         let mut backoff = self.client.backoff(MAX_DELAY);
         let mut attempts = 0_u64;
         loop {

@@ -78,6 +78,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         let saved = reading.await.map_err(|error| LoadError::from(io::Error::other(error)))??;
         self.is_of_this_server(&saved).await?;
         let (store, version) = (self.store.clone(), saved.version().to_owned());
+        self.store.set_type_meta(self.selection.type_meta(&self.resource));
         let putting = spawn_blocking(move || store.put_saved(saved));
         putting.await.map_err(|error| LoadError::from(io::Error::other(error)))??;
         tracing::info!(resource = %self.resource, resource_version = version, objects = self.store.len(), "loaded the cache");

@@ -36,7 +36,7 @@ fn an_object_is_viewed_in_every_format() {
             assert_eq!(object.encoded().unwrap().view::<PodView<'_>>().unwrap().bytes(), POD);
             // The store keeps the bytes that arrived.
             if format != StorageFormat::Decoded {
-                assert_eq!(*object.encoded().unwrap(), *bytes);
+                assert_eq!(**object.encoded().unwrap(), *bytes);
             }
             assert_eq!(by_node.count("node"), 1);
             assert!(by_node.errors().is_empty());

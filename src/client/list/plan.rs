@@ -69,12 +69,10 @@ pub(super) struct Listing {
 
 impl Listing {
     pub(super) fn new(plan: Plan) -> Self {
-        let text = str::to_owned;
-        let expected = if plan.params.selection.is_metadata_only() {
-            TypeMeta { api_version: text("meta.k8s.io/v1"), kind: text("PartialObjectMetadataList") }
-        } else {
-            TypeMeta { api_version: plan.resource.api_version(), kind: plan.resource.list_kind() }
-        };
+        let mut expected = plan.params.selection.type_meta(&plan.resource);
+        if !expected.kind.is_empty() {
+            expected.kind.push_str("List");
+        }
         let summary = ListSummary { consistent: true, ..ListSummary::default() };
         Self { expected, started: Instant::now(), summary, plan }
     }

@@ -33,7 +33,7 @@ pub fn objects() -> Objects {
     objects
 }
 
-/// Compares all values of an object with those of k8s-pb.
+/// Compares all values of a view with the values that k8s-pb decodes.
 fn compare(api_version: &str, kind: &str, object: &[u8]) {
     let node = walk(api_version, kind, ItemRef::new(Encoding::Protobuf, object)).unwrap().unwrap();
     pb::compare(&node, &pb::decode(api_version, kind, object).unwrap().unwrap(), kind);

@@ -322,7 +322,7 @@ fn letters(name: &str) -> String {
     letters.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Compares the values of a view with those of k8s-pb, for all fields that k8s-pb has.
+/// Compares the values of a view with the values that k8s-pb decodes, for all fields that k8s-pb has.
 pub fn compare(node: &Node, pb: &Pb, path: &str) {
     let field = |name: &str| match pb {
         Pb::Struct(fields) => fields.iter().find(|(known, _)| letters(known) == letters(name)).map(|(_, value)| value),

@@ -44,7 +44,6 @@ impl IndexBy {
 /// A field, read from JSON, where a time or a quantity is a single value.
 struct Field {
     in_json: FieldPath,
-    of: TypeMeta,
     /// Projects an object in protobuf to the field; `None` for kinds that the server sends as JSON.
     only: Option<Projection>,
 }
@@ -66,7 +65,7 @@ impl Field {
             }
             None => None,
         };
-        Ok(Self { in_json, of: of.clone(), only })
+        Ok(Self { in_json, only })
     }
 
     fn values(&self, object: &Object<[u8]>) -> Result<Vec<Arc<str>>, ItemError> {
@@ -74,8 +73,9 @@ impl Field {
         let json = match (object.encoding(), &self.only) {
             (Encoding::Json, _) => object.item()?,
             (found, Some(only)) => {
-                let kept = object.item()?.project(only)?;
-                ItemRef::new(found, &kept).with_type_meta(&self.of).to_json(&mut projected)?;
+                let item = object.item()?;
+                let kept = item.project(only)?;
+                ItemRef::new(found, &kept).with_type_meta(item.type_meta()).to_json(&mut projected)?;
                 ItemRef::new(Encoding::Json, &projected)
             }
             (found, None) => return Err(ItemError::WrongEncoding { found, expected: Encoding::Json }),

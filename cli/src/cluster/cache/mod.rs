@@ -119,8 +119,6 @@ struct Cached {
     resource: Resource,
     /// `None` for all namespaces, or for a resource without namespaces.
     namespace: Option<String>,
-    /// The type of the objects.
-    type_meta: TypeMeta,
     indexes: Vec<(IndexBy, ByText)>,
     /// Completed once a warning about unknown fields was printed.
     unknown_fields: Once,
@@ -136,16 +134,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { selection, format, budget, file, drop, index, strategy, listen, connection } = args;
     let listener = TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))?;
     let mut selected = selection.selected();
-    let metadata_only = selection.metadata_only;
     let (transport, namespace) = connection.open().await?;
     let client = Client::new(transport);
     let (resource, namespace) = selection.find(&client, namespace).await?;
 
-    let type_meta = if metadata_only {
-        TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")
-    } else {
-        TypeMeta::new(resource.api_version(), resource.kind())
-    };
+    let type_meta = selected.type_meta(&resource);
     // The protobuf of a kind without a schema can be neither indexed nor converted to JSON.
     if Message::of(&type_meta.api_version, &type_meta.kind).is_none() {
         selected = selected.json();
@@ -176,7 +169,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let index = by.add_to(&cache, &type_meta)?;
         indexes.push((by, index));
     }
-    let cached = Arc::new(Cached { cache, resource, namespace, type_meta, indexes, unknown_fields: Once::new() });
+    let cached = Arc::new(Cached { cache, resource, namespace, indexes, unknown_fields: Once::new() });
 
     let address = serve::start(listener, Arc::clone(&cached)).map_err(|error| cannot_listen(listen, &error))?;
     notices::print("serving:", &format!("http://{address}"));

@@ -187,7 +187,7 @@ impl Shown {
 
 /// Writes an object as JSON. The first object with unknown fields, which the JSON lacks, causes a warning.
 fn write_json(cached: &Cached, object: &Object<[u8]>, out: &mut Vec<u8>) -> Result<(), ItemError> {
-    let unknown_fields = object.to_json(&cached.type_meta, out)?;
+    let unknown_fields = object.item()?.to_json(out)?;
     if unknown_fields > 0 {
         cached.unknown_fields.call_once(|| notices::unknown_fields(unknown_fields));
     }
