@@ -78,25 +78,22 @@ impl<'a> MetaView<'a> {
     }
 
     fn merge(&mut self, metadata: &'a [u8]) -> Result<(), ItemError> {
+        let single = &mut self.single;
         for field in Fields::new(metadata) {
             let field = field.map_err(at("metadata"))?;
             let value = field.value;
             match field.number {
-                1 => self.single.name = value.str().map_err(at("metadata.name"))?.into(),
-                2 => self.single.generate_name = value.str().map_err(at("metadata.generateName"))?.into(),
-                3 => self.single.namespace = value.str().map_err(at("metadata.namespace"))?.into(),
-                5 => self.single.uid = value.str().map_err(at("metadata.uid"))?.into(),
-                6 => self.single.resource_version = value.str().map_err(at("metadata.resourceVersion"))?.into(),
-                7 => self.single.generation = value.int().map_err(at("metadata.generation"))?,
-                8 => {
-                    Time::merge(&mut self.single.creation_timestamp, value).map_err(at("metadata.creationTimestamp"))?
-                }
-                9 => {
-                    Time::merge(&mut self.single.deletion_timestamp, value).map_err(at("metadata.deletionTimestamp"))?
-                }
+                1 => single.name = value.str().map_err(at("metadata.name"))?.into(),
+                2 => single.generate_name = value.str().map_err(at("metadata.generateName"))?.into(),
+                3 => single.namespace = value.str().map_err(at("metadata.namespace"))?.into(),
+                5 => single.uid = value.str().map_err(at("metadata.uid"))?.into(),
+                6 => single.resource_version = value.str().map_err(at("metadata.resourceVersion"))?.into(),
+                7 => single.generation = value.int().map_err(at("metadata.generation"))?,
+                8 => Time::merge(&mut single.creation_timestamp, value).map_err(at("metadata.creationTimestamp"))?,
+                9 => Time::merge(&mut single.deletion_timestamp, value).map_err(at("metadata.deletionTimestamp"))?,
                 10 => {
                     let seconds = value.int().map_err(at("metadata.deletionGracePeriodSeconds"))?;
-                    self.single.deletion_grace_period_seconds = Some(seconds);
+                    single.deletion_grace_period_seconds = Some(seconds);
                 }
                 _ => {}
             }
