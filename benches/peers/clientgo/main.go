@@ -192,6 +192,7 @@ type storeTimes struct {
 	LookUp float64 `json:"look_up"`
 	// Equal to LookUp, because the store keeps Pods decoded.
 	LookUpDecoded float64 `json:"look_up_decoded"`
+	LookUpSix     float64 `json:"look_up_six"`
 	Iterate       float64 `json:"iterate"`
 	AddIndex      float64 `json:"add_index"`
 	LookUpNode    float64 `json:"look_up_node"`
@@ -233,6 +234,17 @@ func useStore(kept any, listed *seen) (*storeTimes, error) {
 		return nil, err
 	}
 	times.LookUpDecoded = times.LookUp
+	times.LookUpSix, err = lookUp(keyLookUps, indexer.ListKeys(), func(key string) error {
+		pod, exists, err := indexer.GetByKey(key)
+		if err != nil || !exists {
+			return fmt.Errorf("the store does not find its key %s: %v", key, err)
+		}
+		readSix(pod.(*corev1.Pod))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 
 	indexed := &seen{}
 	nodes := indexer.ListIndexFuncValues("node")
@@ -286,8 +298,26 @@ var touched uint64
 func touch(object any) {
 	pod := object.(*corev1.Pod)
 	for _, text := range [...]string{pod.Namespace, pod.Name, pod.ResourceVersion} {
-		touched += uint64(text[len(text)-1])
+		touched += last(text)
 	}
+}
+
+// readSix reads one byte each of a Pod's name, namespace, label, node, phase and images.
+func readSix(pod *corev1.Pod) {
+	label := pod.Labels["app.kubernetes.io/name"]
+	for _, text := range [...]string{pod.Name, pod.Namespace, label, pod.Spec.NodeName, string(pod.Status.Phase)} {
+		touched += last(text)
+	}
+	for i := range pod.Spec.Containers {
+		touched += last(pod.Spec.Containers[i].Image)
+	}
+}
+
+func last(text string) uint64 {
+	if text == "" {
+		return 0
+	}
+	return uint64(text[len(text)-1])
 }
 
 func tell(message any) {

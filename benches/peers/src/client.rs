@@ -20,6 +20,7 @@ use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
 use listwatch::path::{meta, pod};
 use listwatch::{Encoding, ItemError, ItemRef, Json, Projection};
 use listwatch_kube::runtime;
+use listwatch_views::core_v1::PodView;
 use prost::Message;
 
 use crate::{Done, StoreTimes, add_key, tell, wait};
@@ -264,12 +265,24 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
             let metadata = pod.metadata.as_ref()?;
             Some(touch([metadata.namespace(), metadata.name(), metadata.resource_version()]))
         })?;
+        let six = |object: &Object<pb::Pod>| -> anyhow::Result<usize> {
+            if format == StorageFormat::Decoded {
+                return six_of_pb(&*object.decode()?);
+            }
+            Ok(six_of_view(object.view()?))
+        };
+        // The store checks a Pod at its first view.
+        for pod in store.snapshot().iter() {
+            black_box(six(&pod)?);
+        }
+        let look_up_six = look_up(KEYS, &keys, |key| six(&store.get(key)?).ok())?;
         let look_up_node = look_up(NODES, &by_node.values(), |node| {
             by_node.get(node).iter().map(read).sum::<anyhow::Result<usize>>().ok()
         })?;
         Ok(Some(StoreTimes {
             look_up: look_up_key,
             look_up_decoded: Some(look_up_decoded),
+            look_up_six: Some(look_up_six),
             iterate,
             add_index,
             look_up_node: Some(look_up_node),
@@ -359,8 +372,10 @@ impl<Watch> Kept for (reflector::Store<KubePod>, Watch) {
         let iterate = per(store.len(), start);
         let keys: Vec<_> = store.state().iter().map(|pod| ObjectRef::from_obj(&**pod)).collect();
         let look_up = look_up(KEYS, &keys, |key| Some(read(&*store.get(key)?)))?;
+        let look_up_six = Some(self::look_up(KEYS, &keys, |key| six_of_kube(&*store.get(key)?))?);
         // The store keeps Pods decoded.
-        Ok(Some(StoreTimes { look_up, look_up_decoded: Some(look_up), iterate, add_index: None, look_up_node: None }))
+        let look_up_decoded = Some(look_up);
+        Ok(Some(StoreTimes { look_up, look_up_decoded, look_up_six, iterate, add_index: None, look_up_node: None }))
     }
 }
 
@@ -389,7 +404,40 @@ fn per(times: usize, start: Instant) -> f64 {
     start.elapsed().as_secs_f64() / times as f64
 }
 
+const LABEL: &str = "app.kubernetes.io/name";
+
+/// Reads one byte each of a Pod's name, namespace, label, node, phase and images.
+fn six_of_view(pod: PodView<'_>) -> usize {
+    let (metadata, spec) = (pod.metadata(), pod.spec());
+    let label = metadata.labels().get(LABEL).unwrap_or_default();
+    let images = spec.containers().iter().map(|container| last(container.image())).sum::<usize>();
+    let single = [metadata.name(), metadata.namespace(), label, spec.node_name(), pod.status().phase()];
+    single.map(last).iter().sum::<usize>() + images
+}
+
+fn six_of_pb(pod: &pb::Pod) -> anyhow::Result<usize> {
+    let metadata = pod.metadata.as_ref().context("no metadata")?;
+    let (spec, status) = (pod.spec.as_ref().context("no spec")?, pod.status.as_ref().context("no status")?);
+    let label = metadata.labels.get(LABEL).map_or("", String::as_str);
+    let images = spec.containers.iter().map(|container| last(container.image())).sum::<usize>();
+    let single = [metadata.name(), metadata.namespace(), label, spec.node_name(), status.phase()];
+    Ok(single.map(last).iter().sum::<usize>() + images)
+}
+
+fn six_of_kube(pod: &KubePod) -> Option<usize> {
+    let (metadata, spec, status) = (&pod.metadata, pod.spec.as_ref()?, pod.status.as_ref()?);
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(LABEL));
+    let images = spec.containers.iter().map(|container| last(container.image.as_deref().unwrap_or_default()));
+    let (name, namespace) = (metadata.name.as_ref(), metadata.namespace.as_ref());
+    let single = [name, namespace, label, spec.node_name.as_ref(), status.phase.as_ref()];
+    Some(single.map(|text| text.map_or(0, |text| last(text))).iter().sum::<usize>() + images.sum::<usize>())
+}
+
+fn last(text: &str) -> usize {
+    text.bytes().last().map_or(0, usize::from)
+}
+
 /// Reads one byte each of a Pod's namespace, name and version.
 fn touch(key: [&str; 3]) -> usize {
-    key.into_iter().filter_map(|text| text.bytes().last()).map(usize::from).sum()
+    key.into_iter().map(last).sum()
 }

@@ -57,6 +57,9 @@ pub struct StoreTimes {
     /// Look up a Pod by its key and decode it. `None` in results of older runs, which did not measure it.
     #[serde(default)]
     pub look_up_decoded: Option<f64>,
+    /// Look up a Pod by its key and read six fields. `None` in results of older runs.
+    #[serde(default)]
+    pub look_up_six: Option<f64>,
     /// Iterate over the whole store, per Pod.
     pub iterate: f64,
     /// Add an index by node, per Pod; `None` if the store has no indexes.

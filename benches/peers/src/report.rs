@@ -24,12 +24,13 @@ const COLUMNS: [Column; 6] = [
     ("held memory", |run, _| Some(float(run.held)), bytes),
 ];
 
-const STORE_COLUMNS: [Column; 8] = [
+const STORE_COLUMNS: [Column; 9] = [
     ("fill", |run, _| Some(run.wall), seconds),
     ("peak memory", |run, _| Some(float(run.peak)), bytes),
     ("held per Pod", |run, pods| Some(float(run.held) / f64::from(pods)), bytes),
     ("look up a key", |run, _| Some(run.store.as_ref()?.look_up), seconds),
     ("look up and decode", |run, _| run.store.as_ref()?.look_up_decoded, seconds),
+    ("look up and read six fields", |run, _| run.store.as_ref()?.look_up_six, seconds),
     ("iterate, per Pod", |run, _| Some(run.store.as_ref()?.iterate), seconds),
     ("add an index, per Pod", |run, _| run.store.as_ref()?.add_index, seconds),
     ("look up a node's Pods", |run, _| run.store.as_ref()?.look_up_node, seconds),
@@ -238,6 +239,7 @@ mod tests {
         let times = |add_index| StoreTimes {
             look_up: 1.5e-6,
             look_up_decoded: Some(6e-6),
+            look_up_six: None,
             iterate: 2e-8,
             add_index,
             look_up_node: None,
@@ -255,7 +257,7 @@ mod tests {
         for (table, line) in [
             (
                 table,
-                "| kube, reflector, JSON | 2.00 s | **7.00 kB** | **1.00 kB** | **1.50 µs** | **6.00 µs** | **20.0 ns** | — | — |",
+                "| kube, reflector, JSON | 2.00 s | **7.00 kB** | **1.00 kB** | **1.50 µs** | **6.00 µs** | — | **20.0 ns** | — | — |",
             ),
             (
                 table,
