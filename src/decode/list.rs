@@ -168,7 +168,7 @@ impl ListDecoder {
         }
         let list = self.body.list();
         if !self.body.is_complete() {
-            let index = self.body.is_in_item().then(|| list.index());
+            let index = self.body.unfinished_item();
             let error = DecodeError::new(DecodeErrorKind::Incomplete, list.position, index, list.items);
             return Err(self.fail(error));
         }
@@ -354,12 +354,12 @@ impl Body {
         }
     }
 
-    fn is_in_item(&self) -> bool {
+    fn unfinished_item(&self) -> Option<u64> {
         match self {
-            Self::Start { .. } => false,
-            Self::Protobuf(protobuf) => protobuf.is_in_item(),
+            Self::Start { .. } => None,
+            Self::Protobuf(protobuf) => protobuf.unfinished_item(),
             #[cfg(feature = "json")]
-            Self::Json(json) => json.is_in_item(),
+            Self::Json(json) => json.unfinished_item(),
         }
     }
 

@@ -96,8 +96,10 @@ impl JsonList {
         matches!(self.state, State::End)
     }
 
-    pub(super) fn is_in_item(&self) -> bool {
-        matches!(self.state, State::Item { .. } | State::Oversized | State::Null(Key::Item))
+    /// Returns the index of the item in which the input so far ends.
+    pub(super) fn unfinished_item(&self) -> Option<u64> {
+        let is_in_item = matches!(self.state, State::Item { .. } | State::Oversized | State::Null(Key::Item));
+        is_in_item.then(|| self.list.index())
     }
 
     pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {

@@ -56,6 +56,8 @@ enum State {
     },
     Skip {
         left: u64,
+        /// True for an item over the size limit.
+        is_item: bool,
     },
     Collect {
         what: Collected,
@@ -109,8 +111,14 @@ impl ProtobufList {
             && self.appended_at.is_none()
     }
 
-    pub(super) fn is_in_item(&self) -> bool {
-        matches!(self.state, State::Item { .. })
+    /// Returns the index of the item in which the input so far ends.
+    pub(super) fn unfinished_item(&self) -> Option<u64> {
+        match self.state {
+            State::Item { .. } => Some(self.list.index()),
+            // An oversized item counts as skipped from its length on.
+            State::Skip { is_item: true, .. } => self.list.index().checked_sub(1),
+            _ => None,
+        }
     }
 
     pub(super) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
@@ -157,9 +165,9 @@ impl ProtobufList {
                 }
                 Ok(self.end_field())
             }
-            State::Skip { left } => {
+            State::Skip { left, is_item } => {
                 let taken = self.list.take(left, input).len() as u64;
-                Ok(self.skip(left - taken))
+                Ok(self.skip(left - taken, is_item))
             }
             State::Collect { what, left } => self.collect(what, left, input),
             State::Item { left } => Ok(self.item(left, input)),
@@ -251,7 +259,7 @@ impl ProtobufList {
             return Err(self.over(field, Limit::Bytes, end, self.list.limits.bytes));
         }
         match field {
-            None | Some(ListField::RemainingItemCount) => Ok(self.skip(len)),
+            None | Some(ListField::RemainingItemCount) => Ok(self.skip(len, false)),
             Some(ListField::Content(_)) if len > 0 => Err(self.malformed(field, Fault::NotEmpty)),
             Some(ListField::Content(_)) => Ok(self.end_field()),
             Some(ListField::TypeMeta) if self.raw_end.is_some() && self.appended_at.is_none() => {
@@ -303,7 +311,7 @@ impl ProtobufList {
                 return Err(self.over(field, Limit::ItemSize, len, item_size));
             }
             let found = self.list.skip_oversized(len);
-            self.skip(len);
+            self.skip(len, true);
             return Ok(Some(found));
         }
         self.list.scratch.clear();
@@ -379,11 +387,11 @@ impl ProtobufList {
         }
     }
 
-    fn skip<'i>(&mut self, left: u64) -> Option<FoundEvent<'i>> {
+    fn skip<'i>(&mut self, left: u64, is_item: bool) -> Option<FoundEvent<'i>> {
         if left == 0 {
             return self.end_field();
         }
-        self.state = State::Skip { left };
+        self.state = State::Skip { left, is_item };
         None
     }
 

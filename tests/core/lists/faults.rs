@@ -390,6 +390,30 @@ fn counts_skipped_items() {
     }
 }
 
+#[test]
+fn a_truncation_names_the_item_that_it_cuts() {
+    let item = [&tag(1, 2)[..], &[20], &[7; 20]].concat();
+    let items = [len_field(2, &[]), len_field(2, &item), len_field(2, &[])].concat();
+    let body = body_of("v1", "PodList", &items);
+    let start = body.windows(item.len()).position(|window| *window == *item).unwrap();
+    for (item_size, skipped) in [(100, 0), (9, 1)] {
+        for (cut, index, delivered) in [
+            (start - 2, None, 1),
+            (start, Some(1), 1),
+            (start + 5, Some(1), 1),
+            (start + item.len(), None, 2 - skipped),
+        ] {
+            let limits = Limits::default().item_size(item_size).on_oversized(OnItemError::Skip);
+            let mut decoder = listwatch::ListDecoder::with_limits(limits);
+            let mut chunk = &body[..cut];
+            while decoder.decode(&mut chunk).unwrap().is_some() {}
+            let error = decoder.finish().unwrap_err();
+            assert!(error.is_incomplete());
+            assert_eq!((error.index(), error.items()), (index, delivered), "{item_size} {cut}");
+        }
+    }
+}
+
 /// Each unknown field is longer than the decoder's limits; tests/allocations counts its memory.
 #[test]
 fn skips_unknown_fields_of_any_size() {
