@@ -1,5 +1,6 @@
 //! `listwatch decode`: decodes the saved body of a list.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -8,7 +9,8 @@ use async_compression::tokio::bufread::GzipDecoder;
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
 use listwatch::{
-    BodyFormat, DecodeError, DecodeErrorKind, ItemError, Limit, Limits, ListDecoder, ListError, ListStream, OnItemError,
+    BodyFormat, DecodeError, DecodeErrorKind, ItemError, ItemRef, Limit, Limits, ListDecoder, ListError, ListStream,
+    OnItemError,
 };
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -16,7 +18,7 @@ use tokio_util::io::ReaderStream;
 
 use crate::failure::{Failure, chain};
 use crate::notices;
-use crate::output::{Format, Output, Shown, Summary};
+use crate::output::{Format, Output, Row, Shown, Summary};
 use crate::rows::{self, Reached};
 
 pub const CHUNK: usize = 256 << 10;
@@ -30,13 +32,17 @@ Examples:
   listwatch decode pods.pb                 the names of all Pods
   listwatch decode -o summary pods.pb.gz   kind, version and counts, as JSON
   listwatch decode -o json pods.pb         one JSON object a line, without managedFields
-  listwatch decode -o json pods.pb | jq 'select(.metadata.name == \"shop-1\")'   one object
+  listwatch decode -o yaml pods.pb web/shop-1   one Pod, by namespace and name
 
 From a live API server, while `kubectl proxy` runs:
   curl -sH 'Accept: application/vnd.kubernetes.protobuf' localhost:8001/api/v1/pods | listwatch decode -o table")]
 pub struct Args {
     /// File that contains the body; `-` for stdin [default: stdin]
     file: Option<PathBuf>,
+
+    /// Print only these objects: NAMESPACE/NAME, as -o name prints them; NAME if the object has no namespace
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
 
     /// Stop after N items
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -78,17 +84,39 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             "--limit cannot be used with -o summary, which describes the whole list".to_owned(),
         ));
     }
+    if args.shown.format == Format::Summary && !args.names.is_empty() {
+        return Err(Failure::Usage("NAME cannot be used with -o summary, which describes the whole list".to_owned()));
+    }
     let mut rows = args.shown.rows()?;
     let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
 
-    let mut items = ListStream::with(ReaderStream::with_capacity(body, CHUNK), |item| rows.row(&item))
+    let mut missing: HashSet<&str> = args.names.iter().map(String::as_str).collect();
+    let mut limit = match (args.limit, missing.len() as u64) {
+        (limit, 0) => limit,
+        // No later item has one of the names.
+        (limit, names) => Some(limit.map_or(names, |limit| limit.min(names))),
+    };
+    let mut row = |item: ItemRef<'_>| {
+        if !args.names.is_empty() {
+            let meta = item.meta()?;
+            let key = match meta.namespace() {
+                namespace if namespace.is_empty() => meta.name(),
+                namespace => format!("{namespace}/{}", meta.name()).into(),
+            };
+            if !missing.remove(&*key) {
+                return Ok(Row::Nothing);
+            }
+        }
+        rows.row(&item)
+    };
+    let mut items = ListStream::with(ReaderStream::with_capacity(body, CHUNK), &mut row)
         .accept_json()
         .limits(args.limits())
         .on_item_error(args.on_item_error());
     let mut output = Output::new(&args.shown);
-    let done = rows::print(&mut items, &mut output, &mut args.limit.clone(), |items| reached(items.decoder())).await?;
+    let done = rows::print(&mut items, &mut output, &mut limit, |items| reached(items.decoder())).await?;
     let error = done.err().map(|error| explain(&error, &source, items.decoder()));
     let end = items.end().cloned();
     drop(items);
@@ -107,6 +135,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         eprintln!("skipped: {} bad {items}", end.skipped);
     }
     notices::unknown_fields(rows.unknown_fields);
+    if end.is_some() && !missing.is_empty() {
+        let mut missing: Vec<_> = missing.into_iter().collect();
+        missing.sort_unstable();
+        return Err(Failure::Error(format!("{source} has no {}", missing.join(", "))));
+    }
     Ok(())
 }
 

@@ -69,10 +69,10 @@ where
         };
         match next {
             Ok(Some(Ok(row))) => {
-                output.row(row)?;
-                if let Some(left) = limit {
+                if let (Some(left), true) = (&mut *limit, !matches!(row, Row::Nothing)) {
                     *left -= 1;
                 }
+                output.row(row)?;
             }
             Ok(Some(Err(error))) => {
                 output.flush()?;

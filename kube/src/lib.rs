@@ -11,8 +11,8 @@
 //! k8s-openapi need a feature that selects a version of Kubernetes:
 //!
 //! ```toml
-//! listwatch = { version = "0.1", default-features = false, features = ["cache", "client", "k8s-pb"] } # zstd: compressed stores
-//! listwatch-kube = "0.1" # cache: Kube<K> in caches; runtime: runtime::watcher
+//! listwatch = { version = "0.1", default-features = false, features = ["cache", "client", "k8s-pb"] } # add "zstd" for compressed stores
+//! listwatch-kube = "0.1" # features, off by default: "cache" for Kube<K> in caches, "runtime" for runtime::watcher
 //! k8s-pb = "0.9"         # listwatch implements its traits for the types of this version
 //! kube = "5"
 //! k8s-openapi = { version = "0.29", features = ["latest"] }

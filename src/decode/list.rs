@@ -154,7 +154,8 @@ impl ListDecoder {
     /// Ends the body, and returns the metadata and the counts of a complete list. It may be called again.
     ///
     /// A protobuf list is complete when the body has the bytes that its envelope declared, and ends on a field boundary after
-    /// them. A truncation after the last item and on such a boundary loses no item and cannot be detected. A JSON list is
+    /// them. A truncation after the last item and on such a boundary loses no item and is accepted: kube-apiserver writes two empty
+    /// fields there, but another server may omit them. A JSON list is
     /// complete with its closing brace, after which only whitespace is allowed.
     ///
     /// # Errors

@@ -79,7 +79,9 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A watch that kept the cache synced for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// Keeps a [`Store`] synced with a collection: lists, watches, and starts over after each error.
+/// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it resumes the
+/// watch from the last version, with backoff and without a limit. It relists only if that version has expired, the initial
+/// state was interrupted, the server went back to an older version, or a full store has room for skipped objects.
 ///
 /// The store keeps serving its objects until a list is complete; a list that fails deletes nothing. Objects that are unchanged in
 /// a list are neither decoded nor stored again.

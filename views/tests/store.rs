@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use listwatch::cache::{StorageFormat, Store};
-use listwatch::{Encoding, Fault, ItemError, ItemRef, TypeMeta};
+use listwatch::path::{meta, pod};
+use listwatch::{Encoding, Fault, ItemError, ItemRef, ListReader, Projection, TypeMeta};
 use listwatch_views::core_v1::{ConfigMapView, PodView};
 use listwatch_views::meta_v1::PartialObjectMetadataView;
 
@@ -40,6 +41,21 @@ fn an_object_is_viewed_in_every_format() {
             }
             assert_eq!(by_node.count("node"), 1);
             assert!(by_node.errors().is_empty());
+        }
+    }
+}
+
+#[test]
+fn an_object_is_viewed_after_a_projection() {
+    let body = include_bytes!("../../fixtures/pods.pb");
+    let drop = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&pod::STATUS);
+    for projection in [drop, Projection::new().keep(&meta::LABELS).keep(&pod::NODE_NAME)] {
+        let projected = |item: ItemRef<'_>| item.project(&projection);
+        for bytes in ListReader::with(&body[..], projected) {
+            let bytes = bytes.unwrap();
+            let pod: PodView<'_> = ItemRef::new(Encoding::Protobuf, &bytes).view().unwrap();
+            assert!(!pod.spec().node_name().is_empty() && !pod.metadata().labels().is_empty());
+            assert!(pod.metadata().managed_fields().is_empty() && pod.status().phase().is_empty());
         }
     }
 }

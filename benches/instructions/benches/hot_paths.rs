@@ -9,7 +9,7 @@ use std::hint::black_box;
 use gungraun::prelude::*;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, Event, Item, ItemRef, ListDecoder, Projection};
+use listwatch::{Encoding, Event, Item, ItemRef, ListDecoder, Projection, WatchDecoder};
 use listwatch_testserver::recorded_pods;
 
 const KIB: usize = 1 << 10;
@@ -32,6 +32,18 @@ fn frame(list: Chunks) {
 #[bench::in_4_kib(4 * KIB)]
 fn frame_json(list: Chunks) {
     each_item(list, read_bytes);
+}
+
+#[library_benchmark(setup = watch)]
+#[bench::in_64_kib(64 * KIB)]
+#[bench::in_4_kib(4 * KIB)]
+fn watch_frame((body, len): Chunks) {
+    let mut decoder = WatchDecoder::new();
+    for mut chunk in black_box(body).chunks(len) {
+        while let Some(event) = decoder.decode(&mut chunk).expect("a watch") {
+            black_box(event);
+        }
+    }
 }
 
 #[library_benchmark(setup = list)]
@@ -74,13 +86,17 @@ fn field_path(pods: &[Box<[u8]>]) {
 
 library_benchmark_group!(
     name = hot_paths,
-    benchmarks = [frame, frame_json, decode_and_drop, keep_bytes, meta_view, project, field_path]
+    benchmarks = [frame, frame_json, watch_frame, decode_and_drop, keep_bytes, meta_view, project, field_path]
 );
 main!(
     // glibc copies large blocks with `rep movsb`, which valgrind counts once per byte: that would dominate the counts.
     config = LibraryBenchmarkConfig::default().env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-ERMS"),
     library_benchmark_groups = hot_paths
 );
+
+fn watch(len: usize) -> Chunks {
+    (include_bytes!("../../../fixtures/watch-initial-events-pods.pb"), len)
+}
 
 fn list(chunk: usize) -> Chunks {
     (recorded_pods().leak(), chunk)

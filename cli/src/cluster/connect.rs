@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use listwatch::client::{HttpTransport, Request, ResponseFuture, Transport};
+use listwatch::client::{Client, Compression, HttpTransport, Request, ResponseFuture, Transport};
 use listwatch_kube::KubeTransport;
 
 use crate::failure::{Failure, chain};
@@ -64,6 +64,10 @@ pub struct Connection {
     #[arg(long)]
     insecure_skip_tls_verify: bool,
 
+    /// Request no gzip. By default, the command requests gzip unless the server is on this machine or in the same cluster
+    #[arg(long)]
+    disable_compression: bool,
+
     /// User to impersonate
     #[arg(long = "as", value_name = "USER")]
     impersonate: Option<String>,
@@ -78,6 +82,13 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Returns a client of the server, and the default namespace.
+    pub async fn client(self) -> Result<(Client, String), Failure> {
+        let compression = if self.disable_compression { Compression::Identity } else { Compression::default() };
+        let (server, namespace) = self.open().await?;
+        Ok((Client::new(server).compression(compression), namespace))
+    }
+
     /// Returns the server and the default namespace.
     pub async fn open(self) -> Result<(Server, String), Failure> {
         if self.insecure_skip_tls_verify {

@@ -1,7 +1,5 @@
 //! `listwatch list`: a collection of an API server.
 
-use listwatch::client::Client;
-
 use crate::cluster::connect::Connection;
 use crate::cluster::query::{self, Pages, Query};
 use crate::failure::Failure;
@@ -68,8 +66,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     // The server should not send many more items than are printed. At version 0 it ignores page sizes.
     let limit_page = limit.filter(|_| !query.version.is_any()).and_then(|limit| u32::try_from(limit).ok());
     let page_size = pages.size(&query.version).into_iter().chain(limit_page).min();
-    let (transport, namespace) = connection.open().await?;
-    let client = Client::new(transport);
+    let (client, namespace) = connection.client().await?;
     let Query { selection, version } = query;
     let found = selection.find(&client, namespace).await?;
     let lists = if names.is_empty() {

@@ -58,7 +58,7 @@ pub struct Selection {
     #[arg(long, value_name = "FIELDS")]
     field_selector: Option<FieldSelector>,
 
-    /// Request only the metadata of each object, which for Pods is half to two thirds of the bytes
+    /// Request only the metadata of each object, which leaves half to two thirds of the bytes of a Pod
     #[arg(long)]
     pub metadata_only: bool,
 
@@ -124,6 +124,10 @@ pub fn failure(error: &Error, remedy: Option<&str>) -> Failure {
         ErrorKind::Incomplete(incomplete) if incomplete.request_timeout.is_some() => {
             let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
             Failure::Error(chain(error) + &remedy)
+        }
+        _ if remedy.is_some() && error.is_expired() => {
+            let remedy = "in a list in pages, use a larger --chunk-size, --metadata-only, or one namespace at a time";
+            Failure::Error(format!("{}; {remedy}", chain(error)))
         }
         _ => Failure::Error(chain(error)),
     }

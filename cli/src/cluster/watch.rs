@@ -27,14 +27,16 @@ use crate::signals::interrupted;
 ///
 /// The watch resumes after disconnects and restarts of the server, with a notice on stderr. If the server no longer has the resource
 /// version, the watch starts over: with --initial it prints all objects again, otherwise the changes in between are lost, with a
-/// warning. Ctrl-C ends it. With -o json and yaml, it prints `type` and `object` of each event.
+/// warning. Any other error, such as 403, ends it, and so does Ctrl-C. With -o json and yaml, it prints `type` and `object` of each event, with
+/// --diff also `changed`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   listwatch watch pods -A                         changes from now on
   listwatch watch pod shop-1 -n web               changes of one Pod
   listwatch watch pods -A --initial               first the existing Pods, then changes
-  listwatch watch deploy -n web --diff            with the fields that changed
+  listwatch watch deploy -A --diff --initial      with the fields that changed
+  listwatch watch deploy shop -n web --diff --initial -o json | jq -c 'select(.changed | index(\"status\")).object.status'
   listwatch watch nodes -o json                   one JSON object a line
   listwatch watch cm -A --resource-version 71532  changes after a list of that version, if the server still has them
   listwatch watch secrets -A --metadata-only      without their data")]
@@ -54,8 +56,9 @@ pub struct Args {
     #[arg(long, value_name = "VERSION", conflicts_with = "initial")]
     resource_version: Option<String>,
 
-    /// Print the top-level fields that changed since the object's last event, ignoring metadata.resourceVersion, metadata.generation
-    /// and metadata.managedFields. Keeps a hash of each field in memory
+    /// Print the top-level fields that changed since the object's last event, or `none`. The first event of an object has `-`, because there is
+    /// nothing to compare with: --initial compares the first change too. metadata.resourceVersion, metadata.generation and
+    /// metadata.managedFields are ignored. Keeps a hash of each field in memory
     #[arg(long)]
     diff: bool,
 
@@ -82,8 +85,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if shown.format.prints_fields() {
         selected = selected.json();
     }
-    let (transport, namespace) = connection.open().await?;
-    let client = Client::new(transport);
+    let (client, namespace) = connection.client().await?;
     let (resource, namespace) = selection.find(&client, namespace).await?;
     let output = Output::new(&shown);
     let fields = diff.then(HashMap::new);
@@ -251,7 +253,8 @@ impl Watcher {
             }
             Row::Line(line) => {
                 let name = String::from_utf8_lossy(line.trim_ascii_end());
-                let changed = changed.map(|changed| format!(" {}", changed.join(","))).unwrap_or_default();
+                let is_shown = is_diff && sign.name == "MODIFIED";
+                let changed = if is_shown { format!(" {}", names(changed)) } else { String::new() };
                 let (sign, version) = (style(sign.sign).fg(sign.color), output::printable(version));
                 self.output.row(Row::Line(format!("{sign} {name} {version}{changed}\n").into_bytes()))
             }
@@ -259,8 +262,7 @@ impl Watcher {
                 // No colours: the columns count characters.
                 sign.sign.clone_into(&mut cells[0]);
                 if is_diff {
-                    *cells.last_mut().expect("a table has columns") =
-                        changed.map_or_else(|| "-".to_owned(), |changed| changed.join(","));
+                    *cells.last_mut().expect("a table has columns") = names(changed);
                 }
                 self.output.row(Row::Table(cells))
             }
@@ -315,6 +317,15 @@ fn changed(before: &[(String, u64)], now: &[(String, u64)]) -> Vec<String> {
     let differs = now.iter().filter(|field| !before.contains(field));
     let gone = before.iter().filter(|(name, _)| !now.iter().any(|(other, _)| other == name));
     differs.chain(gone).map(|(name, _)| name.clone()).collect()
+}
+
+/// Returns the names of changed fields as one word, `-` if nothing was compared.
+fn names(changed: Option<Vec<String>>) -> String {
+    match changed {
+        None => "-".to_owned(),
+        Some(changed) if changed.is_empty() => "none".to_owned(),
+        Some(changed) => changed.join(","),
+    }
 }
 
 /// Prints why the watch was disconnected, and how it continues.

@@ -1,7 +1,5 @@
 //! `listwatch stats RESOURCE`: reads a collection from an API server.
 
-use listwatch::client::Client;
-
 use super::collect::Stats;
 use super::failure;
 use super::report::Report;
@@ -52,8 +50,7 @@ pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
     let page_size = pages.size(&version);
     let query = Query { selection, version };
     let selected = query.selection.selected();
-    let (transport, namespace) = connection.open().await?;
-    let client = Client::new(transport);
+    let (client, namespace) = connection.client().await?;
     let row = |item: listwatch::ItemRef<'_>| stats.add(&item).map(|()| Row::Nothing);
     let list = query.list(&client, selected, page_size, namespace, row).await?;
     let progress = list.progress();

@@ -41,6 +41,13 @@ fn prints_a_line_per_event_and_resumes() {
             vec!["limit=1", "resourceVersion=7", "resourceVersion=10"],
         ),
         (
+            vec!["--diff"],
+            vec![now("8"), watch(&changes()[1..2]), forbidden()],
+            "~ web/a 9 -\n",
+            vec![],
+            vec!["limit=1", "resourceVersion=8", "resourceVersion=9"],
+        ),
+        (
             vec!["--resource-version", "5"],
             vec![watch(&changes()[..1]), forbidden()],
             "+ web/a 8\n",
@@ -112,7 +119,7 @@ fn warns_of_fields_that_are_not_compared() {
     let frames = Answer::ok(Body::replay(frames)).content_type("application/vnd.kubernetes.protobuf;stream=watch");
     let api = Api::new([now("7"), frames, status(403, "Forbidden", "no")]);
     let output = api.run(&["watch", "cm", "-n", "web", "--diff"]);
-    assert_eq!(stdout(&output), "+ web/a 8\n~ web/a 9 \n");
+    assert_eq!(stdout(&output), "+ web/a 8\n~ web/a 9 none\n");
     let expected = "warning: left out 2 fields that this version does not know; JSON from the server has them\nerror: ";
     assert!(stderr(&output).contains(expected), "{}", stderr(&output));
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::HumanCount;
 use listwatch::cache::{LoadError, SaveError, StorageFormat, Store};
-use listwatch::client::{Client, Resource};
+use listwatch::client::Resource;
 use listwatch::reflector::{self, Cache, Reflector, SyncError, WarmStartError};
 use listwatch::schema::Message;
 use listwatch::{Projection, TypeMeta};
@@ -134,8 +134,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { selection, format, budget, file, drop, index, strategy, listen, connection } = args;
     let listener = TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))?;
     let mut selected = selection.selected();
-    let (transport, namespace) = connection.open().await?;
-    let client = Client::new(transport);
+    let (client, namespace) = connection.client().await?;
     let (resource, namespace) = selection.find(&client, namespace).await?;
 
     let type_meta = selected.type_meta(&resource);
