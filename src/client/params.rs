@@ -93,8 +93,8 @@ impl Selection {
         self.shard
     }
 
-    /// Returns the type meta of the objects that a server sends for this selection of a resource: the resource's, or that of
-    /// `PartialObjectMetadata`.
+    /// Returns the type meta of the objects that a server sends for this selection: the resource's, or with
+    /// [`metadata_only`](Self::metadata_only) `PartialObjectMetadata` of `meta.k8s.io/v1`.
     #[must_use]
     pub fn type_meta(&self, resource: &Resource) -> TypeMeta {
         if self.metadata_only {
