@@ -33,7 +33,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-#[cfg(all(any(doc, doctest), feature = "runtime"))]
+#[cfg(feature = "controller")]
+pub mod controller;
+#[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
 mod kind;
