@@ -4,6 +4,7 @@
 //!   impersonation work as they do for kube; OIDC needs kube's feature `oidc`.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches and, with the feature
 //!   `cache`, objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
+//! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's `Controller`.
 //! - `runtime::watcher` (feature `runtime`) takes the place of `kube::runtime::watcher`, for kube's reflectors, stores and controllers:
 //!   objects are decoded while they arrive, without the fields that a projection drops, such as `managedFields`.
 //!
@@ -12,7 +13,7 @@
 //!
 //! ```toml
 //! listwatch = { version = "0.1", default-features = false, features = ["cache", "client", "k8s-pb"] } # zstd: compressed stores
-//! listwatch-kube = "0.1" # cache: Kube<K> in caches; runtime: runtime::watcher
+//! listwatch-kube = "0.1" # cache: Kube<K> in caches; controller: Controller; runtime: runtime::watcher
 //! k8s-pb = "0.9"         # listwatch implements its traits for the types of this version
 //! kube = "5"
 //! k8s-openapi = { version = "0.29", features = ["latest"] }

@@ -197,8 +197,8 @@ async fn logged(items: impl Stream<Item = Item>, log: Log) {
         match item {
             Ok((key, _)) => log.add(format_args!("done {}", key.name)),
             Err(error) => {
-                let cause = error.source().map(ToString::to_string).unwrap_or_default();
-                log.add(format_args!("error {error}: {cause}"));
+                let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+                log.add(format_args!("error {error}{cause}"));
             }
         }
     }

@@ -51,19 +51,20 @@ pub enum Error<E> {
     Cache(SyncError),
 }
 
-impl<E> fmt::Display for Error<E> {
+/// It includes the reconciler's error, which may be a `Box<dyn Error>`.
+impl<E: fmt::Display> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ReconcilerFailed(_, key) => write!(f, "the reconciler failed for {key}"),
+            Self::ReconcilerFailed(error, key) => write!(f, "the reconciler failed for {key}: {error}"),
             Self::Cache(_) => f.write_str("the controller has ended"),
         }
     }
 }
 
-impl<E: StdError + 'static> StdError for Error<E> {
+impl<E: StdError> StdError for Error<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::ReconcilerFailed(error, _) => Some(error),
+            Self::ReconcilerFailed(error, _) => error.source(),
             Self::Cache(error) => Some(error),
         }
     }

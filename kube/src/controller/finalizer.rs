@@ -1,4 +1,4 @@
-//! [`finalizer()`] of [`kube::runtime::finalizer`], for objects of a cache.
+//! [`finalizer()`] of kube, for objects of a cache.
 
 use std::error::Error as StdError;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ use listwatch::cache::{Object, Stored};
 
 use super::Action;
 
-/// Reconciles an object with kube's [`finalizer()`](kubes::finalizer), which guarantees that a cleanup succeeds before the object is
+/// Reconciles an object with kube's [`finalizer()`](fn@kubes::finalizer), which guarantees that a cleanup succeeds before the object is
 /// deleted. See there.
 ///
 /// It reads only the metadata, so the `Api` is one of [`PartialObjectMeta`], for any type of the cache:
