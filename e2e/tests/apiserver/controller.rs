@@ -1,4 +1,5 @@
-//! The controllers of listwatch-kube and of kube keep equal ConfigMaps, one for each Pod. `PODS=2000` and `CHANGES=2000` set the size.
+//! The controllers of listwatch-kube and of kube keep equal ConfigMaps, one for each Pod. `PODS=2000` and `CHANGES=4000` set the
+//! largest size.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -108,7 +109,8 @@ async fn reconcile_by_kube(pod: Arc<Pod>, context: Arc<(Client, Arc<AtomicU64>)>
     let found = Api::<ConfigMap>::namespaced(client.clone(), &namespace).get_opt(&format!("kube-{name}")).await?;
     let found = found.as_ref().map(|found| found.data.as_ref().and_then(|data| data.get("changed")));
     keep(client, "kube", &seen, found.map(|found| found.map_or("", String::as_str))).await?;
-    Ok(KubeAction::await_change())
+    // A relist of kube's watcher does not show which ConfigMaps were deleted since, so no change requests their reconcile.
+    Ok(KubeAction::requeue(Duration::from_secs(10)))
 }
 
 /// Both controllers.
@@ -165,8 +167,9 @@ impl Running {
 }
 
 /// Waits until each Pod has both ConfigMaps with the value of its annotation.
-async fn settled(client: &Client, running: &Running) -> Result<usize> {
+async fn settled(client: &Client, running: &Running) -> Result<String> {
     let started = Instant::now();
+    let mut ours = None;
     loop {
         let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?.items;
         let labelled = ListParams::default().labels(BY);
@@ -184,8 +187,16 @@ async fn settled(client: &Client, running: &Running) -> Result<usize> {
             .filter(|(pod, key)| found.get(key) != Some(&Some(pod.annotations().get(CHANGED).unwrap_or(&none))))
             .map(|(_, (_, name))| name)
             .collect();
+        let since = started.elapsed();
+        if ours.is_none() && missing.iter().all(|name| name.starts_with("kube-")) {
+            ours = Some(since);
+        }
         if missing.is_empty() {
-            return Ok(pods.len());
+            return Ok(format!(
+                "{} Pods settled in {since:.1?}, by listwatch in {:.1?}",
+                pods.len(),
+                ours.unwrap_or(since)
+            ));
         }
         assert!(running.ends.iter().all(|end| !end.is_finished()), "a controller has ended");
         if started.elapsed() > Duration::from_secs(120) {
@@ -222,7 +233,8 @@ async fn write(client: &Client, names: &[(String, String)], writer: u64, done: &
 }
 
 async fn run(state: &Path) -> Result<()> {
-    let (pods, changes) = (size("PODS", 500), size("CHANGES", 1000));
+    // The two controllers together write a few hundred objects a second.
+    let (pods, changes) = (size("PODS", 500).min(2000), size("CHANGES", 1000).min(4000));
     let mut server = Some(Server::start(state, PORT, &[])?);
     let config = {
         let Some(server) = &server else { return Err("no server".into()) };
@@ -233,11 +245,10 @@ async fn run(state: &Path) -> Result<()> {
     let listed = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?;
     let names: Vec<_> = listed.iter().map(|pod| (pod.namespace().unwrap_or_default(), pod.name_any())).collect();
 
-    let started = Instant::now();
     let reconciles = Reconciles::default();
-    let report = |what: &str, pods: usize| {
+    let report = |what: &str, settled: String| {
         let [kube, ours] = reconciles.each_ref().map(|reconciles| reconciles.swap(0, Relaxed));
-        println!("{what}: {pods} Pods in {:?}; {kube} reconciles by kube, {ours} by listwatch", started.elapsed());
+        println!("{what}: {settled}; {kube} reconciles by kube, {ours} by listwatch");
     };
     let mut running = start(&config, &reconciles)?;
     report("start", settled(&client, &running).await?);
