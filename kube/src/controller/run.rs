@@ -110,6 +110,7 @@ impl<T: Stored + ?Sized, E: Send + 'static> Running<T, E> {
             return self.fail(error);
         }
         self.start(&mut reconcile);
+        // Nothing else wakes this task for the requests that were left unread.
         if self.is_paused && self.queue.due() < DUE {
             cx.waker().wake_by_ref();
         }
