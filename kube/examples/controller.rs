@@ -1,50 +1,74 @@
-//! Labels each ConfigMap with the number of its keys: kube's `Controller` over the watcher of this crate. `cargo run -p
-//! listwatch-kube --features runtime --example controller` uses the kubeconfig that kubectl uses. `Controller::for_stream`
-//! needs kube's feature `unstable-runtime`.
+//! Labels each ConfigMap with the number of its keys, in one of several replicas: `cargo run -p listwatch-kube --features controller
+//! --example controller` uses the kubeconfig that kubectl uses; run it in several terminals.
+//!
+//! Each replica keeps its cache synced. The replica that holds the Lease `listwatch-controller` reconciles; when it ends, another
+//! one starts with a synced cache. Two replicas may reconcile at once for a short time, because kube-lease-manager acquires an expired
+//! Lease unconditionally; the labels are the same then.
+//!
+//! It needs permission to list, watch and patch ConfigMaps, and to get, create and patch Leases in the namespace `default`.
 
-use std::collections::BTreeMap;
-use std::error::Error;
+use std::error::Error as StdError;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1 as api;
+use k8s_pb::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::controller::{Action, Controller};
-use kube::runtime::{WatchStreamExt as _, reflector};
-use kube::{Client, ResourceExt as _};
-use listwatch::Projection;
-use listwatch::path::meta;
-use listwatch_kube::runtime::watcher;
+use kube_lease_manager::LeaseManagerBuilder;
+use listwatch::cache::Object;
+use listwatch::client::Client;
+use listwatch::reflector::{Cache, Reflector};
+use listwatch_kube::KubeTransport;
+use listwatch_kube::controller::{Action, Controller};
 use serde_json::json;
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let client = Client::try_default().await?;
-    let (store, writer) = reflector::store();
-    let events = watcher(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
-        .projection(Projection::new().drop(&meta::MANAGED_FIELDS));
-    let config_maps = events.default_backoff().reflect(writer).applied_objects();
-    Controller::for_stream(config_maps, store)
-        .shutdown_on_signal()
-        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(10)), Arc::new(client))
-        .for_each(async |done| {
-            if let Err(error) = done {
-                eprintln!("error: {error}");
-            }
-        })
-        .await;
-    Ok(())
+type Error = Box<dyn StdError + Send + Sync>;
+
+const KEYS: &str = "example.com/keys";
+
+struct Context {
+    client: kube::Client,
+    config_maps: Cache<ConfigMap>,
 }
 
-async fn reconcile(config_map: Arc<ConfigMap>, client: Arc<Client>) -> kube::Result<Action> {
-    let keys = config_map.data.as_ref().map_or(0, BTreeMap::len).to_string();
-    if config_map.labels().get("example.com/keys") != Some(&keys) {
-        let (namespace, name) = (config_map.namespace().unwrap_or_default(), config_map.name_any());
-        let patch = Patch::Merge(json!({"metadata": {"labels": {"example.com/keys": keys}}}));
-        let api = Api::<ConfigMap>::namespaced(Client::clone(&client), &namespace);
-        api.patch(&name, &PatchParams::default(), &patch).await?;
-        println!("{namespace}/{name} has {keys}");
+async fn reconcile(config_map: Object<ConfigMap>, context: Arc<Context>) -> Result<Action, Error> {
+    let keys = config_map.decode()?.data.len().to_string();
+    if config_map.meta()?.label(KEYS)?.as_deref() != Some(&keys) {
+        let api = Api::<api::ConfigMap>::namespaced(context.client.clone(), config_map.namespace());
+        let patch = Patch::Merge(json!({"metadata": {"labels": {KEYS: keys}}}));
+        let written = api.patch(config_map.name(), &PatchParams::default(), &patch).await?;
+        println!("{} has {keys}", config_map.key());
+        // The next reconcile sees the label.
+        context.config_maps.wait_for_resource_version(&written.resource_version().unwrap_or_default()).await?;
     }
     Ok(Action::await_change())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+    let config = kube::Config::infer().await?;
+    let reflector = Reflector::<ConfigMap>::of(&Client::new(KubeTransport::from_config(config.clone())?));
+    let config_maps = reflector.cache();
+    tokio::spawn(reflector.run());
+
+    let client = kube::Client::try_from(config)?;
+    let lease =
+        LeaseManagerBuilder::new(client.clone(), "listwatch-controller").with_namespace("default").build().await?;
+    while !lease.changed().await? {}
+
+    println!("reconciling {} ConfigMaps", config_maps.len());
+    let controller = Controller::new(config_maps.clone()).shutdown_on_signal();
+    let items = controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(Context { client, config_maps }));
+    let reconciling = items.for_each(async |item| {
+        if let Err(error) = item {
+            eprintln!("error: {error}");
+        }
+    });
+    tokio::select! {
+        () = reconciling => Ok(lease.release().await?),
+        // The stream is dropped, which aborts its reconciles. `changed` also renews the Lease.
+        lost = lease.changed() => Err(lost.map_or_else(Error::from, |_| "lost the Lease".into())),
+    }
 }

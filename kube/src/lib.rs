@@ -4,6 +4,7 @@
 //!   impersonation work as they do for kube; OIDC needs kube's feature `oidc`.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches and, with the feature
 //!   `cache`, objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
+//! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's `Controller`.
 //! - `runtime::watcher` (feature `runtime`) takes the place of `kube::runtime::watcher`, for kube's reflectors, stores and controllers:
 //!   objects are decoded while they arrive, without the fields that a projection drops, such as `managedFields`.
 //!
@@ -12,7 +13,8 @@
 //!
 //! ```toml
 //! listwatch = { version = "0.1", default-features = false, features = ["cache", "client", "k8s-pb"] } # add "zstd" for compressed stores
-//! listwatch-kube = "0.1" # features, off by default: "cache" for Kube<K> in caches, "runtime" for runtime::watcher
+//! # features, off by default: "cache" for Kube<K> in caches, "controller" for Controller, "runtime" for runtime::watcher
+//! listwatch-kube = "0.1"
 //! k8s-pb = "0.9"         # listwatch implements its traits for the types of this version
 //! kube = "5"
 //! k8s-openapi = { version = "0.29", features = ["latest"] }
@@ -33,7 +35,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-#[cfg(all(any(doc, doctest), feature = "runtime"))]
+#[cfg(feature = "controller")]
+pub mod controller;
+#[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
 mod kind;

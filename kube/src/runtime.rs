@@ -32,10 +32,9 @@
 //! ```
 //!
 //! In place of `Controller::new`, `Controller::for_stream` accepts such a stream, after `reflect` and `applied_objects`. It needs kube's feature `unstable-runtime`, which this
-//! crate does not enable. See [`examples/controller.rs`].
+//! crate does not enable. The [guide](crate::guide#kubes-store-without-managedfields) has the whole change.
 //!
 //! [`kube::runtime::watcher`]: fn@kube::runtime::watcher
-//! [`examples/controller.rs`]: https://docs.rs/crate/listwatch-kube/latest/source/examples/controller.rs
 
 use std::cmp::Ordering;
 use std::fmt::{self, Debug};

@@ -1,9 +1,14 @@
 //! A process that keeps Pods in a cache, up to date.
 //!
-//! Its handler receives every Pod decoded, including the initial ones, and reads an annotation.
+//! Its handler receives every Pod decoded, including the initial ones, and reads an annotation. A controller's reconciler reads five more
+//! fields and an index.
 
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::fs;
+use std::hint::black_box;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,16 +18,18 @@ use hdrhistogram::Histogram;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_pb::api::core::v1::Pod;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::controller::{Action as KubeAction, Controller as KubeController};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::Projection;
-use listwatch::cache::{Change, StorageFormat, Store};
+use listwatch::cache::{Change, Index, Object, StorageFormat, Store};
 use listwatch::client::{Client, HttpTransport, Resource};
-use listwatch::path::meta;
+use listwatch::path::{meta, pod};
 use listwatch::reflector::{Cache, Reflector, Strategy};
+use listwatch::{ItemError, Projection};
+use listwatch_kube::controller::{Action, Controller};
 use listwatch_kube::runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::{Latency, State, add_key, tell, wait};
 
@@ -76,6 +83,8 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
             Box::new(listwatch(server, StorageFormat::Compressed, Strategy::ListThenWatch, handler).await?)
         }
         "encoded" => Box::new(listwatch(server, StorageFormat::Encoded, Strategy::WatchList, handler).await?),
+        "controller" => Box::new(controller(server, handler).await?),
+        "kube-controller" => Box::new(kube_controller(server, handler).await?),
         "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
         "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
         "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), handler).await?),
@@ -120,6 +129,97 @@ async fn listwatch(
     }
     is_synced.await?;
     Ok(cache)
+}
+
+/// Counts reconciles, and waits for a number of them.
+#[derive(Default)]
+struct Reconciles {
+    count: AtomicUsize,
+    changed: Notify,
+}
+
+impl Reconciles {
+    fn add(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_one();
+    }
+
+    async fn wait_for(&self, count: usize) {
+        while self.count.load(Ordering::Relaxed) < count {
+            self.changed.notified().await;
+        }
+    }
+}
+
+async fn controller(server: &Server<'_>, handler: Handler) -> anyhow::Result<Cache<Pod>> {
+    struct Context {
+        by_node: Index<Pod, String>,
+        handler: Handler,
+        reconciles: Arc<Reconciles>,
+    }
+    async fn reconcile(pod: Object<Pod>, context: Arc<Context>) -> Result<Action, ItemError> {
+        let item = pod.item()?;
+        for field in [pod::PHASE, pod::POD_IP, pod::QOS_CLASS, pod::SERVICE_ACCOUNT_NAME] {
+            black_box(field.str(item)?);
+        }
+        if let Some(node) = pod::NODE_NAME.str(item)? {
+            black_box(context.by_node.count(&*node));
+        }
+        let changed_at = pod.meta()?.annotation(CHANGED_AT)?.map(String::from);
+        context.handler.record(changed_at.as_ref());
+        context.reconciles.add();
+        Ok(Action::await_change())
+    }
+    let reflector = Reflector::<Pod>::new(&server.listwatch()?, &Resource::PODS);
+    let reflector = reflector.store(Store::new(StorageFormat::Compressed));
+    let cache = reflector.cache();
+    let by_node = cache.index("node", |pod| Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from)));
+    let running = tokio::spawn(reflector.run());
+    let reconciles = Arc::<Reconciles>::default();
+    let context = Context { by_node, handler, reconciles: Arc::clone(&reconciles) };
+    let controller = Controller::new_with(cache.clone(), Resource::PODS);
+    let items = controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(context));
+    tokio::spawn(items.for_each(async |_| {}));
+    if cache.synced().await.is_err() {
+        running.await??;
+    }
+    reconciles.wait_for(cache.len()).await;
+    Ok(cache)
+}
+
+/// kube's store has no index, so the reconciler maintains one.
+async fn kube_controller(server: &Server<'_>, handler: Handler) -> anyhow::Result<reflector::Store<KubePod>> {
+    type ByNode = Mutex<HashMap<String, HashSet<ObjectRef<KubePod>>>>;
+    struct Context {
+        by_node: ByNode,
+        handler: Handler,
+        reconciles: Arc<Reconciles>,
+    }
+    async fn reconcile(pod: Arc<KubePod>, context: Arc<Context>) -> Result<KubeAction, Infallible> {
+        let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+        black_box(status.and_then(|status| status.phase.as_ref()));
+        black_box(status.and_then(|status| status.pod_ip.as_ref()));
+        black_box(status.and_then(|status| status.qos_class.as_ref()));
+        black_box(spec.and_then(|spec| spec.service_account_name.as_ref()));
+        if let Some(node) = spec.and_then(|spec| spec.node_name.as_ref()) {
+            let mut by_node = context.by_node.lock().unwrap_or_else(PoisonError::into_inner);
+            let on_node = by_node.entry(node.clone()).or_default();
+            on_node.insert(ObjectRef::from_obj(&*pod));
+            black_box(on_node.len());
+        }
+        context.handler.record(pod.annotations().get(CHANGED_AT));
+        context.reconciles.add();
+        Ok(KubeAction::await_change())
+    }
+    let controller = KubeController::new(server.kube().await?, watcher::Config::default());
+    let store = controller.store();
+    let reconciles = Arc::<Reconciles>::default();
+    let context = Context { by_node: ByNode::default(), handler, reconciles: Arc::clone(&reconciles) };
+    let items = controller.run(reconcile, |_, _, _| KubeAction::await_change(), Arc::new(context));
+    tokio::spawn(items.for_each(async |_| {}));
+    store.wait_until_ready().await?;
+    reconciles.wait_for(store.len()).await;
+    Ok(store)
 }
 
 impl Followed for Cache<Pod> {

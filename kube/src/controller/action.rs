@@ -1,0 +1,71 @@
+//! The results of reconciles.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+use listwatch::cache::ObjectKey;
+use listwatch::reflector::SyncError;
+
+/// The result of a reconcile: when the object is reconciled again, unless a change requests it earlier.
+///
+/// It has the constructors of kube's `Action`, whose fields are private.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Action(pub(super) Next);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Requeue(Duration),
+    AwaitChange,
+    Backoff,
+}
+
+impl Action {
+    /// Reconciles the object again after this time.
+    pub const fn requeue(after: Duration) -> Self {
+        Self(Next::Requeue(after))
+    }
+
+    /// Reconciles the object again only after a change.
+    pub const fn await_change() -> Self {
+        Self(Next::AwaitChange)
+    }
+
+    /// Reconciles the object again after a time that doubles with each failure in a row of this object, from 0.1 s to 5 minutes, with
+    /// jitter of up to a half.
+    ///
+    /// A reconciler that returns it without an error, for example to wait for another system, counts as failed here.
+    pub const fn backoff() -> Self {
+        Self(Next::Backoff)
+    }
+}
+
+/// An error of a [`Controller`](super::Controller).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error<E> {
+    /// The reconciler returned this error for this object. The error policy decides what follows.
+    ReconcilerFailed(E, ObjectKey),
+    /// A cache is not complete, or gets no more changes. The controller ends.
+    Cache(SyncError),
+}
+
+/// It includes the reconciler's error, which may be a `Box<dyn Error>`.
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReconcilerFailed(error, key) => write!(f, "the reconciler failed for {key}: {error}"),
+            Self::Cache(_) => f.write_str("the controller has ended"),
+        }
+    }
+}
+
+impl<E: StdError> StdError for Error<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::ReconcilerFailed(error, _) => error.source(),
+            Self::Cache(error) => Some(error),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! [`Controller`] runs a reconciler for each object of a cache, with the shape and the words of [`kube::runtime::Controller`].
+//!
+//! It keeps no objects of its own: the reconciler gets an [`Object`] of the cache, and reads, views or decodes it. A compressed cache of
+//! 50,000 Pods takes 65 MB, where kube's controller keeps all Pods decoded.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use futures::StreamExt as _;
+//! use k8s_openapi::api::core::v1 as api;
+//! use k8s_pb::api::core::v1::{ConfigMap, Pod};
+//! use kube::api::{Api, Patch, PatchParams};
+//! use listwatch::cache::{Object, StorageFormat, Store};
+//! use listwatch::client::Client;
+//! use listwatch::reflector::{Cache, Reflector};
+//! use listwatch_kube::KubeTransport;
+//! use listwatch_kube::controller::{Action, Controller};
+//! use serde_json::json;
+//!
+//! struct Context {
+//!     client: kube::Client,
+//!     config_maps: Cache<ConfigMap>,
+//! }
+//!
+//! type Error = Box<dyn std::error::Error + Send + Sync>;
+//!
+//! /// Keeps a ConfigMap for each Pod.
+//! async fn reconcile(pod: Object<Pod>, context: Arc<Context>) -> Result<Action, Error> {
+//!     if context.config_maps.get((pod.namespace(), pod.name())).is_some() {
+//!         return Ok(Action::await_change());
+//!     }
+//!     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod.name(), "uid": pod.uid(), "controller": true});
+//!     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"ownerReferences": [owner]}});
+//!     let api = Api::<api::ConfigMap>::namespaced(context.client.clone(), pod.namespace());
+//!     let written = api.patch(pod.name(), &PatchParams::apply("example"), &Patch::Apply(config_map)).await?;
+//!     // The next reconcile of this Pod sees the ConfigMap.
+//!     let version = written.metadata.resource_version.unwrap_or_default();
+//!     context.config_maps.wait_for_resource_version(&version).await?;
+//!     Ok(Action::await_change())
+//! }
+//!
+//! # async fn run() -> Result<(), Error> {
+//! let config = kube::Config::infer().await?;
+//! let client = Client::new(KubeTransport::from_config(config.clone())?);
+//! let pods = Reflector::<Pod>::of(&client).store(Store::new(StorageFormat::Encoded));
+//! let config_maps = Reflector::<ConfigMap>::of(&client);
+//! let context = Context { client: config.try_into()?, config_maps: config_maps.cache() };
+//! let controller = Controller::new(pods.cache()).owns(config_maps.cache()).shutdown_on_signal();
+//! tokio::spawn(pods.run());
+//! tokio::spawn(config_maps.run());
+//! controller
+//!     .run(reconcile, |_, _, _| Action::backoff(), Arc::new(context))
+//!     .for_each(async |done| {
+//!         if let Err(error) = done {
+//!             eprintln!("error: {error}");
+//!         }
+//!     })
+//!     .await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Own writes
+//!
+//! A reconciler writes with kube's [`Api`](kube::Api), and records events with kube's [`Recorder`](kube::runtime::events::Recorder). A
+//! cache lags behind its own writes, unless the reconciler ends its writes in one of two ways:
+//!
+//! - [`Cache::wait_for_resource_version`] waits until the watch has delivered the write.
+//! - [`Cache::apply_decoded`] and [`Cache::apply`] write the server's answer into the cache, and wait for nothing. The answer has the type or
+//!   the encoding of the cache, so kube's answers fit caches of [`Kube<K>`](crate::Kube).
+//!
+//! No later reconcile sees a state that is older than such a write. controller-runtime has had a client since 2026 that does the first
+//! for each write ([`EnableReadYourWritesConsistency`]): reads of a written object, and lists of its kind, block until the informer
+//! has the write. There a reconciler cannot forget it; here it chooses which writes to wait for, and `apply` makes it wait for none.
+//!
+//! [`EnableReadYourWritesConsistency`]: https://github.com/kubernetes-sigs/controller-runtime/pull/3472
+
+mod action;
+pub mod finalizer;
+mod queue;
+mod related;
+mod run;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, select, try_join_all};
+use futures::stream::{BoxStream, SelectAll, poll_fn};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use listwatch::cache::{Object, ObjectKey, Stored};
+use listwatch::client::{Kind, Resource};
+use listwatch::reflector::{Cache, SyncError};
+use tokio::task::JoinSet;
+
+pub use self::action::{Action, Error};
+use self::queue::Queue;
+use self::related::{Subscribe, owners, subscribe, synced};
+use self::run::{Phase, Running};
+
+/// Runs a reconciler for each object of a [`Cache`], and again for each change.
+///
+/// It reconciles all objects once when all its caches are [synced](Cache::synced). Later it reconciles an object after a change of it,
+/// of an object that it [owns](Self::owns) or that is mapped to it ([`watches`](Self::watches)), when a
+/// [stream](Self::reconcile_on) requests it, and when the reconciler or the error policy requested it by an [`Action`].
+///
+/// No object is reconciled twice at once, and requests are deduplicated: a request for an object that waits changes nothing, and one
+/// for an object whose reconcile runs leads to one more reconcile afterwards. Each reconcile gets the latest state in the cache. An
+/// object that is not in the cache is skipped, so the reconciler is not called for a deleted object: use owner references or a
+/// [finalizer] to clean up.
+///
+/// A relist requests reconciles only of objects that have changed; kube's controller then reconciles all.
+///
+/// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`.
+///
+/// # Memory
+///
+/// An object that waits takes about 220 bytes: one that was requested, and one whose [`Action`] has a time. When more
+/// than 256 objects are due, further changes wait in the [`Subscriber`](listwatch::cache::Subscriber) of the cache, which coalesces them and reads the
+/// initial state step by step. A [debounce](Self::debounce) makes all changed objects wait here.
+#[must_use = "nothing is reconciled until the stream of run is polled"]
+pub struct Controller<T: Stored + ?Sized> {
+    cache: Cache<T>,
+    resource: Resource,
+    synced: Vec<BoxFuture<'static, Result<(), SyncError>>>,
+    related: Vec<Subscribe>,
+    requested: SelectAll<BoxStream<'static, ObjectKey>>,
+    graceful: Vec<BoxFuture<'static, ()>>,
+    forceful: Vec<BoxFuture<'static, ()>>,
+    debounce: Duration,
+    concurrency: u16,
+}
+
+impl<T: Stored + Kind + ?Sized> Controller<T> {
+    /// Creates a controller of the objects in a cache.
+    pub fn new(cache: Cache<T>) -> Self {
+        Self::new_with(cache, T::resource())
+    }
+}
+
+impl<T: Stored + ?Sized> Controller<T> {
+    /// The number of reconciles at once, unless [`concurrency`](Self::concurrency) sets it. kube has no limit by default; here
+    /// each reconcile may keep a decompressed or decoded object.
+    pub const DEFAULT_CONCURRENCY: u16 = 64;
+
+    /// Creates a controller of a cache whose type does not name its resource, such as a `Cache<[u8]>`.
+    pub fn new_with(cache: Cache<T>, resource: Resource) -> Self {
+        Self {
+            synced: vec![synced(cache.clone())],
+            cache,
+            resource,
+            related: Vec::new(),
+            requested: SelectAll::new(),
+            graceful: Vec::new(),
+            forceful: Vec::new(),
+            debounce: Duration::ZERO,
+            concurrency: Self::DEFAULT_CONCURRENCY,
+        }
+    }
+
+    /// Reconciles the owners of each object that changes in another cache.
+    ///
+    /// The owners are all owner references of the controller's group and kind, of the old and the new state, as in kube; the version of the group
+    /// does not matter. The function reads the metadata of both states, which decompresses them in a compressed cache.
+    pub fn owns<O: Stored + ?Sized>(self, cache: Cache<O>) -> Self {
+        let resource = self.resource.clone();
+        self.related(cache, move |object| owners(object, &resource))
+    }
+
+    /// Reconciles the objects that `mapper` returns for each object that changes in another cache. It is called for the
+    /// old and for the new state, and for the last state of a deleted object.
+    ///
+    /// kube calls the mapper for the new state only. An object that changes and is deleted before the controller has read the change is
+    /// mapped in its last state only, so [own](Self::owns) or watch by fields that do not change, or requeue.
+    pub fn watches<O: Stored + ?Sized, I: IntoIterator<Item = ObjectKey>>(
+        self,
+        cache: Cache<O>,
+        mapper: impl Fn(&Object<O>) -> I + Send + 'static,
+    ) -> Self {
+        self.related(cache, move |object| mapper(object).into_iter().collect())
+    }
+
+    fn related<O: Stored + ?Sized>(
+        mut self,
+        cache: Cache<O>,
+        keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + 'static,
+    ) -> Self {
+        self.synced.push(synced(cache.clone()));
+        self.related.push(subscribe(cache, keys));
+        self
+    }
+
+    /// Reconciles the objects whose keys the stream yields. The end of the stream does not end the controller. While more than 256
+    /// objects are due, the stream is not polled.
+    pub fn reconcile_on(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
+        self.requested.push(keys.boxed());
+        self
+    }
+
+    /// Waits this long after the first change of an object, so that further changes until then lead to no other reconcile.
+    ///
+    /// Zero unless set. kube's debounce starts again at each change, so an object that changes all the time is never reconciled.
+    /// Requests by an [`Action`] are not delayed.
+    pub fn debounce(mut self, debounce: Duration) -> Self {
+        self.debounce = debounce;
+        self
+    }
+
+    /// Sets the number of reconciles at once; 0 for no limit.
+    pub fn concurrency(mut self, concurrency: u16) -> Self {
+        self.concurrency = concurrency;
+        self
+    }
+
+    /// Ends the controller when the future is ready: it starts no more reconciles, and its stream ends after those that run.
+    pub fn graceful_shutdown_on(mut self, trigger: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.graceful.push(trigger.boxed());
+        self
+    }
+
+    /// Ends the controller on Ctrl+C and on SIGTERM, as [`graceful_shutdown_on`](Self::graceful_shutdown_on); a second signal aborts
+    /// the reconciles that run. The stream of [`run`](Self::run) must be polled in a tokio runtime with IO enabled.
+    pub fn shutdown_on_signal(mut self) -> Self {
+        let (first, is_first) = futures::channel::oneshot::channel();
+        self.graceful.push(is_first.map(|_| ()).boxed());
+        let both = async {
+            signal().await;
+            tracing::info!(name: "listwatch.shutdown", "shutting down after the reconciles that run; a second signal aborts them");
+            // The controller may drain already.
+            let _ = first.send(());
+            signal().await;
+        };
+        self.forceful.push(both.boxed());
+        self
+    }
+
+    /// Runs the controller while the stream is polled. Each reconcile is a task of tokio, and an item of the stream when it ends.
+    ///
+    /// `error_policy` decides what follows an error: [`Action::backoff`] unless there is a better answer.
+    ///
+    /// Dropping the stream aborts the reconciles that run. While the stream is not polled, no reconcile starts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReconcilerFailed`] for each reconcile that failed; the controller continues. [`Error::Cache`] when a cache lacks objects that it
+    /// could not hold at the start, or its reflector has ended: the stream ends after the reconciles that run.
+    ///
+    /// # Panics
+    ///
+    /// The stream panics when the reconciler, the error policy or a mapper panics, and outside of a tokio runtime with time enabled.
+    pub fn run<Reconcile, E, Ctx>(
+        self,
+        mut reconciler: impl FnMut(Object<T>, Arc<Ctx>) -> Reconcile,
+        mut error_policy: impl FnMut(Object<T>, &E, Arc<Ctx>) -> Action,
+        context: Arc<Ctx>,
+    ) -> impl Stream<Item = Result<(ObjectKey, Action), Error<E>>>
+    where
+        Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Send + 'static,
+    {
+        let Self { cache, synced, related, requested, graceful, forceful, debounce, concurrency, .. } = self;
+        let synced = try_join_all(synced).map(|synced| synced.map(drop)).boxed();
+        let mut running = Running {
+            cache,
+            debounce,
+            concurrency: concurrency.into(),
+            phase: Phase::Syncing(synced, related),
+            changes: None,
+            related: SelectAll::new(),
+            requested,
+            graceful,
+            forceful,
+            queue: Queue::default(),
+            is_paused: false,
+            tasks: JoinSet::new(),
+            timer: None,
+        };
+        poll_fn(move |cx| {
+            let reconcile = |object| reconciler(object, Arc::clone(&context));
+            running.poll(cx, reconcile, |object, error| error_policy(object, error, Arc::clone(&context)))
+        })
+    }
+}
+
+async fn signal() {
+    let interrupt = tokio::signal::ctrl_c().boxed();
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        select(interrupt, terminate.recv().boxed()).await;
+        return;
+    }
+    _ = interrupt.await;
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for Controller<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cache, resource, debounce, concurrency, .. } = self;
+        f.debug_struct("Controller")
+            .field("cache", cache)
+            .field("resource", resource)
+            .field("debounce", debounce)
+            .field("concurrency", concurrency)
+            .finish_non_exhaustive()
+    }
+}
