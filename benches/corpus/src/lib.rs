@@ -8,9 +8,9 @@
 //! annotations, and the ranges of the numbers of Pods, init containers, environment variables and volumes.
 //!
 //! A workload draws names, images, settings, probes, resources, affinity and annotations once; some annotations of operators are
-//! large. All Pods of the workload share these values, like Pods of one template. Each Pod draws its own name, uid, owner's
-//! uid, resource version, times, node, addresses, container ids, restarts and conditions. So the random values of a real cluster are
-//! random here, and the repeated ones repeat. `metadata.managedFields` lists the fields that are set, for two or three managers.
+//! large. All Pods of the workload share these values, like Pods of one template, and the name and uid of their owner. Each Pod
+//! draws its own name, uid, resource version, times, node, addresses, container ids, restarts and conditions. So the random values of a
+//! real cluster are random here, and the repeated ones repeat. The owner of a Pod of a kubelet is its node. `metadata.managedFields` lists the fields that are set, for two or three managers.
 //!
 //! The same number of Pods gives the same bytes on each machine. Pods are ordered by key, as an API server lists them.
 //!
@@ -110,6 +110,7 @@ fn cluster(count: u32) -> Vec<Pod> {
 
 struct Node {
     name: String,
+    uid: String,
     ip: String,
     /// The first three numbers of its Pods' addresses.
     subnet: String,
@@ -129,6 +130,7 @@ impl Cluster {
             let [a, b, c] = [rng.u8(..), rng.u8(..), rng.u8(2..254)];
             let zone = pick(rng, &["eu-central-1", "eu-west-1", "us-east-1"]);
             Node {
+                uid: uid(rng),
                 name: format!("ip-10-{a}-{b}-{c}.{zone}.compute.internal"),
                 ip: format!("10.{a}.{b}.{c}"),
                 subnet: format!("100.{}.{}", rng.u8(64..128), rng.u8(..)),
@@ -154,6 +156,8 @@ struct Workload {
     changed: i64,
     owner_uid: String,
     template_hash: String,
+    /// The number in the name of its Job.
+    job: u32,
     is_young: bool,
 }
 
@@ -189,6 +193,7 @@ impl Workload {
             changed: NOW - i64::from(skewed(rng, (60, 300 * 86_400))),
             owner_uid: uid(rng),
             template_hash,
+            job: rng.u32(29_000_000..30_000_000),
             is_young: rng.u8(..20) == 0,
         }
     }
@@ -202,7 +207,7 @@ impl Workload {
         let mut pod = self.template.clone();
 
         let meta = pod.metadata.get_or_insert_default();
-        let (owner_kind, owner_name, api_version, generate) = self.owner(rng);
+        let (owner_kind, owner_name, api_version, generate) = self.owner(node);
         meta.name = Some(match self.shape.owner {
             Owner::StatefulSet => format!("{}-{}", self.name, rng.u32(..1000)),
             Owner::Static => format!("{}-{}", self.name, node.name),
@@ -220,7 +225,7 @@ impl Workload {
                 api_version: some(api_version),
                 kind: some(kind),
                 name: Some(owner_name),
-                uid: Some(if kind == "Job" { uid(rng) } else { self.owner_uid.clone() }),
+                uid: Some(if kind == "Node" { node.uid.clone() } else { self.owner_uid.clone() }),
                 controller: Some(true),
                 block_owner_deletion: (kind != "Node").then_some(true),
             }];
@@ -270,8 +275,8 @@ impl Workload {
     }
 
     /// Returns the owner's kind, name and `apiVersion`, and the prefix of its Pods' names.
-    fn owner(&self, rng: &mut Rng) -> (Option<&'static str>, String, &'static str, String) {
-        let Self { name, template_hash, .. } = self;
+    fn owner(&self, node: &Node) -> (Option<&'static str>, String, &'static str, String) {
+        let Self { name, template_hash, job, .. } = self;
         match self.shape.owner {
             Owner::Deployment => {
                 let replica_set = format!("{name}-{template_hash}");
@@ -280,11 +285,11 @@ impl Workload {
             Owner::StatefulSet => (Some("StatefulSet"), name.clone(), "apps/v1", format!("{name}-")),
             Owner::DaemonSet => (Some("DaemonSet"), name.clone(), "apps/v1", format!("{name}-")),
             Owner::Job => {
-                let job = format!("{name}-{}", rng.u32(29_000_000..30_000_000));
+                let job = format!("{name}-{job}");
                 (Some("Job"), job.clone(), "batch/v1", format!("{job}-"))
             }
             Owner::Operator(api_version, kind, _) => (Some(kind), name.clone(), api_version, format!("{name}-")),
-            Owner::Static => (Some("Node"), name.clone(), "v1", String::new()),
+            Owner::Static => (Some("Node"), node.name.clone(), "v1", String::new()),
             Owner::Nothing => (None, String::new(), "", String::new()),
         }
     }
