@@ -18,6 +18,8 @@
 //!
 //! The concatenated Pods, compressed by `zstd -19 --long=27` (1.5), give about the smallest size that a store could reach.
 //!
+//! [`pods`] makes few Pods of each workload, 5 on average. [`pods_by_zipf`] makes many of a few workloads.
+//!
 //! | 5,000 Pods | encoded | compressed | ratio |
 //! |---|---:|---:|---:|
 //! | diverse, from this crate | 12.0 kB a Pod | 526 bytes a Pod | 1/23 |
@@ -27,6 +29,12 @@
 //! API server writes are absent.
 
 #![expect(clippy::format_push_string, reason = "`write!` returns an error that cannot occur")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "numbers of Pods are small"
+)]
 #![expect(clippy::too_many_lines, reason = "a Pod has many fields")]
 #![expect(clippy::unnecessary_wraps, reason = "prost has optional fields")]
 
@@ -64,10 +72,23 @@ use crate::text::{
 /// Never: encoding into memory does not fail.
 #[must_use]
 pub fn pods(count: u32) -> Vec<u8> {
-    let list = PodList {
-        metadata: Some(ListMeta { resource_version: some("1900000000"), ..ListMeta::default() }),
-        items: cluster(count),
-    };
+    list(cluster(count, None))
+}
+
+/// As [`pods`], but the Pods that belong to no node are of this many workloads, whose numbers of Pods follow Zipf's law: the n-th
+/// workload has 1/n of the Pods of the first.
+///
+/// # Panics
+///
+/// Never, as [`pods`].
+#[must_use]
+pub fn pods_by_zipf(count: u32, workloads: u32) -> Vec<u8> {
+    list(cluster(count, Some(workloads)))
+}
+
+fn list(items: Vec<Pod>) -> Vec<u8> {
+    let list =
+        PodList { metadata: Some(ListMeta { resource_version: some("1900000000"), ..ListMeta::default() }), items };
     let mut body = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12".to_vec();
     prost::encoding::encode_varint(list.encoded_len() as u64, &mut body);
     list.encode(&mut body).expect("encoding into memory does not fail");
@@ -75,7 +96,7 @@ pub fn pods(count: u32) -> Vec<u8> {
     body
 }
 
-fn cluster(count: u32) -> Vec<Pod> {
+fn cluster(count: u32, workloads: Option<u32>) -> Vec<Pod> {
     let mut rng = Rng::with_seed(40);
     let mut cluster = Cluster::new(&mut rng, count);
     let mut pods = Vec::with_capacity(count as usize);
@@ -87,6 +108,11 @@ fn cluster(count: u32) -> Vec<Pod> {
         }
     }
     let weights: u32 = SHAPES.iter().map(|shape| shape.weight).sum();
+    let first = workloads.map(|workloads| {
+        let left = f64::from(count) - pods.len() as f64;
+        left / (1..=workloads).map(|rank| 1.0 / f64::from(rank)).sum::<f64>()
+    });
+    let mut rank = 0;
     while pods.len() < count as usize {
         let mut left = rng.u32(..weights);
         let shape = SHAPES.iter().find(|shape| {
@@ -96,7 +122,12 @@ fn cluster(count: u32) -> Vec<Pod> {
         });
         let shape = shape.expect("the number is below the sum of the weights");
         let workload = Workload::new(&mut rng, shape, &cluster);
-        for _ in 0..skewed(&mut rng, shape.replicas) {
+        rank += 1;
+        let replicas = match first {
+            Some(first) => (first / f64::from(rank)).ceil() as u32,
+            None => skewed(&mut rng, shape.replicas),
+        };
+        for _ in 0..replicas {
             pods.push(workload.pod(&mut rng, &mut cluster, None));
         }
     }
@@ -906,7 +937,7 @@ mod tests {
     fn pods_are_reproducible_and_ordered_by_key() {
         let body = pods(300);
         assert_eq!(body, pods(300));
-        let cluster = cluster(300);
+        let cluster = cluster(300, None);
         let key = |pod: &Pod| {
             let meta = pod.metadata.as_ref().unwrap();
             (meta.namespace().to_owned(), meta.name().to_owned())
@@ -919,7 +950,7 @@ mod tests {
 
     #[test]
     fn sizes_are_as_in_a_real_cluster() {
-        let mut sizes: Vec<_> = cluster(2000).iter().map(prost::Message::encoded_len).collect();
+        let mut sizes: Vec<_> = cluster(2000, None).iter().map(prost::Message::encoded_len).collect();
         sizes.sort_unstable();
         let at = |percent: usize| sizes[(sizes.len() - 1) * percent / 100];
         assert!((2_000..3_500).contains(&at(0)), "{}", at(0));
