@@ -8,9 +8,10 @@ use zstd_safe::{CCtx, CDict, DCtx, DDict};
 
 use crate::sync::{Mutex, lock};
 
-/// zstd's default. Higher levels take several times as long and save a few percent.
+/// zstd's default. Higher levels take several times as long and save a few percent, for differences 1 % (level 7).
 const LEVEL: i32 = 3;
-/// zstd's default for the length of a dictionary.
+/// zstd's default for the length of a dictionary. With families it compresses bases mostly: 1 MiB would save 6 % of them, less than it
+/// takes.
 const DICTIONARY_LEN: usize = 112_640;
 /// A sample is at most this much of an object, from its beginning.
 const SAMPLE_LEN: usize = 128 << 10;

@@ -62,7 +62,8 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// Objects are saved encoded or, with the feature `zstd`, compressed. A save blocks its caller, but not other writers. Measured
     /// with 50,000 Pods, it takes 0.1 s for a [compressed](StorageFormat) store and 0.5 s for an encoded store. Meanwhile it holds a
-    /// [`snapshot`](super::StoreReader::snapshot), samples of up to 512 objects, and buffers that do not grow with the collection.
+    /// [`snapshot`](super::StoreReader::snapshot), samples of up to 512 objects, about 30 bytes for each family of a compressed store,
+    /// and buffers that do not grow with the collection.
     ///
     /// ```
     /// # use listwatch::cache::{StorageFormat, Store};
@@ -123,7 +124,7 @@ impl<T: Stored + ?Sized> Store<T> {
     /// has been checked.
     ///
     /// The checksum detects damage, not forgery. The file's size bounds allocations, whatever lengths it declares, except that a
-    /// compressed object may expand to 16 MiB where the store does not keep it compressed.
+    /// compressed object may expand to 16 MiB where the store does not keep it compressed, and the base of a family to 1 MiB.
     ///
     /// # Errors
     ///

@@ -36,15 +36,21 @@ fn delete(store: &Store<[u8]>, object: &Object) {
 fn empty() -> Store<[u8]> {
     let store = Store::new(StorageFormat::Compressed);
     let samples: Vec<_> = (0..600).map(|i| object("train", &i.to_string(), "1").data(text(i / 3, 300))).collect();
-    samples.iter().for_each(|sample| apply(&store, sample));
-    samples.iter().for_each(|sample| delete(&store, sample));
+    for sample in &samples {
+        apply(&store, sample);
+    }
+    for sample in &samples {
+        delete(&store, sample);
+    }
     assert_eq!(store.memory().compressed, 0);
     store
 }
 
 fn filled(objects: &[Object]) -> Store<[u8]> {
     let store = empty();
-    objects.iter().for_each(|object| apply(&store, object));
+    for object in objects {
+        apply(&store, object);
+    }
     store
 }
 
@@ -94,7 +100,9 @@ fn objects_without_an_owner_are_a_family_by_their_generate_name() {
     assert!(one < none / 4, "{one} of {none}");
     // An owner that does not control the object makes no family.
     let mut objects: Vec<_> = (0..100).map(|i| owned("ns", 1, i, 1)).collect();
-    objects.iter_mut().for_each(|object| object.meta().owner_references[0].controller = false);
+    for object in &mut objects {
+        object.meta().owner_references[0].controller = false;
+    }
     assert!(memory(&filled(&objects), &objects) > none * 9 / 10);
 }
 
@@ -127,8 +135,12 @@ fn a_base_lives_as_long_as_its_members() {
 fn namespaces_with_the_same_owner_share_nothing() {
     let [a, b] = ["a", "b"].map(|namespace| (0..20).map(|i| owned(namespace, 1, i, 1)).collect::<Vec<_>>());
     let store = filled(&a);
-    b.iter().for_each(|object| apply(&store, object));
-    a.iter().for_each(|object| delete(&store, object));
+    for object in &b {
+        apply(&store, object);
+    }
+    for object in &a {
+        delete(&store, object);
+    }
     assert_eq!(memory(&store, &b), memory(&filled(&b), &b));
 }
 
@@ -184,7 +196,9 @@ fn a_new_base_takes_over_when_the_members_drift() {
     let store = empty();
     for (step, round) in (0..4).flat_map(|step| [(step, 0), (step, 1)]) {
         let objects: Vec<_> = (0..200).map(|i| of(step, round, i)).collect();
-        objects.iter().for_each(|object| apply(&store, object));
+        for object in &objects {
+            apply(&store, object);
+        }
         let (found, fresh) = (memory(&store, &objects), memory(&filled(&objects), &objects));
         // After the first round the objects that were written first have another base than the others.
         let most = if round == 0 { fresh + fresh / 5 } else { fresh + fresh / 10 };
@@ -238,7 +252,9 @@ fn a_loaded_store_knows_the_bases() {
     loaded.load(&path, "objects").unwrap();
     assert_eq!(memory(&loaded, &objects), expected);
     let more: Vec<_> = (0..10).map(|family| owned("ns", family, 50, 8)).collect();
-    more.iter().for_each(|object| apply(&loaded, object));
+    for object in &more {
+        apply(&loaded, object);
+    }
     let grown = memory(&loaded, &[objects.clone(), more].concat()) - expected;
     assert!(grown < 10 * 350, "{grown} bytes for 10 more members");
     // A file that is not loaded leaves nothing.

@@ -240,7 +240,7 @@ impl Workload {
         let meta = pod.metadata.get_or_insert_default();
         let (owner_kind, owner_name, api_version, generate) = self.owner(node);
         meta.name = Some(match self.shape.owner {
-            Owner::StatefulSet => format!("{}-{}", self.name, rng.u32(..1000)),
+            Owner::StatefulSet => format!("{}-{}", self.name, rng.u32(..100_000)),
             Owner::Static => format!("{}-{}", self.name, node.name),
             Owner::Nothing => format!("{}-{}", self.name, suffix(rng, 4)),
             _ => format!("{generate}{}", suffix(rng, 5)),
