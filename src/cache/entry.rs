@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 #[cfg(feature = "zstd")]
-use super::compress::Dictionary;
+use super::compress::{Base, Place};
 use super::error::StoreError;
 use super::key::Identity;
 use crate::object::MetaView;
@@ -47,26 +47,29 @@ pub(super) struct Entry<D> {
     wire_len: u32,
 }
 
-/// The form of the body. The head does not contain the namespace, so forms with a head hold it.
+/// The form of the body. The head does not contain the namespace, so forms with a head hold it. Each form is at most 16 bytes long.
 pub(super) enum Form<D> {
     /// The bytes as they arrived. They contain the identity.
     Encoded(Spans),
-    /// The bytes as they arrived. Their JSON escapes a part of the identity.
-    EncodedWithHead(Arc<str>),
+    /// The bytes as they arrived. Their JSON escapes a part of the identity, or it is far from their beginning.
+    EncodedWithHead(Box<Arc<str>>),
     #[cfg(feature = "zstd")]
-    Compressed(Arc<str>, Option<Arc<Dictionary>>),
+    Compressed(Arc<Place>),
+    /// The difference to the base, which holds the namespace. An empty body is the base itself.
+    #[cfg(feature = "zstd")]
+    Member(Arc<Base>),
     /// An empty body, and the decoded object.
-    Decoded(Arc<str>, Arc<D>),
+    Decoded(Box<(Arc<str>, Arc<D>)>),
 }
 
 /// The places of namespace, name, uid and resource version in the bytes.
 pub(super) struct Spans {
-    starts: [u32; 4],
-    lens: [u16; 4],
+    starts: [u16; 4],
+    lens: [u8; 4],
 }
 
 impl Spans {
-    /// Returns `None` if a text is not borrowed from the bytes.
+    /// Returns `None` if a text is not borrowed from the bytes, if it begins after 64 KiB of them, or if it is longer than 255 bytes.
     fn of(bytes: &[u8], identity: &Identity<'_>) -> Option<Self> {
         let Identity { namespace, name, uid, resource_version } = identity;
         let mut spans = Self { starts: [0; 4], lens: [0; 4] };
@@ -78,8 +81,8 @@ impl Spans {
                     // A text that is borrowed from other memory has an address outside of `bytes`.
                     let at = text.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
                     at.checked_add(text.len()).filter(|end| *end <= bytes.len())?;
-                    *start = u32::try_from(at).ok()?;
-                    *len = text_len(text);
+                    *start = at.try_into().ok()?;
+                    *len = text.len().try_into().ok()?;
                 }
                 Cow::Owned(_) => return None,
             }
@@ -91,7 +94,7 @@ impl Spans {
         let (mut starts, mut lens) = (self.starts.into_iter(), self.lens.into_iter());
         [(); 4].map(|()| {
             let (start, len) = (starts.next().unwrap_or_default(), lens.next().unwrap_or_default());
-            bytes.get(start as usize..).and_then(|bytes| bytes.get(..len.into())).unwrap_or_default()
+            bytes.get(start.into()..).and_then(|bytes| bytes.get(..len.into())).unwrap_or_default()
         })
     }
 
@@ -110,13 +113,12 @@ impl<D> Entry<D> {
         identity: &Identity<'_>,
         namespace: impl FnOnce() -> Arc<str>,
     ) -> Self {
-        match Spans::of(bytes, identity) {
-            Some(spans) => {
-                let (form, checked) = (Form::Encoded(spans), AtomicU16::new(0));
-                Self { bytes: bytes.into(), form, encoding, checked, wire_len: wire_len(bytes) }
-            }
-            None => Self::with_head(encoding, wire_len(bytes), identity, bytes, Form::EncodedWithHead(namespace())),
+        if let Some(spans) = Spans::of(bytes, identity) {
+            let (form, checked) = (Form::Encoded(spans), AtomicU16::new(0));
+            return Self { bytes: bytes.into(), form, encoding, checked, wire_len: wire_len(bytes) };
         }
+        let form = Form::EncodedWithHead(Box::new(namespace()));
+        Self::with_head(encoding, wire_len(bytes), identity, bytes, form)
     }
 
     /// Keeps the identity in a head before the body.
@@ -140,9 +142,12 @@ impl<D> Entry<D> {
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
         match &self.form {
             Form::Encoded(spans) => spans.texts(&self.bytes).map(text),
-            Form::EncodedWithHead(namespace) | Form::Decoded(namespace, _) => self.head(namespace),
+            Form::EncodedWithHead(namespace) => self.head(namespace),
+            Form::Decoded(decoded) => self.head(&decoded.0),
             #[cfg(feature = "zstd")]
-            Form::Compressed(namespace, _) => self.head(namespace),
+            Form::Compressed(place) => self.head(&place.namespace),
+            #[cfg(feature = "zstd")]
+            Form::Member(base) => self.head(&base.place.namespace),
         }
     }
 
@@ -170,8 +175,8 @@ impl<D> Entry<D> {
             Form::Encoded(_) => Some(&self.bytes),
             Form::EncodedWithHead(_) => Some(self.body()),
             #[cfg(feature = "zstd")]
-            Form::Compressed(..) => None,
-            Form::Decoded(..) => None,
+            Form::Compressed(_) | Form::Member(_) => None,
+            Form::Decoded(_) => None,
         }
     }
 
@@ -186,7 +191,7 @@ impl<D> Entry<D> {
     }
 
     /// Splits name, uid and resource version, which `with_head` wrote, from the body.
-    fn split_head(&self) -> ([&[u8]; 3], &[u8]) {
+    pub(super) fn split_head(&self) -> ([&[u8]; 3], &[u8]) {
         let ([name, uid, version], rest) = lengths(&self.bytes).unwrap_or_default();
         let (name, rest) = rest.split_at_checked(name).unwrap_or_default();
         let (uid, rest) = rest.split_at_checked(uid).unwrap_or_default();
@@ -210,7 +215,7 @@ impl<D> Entry<D> {
     /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each time, so it
     /// remembers nothing, and this returns false.
     pub(super) fn remember_checked(&self, message: u16) -> bool {
-        let has_bytes = !matches!(self.form, Form::Decoded(..));
+        let has_bytes = !matches!(self.form, Form::Decoded(_));
         if has_bytes {
             self.checked.store(message, Ordering::Relaxed);
         }
@@ -221,12 +226,17 @@ impl<D> Entry<D> {
         self.wire_len
     }
 
-    /// Returns the bytes of the two allocations: the entry with the counts of its `Arc`, and the box.
+    /// Returns the bytes of the allocations: the entry with the counts of its `Arc`, the box, and a box of the form.
     pub(super) fn allocated(&self) -> usize {
-        Self::allocated_with(self.bytes.len())
+        let form = match &self.form {
+            Form::EncodedWithHead(namespace) => size_of_val(&**namespace),
+            Form::Decoded(decoded) => size_of_val(&**decoded),
+            _ => 0,
+        };
+        Self::allocated_with(self.bytes.len()) + form
     }
 
-    /// As [`allocated`](Self::allocated), for a box of this length.
+    /// Returns the bytes of the entry and of a box of this length.
     pub(super) fn allocated_with(boxed: usize) -> usize {
         2 * size_of::<usize>() + size_of::<Self>() + boxed
     }

@@ -1,6 +1,6 @@
 //! The file of a saved store.
 //!
-//! Numbers are little-endian, lengths within a record are varints. Format 1:
+//! Numbers are little-endian, lengths within a record are varints. Format 2:
 //!
 //! | part | bytes |
 //! |---|---|
@@ -9,8 +9,11 @@
 //! | 0, head | the first record: epoch, number of objects, resource version, name of the collection |
 //! | 1, dictionary | before the objects that are compressed with it |
 //! | 2, object | encoding, form, length when encoded, namespace, name, uid, resource version, body |
+//! | 3, base | before the objects that are differences to it: form, length when encoded, namespace, body |
 //! | checksum | CRC-32 of all before it, in 4 bytes |
 
+#[cfg(feature = "zstd")]
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::mem;
@@ -22,11 +25,13 @@ use crc32fast::Hasher;
 use prost::encoding::{decode_varint, encode_varint};
 
 #[cfg(feature = "zstd")]
-use super::compress::{Compressor, Dictionary};
+use super::compress::{Base, Compressor, Dictionary};
 #[cfg(feature = "zstd")]
 use super::entry::Form;
 use super::entry::{Entry, MAX_TEXT};
 use super::error::StoreError;
+#[cfg(feature = "zstd")]
+use super::family::LONGEST;
 use super::inner::StorageFormat;
 use super::key::{Identity, ObjectKey};
 use super::memory::Usage;
@@ -36,19 +41,23 @@ use crate::error::ItemError;
 use crate::wire::Encoding;
 
 const MAGIC: [u8; 8] = *b"lw-cache";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const CHECKSUM_LEN: usize = 4;
 pub(super) const BUFFER: usize = 256 << 10;
 
 const HEAD: u8 = 0;
 pub(super) const DICTIONARY: u8 = 1;
 pub(super) const OBJECT: u8 = 2;
+pub(super) const BASE: u8 = 3;
 
 /// The form of the bytes of an object as they arrived. Any other form is compressed.
 pub(super) const ENCODED: u64 = 0;
 /// Compressed without a dictionary. The next value is compressed with the first dictionary, and so on.
 #[cfg(feature = "zstd")]
 pub(super) const COMPRESSED: u64 = 1;
+/// The difference to the first base. The next value is the difference to the second base, and so on.
+#[cfg(feature = "zstd")]
+pub(super) const MEMBER: u64 = COMPRESSED + 1 + MAX_DICTIONARIES as u64;
 /// A longer object is not compressed, which bounds what loading a file allocates.
 #[cfg(feature = "zstd")]
 pub(super) const MAX_COMPRESSED: u32 = 16 << 20;
@@ -125,6 +134,9 @@ pub(super) struct Output<'f> {
     record: Vec<u8>,
     #[cfg(feature = "zstd")]
     dictionaries: Vec<Arc<Dictionary>>,
+    /// The forms of the members of the bases that were written, by the address of the base, which the saved snapshot keeps alive.
+    #[cfg(feature = "zstd")]
+    bases: HashMap<usize, u64>,
 }
 
 impl<'f> Output<'f> {
@@ -135,6 +147,8 @@ impl<'f> Output<'f> {
             record: Vec::new(),
             #[cfg(feature = "zstd")]
             dictionaries: Vec::new(),
+            #[cfg(feature = "zstd")]
+            bases: HashMap::new(),
         };
         output.write(&MAGIC)?;
         output.write(&FORMAT.to_le_bytes())?;
@@ -181,10 +195,14 @@ impl<'f> Output<'f> {
     ) -> Result<(), SaveError> {
         let entry = object.entry();
         #[cfg(feature = "zstd")]
-        if let Form::Compressed(_, dictionary) = entry.form()
-            && entry.wire_len() <= MAX_COMPRESSED
-            && let Some(form) = self.form(dictionary.as_ref())?
-        {
+        let form = match entry.form() {
+            _ if entry.wire_len() > MAX_COMPRESSED => None,
+            Form::Compressed(place) => self.form(place.dictionary.as_ref())?,
+            Form::Member(base) => self.base(base)?,
+            _ => None,
+        };
+        #[cfg(feature = "zstd")]
+        if let Some(form) = form {
             return Ok(self.entry(entry, form, entry.body())?);
         }
         let bytes = object.encoded().map_err(|error| SaveError::Object(object.key(), error))?;
@@ -224,6 +242,25 @@ impl<'f> Output<'f> {
             None => self.dictionary(dictionary)?,
         };
         Ok(Some(COMPRESSED + 1 + at as u64))
+    }
+
+    /// Returns the form of the members of a base; `None` if the file has too many dictionaries.
+    #[cfg(feature = "zstd")]
+    fn base(&mut self, base: &Arc<Base>) -> io::Result<Option<u64>> {
+        let address = Arc::as_ptr(base).addr();
+        if let Some(form) = self.bases.get(&address) {
+            return Ok(Some(*form));
+        }
+        let Some(form) = self.form(base.place.dictionary.as_ref())? else { return Ok(None) };
+        self.record.push(BASE);
+        encode_varint(form, &mut self.record);
+        encode_varint(base.wire_len.into(), &mut self.record);
+        self.text(&base.place.namespace);
+        self.record.extend_from_slice(&base.body);
+        self.write_record()?;
+        let form = MEMBER + self.bases.len() as u64;
+        self.bases.insert(address, form);
+        Ok(Some(form))
     }
 
     #[cfg(feature = "zstd")]
@@ -378,6 +415,25 @@ impl<'r> Record<'r> {
             StorageFormat::Compressed => Entry::<D>::allocated_with(self.body.len()),
             StorageFormat::Decoded => Usage::of_decoded(self.wire_len).saturating_add(Entry::<D>::allocated_with(0)),
         }
+    }
+}
+
+/// A base, as a file has it.
+#[cfg(feature = "zstd")]
+pub(super) struct BaseRecord<'r> {
+    pub(super) form: u64,
+    pub(super) wire_len: u32,
+    pub(super) namespace: &'r str,
+    pub(super) body: &'r [u8],
+}
+
+#[cfg(feature = "zstd")]
+impl<'r> BaseRecord<'r> {
+    pub(super) fn parse(mut rest: &'r [u8]) -> Option<Self> {
+        let form = decode_varint(&mut rest).ok()?;
+        let wire_len = decode_varint(&mut rest).ok()?.try_into().ok().filter(|len| *len as usize <= LONGEST)?;
+        let namespace = text(&mut rest).filter(|text| text.len() <= MAX_TEXT)?;
+        Some(Self { form, wire_len, namespace, body: rest })
     }
 }
 

@@ -10,9 +10,11 @@ use std::sync::{Arc, Weak};
 
 use super::budget::{Skipped, Spending};
 #[cfg(feature = "zstd")]
-use super::compress::Compressor;
+use super::compress::{Compressor, Place};
 use super::entry::Entry;
 use super::error::IndexError;
+#[cfg(feature = "zstd")]
+use super::family::Families;
 use super::key::{Identity, ObjectKey};
 use super::memory::{Memory, Usage};
 use super::object::{Codec, Object, Stored};
@@ -30,8 +32,10 @@ pub enum StorageFormat {
     /// The bytes as they arrived. A reader decodes them.
     #[default]
     Encoded,
-    /// Compressed by zstd with a dictionary. The store trains it on the first few hundred objects, and again when objects compress
-    /// worse. Before that, and where compression does not help, an object is kept encoded.
+    /// Compressed by zstd, as the difference to an object of the same family: of the same controlling owner, or without one of the same
+    /// `generateName`. An object without a family, or unlike it, is compressed with a dictionary. The store trains it on the first few
+    /// hundred objects, and again when objects compress worse. Before that, and where compression does not help, an object is kept
+    /// encoded.
     #[cfg(feature = "zstd")]
     Compressed,
     /// Decoded. The bytes are not kept, so a reader of the bytes encodes the object again. [`Memory`] and the budget can only
@@ -75,6 +79,11 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) usage: Usage,
     #[cfg(feature = "zstd")]
     pub(super) compressor: Option<Compressor>,
+    #[cfg(feature = "zstd")]
+    pub(super) families: Families<T::Decoded>,
+    /// What compressed objects share, by namespace.
+    #[cfg(feature = "zstd")]
+    pub(super) places: HashMap<Arc<str>, Weak<Place>>,
 }
 
 /// The steps of a write for an index: `prepare` runs user code and changes nothing, `keep` runs under the lock of the state and
@@ -140,6 +149,10 @@ impl<T: Stored + ?Sized> Inner<T> {
             usage: Usage::default(),
             #[cfg(feature = "zstd")]
             compressor: None,
+            #[cfg(feature = "zstd")]
+            families: Families::default(),
+            #[cfg(feature = "zstd")]
+            places: HashMap::new(),
         };
         Self {
             hasher: RandomState::new(),
@@ -253,6 +266,14 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.indexes.push(Arc::downgrade(index));
     }
 
+    /// Returns the bytes of the objects and their bases, which are counted with each write.
+    pub(super) fn counted(&self, writer: &Writer<T>) -> usize {
+        #[cfg(feature = "zstd")]
+        return writer.usage.total() + self.codec.decompressor.base_bytes();
+        #[cfg(not(feature = "zstd"))]
+        writer.usage.total()
+    }
+
     pub(super) fn measure(&self, writer: &Writer<T>) -> Memory {
         let state = self.state();
         let codec = &self.codec;
@@ -272,10 +293,18 @@ impl<T: Stored + ?Sized> Inner<T> {
         let compressor = writer.compressor.as_ref();
         Memory {
             encoded,
+            #[cfg(feature = "zstd")]
+            compressed: compressed + codec.decompressor.base_bytes(),
+            #[cfg(not(feature = "zstd"))]
             compressed,
             decoded,
             #[cfg(feature = "zstd")]
-            table: table + compressor.map_or(0, Compressor::buffer_bytes),
+            table: table
+                + compressor.map_or(0, Compressor::buffer_bytes)
+                + codec.decompressor.buffer_bytes()
+                + writer.families.bytes()
+                + writer.places.capacity() * 8 / 7 * (size_of::<(Arc<str>, Weak<Place>)>() + 1)
+                + writer.places.len() * (2 * size_of::<usize>() + size_of::<Place>()),
             #[cfg(not(feature = "zstd"))]
             table,
             indexes: indexes.sum(),

@@ -8,14 +8,14 @@ use super::entry::{Entry, Form};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Objects kept encoded: their bytes, and about 90 bytes more for each (and about 20 in the tables).
+    /// Objects kept encoded: their bytes, and about 60 bytes more for each (and about 25 in the tables).
     pub encoded: usize,
-    /// Objects kept compressed: their compressed bytes, and about 90 bytes and the identity for each.
+    /// Objects kept compressed: their compressed bytes, and about 60 bytes and the identity for each; and the bases of families.
     pub compressed: usize,
     /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object is unknown:
     /// Pods of k8s-pb take 6 to 10 times their encoded length.
     pub decoded: usize,
-    /// The tables that find objects by key and by namespace, and the buffers of the compressor.
+    /// The tables that find objects by key, by namespace and by family, and the buffers of the compressor.
     pub table: usize,
     /// Indexes, without the heap memory of their values.
     pub indexes: usize,
@@ -55,14 +55,14 @@ impl Usage {
         match entry.form() {
             Form::Encoded(_) | Form::EncodedWithHead(_) => &mut self.encoded,
             #[cfg(feature = "zstd")]
-            Form::Compressed(..) => &mut self.compressed,
-            Form::Decoded(..) => &mut self.decoded,
+            Form::Compressed(_) | Form::Member(_) => &mut self.compressed,
+            Form::Decoded(_) => &mut self.decoded,
         }
     }
 
     pub(super) fn of<D>(entry: &Entry<D>) -> usize {
         let decoded = match entry.form() {
-            Form::Decoded(..) => Self::of_decoded(entry.wire_len()),
+            Form::Decoded(_) => Self::of_decoded(entry.wire_len()),
             _ => 0,
         };
         entry.allocated().saturating_add(decoded)

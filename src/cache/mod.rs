@@ -38,7 +38,7 @@
 //     compress ── entry ── object             one state of an object, its form, its decoded value
 //     change, state, memory, budget, open     what readers see and what writers count
 //     queue ── subscription                   the pending changes of subscribers
-//     inner ── write                          the locks `writer` and `state`, and the rules of writes
+//     family ── inner ── form ── write        the locks `writer` and `state`, forms of objects, and the rules of writes
 //     resync ── subscribe ── index            subscribers and indexes for users
 //     reader ── store                         the handles
 //     file ── save                            the file of a store
@@ -49,7 +49,10 @@ mod change;
 mod compress;
 mod entry;
 mod error;
+#[cfg(feature = "zstd")]
+mod family;
 mod file;
+mod form;
 mod index;
 mod inner;
 mod key;

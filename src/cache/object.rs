@@ -94,8 +94,8 @@ fn expect(expected: Encoding, found: Encoding) -> Result<(), ItemError> {
 
 /// One state of an object of a store. It never changes: a write replaces the state that the store has.
 ///
-/// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary of a compressed
-/// object.
+/// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary and the base of a
+/// compressed object.
 pub struct Object<T: Stored + ?Sized> {
     encoded: Encoded<T>,
     /// Caches the decoded object for the next function of an index or filter.
@@ -401,25 +401,31 @@ impl<T: Stored + ?Sized> Codec<T> {
 
     /// Decompresses or encodes an object.
     #[cfg_attr(not(feature = "zstd"), expect(clippy::unused_self))]
-    fn encode(&self, entry: &Entry<T::Decoded>) -> Result<Vec<u8>, ItemError> {
+    pub(super) fn encode(&self, entry: &Entry<T::Decoded>) -> Result<Vec<u8>, ItemError> {
         match entry.form() {
             Form::Encoded(_) | Form::EncodedWithHead(_) => Ok(entry.as_encoded().unwrap_or_default().into()),
             #[cfg(feature = "zstd")]
-            Form::Compressed(_, dictionary) => {
-                let bytes = self.decompressor.decompress(entry.body(), entry.wire_len(), dictionary.as_deref());
-                bytes.ok_or_else(|| {
-                    let error: Box<dyn std::error::Error + Send + Sync> = "zstd cannot decompress the object".into();
-                    ItemError::Other(error.into())
-                })
+            Form::Compressed(place) => {
+                let dictionary = place.dictionary.as_deref();
+                let bytes = self.decompressor.decompress(entry.body(), entry.wire_len(), dictionary);
+                bytes.ok_or_else(undecompressed)
             }
-            Form::Decoded(_, value) => T::encode(value),
+            #[cfg(feature = "zstd")]
+            Form::Member(base) => {
+                let bytes = match entry.split_head() {
+                    (_, []) => self.decompressor.base(base).map(|bytes| bytes.to_vec()),
+                    (head, body) => self.decompressor.restore(base, head, body, entry.wire_len()),
+                };
+                bytes.ok_or_else(undecompressed)
+            }
+            Form::Decoded(decoded) => T::encode(&decoded.1),
         }
     }
 
     /// Returns the decoded object, if the entry or a reader holds it.
     fn decoded(&self, entry: &Arc<Entry<T::Decoded>>) -> Option<Arc<T::Decoded>> {
-        if let Form::Decoded(_, value) = entry.form() {
-            return Some(Arc::clone(value));
+        if let Form::Decoded(decoded) = entry.form() {
+            return Some(Arc::clone(&decoded.1));
         }
         lock(self.part(entry)).get(Arc::as_ptr(entry).addr())
     }
@@ -435,7 +441,7 @@ impl<T: Stored + ?Sized> Codec<T> {
     pub(super) fn moved(&self, old: &Arc<Entry<T::Decoded>>, new: &Arc<Entry<T::Decoded>>) {
         new.remember_checked(old.checked());
         let known = match old.form() {
-            Form::Decoded(_, value) => Some(Arc::downgrade(value)),
+            Form::Decoded(decoded) => Some(Arc::downgrade(&decoded.1)),
             _ => lock(self.part(old)).known.get(&Arc::as_ptr(old).addr()).map(|(_, decoded)| decoded.clone()),
         };
         if let Some(decoded) = known {
@@ -458,6 +464,12 @@ impl<T: Stored + ?Sized> Codec<T> {
         let entry = size_of::<(usize, (Weak<Entry<T::Decoded>>, Weak<T::Decoded>))>() + 1;
         self.decoded.iter().map(|part| lock(part).known.capacity() * 8 / 7 * entry).sum()
     }
+}
+
+#[cfg(feature = "zstd")]
+fn undecompressed() -> ItemError {
+    let error: Box<dyn std::error::Error + Send + Sync> = "zstd cannot decompress the object".into();
+    ItemError::Other(error.into())
 }
 
 #[cfg(test)]

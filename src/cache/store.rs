@@ -37,7 +37,7 @@ use crate::wire::Encoding;
 ///
 /// # Memory
 ///
-/// An encoded object takes its bytes and about 110 bytes more: see [`memory`](StoreReader::memory). The memory of a replaced state
+/// An encoded object takes its bytes and about 100 bytes more: see [`memory`](StoreReader::memory). The memory of a replaced state
 /// is freed with its last [`Object`].
 pub struct Store<T: Stored + ?Sized> {
     reader: StoreReader<T>,

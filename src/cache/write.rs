@@ -1,19 +1,15 @@
 //! The rules by which objects are written.
 
 use std::cmp::Ordering;
-#[cfg(feature = "zstd")]
-use std::collections::BTreeSet;
-use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Weak};
 
 use super::budget::MEASURE;
 use super::change::{Change, Written};
-#[cfg(feature = "zstd")]
-use super::compress::Compressor;
-use super::entry::{Entry, Form, wire_len};
+use super::entry::Entry;
 use super::error::StoreError;
-use super::inner::{Inner, StorageFormat, Writer};
+use super::form::intern;
+use super::inner::{Inner, Writer};
 use super::key::Identity;
 use super::memory::Usage;
 use super::object::{Object, Stored};
@@ -263,6 +259,8 @@ impl<T: Stored + ?Sized> Inner<T> {
     /// Frees memory that a smaller collection does not need.
     fn shrink(&self, writer: &mut Writer<T>, version: &str) {
         self.codec.forget_dropped();
+        #[cfg(feature = "zstd")]
+        writer.families.forget_dropped();
         let state = self.state();
         let smaller =
             (state.table.len() < state.table.capacity() / 4).then(|| resized(&state.table, state.table.len()));
@@ -275,6 +273,10 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.slots = writer.slots.min(slots);
         writer.free.retain(|slot| *slot < writer.slots);
         writer.free.shrink_to_fit();
+        #[cfg(feature = "zstd")]
+        writer.places.retain(|_, place| place.strong_count() > 0);
+        #[cfg(feature = "zstd")]
+        writer.places.shrink_to(2 * writer.places.len());
         writer.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
         writer.namespaces.shrink_to(2 * writer.namespaces.len());
     }
@@ -323,7 +325,7 @@ impl<T: Stored + ?Sized> Inner<T> {
 
     fn measure_if_due(&self, writer: &mut Writer<T>) {
         if writer.spending.until_measured == 0 {
-            writer.spending.rest = self.measure(writer).total().saturating_sub(writer.usage.total());
+            writer.spending.rest = self.measure(writer).total().saturating_sub(self.counted(writer));
             writer.spending.until_measured = (self.state().table.len() / 8).max(MEASURE);
         }
         writer.spending.until_measured -= 1;
@@ -338,12 +340,13 @@ impl<T: Stored + ?Sized> Inner<T> {
         bytes: &[u8],
         identity: &Identity<'_>,
     ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
-        let entry = writer.entry(encoding, bytes, identity)?;
+        let known = slot.and_then(|slot| self.entry_at(slot));
+        let entry = self.entry(writer, known.as_ref(), encoding, bytes, identity)?;
         let Some(budget) = writer.spending.budget else { return Ok(entry) };
         self.measure_if_due(writer);
-        let old = slot.and_then(|slot| self.state().get(slot).map(|entry| Usage::of(entry))).unwrap_or_default();
+        let old = known.as_ref().map(|entry| Usage::of(entry)).unwrap_or_default();
         let has_room =
-            |writer: &Writer<T>, new| new <= old || writer.usage.total() + writer.spending.rest + new - old <= budget;
+            |writer: &Writer<T>, new| new <= old || self.counted(writer) + writer.spending.rest + new - old <= budget;
         if has_room(writer, Usage::of(&entry)) {
             return Ok(entry);
         }
@@ -351,7 +354,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         let entry = if self.train_if_waiting(writer) {
             // The objects that were waiting for a dictionary are now compressed.
             self.measure_rest(writer);
-            writer.entry(encoding, bytes, identity)?
+            self.entry(writer, known.as_ref(), encoding, bytes, identity)?
         } else {
             entry
         };
@@ -363,59 +366,6 @@ impl<T: Stored + ?Sized> Inner<T> {
         *least = Some(least.map_or(new - old, |least| least.min(new - old)));
         Err(StoreError::OverBudget(budget))
     }
-
-    #[cfg(feature = "zstd")]
-    fn train_if_due(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
-        if writer.format == StorageFormat::Compressed
-            && writer.compressor.get_or_insert_with(Compressor::new).is_due(slot, len)
-        {
-            self.train(writer);
-        }
-    }
-
-    /// Trains with fewer objects than the compressor waits for, because there are no more, or no room for more. Returns true if it
-    /// trained.
-    #[cfg(feature = "zstd")]
-    fn train_if_waiting(&self, writer: &mut Writer<T>) -> bool {
-        let trains = writer.compressor.as_ref().is_some_and(Compressor::can_train);
-        if trains {
-            self.train(writer);
-        }
-        trains
-    }
-
-    /// Trains with the objects that were written last, and compresses them.
-    #[cfg(feature = "zstd")]
-    fn train(&self, writer: &mut Writer<T>) {
-        let Some(compressor) = &mut writer.compressor else { return };
-        let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
-        let objects: Vec<_> =
-            recent.iter().filter_map(|slot| self.entry_at(*slot)).map(|entry| self.object(&entry)).collect();
-        compressor.train(objects.iter().filter_map(|object| object.encoded().ok().map(AsRef::as_ref)));
-        for slot in recent {
-            self.compress(writer, slot);
-        }
-    }
-
-    /// Compresses the object of a slot.
-    #[cfg(feature = "zstd")]
-    fn compress(&self, writer: &mut Writer<T>, slot: u32) {
-        let Some(old) = self.entry_at(slot) else { return };
-        if matches!(old.form(), Form::Compressed(..)) {
-            return;
-        }
-        let object = self.object(&old);
-        if let Ok(bytes) = object.encoded()
-            && let Ok(new) = writer.entry(object.encoding(), bytes, &old.identity())
-        {
-            writer.usage.subtract(&old);
-            writer.usage.add(&new);
-            self.codec.moved(&old, &new);
-            if let Some(held) = write(&self.state).slot_mut(slot) {
-                *held = Some(new);
-            }
-        }
-    }
 }
 
 impl<T: Stored + ?Sized> Writer<T> {
@@ -424,34 +374,6 @@ impl<T: Stored + ?Sized> Writer<T> {
             self.slots += 1;
             self.slots - 1
         })
-    }
-
-    /// Returns the entry of an object, in the form in which the store keeps objects.
-    fn entry(
-        &mut self,
-        encoding: Encoding,
-        bytes: &[u8],
-        identity: &Identity<'_>,
-    ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
-        match self.format {
-            StorageFormat::Encoded => {}
-            #[cfg(feature = "zstd")]
-            StorageFormat::Compressed => {
-                let compressor = self.compressor.get_or_insert_with(Compressor::new);
-                if let Some((body, dictionary)) = compressor.compress(bytes) {
-                    let form = Form::Compressed(intern(&mut self.namespaces, &identity.namespace), dictionary);
-                    return Ok(Arc::new(Entry::with_head(encoding, wire_len(bytes), identity, body, form)));
-                }
-            }
-            StorageFormat::Decoded => {
-                let decoded = Arc::new(T::decode(encoding, bytes)?);
-                let form = Form::Decoded(intern(&mut self.namespaces, &identity.namespace), decoded);
-                return Ok(Arc::new(Entry::with_head(encoding, wire_len(bytes), identity, &[], form)));
-            }
-        }
-        let namespace = || intern(&mut self.namespaces, &identity.namespace);
-        // Allocates the entry before its bytes, so that a lookup finds both in one page.
-        Ok(Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, identity, namespace)))
     }
 
     /// Records the object in the open replace.
@@ -485,15 +407,6 @@ impl<T: Stored + ?Sized> Writer<T> {
             self.tombstones.shrink_to_fit();
         }
     }
-}
-
-pub(super) fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {
-    if let Some(known) = namespaces.get(namespace) {
-        return Arc::clone(known);
-    }
-    let namespace = Arc::<str>::from(namespace);
-    namespaces.insert(Arc::clone(&namespace));
-    namespace
 }
 
 /// Returns true if the version compares with other versions.

@@ -149,9 +149,9 @@ fn a_held_object_keeps_no_other_object_alive() {
         ("raw", memory_after_the_others_are_deleted::<[u8]>(StorageFormat::Encoded, &body), 0),
         ("compressed", memory_after_the_others_are_deleted::<[u8]>(StorageFormat::Compressed, &body), 112_640),
     ] {
-        // The Pod, and unused capacity.
+        // The Pod with its base, the buffers of the compressor, and unused capacity.
         let left = left - dictionary;
-        assert!(left < 120_000 && left < all / 10, "{what}: {left} of {all}");
+        assert!(left < 120_000 && left < all / 8, "{what}: {left} of {all}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Stores: objects, indexes, subscribers, files.
 
+#[cfg(feature = "zstd")]
+mod families;
 mod model;
 mod save;
 mod store;

@@ -378,6 +378,12 @@ fn compare(store: &Store<[u8]>, model: &Model, indexes: &Indexes) -> usize {
 const NAMESPACES: [&str; 3] = ["", "a", "b"];
 const NAMES: [&str; 6] = ["u", "v", "w", "x", "y", "z"];
 
+/// Returns a text that only its copies compress.
+fn text_of(seed: u64) -> String {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    (0..400).map(|_| rng.alphanumeric()).collect()
+}
+
 fn versions() -> impl Strategy<Value = String> {
     prop_oneof![20 => (1..40_u32).prop_map(|version| version.to_string()), 1 => "[pq]", 1 => Just(String::new())]
 }
@@ -385,13 +391,19 @@ fn versions() -> impl Strategy<Value = String> {
 fn written() -> impl Strategy<Value = Written> {
     let encoding = prop_oneof![Just(Encoding::Protobuf), Just(Encoding::Json)];
     let labels = vec(prop_oneof![8 => ("team[12]", "[rst]"), 1 => ("bad", "x")], 0..3);
-    // Some data can be compressed, some not.
-    let data = prop_oneof!["[a-z]{0,20}", "[ab]{40,60}".prop_map(|it| it.repeat(8))];
+    // Some data can be compressed, some not, and some is like the data of other objects of the family.
+    let data = prop_oneof![
+        "[a-z]{0,20}",
+        "[ab]{40,60}".prop_map(|it| it.repeat(8)),
+        (0..2_u64, "[a-z]{0,20}").prop_map(|(text, it)| it + &text_of(text)),
+    ];
+    let owner = prop::option::of(prop::sample::select(&["o", "p"][..]));
     let key = (prop::sample::select(&NAMESPACES[..]), prop::sample::select(&NAMES[..]));
-    (key, versions(), 0..3_u8, encoding, labels, data).prop_map(
-        |((namespace, name), version, uid, encoding, labels, data)| {
+    (key, versions(), 0..3_u8, encoding, labels, data, owner).prop_map(
+        |((namespace, name), version, uid, encoding, labels, data, owner)| {
             let mut object = object(namespace, name, &version).data(data).uid(&format!("uid {uid}"));
             object.meta().labels.extend(labels);
+            let object = owner.into_iter().fold(object, Object::owner);
             Written { object, encoding }
         },
     )

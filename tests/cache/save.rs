@@ -27,14 +27,17 @@ fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Fills a store with objects in both encodings, some alike, some incompressible.
+/// Fills a store with objects in both encodings, some alike, some of seven families, some incompressible.
 fn fill<T: Stored + ?Sized>(store: &Store<T>, objects: usize, version: &str) {
     let mut rng = Rng::with_seed(7);
     let mut replace = store.begin_replace();
     for i in 0..objects {
         let noise: String = (0..if i % 10 == 0 { 300 } else { 0 }).map(|_| rng.alphanumeric()).collect();
         let text = format!("the image of {} is registry.example.com/shop:{i} {noise}", i % 7);
-        let object = object(&format!("ns-{}", i % 3), &format!("o-{i}"), &(i + 1).to_string()).data(text);
+        let mut shared = Rng::with_seed(i as u64 % 7);
+        let shared: String = (0..if i % 2 == 0 { 300 } else { 0 }).map(|_| shared.alphanumeric()).collect();
+        let object = object(&format!("ns-{}", i % 3), &format!("o-{i}"), &(i + 1).to_string()).data(text + &shared);
+        let object = object.owner(&format!("owner {}", i % 7));
         let encoding = if cfg!(feature = "json") && i % 4 == 3 { Encoding::Json } else { Encoding::Protobuf };
         let _ = replace.apply(encoding, &object.to_bytes(encoding)).unwrap();
     }
@@ -196,8 +199,8 @@ fn rejects_a_file_of_another_collection_or_format() {
     assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::NotSaved)));
     fs::write(&path, [b'x'; 1000]).unwrap();
     assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::NotSaved)));
-    fs::write(&path, b"lw-cache\x02\0\0\0 of the future").unwrap();
-    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Format(2))));
+    fs::write(&path, b"lw-cache\x03\0\0\0 of the future").unwrap();
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Format(3))));
     assert!(matches!(loaded(folder.path(), StorageFormat::Encoded), Err(LoadError::Io(_))));
     store.save(&path, COLLECTION).unwrap();
     assert!(matches!(store.load(&path, COLLECTION), Err(LoadError::NotEmpty)));

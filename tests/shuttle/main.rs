@@ -1,5 +1,5 @@
 //! What a store guarantees to threads, in many of the orders in which they can take its locks.
-//! `RUSTFLAGS='--cfg shuttle' cargo test -p listwatch --no-default-features --features cache --test shuttle`
+//! `RUSTFLAGS='--cfg shuttle' cargo test -p listwatch --no-default-features --features zstd --test shuttle`
 //!
 //! Shuttle interleaves only the store's own locks, not `Arc` and `OnceLock` of std.
 #![cfg(shuttle)]
@@ -265,4 +265,52 @@ fn a_subscriber_without_initial_state_gets_deletions() {
         // An object that was added after the start and deleted again is omitted.
         assert!(deleted == ["a"] || deleted == ["a", "c"], "{deleted:?}");
     });
+}
+
+/// Readers decompress members of a family while the base loses its members and another base takes over.
+#[cfg(feature = "zstd")]
+#[test]
+fn members_are_read_while_their_family_changes() {
+    fn member(name: usize, version: u32) -> Vec<u8> {
+        // Versions from 10 on have another text, and so another base.
+        let text: String =
+            (0..60).map(|i| format!("{} ", (u64::from(version / 10) + i + 3).pow(9) % 100_003)).collect();
+        let object = object("", &name.to_string(), &version.to_string()).owner("owner");
+        object.data(format!("{version} {text}")).to_bytes(Encoding::Protobuf)
+    }
+    let write = |store: &Store<Object>, name, version| {
+        drop(store.apply(Encoding::Protobuf, &member(name, version)).unwrap());
+    };
+    let model = move || {
+        let store = Store::new(StorageFormat::Compressed);
+        let mut replace = store.begin_replace();
+        (0..64).for_each(|name| drop(replace.apply(Encoding::Protobuf, &member(name, 1)).unwrap()));
+        drop(replace.commit("1").unwrap());
+        assert!(store.memory().compressed < 64 * 220, "{:?}", store.memory());
+        // Two members are left, and the base.
+        (3..64).for_each(|name| drop(store.delete(Encoding::Protobuf, &member(name, 1)).unwrap()));
+        let writer = {
+            let store = store.clone();
+            thread::spawn(move || (0..3).for_each(|name| write(&store, name, 10 + u32::try_from(name).unwrap())))
+        };
+        let readers = [0, 1].map(|_| {
+            let store = store.clone();
+            thread::spawn(move || {
+                for object in store.snapshot().iter() {
+                    let (data, version) = (&object.decode().unwrap().data, version(&object));
+                    assert_eq!(*object.encoded().unwrap(), member(object.name().parse().unwrap(), version), "{data}");
+                }
+            })
+        });
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        writer.join().unwrap();
+        assert_eq!(store.len(), 3);
+        (0..3).for_each(|name| drop(store.delete(Encoding::Protobuf, &member(name, 20)).unwrap()));
+        assert_eq!(store.memory().compressed, 0);
+    };
+    // zstd needs more stack than shuttle's threads have.
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    shuttle::Runner::new(shuttle::scheduler::RandomScheduler::new(300), config.clone()).run(model);
+    shuttle::Runner::new(shuttle::scheduler::PctScheduler::new(3, 300), config).run(model);
 }

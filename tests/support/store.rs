@@ -18,6 +18,8 @@ pub struct Object {
 pub struct ObjectMeta {
     #[prost(string, tag = "1")]
     pub name: String,
+    #[prost(string, tag = "2")]
+    pub generate_name: String,
     #[prost(string, tag = "3")]
     pub namespace: String,
     #[prost(string, tag = "5")]
@@ -26,16 +28,28 @@ pub struct ObjectMeta {
     pub resource_version: String,
     #[prost(btree_map = "string, string", tag = "11")]
     pub labels: BTreeMap<String, String>,
+    #[prost(message, repeated, tag = "13")]
+    pub owner_references: Vec<OwnerReference>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct OwnerReference {
+    #[prost(string, tag = "4")]
+    pub uid: String,
+    #[prost(bool, tag = "6")]
+    pub controller: bool,
 }
 
 /// Object `name` of `namespace`, with a unique uid.
 pub fn object(namespace: &str, name: &str, version: &str) -> Object {
     let metadata = ObjectMeta {
         name: name.to_owned(),
+        generate_name: String::new(),
         namespace: namespace.to_owned(),
         uid: format!("uid of {namespace}/{name}"),
         resource_version: version.to_owned(),
         labels: BTreeMap::new(),
+        owner_references: Vec::new(),
     };
     Object { metadata: Some(metadata), data: String::new() }
 }
@@ -47,6 +61,12 @@ impl Object {
 
     pub fn uid(mut self, uid: &str) -> Self {
         uid.clone_into(&mut self.meta().uid);
+        self
+    }
+
+    /// Sets the controlling owner.
+    pub fn owner(mut self, uid: &str) -> Self {
+        self.meta().owner_references = vec![OwnerReference { uid: uid.to_owned(), controller: true }];
         self
     }
 
@@ -71,6 +91,10 @@ impl Object {
                     "uid": meta.uid,
                     "resourceVersion": meta.resource_version,
                     "labels": meta.labels,
+                    "generateName": meta.generate_name,
+                    "ownerReferences": meta.owner_references.iter().map(|owner| {
+                        serde_json::json!({ "uid": owner.uid, "controller": owner.controller })
+                    }).collect::<Vec<_>>(),
                 },
                 "data": self.data,
             })

@@ -8,9 +8,9 @@
 //! annotations, and the ranges of the numbers of Pods, init containers, environment variables and volumes.
 //!
 //! A workload draws names, images, settings, probes, resources, affinity and annotations once; some annotations of operators are
-//! large. All Pods of the workload share these values, like Pods of one template. Each Pod draws its own name, uid, owner's
-//! uid, resource version, times, node, addresses, container ids, restarts and conditions. So the random values of a real cluster are
-//! random here, and the repeated ones repeat. `metadata.managedFields` lists the fields that are set, for two or three managers.
+//! large. All Pods of the workload share these values, like Pods of one template, and the name and uid of their owner. Each Pod
+//! draws its own name, uid, resource version, times, node, addresses, container ids, restarts and conditions. So the random values of a
+//! real cluster are random here, and the repeated ones repeat. The owner of a Pod of a kubelet is its node. `metadata.managedFields` lists the fields that are set, for two or three managers.
 //!
 //! The same number of Pods gives the same bytes on each machine. Pods are ordered by key, as an API server lists them.
 //!
@@ -18,15 +18,24 @@
 //!
 //! The concatenated Pods, compressed by `zstd -19 --long=27` (1.5), give about the smallest size that a store could reach.
 //!
+//! [`pods`] makes few Pods of each workload, 5 on average. [`pods_by_zipf`] makes many of a few workloads.
+//!
 //! | 5,000 Pods | encoded | compressed | ratio |
 //! |---|---:|---:|---:|
-//! | diverse, from this crate | 12.0 kB a Pod | 526 bytes a Pod | 1/23 |
+//! | diverse, from [`pods`] | 12.1 kB a Pod | 518 bytes a Pod | 1/23 |
+//! | diverse, from [`pods_by_zipf`] with 125 workloads | 10.6 kB a Pod | 254 bytes a Pod | 1/42 |
 //! | uniform, from the test server: 120 recorded ones repeated | 8.5 kB a Pod | 22 bytes a Pod | 1/391 |
 //!
 //! The Pods are synthetic: words come from a short list, so free text compresses better than real text. The empty strings that an
 //! API server writes are absent.
 
 #![expect(clippy::format_push_string, reason = "`write!` returns an error that cannot occur")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "numbers of Pods are small"
+)]
 #![expect(clippy::too_many_lines, reason = "a Pod has many fields")]
 #![expect(clippy::unnecessary_wraps, reason = "prost has optional fields")]
 
@@ -64,10 +73,23 @@ use crate::text::{
 /// Never: encoding into memory does not fail.
 #[must_use]
 pub fn pods(count: u32) -> Vec<u8> {
-    let list = PodList {
-        metadata: Some(ListMeta { resource_version: some("1900000000"), ..ListMeta::default() }),
-        items: cluster(count),
-    };
+    list(cluster(count, None))
+}
+
+/// As [`pods`], but the Pods that belong to no node are of this many workloads, whose numbers of Pods follow Zipf's law: the n-th
+/// workload has 1/n of the Pods of the first.
+///
+/// # Panics
+///
+/// Never, as [`pods`].
+#[must_use]
+pub fn pods_by_zipf(count: u32, workloads: u32) -> Vec<u8> {
+    list(cluster(count, Some(workloads)))
+}
+
+fn list(items: Vec<Pod>) -> Vec<u8> {
+    let list =
+        PodList { metadata: Some(ListMeta { resource_version: some("1900000000"), ..ListMeta::default() }), items };
     let mut body = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12".to_vec();
     prost::encoding::encode_varint(list.encoded_len() as u64, &mut body);
     list.encode(&mut body).expect("encoding into memory does not fail");
@@ -75,7 +97,7 @@ pub fn pods(count: u32) -> Vec<u8> {
     body
 }
 
-fn cluster(count: u32) -> Vec<Pod> {
+fn cluster(count: u32, workloads: Option<u32>) -> Vec<Pod> {
     let mut rng = Rng::with_seed(40);
     let mut cluster = Cluster::new(&mut rng, count);
     let mut pods = Vec::with_capacity(count as usize);
@@ -87,6 +109,11 @@ fn cluster(count: u32) -> Vec<Pod> {
         }
     }
     let weights: u32 = SHAPES.iter().map(|shape| shape.weight).sum();
+    let first = workloads.map(|workloads| {
+        let left = f64::from(count) - pods.len() as f64;
+        left / (1..=workloads).map(|rank| 1.0 / f64::from(rank)).sum::<f64>()
+    });
+    let mut rank = 0;
     while pods.len() < count as usize {
         let mut left = rng.u32(..weights);
         let shape = SHAPES.iter().find(|shape| {
@@ -96,7 +123,12 @@ fn cluster(count: u32) -> Vec<Pod> {
         });
         let shape = shape.expect("the number is below the sum of the weights");
         let workload = Workload::new(&mut rng, shape, &cluster);
-        for _ in 0..skewed(&mut rng, shape.replicas) {
+        rank += 1;
+        let replicas = match first {
+            Some(first) => (first / f64::from(rank)).ceil() as u32,
+            None => skewed(&mut rng, shape.replicas),
+        };
+        for _ in 0..replicas {
             pods.push(workload.pod(&mut rng, &mut cluster, None));
         }
     }
@@ -110,6 +142,7 @@ fn cluster(count: u32) -> Vec<Pod> {
 
 struct Node {
     name: String,
+    uid: String,
     ip: String,
     /// The first three numbers of its Pods' addresses.
     subnet: String,
@@ -129,6 +162,7 @@ impl Cluster {
             let [a, b, c] = [rng.u8(..), rng.u8(..), rng.u8(2..254)];
             let zone = pick(rng, &["eu-central-1", "eu-west-1", "us-east-1"]);
             Node {
+                uid: uid(rng),
                 name: format!("ip-10-{a}-{b}-{c}.{zone}.compute.internal"),
                 ip: format!("10.{a}.{b}.{c}"),
                 subnet: format!("100.{}.{}", rng.u8(64..128), rng.u8(..)),
@@ -154,6 +188,8 @@ struct Workload {
     changed: i64,
     owner_uid: String,
     template_hash: String,
+    /// The number in the name of its Job.
+    job: u32,
     is_young: bool,
 }
 
@@ -189,6 +225,7 @@ impl Workload {
             changed: NOW - i64::from(skewed(rng, (60, 300 * 86_400))),
             owner_uid: uid(rng),
             template_hash,
+            job: rng.u32(29_000_000..30_000_000),
             is_young: rng.u8(..20) == 0,
         }
     }
@@ -202,9 +239,9 @@ impl Workload {
         let mut pod = self.template.clone();
 
         let meta = pod.metadata.get_or_insert_default();
-        let (owner_kind, owner_name, api_version, generate) = self.owner(rng);
+        let (owner_kind, owner_name, api_version, generate) = self.owner(node);
         meta.name = Some(match self.shape.owner {
-            Owner::StatefulSet => format!("{}-{}", self.name, rng.u32(..1000)),
+            Owner::StatefulSet => format!("{}-{}", self.name, rng.u32(..100_000)),
             Owner::Static => format!("{}-{}", self.name, node.name),
             Owner::Nothing => format!("{}-{}", self.name, suffix(rng, 4)),
             _ => format!("{generate}{}", suffix(rng, 5)),
@@ -220,7 +257,7 @@ impl Workload {
                 api_version: some(api_version),
                 kind: some(kind),
                 name: Some(owner_name),
-                uid: Some(if kind == "Job" { uid(rng) } else { self.owner_uid.clone() }),
+                uid: Some(if kind == "Node" { node.uid.clone() } else { self.owner_uid.clone() }),
                 controller: Some(true),
                 block_owner_deletion: (kind != "Node").then_some(true),
             }];
@@ -270,8 +307,8 @@ impl Workload {
     }
 
     /// Returns the owner's kind, name and `apiVersion`, and the prefix of its Pods' names.
-    fn owner(&self, rng: &mut Rng) -> (Option<&'static str>, String, &'static str, String) {
-        let Self { name, template_hash, .. } = self;
+    fn owner(&self, node: &Node) -> (Option<&'static str>, String, &'static str, String) {
+        let Self { name, template_hash, job, .. } = self;
         match self.shape.owner {
             Owner::Deployment => {
                 let replica_set = format!("{name}-{template_hash}");
@@ -280,11 +317,11 @@ impl Workload {
             Owner::StatefulSet => (Some("StatefulSet"), name.clone(), "apps/v1", format!("{name}-")),
             Owner::DaemonSet => (Some("DaemonSet"), name.clone(), "apps/v1", format!("{name}-")),
             Owner::Job => {
-                let job = format!("{name}-{}", rng.u32(29_000_000..30_000_000));
+                let job = format!("{name}-{job}");
                 (Some("Job"), job.clone(), "batch/v1", format!("{job}-"))
             }
             Owner::Operator(api_version, kind, _) => (Some(kind), name.clone(), api_version, format!("{name}-")),
-            Owner::Static => (Some("Node"), name.clone(), "v1", String::new()),
+            Owner::Static => (Some("Node"), node.name.clone(), "v1", String::new()),
             Owner::Nothing => (None, String::new(), "", String::new()),
         }
     }
@@ -901,7 +938,7 @@ mod tests {
     fn pods_are_reproducible_and_ordered_by_key() {
         let body = pods(300);
         assert_eq!(body, pods(300));
-        let cluster = cluster(300);
+        let cluster = cluster(300, None);
         let key = |pod: &Pod| {
             let meta = pod.metadata.as_ref().unwrap();
             (meta.namespace().to_owned(), meta.name().to_owned())
@@ -914,7 +951,7 @@ mod tests {
 
     #[test]
     fn sizes_are_as_in_a_real_cluster() {
-        let mut sizes: Vec<_> = cluster(2000).iter().map(prost::Message::encoded_len).collect();
+        let mut sizes: Vec<_> = cluster(2000, None).iter().map(prost::Message::encoded_len).collect();
         sizes.sort_unstable();
         let at = |percent: usize| sizes[(sizes.len() - 1) * percent / 100];
         assert!((2_000..3_500).contains(&at(0)), "{}", at(0));

@@ -99,7 +99,7 @@ pub struct Args {
 enum Format {
     /// As received: the fastest to read
     Encoded,
-    /// Compressed with a dictionary trained on the collection: about a fifth of the size of whole Pods, a third without managedFields
+    /// Compressed, objects of one owner as differences: about a twelfth of the size of whole Pods, a seventh without managedFields
     Compressed,
 }
 

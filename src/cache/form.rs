@@ -1,0 +1,286 @@
+//! The form in which objects are kept: compression, its training, and the families of objects.
+
+use std::collections::HashSet;
+#[cfg(feature = "zstd")]
+use std::collections::{BTreeSet, HashMap};
+#[cfg(feature = "zstd")]
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+#[cfg(feature = "zstd")]
+use std::sync::Weak;
+
+#[cfg(feature = "zstd")]
+use super::compress::{Base, Compressor, Dictionary, Place};
+use super::entry::{Entry, Form, wire_len};
+use super::error::StoreError;
+#[cfg(feature = "zstd")]
+use super::family::{self, Lead};
+use super::inner::{Inner, StorageFormat, Writer};
+use super::key::Identity;
+use super::object::Stored;
+#[cfg(feature = "zstd")]
+use crate::sync::write;
+use crate::wire::Encoding;
+
+/// An object resembles a base if the difference saves a quarter of what the dictionary is expected to leave, and this many bytes.
+#[cfg(feature = "zstd")]
+const SAVED: usize = 64;
+
+impl<T: Stored + ?Sized> Inner<T> {
+    #[cfg(feature = "zstd")]
+    pub(super) fn train_if_due(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
+        if writer.format == StorageFormat::Compressed
+            && writer.compressor.get_or_insert_with(Compressor::new).is_due(slot, len)
+        {
+            self.train(writer);
+        }
+    }
+
+    /// Trains with fewer objects than the compressor waits for, because there are no more, or no room for more. Returns true if it
+    /// trained.
+    #[cfg(feature = "zstd")]
+    pub(super) fn train_if_waiting(&self, writer: &mut Writer<T>) -> bool {
+        let trains = writer.compressor.as_ref().is_some_and(Compressor::can_train);
+        if trains {
+            self.train(writer);
+        }
+        trains
+    }
+
+    /// Trains with the objects that were written last, and compresses them.
+    #[cfg(feature = "zstd")]
+    fn train(&self, writer: &mut Writer<T>) {
+        let Some(compressor) = &mut writer.compressor else { return };
+        let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
+        let objects: Vec<_> =
+            recent.iter().filter_map(|slot| self.entry_at(*slot)).map(|entry| self.object(&entry)).collect();
+        compressor.train(objects.iter().filter_map(|object| object.encoded().ok().map(AsRef::as_ref)));
+        for slot in recent {
+            self.compress(writer, slot);
+        }
+    }
+
+    /// Compresses the object of a slot.
+    #[cfg(feature = "zstd")]
+    fn compress(&self, writer: &mut Writer<T>, slot: u32) {
+        let Some(old) = self.entry_at(slot) else { return };
+        if matches!(old.form(), Form::Compressed(_) | Form::Member(_)) {
+            return;
+        }
+        let object = self.object(&old);
+        if let Ok(bytes) = object.encoded()
+            && let Ok(new) = self.entry(writer, Some(&old), object.encoding(), bytes, &old.identity())
+        {
+            self.change_form(writer, slot, &old, new);
+        }
+    }
+
+    /// Replaces the entry of a slot by another form of the same state.
+    #[cfg(feature = "zstd")]
+    fn change_form(
+        &self,
+        writer: &mut Writer<T>,
+        slot: u32,
+        old: &Arc<Entry<T::Decoded>>,
+        new: Arc<Entry<T::Decoded>>,
+    ) {
+        writer.usage.subtract(old);
+        writer.usage.add(&new);
+        self.codec.moved(old, &new);
+        if let Some(held) = write(&self.state).slot_mut(slot) {
+            *held = Some(new);
+        }
+    }
+
+    /// Returns the entry of an object, in the form in which the store keeps objects. `known` is the state that it replaces.
+    #[cfg_attr(not(feature = "zstd"), expect(clippy::unused_self, unused_variables))]
+    pub(super) fn entry(
+        &self,
+        writer: &mut Writer<T>,
+        known: Option<&Arc<Entry<T::Decoded>>>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+    ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
+        match writer.format {
+            StorageFormat::Encoded => {}
+            #[cfg(feature = "zstd")]
+            StorageFormat::Compressed => {
+                if let Some(entry) = self.compressed(writer, known, encoding, bytes, identity) {
+                    return Ok(entry);
+                }
+            }
+            StorageFormat::Decoded => {
+                let decoded = Arc::new(T::decode(encoding, bytes)?);
+                let form = Form::Decoded(Box::new((intern(&mut writer.namespaces, &identity.namespace), decoded)));
+                return Ok(Arc::new(Entry::with_head(encoding, wire_len(bytes), identity, &[], form)));
+            }
+        }
+        let namespace = || intern(&mut writer.namespaces, &identity.namespace);
+        // Allocates the entry before its bytes, so that a lookup finds both in one page.
+        Ok(Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, identity, namespace)))
+    }
+
+    /// Returns the entry of a compressed object; `None` if it is not compressed.
+    #[cfg(feature = "zstd")]
+    fn compressed(
+        &self,
+        writer: &mut Writer<T>,
+        known: Option<&Arc<Entry<T::Decoded>>>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+    ) -> Option<Arc<Entry<T::Decoded>>> {
+        if writer.compressor.get_or_insert_with(Compressor::new).is_waiting() {
+            return None;
+        }
+        let key = self.family(encoding, bytes, &identity.namespace);
+        let mut is_first = false;
+        if let Some(key) = key {
+            let difference = self.difference(writer, key, known, encoding, bytes, identity);
+            writer.families.remember(key, &identity.name, bytes);
+            match difference {
+                Ok(entry) => return Some(entry),
+                Err(first) => is_first = first,
+            }
+        }
+        let (body, dictionary) = writer.compressor.as_mut()?.compress(bytes)?;
+        let place = place(&mut writer.places, &mut writer.namespaces, &identity.namespace, dictionary);
+        let entry = Entry::with_head(encoding, wire_len(bytes), identity, body, Form::Compressed(place));
+        let entry = Arc::new(entry);
+        if let Some(key) = key.filter(|_| is_first) {
+            writer.families.set_first(key, &entry);
+        }
+        Some(entry)
+    }
+
+    /// Returns the hash of the family of an object.
+    #[cfg(feature = "zstd")]
+    pub(super) fn family(&self, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<u64> {
+        family::key(encoding, bytes, namespace, |key| self.hasher.hash_one(key))
+    }
+
+    /// Returns the entry of an object as the difference to the base of its family. Otherwise it returns whether the next object of
+    /// the family should be compared with this object.
+    #[cfg(feature = "zstd")]
+    fn difference(
+        &self,
+        writer: &mut Writer<T>,
+        key: u64,
+        known: Option<&Arc<Entry<T::Decoded>>>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+    ) -> Result<Arc<Entry<T::Decoded>>, bool> {
+        let family = writer.families.get_mut(key).ok_or(true)?;
+        if family.skip() {
+            return Err(false);
+        }
+        let lead = family.lead().ok_or(true)?;
+        let decompressor = &self.codec.decompressor;
+        let (base, base_body) = match &lead {
+            // The object itself.
+            Lead::First(first) if known.is_some_and(|known| Arc::ptr_eq(known, first)) => return Err(true),
+            Lead::First(first) => {
+                let base = self.codec.encode(first).map_err(|_| true)?;
+                (Arc::new(base), first.body().len())
+            }
+            // Only this object used the base.
+            Lead::Base(base) if is_last_member(base, known) => return Err(true),
+            Lead::Base(base) => (decompressor.base(base).ok_or(true)?, base.body.len()),
+        };
+        let Writer { compressor: Some(compressor), families, .. } = writer else { return Err(false) };
+        let head = [&identity.name, &identity.uid, &identity.resource_version].map(|text| text.as_bytes());
+        let trial =
+            families.trial(key, &identity.name).and_then(|last| Some(compressor.difference(last, head, bytes)?.len()));
+        let difference = compressor.difference(&base, head, bytes).ok_or(true)?;
+        let expected = base_body.saturating_mul(bytes.len()) / base.len().max(1);
+        let resembles = difference.len() + SAVED <= expected && 4 * difference.len() <= 3 * expected;
+        let has_drifted = trial.is_some_and(|trial| 5 * trial < 4 * difference.len());
+        let family = families.get_mut(key).ok_or(true)?;
+        family.compared(resembles);
+        if has_drifted {
+            family.drifted();
+        }
+        if has_drifted || !resembles {
+            return Err(true);
+        }
+        let base = match lead {
+            Lead::Base(base) => base,
+            Lead::First(first) => self.make_base(writer, key, &first).ok_or(true)?,
+        };
+        let difference = writer.compressor.as_ref().map(Compressor::last_difference).unwrap_or_default();
+        Ok(Arc::new(Entry::with_head(encoding, wire_len(bytes), identity, difference, Form::Member(base))))
+    }
+
+    /// Makes the base of a family of a stored object, which becomes its first member.
+    #[cfg(feature = "zstd")]
+    fn make_base(&self, writer: &mut Writer<T>, key: u64, first: &Arc<Entry<T::Decoded>>) -> Option<Arc<Base>> {
+        let Form::Compressed(place) = first.form() else { return None };
+        let identity = first.identity();
+        // Otherwise it was set aside by a replace.
+        let (slot, _) = self
+            .find(self.hash(&identity.namespace, &identity.name), &identity)
+            .filter(|(_, stored)| Arc::ptr_eq(stored, first))?;
+        let base = self.codec.decompressor.new_base(place, first.body(), first.wire_len());
+        let form = Form::Member(Arc::clone(&base));
+        let member = Arc::new(Entry::with_head(first.encoding(), first.wire_len(), &identity, &[], form));
+        self.change_form(writer, slot, first, member);
+        writer.families.set_base(key, &base);
+        Some(base)
+    }
+}
+
+impl<T: Stored + ?Sized> Inner<T> {
+    /// Finds the families of loaded objects, to compare later objects with their bases.
+    #[cfg(feature = "zstd")]
+    pub(super) fn find_families(&self, writer: &mut Writer<T>, entries: &[Arc<Entry<T::Decoded>>]) {
+        let mut last = None;
+        for entry in entries {
+            let Form::Member(base) = entry.form() else { continue };
+            // Objects of a family are mostly neighbours. Finding a base again changes nothing.
+            if last.replace(Arc::as_ptr(base)) != Some(Arc::as_ptr(base))
+                && let Some(bytes) = self.codec.decompressor.base(base)
+                && let Some(key) = self.family(entry.encoding(), &bytes, &base.place.namespace)
+            {
+                writer.families.set_base(key, base);
+            }
+        }
+    }
+}
+
+/// Returns true if no other object than `known` uses the base; the caller holds it, too.
+#[cfg(feature = "zstd")]
+fn is_last_member<D>(base: &Arc<Base>, known: Option<&Arc<Entry<D>>>) -> bool {
+    let uses = |known: &Arc<Entry<D>>| matches!(known.form(), Form::Member(other) if Arc::ptr_eq(base, other));
+    known.is_some_and(uses) && Arc::strong_count(base) == 2
+}
+
+/// Returns the place of compressed objects, which objects of a namespace share until another dictionary is trained.
+#[cfg(feature = "zstd")]
+pub(super) fn place(
+    places: &mut HashMap<Arc<str>, Weak<Place>>,
+    namespaces: &mut HashSet<Arc<str>>,
+    namespace: &str,
+    dictionary: Option<Arc<Dictionary>>,
+) -> Arc<Place> {
+    let address = |dictionary: &Option<Arc<Dictionary>>| dictionary.as_ref().map(Arc::as_ptr);
+    if let Some(place) = places.get(namespace).and_then(Weak::upgrade)
+        && address(&place.dictionary) == address(&dictionary)
+    {
+        return place;
+    }
+    let namespace = intern(namespaces, namespace);
+    let place = Arc::new(Place { namespace: Arc::clone(&namespace), dictionary });
+    places.insert(namespace, Arc::downgrade(&place));
+    place
+}
+
+pub(super) fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {
+    if let Some(known) = namespaces.get(namespace) {
+        return Arc::clone(known);
+    }
+    let namespace = Arc::<str>::from(namespace);
+    namespaces.insert(Arc::clone(&namespace));
+    namespace
+}
