@@ -1,6 +1,8 @@
 //! Objects of a family are kept as differences to one base, and each is still read, replaced and deleted on its own.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use crate::support::cases;
 use crate::support::store::{Object, object};
@@ -13,10 +15,19 @@ fn text(seed: u64, len: usize) -> String {
     (0..len).map(|_| rng.alphanumeric()).collect()
 }
 
+thread_local! {
+    static TEMPLATES: RefCell<BTreeMap<u64, Rc<str>>> = RefCell::default();
+}
+
+/// Returns the long text of a template, which is made once.
+fn template(seed: u64) -> Rc<str> {
+    TEMPLATES.with_borrow_mut(|known| Rc::clone(known.entry(seed).or_insert_with(|| text(seed, 2000).into())))
+}
+
 /// An object with the text of its family, as a template has it, and a text of its own.
 fn member(namespace: &str, family: u64, i: usize, version: u64) -> Object {
     let own = text(version << 32 | i as u64, 64);
-    let data = format!("{own} {}", text(family, 2000));
+    let data = format!("{own} {}", template(family));
     object(namespace, &format!("web-{family}-{i}"), &version.to_string()).data(data)
 }
 
@@ -226,7 +237,7 @@ fn random_writes_leave_no_more_memory_than_a_fresh_store() {
         }
         let mut object = owned("ns", family, i, version);
         let own = text(version, 64 + rng.usize(..40));
-        object.data = format!("{own} {}", text(template, 2000));
+        object.data = format!("{own} {}", self::template(template));
         apply(&store, &object);
         held.insert((family, i), object);
     }
