@@ -3,8 +3,6 @@
 //! Its handler receives every Pod decoded, including the initial ones, and reads an annotation. A controller's reconciler reads five more
 //! fields and an index.
 
-use std::collections::{HashMap, HashSet};
-use std::convert::Infallible;
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
@@ -18,7 +16,6 @@ use hdrhistogram::Histogram;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_pb::api::core::v1::Pod;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::controller::{Action as KubeAction, Controller as KubeController};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
@@ -84,7 +81,6 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
         }
         "encoded" => Box::new(listwatch(server, StorageFormat::Encoded, Strategy::WatchList, handler).await?),
         "controller" => Box::new(controller(server, handler).await?),
-        "kube-controller" => Box::new(kube_controller(server, handler).await?),
         "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
         "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
         "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), handler).await?),
@@ -185,41 +181,6 @@ async fn controller(server: &Server<'_>, handler: Handler) -> anyhow::Result<Cac
     }
     reconciles.wait_for(cache.len()).await;
     Ok(cache)
-}
-
-/// kube's store has no index, so the reconciler maintains one.
-async fn kube_controller(server: &Server<'_>, handler: Handler) -> anyhow::Result<reflector::Store<KubePod>> {
-    type ByNode = Mutex<HashMap<String, HashSet<ObjectRef<KubePod>>>>;
-    struct Context {
-        by_node: ByNode,
-        handler: Handler,
-        reconciles: Arc<Reconciles>,
-    }
-    async fn reconcile(pod: Arc<KubePod>, context: Arc<Context>) -> Result<KubeAction, Infallible> {
-        let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
-        black_box(status.and_then(|status| status.phase.as_ref()));
-        black_box(status.and_then(|status| status.pod_ip.as_ref()));
-        black_box(status.and_then(|status| status.qos_class.as_ref()));
-        black_box(spec.and_then(|spec| spec.service_account_name.as_ref()));
-        if let Some(node) = spec.and_then(|spec| spec.node_name.as_ref()) {
-            let mut by_node = context.by_node.lock().unwrap_or_else(PoisonError::into_inner);
-            let on_node = by_node.entry(node.clone()).or_default();
-            on_node.insert(ObjectRef::from_obj(&*pod));
-            black_box(on_node.len());
-        }
-        context.handler.record(pod.annotations().get(CHANGED_AT));
-        context.reconciles.add();
-        Ok(KubeAction::await_change())
-    }
-    let controller = KubeController::new(server.kube().await?, watcher::Config::default());
-    let store = controller.store();
-    let reconciles = Arc::<Reconciles>::default();
-    let context = Context { by_node: ByNode::default(), handler, reconciles: Arc::clone(&reconciles) };
-    let items = controller.run(reconcile, |_, _, _| KubeAction::await_change(), Arc::new(context));
-    tokio::spawn(items.for_each(async |_| {}));
-    store.wait_until_ready().await?;
-    reconciles.wait_for(store.len()).await;
-    Ok(store)
 }
 
 impl Followed for Cache<Pod> {
