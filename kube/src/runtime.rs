@@ -67,7 +67,7 @@ const TIMEOUT: Duration = Duration::from_secs(290);
 /// Replaces a timeout of 0, for which a server chooses 30 to 60 minutes.
 const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Watches a collection for ever. It replaces kube's [`watcher`](fn@kube::runtime::watcher).
+/// Watches a collection until the stream is dropped. This function replaces kube's [`watcher`](fn@kube::runtime::watcher).
 ///
 /// Everything from [`Event::Init`] to [`Event::InitDone`] is the complete collection. An error is an item, after which the
 /// stream resumes when it is polled: after the last event, or with [`Event::Init`] if that is no longer possible. It never
@@ -101,8 +101,9 @@ where
     Watcher::new(api, config)
 }
 
-/// Watches the metadata of a collection for ever. It replaces kube's [`metadata_watcher`](kube::runtime::metadata_watcher), which
-/// kube 5 deprecates in favour of a watcher over `Api<PartialObjectMeta<K>>`; that works with [`watcher`](fn@watcher) too.
+/// Watches the metadata of a collection until the stream is dropped. This function replaces kube's
+/// [`metadata_watcher`](kube::runtime::metadata_watcher). kube 5 deprecates its function: a watcher over
+/// `Api<PartialObjectMeta<K>>` does the same, also with this crate's [`watcher`](fn@watcher).
 ///
 /// The server sends only the metadata of each object. The metadata includes the managed fields, which
 /// [`Watcher::projection`] can drop. [`watcher`](fn@watcher) lists the differences from kube's watchers.

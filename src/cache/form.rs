@@ -229,9 +229,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.families.set_base(key, &base);
         Some(base)
     }
-}
 
-impl<T: Stored + ?Sized> Inner<T> {
     /// Finds the families of loaded objects, to compare later objects with their bases.
     #[cfg(feature = "zstd")]
     pub(super) fn find_families(&self, writer: &mut Writer<T>, entries: &[Arc<Entry<T::Decoded>>]) {

@@ -62,8 +62,8 @@
 //!
 //! # Own writes
 //!
-//! A reconciler writes with kube's [`Api`](kube::Api), and records events with kube's [`Recorder`](kube::runtime::events::Recorder). A
-//! cache lags behind its own writes, unless the reconciler ends its writes in one of two ways:
+//! A reconciler writes with kube's [`Api`](kube::Api), and records events with kube's [`Recorder`](kube::runtime::events::Recorder).
+//! The cache gets such a write later, by its watch. So after a write, a reconciler should make one of two calls:
 //!
 //! - [`Cache::wait_for_resource_version`] waits until the watch has delivered the write.
 //! - [`Cache::apply_decoded`] and [`Cache::apply`] write the server's answer into the cache, and wait for nothing. The answer has the type or
