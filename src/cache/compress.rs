@@ -49,7 +49,7 @@ impl Dictionary {
 }
 
 /// The namespace and the dictionary of compressed objects, which share it.
-pub(super) struct Place {
+pub(super) struct Common {
     pub(super) namespace: Arc<str>,
     pub(super) dictionary: Option<Arc<Dictionary>>,
 }
@@ -57,7 +57,7 @@ pub(super) struct Place {
 /// The object to which similar objects are stored as differences. They keep it alive.
 pub(super) struct Base {
     /// The namespace of the members, and the dictionary of the body.
-    pub(super) place: Arc<Place>,
+    pub(super) common: Arc<Common>,
     pub(super) body: Box<[u8]>,
     pub(super) wire_len: u32,
     shared: Arc<Shared>,
@@ -365,9 +365,9 @@ impl Decompressor {
     }
 
     /// Makes a base of a compressed object.
-    pub(super) fn new_base(&self, place: &Arc<Place>, body: &[u8], wire_len: u32) -> Arc<Base> {
+    pub(super) fn new_base(&self, common: &Arc<Common>, body: &[u8], wire_len: u32) -> Arc<Base> {
         self.0.bases.fetch_add(Base::allocated(body.len()), Ordering::Relaxed);
-        Arc::new(Base { place: Arc::clone(place), body: body.into(), wire_len, shared: Arc::clone(&self.0) })
+        Arc::new(Base { common: Arc::clone(common), body: body.into(), wire_len, shared: Arc::clone(&self.0) })
     }
 
     /// Returns the bytes of a base.
@@ -401,7 +401,7 @@ impl Decompressor {
         if let Some(bytes) = lock(&self.0.pool).find(Arc::as_ptr(base)) {
             return Some(bytes);
         }
-        let bytes = context.decompress(&base.body, base.wire_len, base.place.dictionary.as_deref())?;
+        let bytes = context.decompress(&base.body, base.wire_len, base.common.dictionary.as_deref())?;
         let bytes = Arc::new(bytes);
         lock(&self.0.pool).keep(base, &bytes);
         Some(bytes)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 #[cfg(feature = "zstd")]
-use super::compress::{Base, Place};
+use super::compress::{Base, Common};
 use super::error::StoreError;
 use super::key::Identity;
 use crate::object::MetaView;
@@ -54,7 +54,7 @@ pub(super) enum Form<D> {
     /// The bytes as they arrived. Their JSON escapes a part of the identity, or it is far from their beginning.
     EncodedWithHead(Box<Arc<str>>),
     #[cfg(feature = "zstd")]
-    Compressed(Arc<Place>),
+    Compressed(Arc<Common>),
     /// The difference to the base, which holds the namespace. An empty body is the base itself.
     #[cfg(feature = "zstd")]
     Member(Arc<Base>),
@@ -145,9 +145,9 @@ impl<D> Entry<D> {
             Form::EncodedWithHead(namespace) => self.head(namespace),
             Form::Decoded(decoded) => self.head(&decoded.0),
             #[cfg(feature = "zstd")]
-            Form::Compressed(place) => self.head(&place.namespace),
+            Form::Compressed(common) => self.head(&common.namespace),
             #[cfg(feature = "zstd")]
-            Form::Member(base) => self.head(&base.place.namespace),
+            Form::Member(base) => self.head(&base.common.namespace),
         }
     }
 

@@ -197,7 +197,7 @@ impl<'f> Output<'f> {
         #[cfg(feature = "zstd")]
         let form = match entry.form() {
             _ if entry.wire_len() > MAX_COMPRESSED => None,
-            Form::Compressed(place) => self.form(place.dictionary.as_ref())?,
+            Form::Compressed(common) => self.form(common.dictionary.as_ref())?,
             Form::Member(base) => self.base(base)?,
             _ => None,
         };
@@ -251,11 +251,11 @@ impl<'f> Output<'f> {
         if let Some(form) = self.bases.get(&address) {
             return Ok(Some(*form));
         }
-        let Some(form) = self.form(base.place.dictionary.as_ref())? else { return Ok(None) };
+        let Some(form) = self.form(base.common.dictionary.as_ref())? else { return Ok(None) };
         self.record.push(BASE);
         encode_varint(form, &mut self.record);
         encode_varint(base.wire_len.into(), &mut self.record);
-        self.text(&base.place.namespace);
+        self.text(&base.common.namespace);
         self.record.extend_from_slice(&base.body);
         self.write_record()?;
         let form = MEMBER + self.bases.len() as u64;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::Weak;
 
 #[cfg(feature = "zstd")]
-use super::compress::{Base, Compressor, Dictionary, Place};
+use super::compress::{Base, Common, Compressor, Dictionary};
 use super::entry::{Entry, Form, wire_len};
 use super::error::StoreError;
 #[cfg(feature = "zstd")]
@@ -145,8 +145,8 @@ impl<T: Stored + ?Sized> Inner<T> {
             }
         }
         let (body, dictionary) = writer.compressor.as_mut()?.compress(bytes)?;
-        let place = place(&mut writer.places, &mut writer.namespaces, &identity.namespace, dictionary);
-        let entry = Entry::with_head(encoding, wire_len(bytes), identity, body, Form::Compressed(place));
+        let common = common(&mut writer.common, &mut writer.namespaces, &identity.namespace, dictionary);
+        let entry = Entry::with_head(encoding, wire_len(bytes), identity, body, Form::Compressed(common));
         let entry = Arc::new(entry);
         if let Some(key) = key.filter(|_| is_first) {
             writer.families.set_first(key, &entry);
@@ -216,13 +216,13 @@ impl<T: Stored + ?Sized> Inner<T> {
     /// Makes the base of a family of a stored object, which becomes its first member.
     #[cfg(feature = "zstd")]
     fn make_base(&self, writer: &mut Writer<T>, key: u64, first: &Arc<Entry<T::Decoded>>) -> Option<Arc<Base>> {
-        let Form::Compressed(place) = first.form() else { return None };
+        let Form::Compressed(common) = first.form() else { return None };
         let identity = first.identity();
         // Otherwise it was set aside by a replace.
         let (slot, _) = self
             .find(self.hash(&identity.namespace, &identity.name), &identity)
             .filter(|(_, stored)| Arc::ptr_eq(stored, first))?;
-        let base = self.codec.decompressor.new_base(place, first.body(), first.wire_len());
+        let base = self.codec.decompressor.new_base(common, first.body(), first.wire_len());
         let form = Form::Member(Arc::clone(&base));
         let member = Arc::new(Entry::with_head(first.encoding(), first.wire_len(), &identity, &[], form));
         self.change_form(writer, slot, first, member);
@@ -239,7 +239,7 @@ impl<T: Stored + ?Sized> Inner<T> {
             // Objects of a family are mostly neighbours. Finding a base again changes nothing.
             if last.replace(Arc::as_ptr(base)) != Some(Arc::as_ptr(base))
                 && let Some(bytes) = self.codec.decompressor.base(base)
-                && let Some(key) = self.family(entry.encoding(), &bytes, &base.place.namespace)
+                && let Some(key) = self.family(entry.encoding(), &bytes, &base.common.namespace)
             {
                 writer.families.set_base(key, base);
             }
@@ -254,24 +254,24 @@ fn is_last_member<D>(base: &Arc<Base>, known: Option<&Arc<Entry<D>>>) -> bool {
     known.is_some_and(uses) && Arc::strong_count(base) == 2
 }
 
-/// Returns the place of compressed objects, which objects of a namespace share until another dictionary is trained.
+/// Returns what compressed objects of a namespace have in common until another dictionary is trained.
 #[cfg(feature = "zstd")]
-pub(super) fn place(
-    places: &mut HashMap<Arc<str>, Weak<Place>>,
+pub(super) fn common(
+    known: &mut HashMap<Arc<str>, Weak<Common>>,
     namespaces: &mut HashSet<Arc<str>>,
     namespace: &str,
     dictionary: Option<Arc<Dictionary>>,
-) -> Arc<Place> {
+) -> Arc<Common> {
     let address = |dictionary: &Option<Arc<Dictionary>>| dictionary.as_ref().map(Arc::as_ptr);
-    if let Some(place) = places.get(namespace).and_then(Weak::upgrade)
-        && address(&place.dictionary) == address(&dictionary)
+    if let Some(common) = known.get(namespace).and_then(Weak::upgrade)
+        && address(&common.dictionary) == address(&dictionary)
     {
-        return place;
+        return common;
     }
     let namespace = intern(namespaces, namespace);
-    let place = Arc::new(Place { namespace: Arc::clone(&namespace), dictionary });
-    places.insert(namespace, Arc::downgrade(&place));
-    place
+    let common = Arc::new(Common { namespace: Arc::clone(&namespace), dictionary });
+    known.insert(namespace, Arc::downgrade(&common));
+    common
 }
 
 pub(super) fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {

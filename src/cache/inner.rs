@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use super::budget::{Skipped, Spending};
 #[cfg(feature = "zstd")]
-use super::compress::{Compressor, Place};
+use super::compress::{Common, Compressor};
 use super::entry::Entry;
 use super::error::IndexError;
 #[cfg(feature = "zstd")]
@@ -83,7 +83,7 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) families: Families<T::Decoded>,
     /// What compressed objects share, by namespace.
     #[cfg(feature = "zstd")]
-    pub(super) places: HashMap<Arc<str>, Weak<Place>>,
+    pub(super) common: HashMap<Arc<str>, Weak<Common>>,
 }
 
 /// The steps of a write for an index: `prepare` runs user code and changes nothing, `keep` runs under the lock of the state and
@@ -152,7 +152,7 @@ impl<T: Stored + ?Sized> Inner<T> {
             #[cfg(feature = "zstd")]
             families: Families::default(),
             #[cfg(feature = "zstd")]
-            places: HashMap::new(),
+            common: HashMap::new(),
         };
         Self {
             hasher: RandomState::new(),
@@ -303,8 +303,8 @@ impl<T: Stored + ?Sized> Inner<T> {
                 + compressor.map_or(0, Compressor::buffer_bytes)
                 + codec.decompressor.buffer_bytes()
                 + writer.families.bytes()
-                + writer.places.capacity() * 8 / 7 * (size_of::<(Arc<str>, Weak<Place>)>() + 1)
-                + writer.places.len() * (2 * size_of::<usize>() + size_of::<Place>()),
+                + writer.common.capacity() * 8 / 7 * (size_of::<(Arc<str>, Weak<Common>)>() + 1)
+                + writer.common.len() * (2 * size_of::<usize>() + size_of::<Common>()),
             #[cfg(not(feature = "zstd"))]
             table,
             indexes: indexes.sum(),

@@ -405,8 +405,8 @@ impl<T: Stored + ?Sized> Codec<T> {
         match entry.form() {
             Form::Encoded(_) | Form::EncodedWithHead(_) => Ok(entry.as_encoded().unwrap_or_default().into()),
             #[cfg(feature = "zstd")]
-            Form::Compressed(place) => {
-                let dictionary = place.dictionary.as_deref();
+            Form::Compressed(common) => {
+                let dictionary = common.dictionary.as_deref();
                 let bytes = self.decompressor.decompress(entry.body(), entry.wire_len(), dictionary);
                 bytes.ok_or_else(undecompressed)
             }

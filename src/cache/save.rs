@@ -15,15 +15,15 @@ use std::sync::Weak;
 use std::thread;
 
 #[cfg(feature = "zstd")]
-use super::compress::{Base, Compressor, Decompressor, Dictionary, FEW_SAMPLES, Place, SAMPLES};
+use super::compress::{Base, Common, Compressor, Decompressor, Dictionary, FEW_SAMPLES, SAMPLES};
 use super::entry::{Entry, Form, wire_len};
 use super::error::StoreError;
 use super::file::{BASE, BUFFER, DICTIONARY, ENCODED, Head, Input, LoadError, OBJECT, Output, Record, SaveError};
 #[cfg(feature = "zstd")]
 use super::file::{BaseRecord, COMPRESSED, MAX_COMPRESSED, MAX_DICTIONARIES, MEMBER};
-use super::form::intern;
 #[cfg(feature = "zstd")]
-use super::form::place;
+use super::form::common;
+use super::form::intern;
 use super::inner::StorageFormat;
 use super::key::Identity;
 use super::memory::Usage;
@@ -50,7 +50,7 @@ pub(crate) struct Saved<T: Stored + ?Sized> {
     #[cfg(feature = "zstd")]
     bases: Vec<Arc<Base>>,
     #[cfg(feature = "zstd")]
-    places: HashMap<Arc<str>, Weak<Place>>,
+    common: HashMap<Arc<str>, Weak<Common>>,
 }
 
 impl<T: Stored + ?Sized> Store<T> {
@@ -308,7 +308,7 @@ impl<T: Stored + ?Sized> Saved<T> {
             #[cfg(feature = "zstd")]
             bases: Vec::new(),
             #[cfg(feature = "zstd")]
-            places: HashMap::new(),
+            common: HashMap::new(),
         }
     }
 
@@ -333,30 +333,32 @@ impl<T: Stored + ?Sized> Saved<T> {
                 Some(at) => self
                     .bases
                     .get(usize::try_from(at).unwrap_or(usize::MAX))
-                    .filter(|base| base.place.namespace == namespace && (!body.is_empty() || base.wire_len == wire_len))
+                    .filter(|base| {
+                        base.common.namespace == namespace && (!body.is_empty() || base.wire_len == wire_len)
+                    })
                     .map(|base| Form::Member(Arc::clone(base))),
-                None => self.place(form, &namespace).map(Form::Compressed),
+                None => self.common(form, &namespace).map(Form::Compressed),
             };
             let form = form.filter(|_| wire_len <= MAX_COMPRESSED);
             Ok(form.map(|form| Arc::new(Entry::with_head(encoding, wire_len, identity, body, form))))
         }
     }
 
-    /// Returns the place of compressed objects of this form; `None` if the file does not have the dictionary.
+    /// Returns what compressed objects of this form have in common; `None` if the file does not have the dictionary.
     #[cfg(feature = "zstd")]
-    fn place(&mut self, form: u64, namespace: &str) -> Option<Arc<Place>> {
+    fn common(&mut self, form: u64, namespace: &str) -> Option<Arc<Common>> {
         let dictionary = match form.checked_sub(COMPRESSED)? {
             0 => None,
             at => Some(Arc::clone(self.dictionaries.get(usize::try_from(at - 1).ok()?)?)),
         };
-        Some(place(&mut self.places, &mut self.namespaces, namespace, dictionary))
+        Some(common(&mut self.common, &mut self.namespaces, namespace, dictionary))
     }
 
     /// Adds a base; `None` if the record is malformed.
     #[cfg(feature = "zstd")]
     fn base(&mut self, decompressor: &Decompressor, record: &BaseRecord<'_>) -> Option<()> {
-        let place = self.place(record.form, record.namespace)?;
-        self.bases.push(decompressor.new_base(&place, record.body, record.wire_len));
+        let common = self.common(record.form, record.namespace)?;
+        self.bases.push(decompressor.new_base(&common, record.body, record.wire_len));
         Some(())
     }
 }

@@ -274,9 +274,9 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.free.retain(|slot| *slot < writer.slots);
         writer.free.shrink_to_fit();
         #[cfg(feature = "zstd")]
-        writer.places.retain(|_, place| place.strong_count() > 0);
+        writer.common.retain(|_, common| common.strong_count() > 0);
         #[cfg(feature = "zstd")]
-        writer.places.shrink_to(2 * writer.places.len());
+        writer.common.shrink_to(2 * writer.common.len());
         writer.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
         writer.namespaces.shrink_to(2 * writer.namespaces.len());
     }
