@@ -26,6 +26,15 @@ use crate::wire::Encoding;
 #[cfg(feature = "zstd")]
 const SAVED: usize = 64;
 
+/// An object to be written, and the entry that it replaces.
+pub(super) struct Write<'a, D> {
+    #[cfg_attr(not(feature = "zstd"), expect(dead_code))]
+    pub(super) known: Option<&'a Arc<Entry<D>>>,
+    pub(super) encoding: Encoding,
+    pub(super) bytes: &'a [u8],
+    pub(super) identity: &'a Identity<'a>,
+}
+
 impl<T: Stored + ?Sized> Inner<T> {
     #[cfg(feature = "zstd")]
     pub(super) fn train_if_due(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
@@ -68,9 +77,9 @@ impl<T: Stored + ?Sized> Inner<T> {
             return;
         }
         let object = self.object(&old);
-        if let Ok(bytes) = object.encoded()
-            && let Ok(new) = self.entry(writer, Some(&old), object.encoding(), bytes, &old.identity())
-        {
+        let Ok(bytes) = object.encoded() else { return };
+        let write = Write { known: Some(&old), encoding: object.encoding(), bytes, identity: &old.identity() };
+        if let Ok(new) = self.entry(writer, &write) {
             self.change_form(writer, slot, &old, new);
         }
     }
@@ -92,21 +101,19 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
     }
 
-    /// Returns the entry of an object, in the form in which the store keeps objects. `known` is the state that it replaces.
-    #[cfg_attr(not(feature = "zstd"), expect(clippy::unused_self, unused_variables))]
+    /// Returns the entry of an object, in the form in which the store keeps objects.
+    #[cfg_attr(not(feature = "zstd"), expect(clippy::unused_self))]
     pub(super) fn entry(
         &self,
         writer: &mut Writer<T>,
-        known: Option<&Arc<Entry<T::Decoded>>>,
-        encoding: Encoding,
-        bytes: &[u8],
-        identity: &Identity<'_>,
+        object: &Write<'_, T::Decoded>,
     ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
+        let Write { encoding, bytes, identity, .. } = *object;
         match writer.format {
             StorageFormat::Encoded => {}
             #[cfg(feature = "zstd")]
             StorageFormat::Compressed => {
-                if let Some(entry) = self.compressed(writer, known, encoding, bytes, identity) {
+                if let Some(entry) = self.compressed(writer, object) {
                     return Ok(entry);
                 }
             }
@@ -123,21 +130,15 @@ impl<T: Stored + ?Sized> Inner<T> {
 
     /// Returns the entry of a compressed object; `None` if it is not compressed.
     #[cfg(feature = "zstd")]
-    fn compressed(
-        &self,
-        writer: &mut Writer<T>,
-        known: Option<&Arc<Entry<T::Decoded>>>,
-        encoding: Encoding,
-        bytes: &[u8],
-        identity: &Identity<'_>,
-    ) -> Option<Arc<Entry<T::Decoded>>> {
+    fn compressed(&self, writer: &mut Writer<T>, object: &Write<'_, T::Decoded>) -> Option<Arc<Entry<T::Decoded>>> {
+        let Write { encoding, bytes, identity, .. } = *object;
         if writer.compressor.get_or_insert_with(Compressor::new).is_waiting() {
             return None;
         }
         let key = self.family(encoding, bytes, &identity.namespace);
         let mut is_first = false;
         if let Some(key) = key {
-            let difference = self.difference(writer, key, known, encoding, bytes, identity);
+            let difference = self.difference(writer, key, object);
             writer.families.remember(key, &identity.name, bytes);
             match difference {
                 Ok(entry) => return Some(entry),
@@ -167,11 +168,9 @@ impl<T: Stored + ?Sized> Inner<T> {
         &self,
         writer: &mut Writer<T>,
         key: u64,
-        known: Option<&Arc<Entry<T::Decoded>>>,
-        encoding: Encoding,
-        bytes: &[u8],
-        identity: &Identity<'_>,
+        object: &Write<'_, T::Decoded>,
     ) -> Result<Arc<Entry<T::Decoded>>, bool> {
+        let Write { known, encoding, bytes, identity } = *object;
         let family = writer.families.get_mut(key).ok_or(true)?;
         if family.skip() {
             return Err(false);

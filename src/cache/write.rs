@@ -8,7 +8,7 @@ use super::budget::MEASURE;
 use super::change::{Change, Written};
 use super::entry::Entry;
 use super::error::StoreError;
-use super::form::intern;
+use super::form::{Write, intern};
 use super::inner::{Inner, Writer};
 use super::key::Identity;
 use super::memory::Usage;
@@ -341,7 +341,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         identity: &Identity<'_>,
     ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
         let known = slot.and_then(|slot| self.entry_at(slot));
-        let entry = self.entry(writer, known.as_ref(), encoding, bytes, identity)?;
+        let object = Write { known: known.as_ref(), encoding, bytes, identity };
+        let entry = self.entry(writer, &object)?;
         let Some(budget) = writer.spending.budget else { return Ok(entry) };
         self.measure_if_due(writer);
         let old = known.as_ref().map(|entry| Usage::of(entry)).unwrap_or_default();
@@ -354,7 +355,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         let entry = if self.train_if_waiting(writer) {
             // The objects that were waiting for a dictionary are now compressed.
             self.measure_rest(writer);
-            self.entry(writer, known.as_ref(), encoding, bytes, identity)?
+            self.entry(writer, &object)?
         } else {
             entry
         };

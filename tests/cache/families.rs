@@ -224,7 +224,7 @@ fn random_writes_leave_no_more_memory_than_a_fresh_store() {
     let mut rng = Rng::with_seed(seed);
     let mut held = BTreeMap::new();
     let store = empty();
-    for version in 2..cases(40_000, 1_000_000) {
+    for version in 2..cases(20_000, 1_000_000) {
         // Families of 1 to 128 objects, whose template changes now and then.
         let family = rng.u64(0..40);
         let i = rng.usize(..1 << (family % 8));

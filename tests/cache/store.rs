@@ -618,29 +618,31 @@ fn a_compressed_store_takes_a_fraction_of_the_bytes() {
 #[test]
 fn trains_a_new_dictionary_when_the_objects_have_changed() {
     let store = Store::<Object>::new(StorageFormat::Compressed);
-    let of = |letters: &[u8], i: usize, version: usize| {
+    let [first, second] = [&b"abcdefghijklm"[..], b"nopqrstuvwxyz"].map(|letters| {
         let mut random = fastrand::Rng::with_seed(letters[0].into());
-        let words: Vec<String> =
-            (0..200).map(|_| (0..8).map(|_| char::from(*random.choice(letters).unwrap())).collect()).collect();
+        let mut word = || (0..8).map(|_| char::from(*random.choice(letters).unwrap())).collect();
+        (0..200).map(|_| word()).collect::<Vec<String>>()
+    });
+    let of = |words: &[String], i: usize, version: usize| {
         let data: Vec<_> = (0..60).map(|k| words[(i * 7 + k * k * (1 + i % 5)) % 200].clone()).collect();
         object("default", &format!("web-{i}"), &version.to_string()).data(data.concat())
     };
-    let write = |letters: &[u8], version: usize| {
+    let write = |words: &[String], version: usize| {
         for i in 0..6000 {
-            apply(&store, &of(letters, i, version));
+            apply(&store, &of(words, i, version));
         }
         store.memory().compressed
     };
-    let before = write(b"abcdefghijklm", 1);
-    let once_more = write(b"abcdefghijklm", 2);
+    let before = write(&first, 1);
+    let once_more = write(&first, 2);
     assert!(once_more < before + before / 50, "{before} {once_more}");
-    let others = write(b"nopqrstuvwxyz", 3);
-    let trained = write(b"nopqrstuvwxyz", 4);
+    let others = write(&second, 3);
+    let trained = write(&second, 4);
     assert!(others > before * 3 / 2, "{before} {others}: the old dictionary compresses other objects less");
     assert!(trained < before * 6 / 5, "{before} {trained}");
     for i in 0..6000 {
         let object = store.get(("default", &*format!("web-{i}"))).unwrap();
-        assert_eq!(*object.decode().unwrap(), of(b"nopqrstuvwxyz", i, 4));
+        assert_eq!(*object.decode().unwrap(), of(&second, i, 4));
     }
 }
 

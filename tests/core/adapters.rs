@@ -36,7 +36,7 @@ impl Read for Script {
 fn the_reader_returns_every_item_and_then_the_end() {
     for (name, body) in crate::support::lists() {
         let expected = reference(&body).unwrap();
-        for lengths in [&[1][..], &[4096], &[60_000], &[1, 5000, 30]] {
+        for lengths in [&[7][..], &[4096], &[60_000], &[1, 5000, 30]] {
             let mut reader = ListReader::new::<[u8]>(Script::new(&body, lengths));
             assert!(reader.end().is_none());
             let items: Vec<_> = reader.by_ref().map(Result::unwrap).map(Vec::from).collect();
@@ -165,7 +165,7 @@ fn reports_oversized_items_that_are_skipped() {
         let max = sizes.iter().max().unwrap() - 1;
         let over = sizes.iter().position(|size| *size > max).unwrap() as u64;
         let limits = Limits::default().item_size(max).on_oversized(OnItemError::Skip);
-        for lengths in [&[1][..], &[4096]] {
+        for lengths in [&[7][..], &[4096]] {
             let (report, skipped) = mpsc::channel();
             let reader = ListReader::new::<[u8]>(Script::new(&body, lengths)).limits(limits);
             #[cfg(feature = "json")]
@@ -328,7 +328,7 @@ mod asynchronous {
                 continue;
             }
             let expected = reference(&body).unwrap();
-            for lengths in [&[1][..], &[4096], &[1, 5000, 30]] {
+            for lengths in [&[7][..], &[4096], &[1, 5000, 30]] {
                 let mut items = ListStream::new::<[u8]>(Chunks::new(&body, lengths));
                 let streamed: Vec<_> = block_on(items.by_ref().try_collect()).unwrap();
                 assert_eq!(streamed.into_iter().map(Vec::from).collect::<Vec<_>>(), expected.items, "{name}");
