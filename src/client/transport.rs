@@ -170,7 +170,7 @@ pub enum TransportErrorKind {
     /// Client and server do not accept each other's certificates.
     #[error("TLS")]
     Tls,
-    /// The connection was closed in the middle of a body, or the stream was reset.
+    /// The connection was closed in the middle of a body, also of a compressed one, or the stream was reset.
     #[error("interrupted")]
     Broken,
     /// No byte arrived within the read-idle timeout.
