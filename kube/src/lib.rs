@@ -1,6 +1,6 @@
 //! [listwatch](https://docs.rs/listwatch) for users of [kube-rs](https://docs.rs/kube).
 //!
-//! - [`KubeTransport`] makes listwatch's client send its requests through a [`kube::Client`]: kubeconfig, exec plugins and
+//! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client`: kubeconfig, exec plugins and
 //!   impersonation work as they do for kube; OIDC needs kube's feature `oidc`.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches and, with the feature
 //!   `cache`, objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.

@@ -1,4 +1,4 @@
-//! [`watcher`](fn@watcher) replaces [`kube::runtime::watcher`]. It has the same arguments, events and errors, but decodes each
+//! [`watcher`](fn@watcher) replaces `kube::runtime::watcher`. It has the same arguments, events and errors, but decodes each
 //! object as soon as it has arrived; kube reads a whole page of the list before it decodes it. [`metadata_watcher`] replaces
 //! kube's in the same way.
 //!
@@ -34,7 +34,6 @@
 //! In place of `Controller::new`, `Controller::for_stream` accepts such a stream, after `reflect` and `applied_objects`. It needs kube's feature `unstable-runtime`, which this
 //! crate does not enable. The [guide](crate::guide#kubes-store-without-managedfields) has the whole change.
 //!
-//! [`kube::runtime::watcher`]: fn@kube::runtime::watcher
 
 use std::cmp::Ordering;
 use std::fmt::{self, Debug};

@@ -36,7 +36,7 @@ const KEEPALIVE_PROBES: u32 = 2;
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A [`Transport`] over a [`kube::Client`], with kubeconfig, exec plugins and impersonation.
+/// A [`Transport`] over a `kube::Client`, with kubeconfig, exec plugins and impersonation.
 ///
 /// [`from_config`](Self::from_config) builds the client as lists need it. The client speaks HTTP/1.1, and follows no redirects.
 /// The transport reads the client's connections on its own thread, as listwatch's `HttpTransport` does, and closes them when it is

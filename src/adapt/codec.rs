@@ -11,7 +11,7 @@ use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
 
-/// A [`Decoder`] for a [`FramedRead`](tokio_util::codec::FramedRead), which yields the items of a list from any `AsyncRead`.
+/// A `Decoder` for a `FramedRead` of tokio-util, which yields the items of a list from any `AsyncRead`.
 ///
 /// It consumes the bytes of incomplete items too, so the buffer of the `FramedRead` does not grow. Every error ends the stream,
 /// including the error of an incomplete list.
