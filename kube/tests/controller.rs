@@ -368,6 +368,17 @@ async fn reconciles_the_owners_of_changed_objects() {
     pods.delete("p", 4, &[("v2", MINE, "b")]);
     sleep(seconds(1.0)).await;
     assert_eq!(log.take(), "3 b@1, 3 done b");
+    pods.put_owned("p", 5, &[("v1", MINE, "b")]);
+    sleep(seconds(1.0)).await;
+    assert_eq!(log.take(), "4 b@1, 4 done b");
+    pods.put_owned("p", 6, &[("v1", MINE, "a")]);
+    pods.delete("p", 7, &[("v1", MINE, "a")]);
+    sleep(seconds(1.0)).await;
+    assert_eq!(
+        log.take(),
+        "5 b@1, 5 a@1, 5 done b, 5 done a",
+        "also the former owner, of which no change of its own tells"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,6 +19,9 @@ pub enum Change<T: Stored + ?Sized> {
     },
     /// The object was deleted, or does not pass the filters of the subscriber any more.
     Deleted {
+        /// The state that the subscriber received before, or that the store had when the subscriber was registered. It differs from
+        /// `last` if a change was coalesced with the deletion.
+        old: Object<T>,
         /// The last known state that passed the filters.
         last: Object<T>,
         /// True if the deletion itself was missed: a complete list did not have the object, so its last state may differ from
@@ -56,8 +59,9 @@ impl<T: Stored + ?Sized> Clone for Change<T> {
     fn clone(&self) -> Self {
         match self {
             Self::Applied { old, new } => Self::Applied { old: old.clone(), new: new.clone() },
-            Self::Deleted { last, final_state_unknown } => {
-                Self::Deleted { last: last.clone(), final_state_unknown: *final_state_unknown }
+            Self::Deleted { old, last, final_state_unknown } => {
+                let final_state_unknown = *final_state_unknown;
+                Self::Deleted { old: old.clone(), last: last.clone(), final_state_unknown }
             }
             Self::Synced => Self::Synced,
             Self::Ended(error) => Self::Ended(Arc::clone(error)),

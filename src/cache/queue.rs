@@ -68,6 +68,8 @@ struct Pending<D> {
 }
 
 struct Deletion<D> {
+    /// The state that the subscriber has received.
+    old: Arc<Entry<D>>,
     last: Arc<Entry<D>>,
     final_state_unknown: bool,
 }
@@ -81,7 +83,7 @@ struct Update<D> {
 /// A change, with the entries of the objects.
 pub(super) enum Delivery<D> {
     Applied { old: Option<Arc<Entry<D>>>, new: Arc<Entry<D>> },
-    Deleted { last: Arc<Entry<D>>, final_state_unknown: bool },
+    Deleted { old: Arc<Entry<D>>, last: Arc<Entry<D>>, final_state_unknown: bool },
     Synced,
 }
 
@@ -120,21 +122,25 @@ impl<D> Queue<D> {
     pub(super) fn leave(&mut self, slot: u32, old: &Arc<Entry<D>>) {
         let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
         let last = Arc::clone(update.map_or(old, |(_, update)| &update.new));
-        self.remove(slot, &last, false);
+        self.remove(slot, old, &last, false);
     }
 
-    pub(super) fn remove(&mut self, slot: u32, last: &Arc<Entry<D>>, final_state_unknown: bool) {
+    /// Records that the store removed `old`. The last state may be a newer one.
+    pub(super) fn remove(&mut self, slot: u32, old: &Arc<Entry<D>>, last: &Arc<Entry<D>>, final_state_unknown: bool) {
+        let mut received = None;
         if let Slot::Occupied(mut found) = self.pending.entry(slot)
-            && found.get_mut().update.take().is_some()
+            && let Some((_, update)) = found.get_mut().update.take()
         {
             self.lag -= 1;
+            received = update.old;
             if found.get().deletion.is_none() {
                 found.remove();
             }
         }
         if self.announced.contains(slot as usize) {
             self.announced.remove(slot as usize);
-            let deletion = Deletion { last: Arc::clone(last), final_state_unknown };
+            let old = received.unwrap_or_else(|| Arc::clone(old));
+            let deletion = Deletion { old, last: Arc::clone(last), final_state_unknown };
             self.pending.insert(slot, Pending { deletion: Some((self.tickets, deletion)), update: None });
             self.push(slot);
         }
@@ -204,8 +210,8 @@ impl<D> Queue<D> {
             self.lag -= 1;
             let pending = found.get_mut();
             let delivery = match (pending.deletion.take(), &mut pending.update) {
-                (Some((_, Deletion { last, final_state_unknown })), _) => {
-                    Delivery::Deleted { last, final_state_unknown }
+                (Some((_, Deletion { old, last, final_state_unknown })), _) => {
+                    Delivery::Deleted { old, last, final_state_unknown }
                 }
                 (None, update) => match update.take() {
                     Some((_, Update { old, new })) => {

@@ -242,8 +242,8 @@ impl<T: Stored + ?Sized> Subscriber<T> {
         let object = |entry| Object::new(&entry, &self.codec);
         match delivery {
             Delivery::Applied { old, new } => Change::Applied { old: old.map(object), new: object(new) },
-            Delivery::Deleted { last, final_state_unknown } => {
-                Change::Deleted { last: object(last), final_state_unknown }
+            Delivery::Deleted { old, last, final_state_unknown } => {
+                Change::Deleted { old: object(old), last: object(last), final_state_unknown }
             }
             Delivery::Synced => Change::Synced,
         }

@@ -68,10 +68,16 @@ impl<T: Stored + ?Sized> Subscription<T> {
         queue.due_waker()
     }
 
-    fn remove(&self, slot: u32, last: &Arc<Entry<T::Decoded>>, final_state_unknown: bool) -> Option<Waker> {
+    fn remove(
+        &self,
+        slot: u32,
+        old: &Arc<Entry<T::Decoded>>,
+        last: &Arc<Entry<T::Decoded>>,
+        final_state_unknown: bool,
+    ) -> Option<Waker> {
         let mut queue = lock(&self.queue);
         if !queue.is_closed {
-            queue.remove(slot, last, final_state_unknown);
+            queue.remove(slot, old, last, final_state_unknown);
         }
         queue.due_waker()
     }
@@ -204,12 +210,13 @@ impl<T: Stored + ?Sized> Subscribers<T> {
     pub(super) fn remove(
         &mut self,
         slot: u32,
+        old: &Arc<Entry<T::Decoded>>,
         last: &Arc<Entry<T::Decoded>>,
         final_state_unknown: bool,
         routed: &[Arc<Subscription<T>>],
     ) {
         let [namespace, ..] = last.texts();
-        self.notify(namespace, routed, |subscription| subscription.remove(slot, last, final_state_unknown));
+        self.notify(namespace, routed, |subscription| subscription.remove(slot, old, last, final_state_unknown));
     }
 
     pub(super) fn synced(&mut self) {

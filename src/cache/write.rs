@@ -183,13 +183,13 @@ impl<T: Stored + ?Sized> Inner<T> {
             index.finish(&mut routed);
         }
         writer.free.push(slot);
-        if let Some(removed) = removed {
-            writer.usage.subtract(&removed);
+        if let Some(removed) = &removed {
+            writer.usage.subtract(removed);
         }
         if let Some(open) = &mut writer.open {
             open.forget(slot);
         }
-        writer.subscribers.remove(slot, last, final_state_unknown, &routed);
+        writer.subscribers.remove(slot, removed.as_ref().unwrap_or(last), last, final_state_unknown, &routed);
     }
 
     /// Deletes the object whose last state is `bytes`. Returns that state; `None` if the store has no state or a newer state.
@@ -242,7 +242,11 @@ impl<T: Stored + ?Sized> Inner<T> {
                 changes.push(Change::Applied { old: Some(self.object(&known)), new: self.object(&staged) });
             } else if !open.stays(slot, resource_version, version) {
                 self.remove(writer, hash, slot, &known, true);
-                changes.push(Change::Deleted { last: self.object(&known), final_state_unknown: true });
+                changes.push(Change::Deleted {
+                    old: self.object(&known),
+                    last: self.object(&known),
+                    final_state_unknown: true,
+                });
             }
         }
         writer.is_mixed = false;

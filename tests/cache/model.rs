@@ -277,7 +277,7 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                 let (mut are_deleted, mut are_restored) = (BTreeSet::new(), BTreeSet::new());
                 for change in &changes {
                     match change {
-                        Change::Deleted { last, final_state_unknown: true } => {
+                        Change::Deleted { last, final_state_unknown: true, .. } => {
                             assert_eq!(**last.encoded().unwrap(), *before[&key_of(last)].bytes());
                             are_deleted.insert(key_of(last));
                         }

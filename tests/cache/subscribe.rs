@@ -44,9 +44,9 @@ impl Consumer {
                 assert_eq!(old.map(|old| name_and_version(&old)), before.map(|before| (name.clone(), before)));
                 assert!(before.is_none_or(|before| before < version), "{name} at {version} after {before:?}");
             }
-            Some(Change::Deleted { last, final_state_unknown }) => {
+            Some(Change::Deleted { old, last, final_state_unknown }) => {
                 let (name, _) = name_and_version(&last);
-                assert!(self.view.remove(&name).is_some(), "{name} was deleted, but was not in the view");
+                assert_eq!(self.view.remove(&name), Some(name_and_version(&old).1), "{name} was in the view");
                 *deleted_unseen += u32::from(final_state_unknown);
             }
             Some(Change::Synced) => self.synced += 1,

@@ -189,9 +189,9 @@ async fn consume(
                     }
                     met.changes += 1;
                 }
-                Change::Deleted { last, final_state_unknown } => {
+                Change::Deleted { old, last, final_state_unknown } => {
                     let (name, _) = see(&last);
-                    assert!(view.remove(&name).is_some(), "{name} was deleted, but was not in the view");
+                    assert_eq!(view.remove(&name), Some(see(&old).1), "{name} was in the view");
                     met.deletions += 1;
                     met.unknown_final_states += u64::from(final_state_unknown);
                 }

@@ -181,7 +181,7 @@ async fn subscribers_get_deletions_from_a_list() {
     while changes.iter().filter(|change| *change == "=").count() < 2 {
         changes.push(match subscriber.next().await.unwrap() {
             Change::Applied { new: object, .. } => format!("+{}", object.name()),
-            Change::Deleted { last, final_state_unknown: true } => {
+            Change::Deleted { last, final_state_unknown: true, .. } => {
                 format!("?{}", last.name())
             }
             Change::Deleted { last, .. } => format!("-{}", last.name()),

@@ -117,7 +117,7 @@ fn a_replace_keeps_concurrent_writes() {
         apply(&store, "created", 13);
         let changes = lister.join().unwrap();
         assert_eq!(held(&store.snapshot()), owned(&[("newer", 11), ("known", 10), ("created", 13)]));
-        let [Change::Deleted { last, final_state_unknown: true }] = &changes[..] else { panic!("{changes:?}") };
+        let [Change::Deleted { last, final_state_unknown: true, .. }] = &changes[..] else { panic!("{changes:?}") };
         assert_eq!(last.name(), "missing");
     });
 }

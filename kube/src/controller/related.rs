@@ -23,7 +23,7 @@ pub(super) fn subscribe<O: Stored + ?Sized>(
         let changes = cache.subscribe().start().map(Some).chain(once(async { None }));
         let requests = changes.map(move |change| match change {
             Some(Change::Applied { old, new }) => Ok(old.iter().chain([&new]).flat_map(&keys).collect()),
-            Some(Change::Deleted { last, .. }) => Ok(keys(&last)),
+            Some(Change::Deleted { old, last, .. }) => Ok([&old, &last].into_iter().flat_map(&keys).collect()),
             None | Some(Change::Ended(_)) => Err(ended(&cache)),
             Some(_) => Ok(Vec::new()),
         });
