@@ -12,7 +12,7 @@ pub enum Change<T: Stored + ?Sized> {
     /// The object was added or modified.
     Applied {
         /// The state that the subscriber received before, or that the store had when the subscriber was registered. `None` for an
-        /// object that the subscriber has not received yet.
+        /// object that is new to the subscriber.
         old: Option<Object<T>>,
         /// The current state.
         new: Object<T>,

@@ -1,7 +1,7 @@
 //! A process that keeps Pods in a cache, up to date.
 //!
-//! Its handler receives every Pod decoded, including the initial ones, and reads an annotation. A controller's reconciler reads five more
-//! fields and an index.
+//! Its handler receives every Pod decoded, including the initial ones, and reads an annotation. The handlers of some ways read it from the
+//! bytes instead; they also read connections on the runtime of the program. A controller's reconciler reads five more fields and an index.
 
 use std::fs;
 use std::hint::black_box;
@@ -75,11 +75,19 @@ trait Followed {
 async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Result<Box<dyn Followed>> {
     let (default, handler) = (watcher::Config::default(), handler.clone());
     Ok(match way {
-        "compressed" => Box::new(listwatch(server, StorageFormat::Compressed, Strategy::WatchList, handler).await?),
-        "compressed-list" => {
-            Box::new(listwatch(server, StorageFormat::Compressed, Strategy::ListThenWatch, handler).await?)
+        "compressed" => {
+            Box::new(listwatch(server, StorageFormat::Compressed, Strategy::WatchList, false, handler).await?)
         }
-        "encoded" => Box::new(listwatch(server, StorageFormat::Encoded, Strategy::WatchList, handler).await?),
+        "compressed-bytes" => {
+            Box::new(listwatch(server, StorageFormat::Compressed, Strategy::WatchList, true, handler).await?)
+        }
+        "compressed-list" => {
+            Box::new(listwatch(server, StorageFormat::Compressed, Strategy::ListThenWatch, false, handler).await?)
+        }
+        "encoded" => Box::new(listwatch(server, StorageFormat::Encoded, Strategy::WatchList, false, handler).await?),
+        "encoded-bytes" => {
+            Box::new(listwatch(server, StorageFormat::Encoded, Strategy::WatchList, true, handler).await?)
+        }
         "controller" => Box::new(controller(server, handler).await?),
         "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
         "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
@@ -97,9 +105,10 @@ async fn listwatch(
     server: &Server<'_>,
     format: StorageFormat,
     strategy: Strategy,
+    reads_bytes: bool,
     handler: Handler,
 ) -> anyhow::Result<Cache<Pod>> {
-    let reflector = Reflector::<Pod>::new(&server.listwatch()?, &Resource::PODS);
+    let reflector = Reflector::<Pod>::new(&server.listwatch(reads_bytes)?, &Resource::PODS);
     let reflector = reflector.strategy(strategy).store(Store::new(format));
     let cache = reflector.cache();
     let mut changes = cache.subscribe().start();
@@ -109,6 +118,9 @@ async fn listwatch(
         let mut synced = Some(synced);
         while let Some(change) = changes.next().await {
             match change {
+                Change::Applied { new: pod, .. } if reads_bytes => {
+                    handler.record(pod.meta()?.annotation(CHANGED_AT)?.map(String::from).as_ref());
+                }
                 Change::Applied { new: pod, .. } => {
                     let pod = pod.decode()?;
                     let annotations = pod.metadata.as_ref().map(|metadata| &metadata.annotations);
@@ -166,7 +178,7 @@ async fn controller(server: &Server<'_>, handler: Handler) -> anyhow::Result<Cac
         context.reconciles.add();
         Ok(Action::await_change())
     }
-    let reflector = Reflector::<Pod>::new(&server.listwatch()?, &Resource::PODS);
+    let reflector = Reflector::<Pod>::new(&server.listwatch(true)?, &Resource::PODS);
     let reflector = reflector.store(Store::new(StorageFormat::Compressed));
     let cache = reflector.cache();
     let by_node = cache.index("node", |pod| Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from)));
@@ -246,8 +258,11 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    fn listwatch(&self) -> anyhow::Result<Client> {
+    fn listwatch(&self, on_caller_runtime: bool) -> anyhow::Result<Client> {
         let mut transport = HttpTransport::builder(self.url);
+        if on_caller_runtime {
+            transport = transport.on_caller_runtime();
+        }
         if let Some(directory) = self.directory {
             transport = transport.bearer_token("admin").ca_pem(fs::read(directory.join("ca.crt"))?);
         }

@@ -228,6 +228,13 @@ pub const WAYS: &[Way] = &[
 pub const FOLLOWERS: &[Way] = &[
     way("compressed", "listwatch, reflector, compressed", Program::Rust, "compressed"),
     way("encoded", "listwatch, reflector, encoded", Program::Rust, "encoded"),
+    way(
+        "compressed-bytes",
+        "listwatch, reflector, compressed, a handler that reads bytes",
+        Program::Rust,
+        "compressed-bytes",
+    ),
+    way("encoded-bytes", "listwatch, reflector, encoded, a handler that reads bytes", Program::Rust, "encoded-bytes"),
     way("kube", "kube, reflector, JSON", Program::Rust, "kube"),
     way("kube-streaming", "kube, reflector with streaming lists, JSON", Program::Rust, "kube-streaming"),
     way("kube-runtime", "kube, reflector, by this crate's watcher, JSON", Program::Rust, "kube-runtime"),
