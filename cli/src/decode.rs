@@ -9,7 +9,7 @@ use async_compression::tokio::bufread::GzipDecoder;
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
 use listwatch::{
-    BodyFormat, DecodeError, DecodeErrorKind, ItemError, ItemRef, Limit, Limits, ListDecoder, ListError, ListStream,
+    BodyFormat, DecodeErrorKind, ItemError, ItemRef, LabelSelector, Limit, Limits, ListDecoder, ListError, ListStream,
     OnItemError,
 };
 use tokio::fs::File;
@@ -17,7 +17,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio_util::io::ReaderStream;
 
 use crate::failure::{Failure, chain};
+use crate::filter::Filter;
 use crate::notices;
+use crate::number::number;
 use crate::output::{Format, Output, Row, Shown, Summary};
 use crate::rows::{self, Reached};
 
@@ -40,12 +42,21 @@ pub struct Args {
     /// File that contains the body; `-` for stdin [default: stdin]
     file: Option<PathBuf>,
 
-    /// Print only these objects: NAMESPACE/NAME, as -o name prints them; NAME if the object has no namespace
+    /// Print only these objects: NAMESPACE/NAME, as -o name prints them; NAME with -n, or if the object has no namespace
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
+    /// Print only objects of this namespace
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+
+    /// Print only objects with these labels: `app=web,tier!=cache,env in (a,b)`
+    #[cfg(feature = "cluster")]
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "names")]
+    selector: Option<LabelSelector>,
+
     /// Stop after N items
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX))]
     limit: Option<u64>,
 
     #[command(flatten)]
@@ -60,7 +71,7 @@ pub struct Args {
     max_item_size: ByteSize,
 
     /// Maximum number of items [default: no limit]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = number(0..=u64::MAX), help_heading = "Limits")]
     max_items: Option<u64>,
 
     /// Maximum size of the body, after decompression [default: no limit]
@@ -72,7 +83,7 @@ pub struct Args {
     max_metadata_size: ByteSize,
 }
 
-pub async fn run(args: Args) -> Result<(), Failure> {
+pub async fn run(mut args: Args) -> Result<(), Failure> {
     if args.file.is_none() && io::stdin().is_terminal() {
         let mut cli = crate::command(&crate::invoked_as());
         cli.build();
@@ -84,8 +95,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             "--limit cannot be used with -o summary, which describes the whole list".to_owned(),
         ));
     }
-    if args.shown.format == Format::Summary && !args.names.is_empty() {
-        return Err(Failure::Usage("NAME cannot be used with -o summary, which describes the whole list".to_owned()));
+    let filter = args.filter();
+    if args.shown.format == Format::Summary && !(args.names.is_empty() && filter.is_empty()) {
+        return Err(Failure::Usage(
+            "NAME, -n and -l cannot be used with -o summary, which describes the whole list".to_owned(),
+        ));
+    }
+    if let Some(namespace) = &args.namespace {
+        args.names.iter_mut().filter(|name| !name.contains('/')).for_each(|name| *name = format!("{namespace}/{name}"));
     }
     let mut rows = args.shown.rows()?;
     let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
@@ -98,14 +115,22 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         // No later item has one of the names.
         (limit, names) => Some(limit.map_or(names, |limit| limit.min(names))),
     };
+    let mut in_a_namespace = None;
     let mut row = |item: ItemRef<'_>| {
+        if !filter.selects(&item)? {
+            return Ok(Row::Nothing);
+        }
         if !args.names.is_empty() {
             let meta = item.meta()?;
+            let name = meta.name();
             let key = match meta.namespace() {
-                namespace if namespace.is_empty() => meta.name(),
-                namespace => format!("{namespace}/{}", meta.name()).into(),
+                namespace if namespace.is_empty() => name.clone(),
+                namespace => format!("{namespace}/{name}").into(),
             };
             if !missing.remove(&*key) {
+                if in_a_namespace.is_none() && missing.contains(&*name) {
+                    in_a_namespace = Some((name.into_owned(), key.into_owned()));
+                }
                 return Ok(Row::Nothing);
             }
         }
@@ -117,12 +142,25 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         .on_item_error(args.on_item_error());
     let mut output = Output::new(&args.shown);
     let done = rows::print(&mut items, &mut output, &mut limit, |items| reached(items.decoder())).await?;
-    let error = done.err().map(|error| explain(&error, &source, items.decoder()));
+    let error = done.err().map(|error| (explain(&error, &source, items.decoder()), error));
     let end = items.end().cloned();
     drop(items);
     rows.check()?;
-    if let Some(error) = error {
-        return Err(Failure::Error(error));
+    let mut missing: Vec<_> = missing.into_iter().collect();
+    missing.sort_unstable();
+    let mut faults = Vec::new();
+    if let Some((name, key)) = in_a_namespace.filter(|(name, _)| missing.contains(&&**name)) {
+        missing.retain(|missing| *missing != name);
+        let hint = format!("write NAMESPACE/NAME, for example {key}");
+        faults.push(format!("{source} has no object {name} without a namespace; {hint}"));
+    }
+    let missing = missing.join(", ");
+    if let Some((text, error)) = error {
+        faults.insert(0, text + option(&error));
+        if !missing.is_empty() && is_incomplete(&error) {
+            faults.push(format!("{missing} may be in the missing part"));
+        }
+        return Err(Failure::Error(faults.join("; ")));
     }
     // `None` if the list ended at --limit.
     let end = end.as_ref();
@@ -135,15 +173,26 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         eprintln!("skipped: {} bad {items}", end.skipped);
     }
     notices::unknown_fields(rows.unknown_fields);
-    if end.is_some() && !missing.is_empty() {
-        let mut missing: Vec<_> = missing.into_iter().collect();
-        missing.sort_unstable();
-        return Err(Failure::Error(format!("{source} has no {}", missing.join(", "))));
+    if !missing.is_empty() {
+        faults.push(format!("{source} has no {missing}"));
     }
-    Ok(())
+    match end {
+        Some(_) if !faults.is_empty() => Err(Failure::Error(faults.join("; "))),
+        _ => Ok(()),
+    }
 }
 
 impl Args {
+    fn filter(&self) -> Filter {
+        Filter {
+            namespace: self.namespace.clone(),
+            #[cfg(feature = "cluster")]
+            labels: self.selector.clone().unwrap_or_default(),
+            #[cfg(not(feature = "cluster"))]
+            labels: LabelSelector::new(),
+        }
+    }
+
     fn limits(&self) -> Limits {
         Limits::default()
             .item_size(self.max_item_size.as_u64())
@@ -173,34 +222,47 @@ pub async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
     Ok(Box::pin(body))
 }
 
-fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) -> String {
-    match error {
+/// Returns the text of a saved body's error, and what to save instead.
+pub fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) -> String {
+    let error = match error {
         ListError::Decode(error) if error.is_incomplete() && decoder.position() == 0 => {
-            format!("{source} is empty: expected the body of a list")
+            return format!("{source} is empty: expected the body of a list");
         }
-        ListError::Decode(error) => {
-            let option = match error.limit().map(|exceeded| exceeded.limit) {
-                Some(Limit::ItemSize) => "; --max-item-size raises the limit",
-                Some(Limit::Items) => "; --max-items raises the limit",
-                Some(Limit::Bytes) => "; --max-bytes raises the limit",
-                Some(Limit::MetadataSize) => "; --max-metadata-size raises the limit",
-                _ => "",
-            };
-            with_hint(error) + option
-        }
-        error => format!("{source}: {}, {}", chain(error), reached(decoder).text()),
-    }
-}
-
-/// Returns the text of the error, and what to request from a server instead.
-pub fn with_hint(error: &DecodeError) -> String {
+        ListError::Decode(error) => error,
+        error => return format!("{source}: {}, {}", chain(error), reached(decoder).text()),
+    };
     let hint = match error.kind() {
         DecodeErrorKind::NotAList { kind, .. } if kind == "Table" => "; request the list without as=Table",
+        // Also the lines of -o json.
+        DecodeErrorKind::NotAList { kind, .. } if !kind.ends_with("List") => {
+            "; the file has single objects: to save a list, use `record`"
+        }
         DecodeErrorKind::UnexpectedEncoding(BodyFormat::Cbor) => "; request application/vnd.kubernetes.protobuf",
         DecodeErrorKind::Item(ItemError::UnknownKind { .. }) => "; request JSON from the server",
         _ => "",
     };
-    chain(error) + hint
+    format!("{source}: {}{hint}", chain(error))
+}
+
+/// Returns the option that raises the limit of the error.
+fn option(error: &ListError<io::Error>) -> &'static str {
+    let ListError::Decode(error) = error else { return "" };
+    match error.limit().map(|exceeded| exceeded.limit) {
+        Some(Limit::ItemSize) => "; --max-item-size raises the limit",
+        Some(Limit::Items) => "; --max-items raises the limit",
+        Some(Limit::Bytes) => "; --max-bytes raises the limit",
+        Some(Limit::MetadataSize) => "; --max-metadata-size raises the limit",
+        _ => "",
+    }
+}
+
+/// Returns true if the body ended early, as gzip or after decompression.
+fn is_incomplete(error: &ListError<io::Error>) -> bool {
+    match error {
+        ListError::Decode(error) => error.is_incomplete(),
+        ListError::Transport(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+        _ => false,
+    }
 }
 
 pub fn reached(decoder: &ListDecoder) -> Reached {

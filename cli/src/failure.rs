@@ -26,7 +26,10 @@ impl Failure {
             Self::Usage(message) => ("error:", message, 2),
             Self::Error(message) => ("error:", message, 1),
         };
-        eprintln!("{} {}", style(word).for_stderr().red().bold(), printable(message));
+        // The words of rustls for a response in plain HTTP.
+        let is_plain = message.contains("received corrupt message of type InvalidContentType");
+        let hint = if is_plain { "; the server may not use TLS: try http://" } else { "" };
+        eprintln!("{} {}{hint}", style(word).for_stderr().red().bold(), printable(message));
         code
     }
 }

@@ -6,8 +6,11 @@ mod completions;
 mod decode;
 mod demo;
 mod failure;
+mod filter;
 mod notices;
+mod number;
 mod output;
+mod paths;
 mod rows;
 mod signals;
 mod stats;
@@ -15,6 +18,7 @@ mod stats;
 use std::env;
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
@@ -76,8 +80,26 @@ async fn main() {
 }
 
 fn parse() -> Cli {
-    let matches = command(&invoked_as()).get_matches();
+    let matches = command(&invoked_as()).try_get_matches().unwrap_or_else(|error| hinted(error).exit());
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Adds the command that replaces an option or a command of kubectl.
+fn hinted(mut error: clap::Error) -> clap::Error {
+    let typed = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
+    let hint = typed.into_iter().flatten().find_map(|typed| match typed {
+        ContextValue::String(typed) => match &**typed {
+            _ if !cfg!(feature = "cluster") => None,
+            "-w" | "--watch" | "--watch-only" => Some("to print changes, use the command `watch`"),
+            "get" => Some("to print objects, use the command `list`"),
+            _ => None,
+        },
+        _ => None,
+    });
+    if let Some(hint) = hint {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    }
+    error
 }
 
 /// Returns the name of the command. `kubectl listwatch` runs the plugin `kubectl-listwatch`.

@@ -8,12 +8,13 @@ use std::time::SystemTime;
 use clap::ValueEnum;
 use console::style;
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, FieldPath, ItemError, ItemRef, ListMeta, ParseError, Projection, TypeMeta};
+use listwatch::{Encoding, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
+use crate::paths::drop_path;
 
 const BUFFER: usize = 64 << 10;
 
@@ -136,29 +137,13 @@ impl Shown {
     }
 }
 
-/// Parses a path in `--drop`, with or without a dot before it, for objects of this type.
-pub fn drop_path(path: &str, of: &TypeMeta) -> Result<FieldPath, ParseError> {
-    FieldPath::parse(path.trim_start_matches('.'), of)
-}
-
-/// Returns the message for a path in `--drop` that the objects do not have.
-pub fn drop_error(error: &ParseError) -> String {
-    let key = error.text().split_once('[').and_then(|(_, key)| key.chars().next());
-    let hint = match key {
-        None | Some('"') => "",
-        Some('0'..='9' | '*') => "; a path without an index selects the field in all elements of a list",
-        Some(_) => "; put the path into single quotes for the shell",
-    };
-    format!("--drop: {error}{hint}")
-}
-
 /// Converts items to rows.
 pub struct Rows<'a> {
     shown: &'a Shown,
     /// `None` until the first item, which has the type of the objects.
     drop: Option<Projection>,
     /// The error of a path in `--drop` that the objects do not have.
-    invalid_path: Option<ParseError>,
+    invalid_path: Option<String>,
     /// The number of unknown fields, which the JSON lacks.
     pub unknown_fields: u64,
 }
@@ -167,7 +152,7 @@ impl Rows<'_> {
     /// Returns the usage error of a path in `--drop`. It is known after the first item.
     pub fn check(&self) -> Result<(), Failure> {
         match &self.invalid_path {
-            Some(error) => Err(Failure::Usage(drop_error(error))),
+            Some(error) => Err(Failure::Usage(error.clone())),
             None => Ok(()),
         }
     }
@@ -232,7 +217,6 @@ impl Rows<'_> {
 
     fn projection(&mut self, of: &TypeMeta) -> Result<&Projection, ItemError> {
         if self.drop.is_none() {
-            // Paths of kubectl begin with a dot.
             let parse = |path: &String| drop_path(path, of);
             let paths: Result<Vec<_>, _> = self.shown.drop.iter().map(parse).collect();
             let paths = paths.map_err(|error| {

@@ -33,7 +33,7 @@ pub struct Connection {
 
     /// Address of the API server [default: the cluster's]. With an http:// address (`http://localhost:8001` while `kubectl proxy` runs),
     /// the kubeconfig is ignored unless --kubeconfig, --context, --cluster or --user is given
-    #[arg(short, long, value_name = "URL")]
+    #[arg(short, long, value_name = "URL", value_parser = url)]
     server: Option<String>,
 
     /// Bearer token. Other users of this machine can see it in the list of processes: prefer --token-file
@@ -219,6 +219,13 @@ fn certificate_authority(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -
     // The data in the kubeconfig overrides the file.
     let file = cluster.certificate_authority.as_ref().filter(|_| cluster.certificate_authority_data.is_none());
     file.map(PathBuf::from)
+}
+
+fn url(text: &str) -> Result<String, &'static str> {
+    match text.split_once("://") {
+        Some(("http" | "https", _)) => Ok(text.to_owned()),
+        _ => Err("the URL must begin with http:// or https://"),
+    }
 }
 
 fn address(url: &str) -> Result<hyper::Uri, Failure> {

@@ -4,6 +4,7 @@ use crate::cluster::connect::Connection;
 use crate::cluster::query::{self, Pages, Query};
 use crate::failure::Failure;
 use crate::notices;
+use crate::number::number;
 use crate::output::{Format, Output, Shown, Summary};
 use crate::rows;
 
@@ -39,7 +40,7 @@ pub struct Args {
     pages: Pages,
 
     /// Stop after N items
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX))]
     limit: Option<u64>,
 
     #[command(flatten)]
@@ -98,6 +99,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                     summary.bytes,
                 )))?;
             }
+            None if summary.items == 0 && !shown.format.prints_fields() => eprintln!("No items found."),
             _ => {}
         }
     }

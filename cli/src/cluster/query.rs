@@ -13,7 +13,9 @@ use listwatch::{ItemError, ItemRef};
 
 use crate::cluster::resource;
 use crate::failure::{Failure, chain};
+use crate::filter::Filter;
 use crate::notices;
+use crate::number::number;
 use crate::rows::Reached;
 
 #[derive(clap::Args)]
@@ -159,7 +161,7 @@ pub fn of_name(name: &str) -> FieldSelector {
 #[derive(clap::Args)]
 pub struct Pages {
     /// Number of items in one response, for collections that take longer than the server's request timeout of 60 s [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX))]
     chunk_size: Option<u32>,
 }
 
@@ -233,6 +235,11 @@ impl Selection {
         let is_body =
             path.extension().is_some_and(|extension| ["gz", "json", "pb"].map(AsRef::as_ref).contains(&extension));
         is_body && path.is_file()
+    }
+
+    /// Returns the filter of a saved body.
+    pub fn filter(&self) -> Filter {
+        Filter { namespace: self.namespace.clone(), labels: self.selector.clone().unwrap_or_default() }
     }
 
     /// Returns the selection of these options.

@@ -15,6 +15,7 @@ use tempfile::NamedTempFile;
 use crate::cluster::connect::{Connection, Server};
 use crate::cluster::query::{self, Query};
 use crate::failure::Failure;
+use crate::notices;
 use crate::output::{Output, Row, temporary_beside};
 use crate::rows;
 
@@ -46,6 +47,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let Args { query, file, connection } = args;
     if file.as_os_str() == "-" {
         return Err(Failure::Usage("FILE must be a file: `record` does not write to stdout".to_owned()));
+    }
+    if file.extension().is_some_and(|extension| extension == "gz") {
+        notices::warn(&format!("{}: the body is saved as it arrived, uncompressed", file.to_string_lossy()));
     }
     let selected = query.selection.selected();
     let cannot_write = |error| Failure::Error(format!("cannot write {}: {error}", file.to_string_lossy()));

@@ -20,6 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use self::process::{Process, Sampler};
 use self::report::size;
 use crate::failure::Failure;
+use crate::number::number;
 use crate::signals::interrupted;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
@@ -37,7 +38,7 @@ Examples:
   listwatch demo --svg /tmp/memory.svg    writes the plot to another file")]
 pub struct Args {
     /// Number of Pods, of about 8.5 kB each on the wire
-    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = number(1..=u32::MAX))]
     pods: u32,
 
     /// File to write the plot to

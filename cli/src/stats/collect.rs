@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use listwatch::schema::Message;
 use listwatch::{Encoding, ItemError, ItemRef, ListMeta, TypeMeta};
 
-use super::report::{Bin, Field, Namespace, Object, Report, Saving, Sizes};
+use super::report::{Bin, Field, Namespace, Object, Report, Sizes};
 use super::savings::Savings;
 use super::walk::{Fields, MAX_NAMES, Node, short};
 
@@ -100,11 +100,6 @@ impl Stats {
         let kind = kind_of(type_meta).filter(|_| encoding == Some(Encoding::Protobuf));
         let object = Place { node: self.fields.root(), kind, is_map: false, name: String::new(), path: String::new() };
         add_fields(&mut fields, &object, 0, self.top);
-        let mut drop: Vec<_> =
-            self.savings.each().map(|(path, bytes)| Saving { path: path.to_owned(), bytes }).collect();
-        if drop.len() > 1 {
-            drop.push(Saving { path: "all of them".to_owned(), bytes: self.savings.all() });
-        }
         Report {
             api_version: type_meta.api_version.clone(),
             kind: type_meta.kind.clone(),
@@ -112,12 +107,13 @@ impl Stats {
             remaining_item_count: list_meta.remaining_item_count,
             encoding: encoding.map(|encoding| encoding.to_string()),
             items: self.sizes.len(),
+            of_items: None,
             bytes: self.bytes,
             body_bytes,
             sizes: (!self.sizes.is_empty()).then(|| self.sizes()),
             fields,
-            drop,
             namespaces: self.namespaces(),
+            drop: self.savings.report(),
             largest: self.largest.into_sorted_vec().into_iter().map(|Reverse(object)| object).collect(),
         }
     }
@@ -206,12 +202,14 @@ fn add_fields(fields: &mut Vec<Field>, parent: &Place<'_>, depth: usize, top: us
     let (named, rest) = inside.split_at(top.min(inside.len()));
     for place in named {
         let Place { node, name, path, .. } = place;
-        fields.push(Field { path: path.clone(), name: name.clone(), others: false, depth, bytes: node.bytes });
+        let (bytes, items) = (node.bytes, Some(node.items));
+        fields.push(Field { path: path.clone(), name: name.clone(), others: false, depth, bytes, items });
         add_fields(fields, place, depth + 1, top);
     }
     let bytes = parent.node.others + rest.iter().map(|place| place.node.bytes).sum::<u64>();
     if bytes > 0 {
-        fields.push(Field { path: parent.path.clone(), name: "others".to_owned(), others: true, depth, bytes });
+        let (path, name) = (parent.path.clone(), "others".to_owned());
+        fields.push(Field { path, name, others: true, depth, bytes, items: None });
     }
 }
 

@@ -31,7 +31,7 @@ pub fn page(report: &Report) -> String {
 }
 
 fn facts(report: &Report) -> Markup {
-    let mut facts = vec![("items", HumanCount(report.items).to_string()), ("all items", size(report.bytes))];
+    let mut facts = vec![("items", report.count()), ("all items", size(report.bytes))];
     if let Some(Sizes { mean, p50, p90, p99, largest, .. }) = &report.sizes {
         let of_items = [("mean", mean), ("p50", p50), ("p90", p90), ("p99", p99), ("largest", largest)];
         facts.extend(of_items.map(|(name, bytes)| (name, size(*bytes))));
@@ -47,16 +47,19 @@ fn body(report: &Report, sizes: &Sizes) -> Markup {
     html! {
         section {
             h2 { "Fields" }
-            p { "Share of each field, including the fields in it, in the bytes of all items." }
-            @for Field { path, name, depth, bytes, .. } in &report.fields {
-                (bar(report, &printable(name), path, *depth, *bytes, report.bytes))
+            p { "Share of each field, including the fields in it, in the bytes of all items; in parentheses the items that have it." }
+            @for Field { path, name, depth, bytes, items, .. } in &report.fields {
+                @let label = items.map_or_else(|| name.clone(), |items| with_items(name, items));
+                (bar(report, &printable(&label), path, *depth, *bytes, report.bytes))
             }
         }
         @if !report.drop.is_empty() {
             section {
                 h2 { "Without" }
                 p { "Bytes saved by dropping fields." }
-                @for saving in &report.drop { (bar(report, &saving.path, "", 0, saving.bytes, report.bytes)) }
+                @for saving in &report.drop {
+                    (bar(report, &with_items(&saving.path, saving.items), "", 0, saving.bytes, report.bytes))
+                }
             }
         }
         section {
@@ -69,8 +72,7 @@ fn body(report: &Report, sizes: &Sizes) -> Markup {
                 h2 { "Namespaces" }
                 p { "Share of each namespace in the bytes of all items." }
                 @for namespace in &report.namespaces {
-                    @let label = format!("{} ({})", namespace.label(), items(namespace.items));
-                    (bar(report, &label, "", 0, namespace.bytes, report.bytes))
+                    (bar(report, &with_items(&namespace.label(), namespace.items), "", 0, namespace.bytes, report.bytes))
                 }
             }
         }
@@ -118,6 +120,10 @@ fn histogram(bins: &[Bin]) -> Markup {
             }
         }
     }
+}
+
+fn with_items(label: &str, count: u64) -> String {
+    format!("{label} ({})", items(count))
 }
 
 fn items(count: u64) -> String {

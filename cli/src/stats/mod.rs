@@ -11,15 +11,17 @@ mod walk;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use listwatch::{ListError, ListStream};
+use listwatch::{ItemError, ListStream};
 use tempfile::NamedTempFile;
 use tokio_util::io::ReaderStream;
 
 use self::collect::Stats;
 use self::report::Report;
 use crate::decode;
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
+use crate::filter::Filter;
 use crate::notices;
+use crate::number::number;
 use crate::output::{Output, Row, temporary_beside};
 use crate::rows;
 
@@ -27,7 +29,8 @@ use crate::rows;
 ///
 /// The collection comes from an API server, or from a saved body with --file. No object is kept in memory. After 10,000 fields and keys, or
 /// 10,000 namespaces, further ones are summed as `others`. Sizes are in the list's encoding: a field in protobuf is its tag, its length
-/// and its value; in JSON its name, its value and the comma. Shares are of the bytes of all objects.
+/// and its value; in JSON its name, its value and the comma. Shares are of the bytes of all objects. PER ITEM divides by all objects; for a
+/// field, ITEMS is the number of objects that have it.
 #[derive(clap::Args)]
 #[command(after_help = live::EXAMPLES, override_usage = live::USAGE)]
 pub struct Args {
@@ -39,11 +42,11 @@ pub struct Args {
     file: Option<PathBuf>,
 
     /// Depth of fields to show; from depth 2, annotations are shown one by one
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number(1..=32_u8))]
     depth: u8,
 
     /// Number of rows for each table, and for the fields of each field; the rest are summed as `others`
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number(1..=u16::MAX))]
     top: u16,
 
     /// Show how many bytes dropping this field saves where objects are kept or printed (the server sends it anyway), such as `status` or
@@ -72,7 +75,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let stats = Stats::new(args.top.into(), args.depth.into(), args.drop);
     let page = args.html.map(Page::create).transpose()?;
     let report = match args.file {
-        Some(file) => of_saved(stats, &file).await?,
+        Some(file) => of_saved(stats, &file, &args.live.filter()).await?,
         None => live::report(stats, args.live).await?,
     };
     if let Some(page) = page {
@@ -86,20 +89,20 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {
+async fn of_saved(mut stats: Stats, file: &Path, filter: &Filter) -> Result<Report, Failure> {
     let path = Some(file).filter(|file| *file != Path::new("-"));
     let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
     let body = decode::open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
     let mut items = ListStream::with(ReaderStream::with_capacity(body, decode::CHUNK), |item| {
-        stats.add(&item).map(|()| Row::Nothing)
+        if filter.selects(&item)? {
+            stats.add(&item)?;
+        }
+        Ok::<_, ItemError>(Row::Nothing)
     })
     .accept_json();
-    let reached = |items: &_| decode::reached(ListStream::decoder(items));
-    let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, reached).await?;
-    let error = done.err().map(|error| match error {
-        ListError::Decode(error) => decode::with_hint(&error),
-        error => format!("{source}: {}, {}", chain(&error), reached(&items).text()),
-    });
+    let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |items| decode::reached(items.decoder()))
+        .await?;
+    let error = done.err().map(|error| decode::explain(&error, &source, items.decoder()));
     let end = items.end().cloned();
     drop(items);
     if let Some(error) = error {
@@ -109,7 +112,8 @@ async fn of_saved(mut stats: Stats, file: &Path) -> Result<Report, Failure> {
     if !end.list_meta.continue_token.is_empty() {
         notices::warn("the body is one page of a longer list");
     }
-    Ok(stats.report(&end.type_meta, &end.list_meta, end.bytes))
+    let report = stats.report(&end.type_meta, &end.list_meta, end.bytes);
+    Ok(Report { of_items: (!filter.is_empty()).then_some(end.items), ..report })
 }
 
 /// Returns the failure of a list. A path in `--drop` that the objects do not have is a usage error.

@@ -3,6 +3,7 @@
 use super::collect::Stats;
 use super::report::Report;
 use crate::failure::Failure;
+use crate::filter::Filter;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +22,18 @@ pub fn arguments() -> Vec<clap::Id> {
 }
 
 #[derive(clap::Args)]
-pub struct Live {}
+pub struct Live {
+    /// Namespace of the objects to count [default: all]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+}
+
+impl Live {
+    /// Returns the filter of a saved body.
+    pub fn filter(&self) -> Filter {
+        Filter { namespace: self.namespace.clone(), ..Filter::default() }
+    }
+}
 
 #[expect(clippy::unused_async, reason = "as in the module that this one replaces")]
 pub async fn report(_: Stats, _: Live) -> Result<Report, Failure> {

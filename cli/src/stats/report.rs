@@ -21,6 +21,9 @@ pub struct Report {
     /// `None` without items.
     pub encoding: Option<String>,
     pub items: u64,
+    /// The number of items in the body, if only some were selected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_items: Option<u64>,
     /// The size of all items.
     pub bytes: u64,
     /// The size of the decompressed body, or of the bodies of all pages.
@@ -68,6 +71,9 @@ pub struct Field {
     #[serde(skip)]
     pub depth: usize,
     pub bytes: u64,
+    /// The number of items that have the field; `None` for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<u64>,
 }
 
 /// The bytes that dropping a field saves.
@@ -75,6 +81,8 @@ pub struct Field {
 pub struct Saving {
     pub path: String,
     pub bytes: u64,
+    /// The number of items that have the field, or any of the fields.
+    pub items: u64,
 }
 
 #[derive(Serialize)]
@@ -122,6 +130,12 @@ impl Report {
         }
     }
 
+    /// Returns the number of items, such as `7` or `7 of 120`.
+    pub fn count(&self) -> String {
+        let of = self.of_items.map(|items| format!(" of {}", HumanCount(items))).unwrap_or_default();
+        format!("{}{of}", HumanCount(self.items))
+    }
+
     /// Returns true if any object has a namespace.
     pub fn is_namespaced(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.others || !namespace.namespace.is_empty())
@@ -143,7 +157,7 @@ impl Report {
 
     pub fn print_tables(&self, out: &mut impl Write) -> io::Result<()> {
         let encoding = self.encoding.as_deref().map(|encoding| format!(" of {encoding}")).unwrap_or_default();
-        writeln!(out, "{}: {} items, {}{encoding}", self.title(), HumanCount(self.items), size(self.bytes))?;
+        writeln!(out, "{}: {} items, {}{encoding}", self.title(), self.count(), size(self.bytes))?;
         let Some(sizes) = &self.sizes else { return Ok(()) };
         let per_item = |bytes| size(bytes / self.items);
 
@@ -152,18 +166,20 @@ impl Report {
         table.add_row([mean, p50, p90, p99, largest].map(|bytes| size(*bytes)));
         writeln!(out, "\n{table}")?;
 
-        let mut table = self::table(["FIELD", "BYTES", "SHARE", "PER ITEM"], 1);
-        for Field { name, depth, bytes, .. } in &self.fields {
+        let mut table = self::table(["FIELD", "BYTES", "SHARE", "PER ITEM", "ITEMS"], 1);
+        for Field { name, depth, bytes, items, .. } in &self.fields {
             let name = format!("{:indent$}{}", "", printable(name), indent = depth * 2);
-            table.add_row([name, size(*bytes), self.share(*bytes), per_item(*bytes)]);
+            let items = items.map(|items| HumanCount(items).to_string()).unwrap_or_default();
+            table.add_row([name, size(*bytes), self.share(*bytes), per_item(*bytes), items]);
         }
         writeln!(out, "\n{table}")?;
 
         if !self.drop.is_empty() {
-            let mut table = self::table(["WITHOUT", "SAVES", "SHARE", "PER ITEM"], 1);
-            for Saving { path, bytes } in &self.drop {
+            let mut table = self::table(["WITHOUT", "SAVES", "SHARE", "PER ITEM", "ITEMS"], 1);
+            for Saving { path, bytes, items } in &self.drop {
                 let saves = if *bytes == 0 { "0 B: no object has it".to_owned() } else { size(*bytes) };
-                table.add_row([path.clone(), saves, self.share(*bytes), per_item(*bytes)]);
+                let items = HumanCount(*items).to_string();
+                table.add_row([path.clone(), saves, self.share(*bytes), per_item(*bytes), items]);
             }
             writeln!(out, "\n{table}")?;
         }

@@ -2,13 +2,14 @@
 
 use listwatch::{ItemError, ItemRef, Projection};
 
-use crate::output::{drop_error, drop_path};
+use super::report::Saving;
+use crate::paths::drop_path;
 
 /// The savings of each path in `--drop`, and of all paths together.
 pub struct Savings {
     paths: Vec<String>,
-    /// One number per path, and one for all paths.
-    saved: Vec<u64>,
+    /// One per path, and one for all paths.
+    saved: Vec<Saving>,
     /// The projections for `saved`. Empty until the first item, which has the kind of the objects.
     projections: Vec<Projection>,
     unknown: Option<String>,
@@ -16,7 +17,9 @@ pub struct Savings {
 
 impl Savings {
     pub fn new(paths: Vec<String>) -> Self {
-        Self { saved: vec![0; paths.len() + 1], paths, projections: Vec::new(), unknown: None }
+        let names = paths.iter().cloned().chain(["all of them".to_owned()]);
+        let saved = names.map(|path| Saving { path, bytes: 0, items: 0 }).collect();
+        Self { saved, paths, projections: Vec::new(), unknown: None }
     }
 
     pub fn add(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
@@ -26,14 +29,16 @@ impl Savings {
         if self.projections.is_empty() {
             let paths: Result<Vec<_>, _> = self.paths.iter().map(|path| drop_path(path, item.type_meta())).collect();
             let paths = paths.map_err(|unknown| {
-                self.unknown = Some(drop_error(&unknown));
+                self.unknown = Some(unknown.clone());
                 ItemError::other(unknown)
             })?;
             self.projections = paths.iter().map(|path| Projection::new().drop(path)).collect();
             self.projections.push(paths.iter().fold(Projection::new(), Projection::drop));
         }
         for (projection, saved) in self.projections.iter().zip(&mut self.saved) {
-            *saved += (item.bytes().len() - item.project(projection)?.len()) as u64;
+            let bytes = (item.bytes().len() - item.project(projection)?.len()) as u64;
+            saved.bytes += bytes;
+            saved.items += u64::from(bytes > 0);
         }
         Ok(())
     }
@@ -43,13 +48,11 @@ impl Savings {
         self.unknown.as_deref()
     }
 
-    /// Returns the bytes that each path saves.
-    pub fn each(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.paths.iter().map(String::as_str).zip(self.saved.iter().copied())
-    }
-
-    /// Returns the bytes that all paths save together.
-    pub fn all(&self) -> u64 {
-        self.saved.last().copied().unwrap_or_default()
+    /// Returns the saving of each path and, of several paths, of all together.
+    pub fn report(mut self) -> Vec<Saving> {
+        if self.paths.len() < 2 {
+            self.saved.truncate(self.paths.len());
+        }
+        self.saved
     }
 }

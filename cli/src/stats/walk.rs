@@ -19,12 +19,22 @@ const MAX_NAME: usize = 512;
 pub struct Fields {
     root: Node,
     depth: usize,
+    tally: Tally,
+}
+
+/// The number of the current item, from 1, and of the names that are left until [`MAX_NAMES`].
+struct Tally {
+    item: u64,
     room: usize,
 }
 
 #[derive(Default)]
 pub struct Node {
     pub bytes: u64,
+    /// The number of items that have the field.
+    pub items: u64,
+    /// The last item that has the field, so that an item counts once.
+    last_item: u64,
     /// Sorted by number.
     pub numbers: Vec<(u32, Node)>,
     /// Members of JSON, and keys of maps.
@@ -36,16 +46,17 @@ pub struct Node {
 impl Fields {
     /// Keys of annotations count as if they were one level higher.
     pub fn new(depth: usize) -> Self {
-        Self { root: Node::default(), depth, room: MAX_NAMES }
+        Self { root: Node::default(), depth, tally: Tally { item: 0, room: MAX_NAMES } }
     }
 
     pub fn add(&mut self, item: &ItemRef<'_>, kind: Option<&'static Message>) -> Result<(), ItemError> {
-        let Self { root, depth, room } = self;
+        let Self { root, depth, tally } = self;
+        tally.item += 1;
         match item.encoding() {
-            Encoding::Protobuf => add_message(root, item.bytes(), kind, *depth, room)?,
+            Encoding::Protobuf => add_message(root, item.bytes(), kind, *depth, tally)?,
             Encoding::Json => {
                 let object = str::from_utf8(item.bytes()).map_err(ItemError::other)?;
-                add_object(root, object, "", *depth, room).map_err(ItemError::other)?;
+                add_object(root, object, "", *depth, tally).map_err(ItemError::other)?;
             }
             found => return Err(ItemError::WrongEncoding { found, expected: Encoding::Protobuf }),
         }
@@ -58,34 +69,37 @@ impl Fields {
 }
 
 impl Node {
-    fn number(&mut self, number: u32, bytes: usize, room: &mut usize) -> Option<&mut Self> {
+    fn number(&mut self, number: u32, bytes: usize, tally: &mut Tally) -> Option<&mut Self> {
         let at = self.numbers.partition_point(|(known, _)| *known < number);
         if self.numbers.get(at).is_none_or(|(known, _)| *known != number) {
-            if *room == 0 {
+            if tally.room == 0 {
                 self.others += bytes as u64;
                 return None;
             }
-            *room -= 1;
+            tally.room -= 1;
             self.numbers.insert(at, (number, Self::default()));
         }
-        let child = &mut self.numbers[at].1;
-        child.bytes += bytes as u64;
-        Some(child)
+        Some(self.numbers[at].1.add(bytes, tally))
     }
 
-    fn name(&mut self, name: &str, bytes: usize, room: &mut usize) -> Option<&mut Self> {
+    fn name(&mut self, name: &str, bytes: usize, tally: &mut Tally) -> Option<&mut Self> {
         let name = short(name);
         if !self.names.contains_key(&*name) {
-            if *room == 0 {
+            if tally.room == 0 {
                 self.others += bytes as u64;
                 return None;
             }
-            *room -= 1;
+            tally.room -= 1;
             self.names.insert(name.as_ref().into(), Self::default());
         }
-        let child = self.names.get_mut(&*name)?;
-        child.bytes += bytes as u64;
-        Some(child)
+        Some(self.names.get_mut(&*name)?.add(bytes, tally))
+    }
+
+    fn add(&mut self, bytes: usize, tally: &Tally) -> &mut Self {
+        self.bytes += bytes as u64;
+        self.items += u64::from(self.last_item != tally.item);
+        self.last_item = tally.item;
+        self
     }
 }
 
@@ -104,22 +118,22 @@ fn add_message(
     mut bytes: &[u8],
     message: Option<&'static Message>,
     depth: usize,
-    room: &mut usize,
+    tally: &mut Tally,
 ) -> Result<(), DecodeError> {
     while !bytes.is_empty() {
         let Field { number, value, size } = Field::take(&mut bytes)?;
-        let Some(child) = node.number(number, size, room) else { continue };
+        let Some(child) = node.number(number, size, tally) else { continue };
         let (Some(value), Some(message)) = (value, message) else { continue };
         let Some(field) = message.field(number) else { continue };
         if field.is_map() {
             if depth > 1 || (message.name() == "ObjectMeta" && field.name() == "annotations") {
-                child.name(&key_of(value)?, size, room);
+                child.name(&key_of(value)?, size, tally);
             }
         } else if let Some(inner) = field.message().filter(|message| message.is_object()) {
             match depth {
-                _ if field.name().is_empty() => add_message(child, value, Some(inner), depth, room)?,
+                _ if field.name().is_empty() => add_message(child, value, Some(inner), depth, tally)?,
                 0 | 1 => {}
-                _ => add_message(child, value, Some(inner), depth - 1, room)?,
+                _ => add_message(child, value, Some(inner), depth - 1, tally)?,
             }
         }
     }
@@ -166,23 +180,23 @@ fn add_object(
     object: &str,
     name: &str,
     depth: usize,
-    room: &mut usize,
+    tally: &mut Tally,
 ) -> Result<(), serde_json::Error> {
     let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object)?;
     for (member, value) in members {
         let value = value.get();
         // The 4 bytes are two quotes, a colon and a comma.
-        let Some(child) = node.name(&member, member.len() + value.len() + 4, room) else { continue };
+        let Some(child) = node.name(&member, member.len() + value.len() + 4, tally) else { continue };
         if depth <= 1 && !(name == "metadata" && member == "annotations") {
             continue;
         }
         let depth = depth.saturating_sub(1);
         if value.starts_with('{') {
-            add_object(child, value, &member, depth, room)?;
+            add_object(child, value, &member, depth, tally)?;
         } else if value.starts_with('[') {
             let elements: Vec<&RawValue> = serde_json::from_str(value)?;
             for element in elements.iter().filter(|element| element.get().starts_with('{')) {
-                add_object(child, element.get(), &member, depth, room)?;
+                add_object(child, element.get(), &member, depth, tally)?;
             }
         }
     }

@@ -187,10 +187,68 @@ fn prints_objects_by_name() {
         (stdout(&output), stderr(&output), output.status.code()),
         (&*format!("{}\n", all[3]), expected, Some(1))
     );
-    let output = decode(&["-", "-o", "summary", all[3]], &fixture("pods.pb"));
-    assert_eq!((stdout(&output), output.status.code()), ("", Some(2)));
+    for selected in [&[all[3]][..], &["-n", "web"]] {
+        let output = decode(&[&["-", "-o", "summary"], selected].concat(), &fixture("pods.pb"));
+        assert_eq!((stdout(&output), output.status.code()), ("", Some(2)), "{selected:?}");
+    }
     let roles = stdout(&decode(&[], &fixture("clusterroles.pb"))).lines().next().unwrap().to_owned();
     assert_eq!(stdout(&decode(&["-", &roles], &fixture("clusterroles.pb"))), format!("{roles}\n"));
+}
+
+#[test]
+fn explains_missing_names() {
+    let body = fixture("pods.pb");
+    let all = names(&pods(&body));
+    let [first, last] = [all.lines().next().unwrap(), all.lines().last().unwrap()];
+    let name = first.split_once('/').unwrap().1;
+    let hint = format!("stdin has no object {name} without a namespace; write NAMESPACE/NAME, for example {first}");
+    let incomplete =
+        "stdin: incomplete: the body ended before the list did in item 58, at byte 500000, 58 items delivered";
+    for (args, bytes, expected) in [
+        (&[name][..], body.len(), hint.clone()),
+        (&[name, "web/none", "none"], body.len(), format!("{hint}; stdin has no none, web/none")),
+        (&[last, "a"], 500_000, format!("{incomplete}; a, {last} may be in the missing part")),
+        (&[name], 500_000, format!("{incomplete}; {hint}")),
+        (&[name, "-n", "web"], body.len(), format!("stdin has no web/{name}")),
+    ] {
+        let output = decode(&[&["-"], args].concat(), &body[..bytes]);
+        assert_eq!(stderr(&output), format!("error: {expected}\n"), "{args:?}");
+        assert_eq!((stdout(&output), output.status.code()), ("", Some(1)), "{args:?}");
+    }
+    let output = decode(&["-", last], &fixture("pods-gzip.pb.gz")[..50_000]);
+    assert!(stderr(&output).ends_with(&format!("; {last} may be in the missing part\n")), "{}", stderr(&output));
+}
+
+#[test]
+fn selects_by_namespace_and_labels() {
+    let body = fixture("pods.pb");
+    let pods = pods(&body);
+    let namespace = |pod: &Pod| pod.metadata.clone().unwrap().namespace.unwrap();
+    #[cfg(feature = "cluster")]
+    let app = |pod: &Pod| pod.metadata.clone().unwrap().labels.get("app.kubernetes.io/name").cloned();
+    #[cfg(feature = "cluster")]
+    let checkout = Some("checkout".to_owned());
+    let inside = namespace(&pods[3]);
+    let by = |selects: &dyn Fn(&Pod) -> bool| {
+        let selected = pods.iter().filter(|pod| selects(pod)).cloned().collect::<Vec<_>>();
+        assert!((1..120).contains(&selected.len()));
+        names(&selected)
+    };
+    let one = names(&pods[3..4]);
+    for (args, expected) in [
+        (vec!["-n", &inside], by(&|pod| namespace(pod) == inside)),
+        (vec!["-n", &inside, one.trim_end().split_once('/').unwrap().1], one.clone()),
+        (vec!["-n", "none"], String::new()),
+        #[cfg(feature = "cluster")]
+        (vec!["-l", "app.kubernetes.io/name in (checkout)"], by(&|pod| app(pod) == checkout)),
+        #[cfg(feature = "cluster")]
+        (vec!["-n", &inside, "-l", "!none,app.kubernetes.io/name!=checkout"], {
+            by(&|pod| namespace(pod) == inside && app(pod) != checkout)
+        }),
+    ] {
+        let output = decode(&[&["-"], &args[..]].concat(), &body);
+        assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)), "{args:?}");
+    }
 }
 
 #[test]
@@ -260,7 +318,7 @@ fn drops_fields_from_json() {
         ),
         (
             &["-o", "yaml", "--drop", "statu", "--skip-bad-items"],
-            "error: --drop: invalid field path \"statu\": Pod has no such field\n",
+            "error: --drop: invalid field path \"statu\": Pod has no such field; did you mean status?\n",
             2,
         ),
         (
@@ -272,6 +330,13 @@ fn drops_fields_from_json() {
         (&["-o", "json", "--show-labels"], "error: --show-labels is for -o table and wide\n", 2),
         (&["--no-headers"], "error: --no-headers is for -o table and wide\n", 2),
         (&["-o", "json", "--drop", "1.17"], "error: --drop 1.17: expected names of fields, not numbers\n", 2),
+        (&["-o", "json", "--drop", "metadata.managedField"], "; did you mean metadata.managedFields?\n", 2),
+        (&["-o", "json", "--drop", ".spec.volumes.configmap.name"], "; did you mean spec.volumes.configMap.name?\n", 2),
+        (
+            &["-o", "json", "--drop", "metadata.annotations.x.y"],
+            "; write 'metadata.annotations[\"x.y\"]', with the quotes for the shell\n",
+            2,
+        ),
         (&["--drop", "status"], "error: --drop is for -o json and yaml: no other format prints fields\n", 2),
     ] {
         let output = decode(args, &fixture("pods.pb"));
@@ -314,94 +379,94 @@ fn reports_each_error_on_one_line_and_exits_with_1() {
     let mut bad_checksum = gzipped.clone();
     *bad_checksum.iter_mut().nth_back(7).unwrap() ^= 1;
     for (what, args, body, error, items) in [
-        ("an empty body", &[][..], vec![], "stdin is empty: expected the body of a list", 0),
+        ("an empty body", &[][..], vec![], " is empty: expected the body of a list", 0),
         (
             "truncated in item 58",
             &[],
             truncated(500_000),
-            "incomplete: the body ended before the list did in item 58, at byte 500000, 58 items delivered",
+            ": incomplete: the body ended before the list did in item 58, at byte 500000, 58 items delivered",
             58,
         ),
         (
             "truncated in item 1",
             &[],
             truncated(9000),
-            "incomplete: the body ended before the list did in item 1, at byte 9000, 1 item delivered",
+            ": incomplete: the body ended before the list did in item 1, at byte 9000, 1 item delivered",
             1,
         ),
         (
             "a single object",
             &[],
             fixture("single-configmap.pb"),
-            r#"not a list: the body has the kind "ConfigMap" of "v1", at byte 21, 0 items delivered"#,
+            r#": not a list: the body has the kind "ConfigMap" of "v1", at byte 21, 0 items delivered; the file has single objects: to save a list, use `record`"#,
             0,
         ),
         (
             "an API error",
             &[],
             fixture("error-403.pb"),
-            r#"API error: 403 Forbidden: pods is forbidden: User "nobody" cannot list resource "pods" in API group "" at the cluster scope, at byte 0, 0 items delivered"#,
+            r#": API error: 403 Forbidden: pods is forbidden: User "nobody" cannot list resource "pods" in API group "" at the cluster scope, at byte 0, 0 items delivered"#,
             0,
         ),
         (
             "a table",
             &[],
             fixture("pods-table.json"),
-            r#"not a list: the body has the kind "Table" of "meta.k8s.io/v1", at byte 16, 0 items delivered; request the list without as=Table"#,
+            r#": not a list: the body has the kind "Table" of "meta.k8s.io/v1", at byte 16, 0 items delivered; request the list without as=Table"#,
             0,
         ),
         (
             "a watch",
             &[],
             fixture("watch-expired.pb"),
-            "unexpected encoding: the body looks like a watch stream, not like a list, at byte 0, 0 items delivered",
+            ": unexpected encoding: the body looks like a watch stream, not like a list, at byte 0, 0 items delivered",
             0,
         ),
         (
             "text that controls the terminal",
             &[],
             b"no\x1b[31m\nlist".to_vec(),
-            "unexpected encoding: the body looks like text, not like a list, at byte 0, 0 items delivered",
+            ": unexpected encoding: the body looks like text, not like a list, at byte 0, 0 items delivered",
             0,
         ),
         (
             "an item over the limit",
             &["--max-item-size", "8600B"],
             pods.clone(),
-            "item 1 is 8700 bytes, over the limit of 8600 bytes, at byte 8501, 1 item delivered; --max-item-size raises the limit",
+            ": item 1 is 8700 bytes, over the limit of 8600 bytes, at byte 8501, 1 item delivered; --max-item-size raises the limit",
             1,
         ),
         (
             "too many items",
             &["--max-items", "3"],
             pods.clone(),
-            "the list has at least 4 items, over the limit of 3, at byte 25553, 3 items delivered; --max-items raises the limit",
+            ": the list has at least 4 items, over the limit of 3, at byte 25553, 3 items delivered; --max-items raises the limit",
             3,
         ),
         (
             "a gzip bomb",
             &["--max-bytes", "1kB"],
             gzipped.clone(),
-            "the body is at least 1019268 bytes, over the limit of 1000 bytes, at byte 19, 0 items delivered; --max-bytes raises the limit",
+            ": the body is at least 1019268 bytes, over the limit of 1000 bytes, at byte 19, 0 items delivered; --max-bytes raises the limit",
             0,
         ),
         (
             "truncated gzip",
             &[],
             gzipped[..50_000].to_vec(),
-            "stdin: cannot read the body: unexpected end of file, at byte 397313, 46 items delivered",
+            ": cannot read the body: unexpected end of file, at byte 397313, 46 items delivered",
             46,
         ),
         (
             "gzip with a bad checksum",
             &[],
             bad_checksum,
-            "stdin: cannot read the body: CRC computed does not match, at byte 1019272, 120 items delivered",
+            ": cannot read the body: CRC computed does not match, at byte 1019272, 120 items delivered",
             120,
         ),
     ] {
         let output = decode(args, &body);
-        assert_eq!(stderr(&output), format!("error: {error}\n"), "{what}");
+        assert_eq!(stderr(&output), format!("error: stdin{error}\n"), "{what}");
         assert_eq!((stdout(&output).lines().count(), output.status.code()), (items, Some(1)), "{what}");
         // The items before the error are the first of the list. Only a complete list has a summary.
         let names = decode(&[], &pods);
@@ -418,7 +483,7 @@ fn refuses_items_that_are_not_objects() {
         let body = format!(r#"{{"kind":"PodList","apiVersion":"v1","items":[{item}]}}"#);
         for format in ["name", "table", "wide", "json", "yaml"] {
             let output = decode(&["-o", format], body.as_bytes());
-            let error = format!("error: {error}\n");
+            let error = format!("error: stdin: {error}\n");
             assert_eq!((stderr(&output), output.status.code()), (&*error, Some(1)), "{item} with -o {format}");
         }
     }
@@ -428,7 +493,10 @@ fn refuses_items_that_are_not_objects() {
 fn reports_an_expired_token_on_one_line() {
     let output = decode(&[], &fixture("error-410-continue.pb"));
     let error = stderr(&output);
-    assert!(error.starts_with("error: API error: 410 Expired: The provided continue parameter is too old"), "{error}");
+    assert!(
+        error.starts_with("error: stdin: API error: 410 Expired: The provided continue parameter is too old"),
+        "{error}"
+    );
     assert!(error.ends_with(", at byte 0, 0 items delivered\n"), "{error}");
     assert_eq!((error.lines().count(), output.status.code()), (1, Some(1)));
 }
@@ -459,14 +527,23 @@ fn escapes_control_characters_in_names() {
     assert_eq!(stdout(&output), "a\\n\\u{1b}b\n");
     assert_eq!(
         stderr(&output),
-        "error: cannot read item 1, at byte 33, 1 item delivered: invalid UTF-8 in metadata.name\n"
+        "error: stdin: cannot read item 1, at byte 33, 1 item delivered: invalid UTF-8 in metadata.name\n"
     );
 }
 
 #[test]
 fn exits_with_2_on_wrong_usage() {
-    for args in [&["-o", "xml"][..], &["--no-such-option"], &["--max-item-size", "much"]] {
-        assert_eq!(decode(args, b"").status.code(), Some(2), "{args:?}");
+    for (args, expected) in [
+        (&["-o", "xml"][..], "invalid value 'xml'"),
+        (&["--no-such-option"], "unexpected argument '--no-such-option'"),
+        (&["--max-item-size", "much"], "invalid value 'much'"),
+        (&["--max-items", "much"], "invalid value 'much' for '--max-items <N>': it is not a number\n"),
+        (&["--limit", "0"], "invalid value '0' for '--limit <N>': it must be at least 1\n"),
+        (&["--limit", "99999999999999999999"], "': it must be at most 18446744073709551615\n"),
+    ] {
+        let output = decode(args, b"");
+        assert!(stderr(&output).contains(expected), "{args:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
 }
 

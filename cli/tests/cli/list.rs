@@ -164,8 +164,11 @@ fn rejects_wrong_usage_before_any_request() {
         ("list", "<RESOURCE>"),
         ("list pods -n a -A", "cannot be used with"),
         ("list pods -l a=b=c", "invalid selector"),
-        ("list pods --limit 0", "0 is not in 1.."),
-        ("list pods --chunk-size 0", "0 is not in 1.."),
+        ("list pods --limit 0", "it must be at least 1\n"),
+        ("list pods -w", "tip: to print changes, use the command `watch`\n"),
+        ("list pods --watch", "tip: to print changes, use the command `watch`\n"),
+        ("get pods", "tip: to print objects, use the command `list`\n"),
+        ("list pods --chunk-size 0", "it must be at least 1\n"),
         ("list pods --limit 5 -o summary", "-o summary is about one whole list"),
         ("list pods a b -o summary", "-o summary is about one whole list"),
         ("list pods a -l app=web", "names cannot be used with a selector"),
@@ -237,6 +240,37 @@ fn explains_a_missing_server() {
     let output =
         listwatch(&["list", "pods", "--server", "http://127.0.0.1:1", "--token-file", "/no"]).output().unwrap();
     assert!(stderr(&output).starts_with("error: transport: credentials: /no: "), "{}", stderr(&output));
+}
+
+#[test]
+fn explains_the_scheme_of_the_server() {
+    let output = listwatch(&["list", "pods", "--server", "127.0.0.1:8011"]).output().unwrap();
+    let expected = "invalid value '127.0.0.1:8011' for '--server <URL>': the URL must begin with http:// or https://\n";
+    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2));
+
+    let api = Api::new([ok("pods.pb")]);
+    let url = api.server.url().replace("http://", "https://");
+    for args in [&[][..], &["--insecure-skip-tls-verify"]] {
+        let output = listwatch(&["list", "pods", "--server", &url]).args(args).output().unwrap();
+        let hint = "InvalidContentType; the server may not use TLS: try http://\n";
+        assert!(stderr(&output).ends_with(hint), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn reports_an_empty_list() {
+    for (args, expected) in [
+        (&[][..], "No items found.\n"),
+        (&["-o", "table"], "No items found.\n"),
+        (&["-o", "json"], ""),
+        (&["-o", "yaml"], ""),
+        (&["-o", "summary"], ""),
+    ] {
+        let output = Api::new([ok("pods-empty.pb")]).run(&[&["list", "pods", "-A"], args].concat());
+        assert_eq!((stderr(&output), output.status.code()), (expected, Some(0)), "{args:?}");
+    }
 }
 
 #[test]

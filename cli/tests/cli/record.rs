@@ -28,6 +28,12 @@ fn writes_the_body_byte_for_byte() {
     assert_eq!(api.server.requests()[1].headers["accept-encoding"], "identity");
     assert_eq!(directory.path().read_dir().unwrap().count(), 1, "no other file is left");
 
+    let gz = directory.path().join("pods.pb.gz");
+    let output = Api::new([ok("pods.pb")]).run(&["record", "pods", "-A", gz.to_str().unwrap()]);
+    let warning = format!("warning: {}: the body is saved as it arrived, uncompressed\n", gz.display());
+    assert!(stderr(&output).starts_with(&warning), "{}", stderr(&output));
+    assert!(std::fs::read(&gz).unwrap() == body);
+
     let output = Api::new([ok("pods.pb")]).run(&["record", "pods", "/no/directory/pods.pb"]);
     assert!(stderr(&output).starts_with("error: cannot write /no/directory/pods.pb: "), "{}", stderr(&output));
 }

@@ -168,10 +168,7 @@ impl<T: Stored + ?Sized> Controller<T> {
     }
 
     /// Reconciles the objects that `mapper` returns for each object that changes in another cache. It is called for the
-    /// old and for the new state, and for the last state of a deleted object.
-    ///
-    /// kube calls the mapper for the new state only. An object that changes and is deleted before the controller has read the change is
-    /// mapped in its last state only, so [own](Self::owns) or watch by fields that do not change, or requeue.
+    /// old and for the new state, also of a deleted object. kube calls the mapper for the new state only.
     pub fn watches<O: Stored + ?Sized, I: IntoIterator<Item = ObjectKey>>(
         self,
         cache: Cache<O>,

@@ -10,6 +10,7 @@ use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::paths;
 
 /// An index of objects by the values of a field, as text.
 pub type ByText = Index<[u8], Arc<str>>;
@@ -53,7 +54,7 @@ impl Field {
         if path.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(format!("{path}: expected names of fields, not numbers"));
         }
-        let in_json = FieldPath::parse(path, of).map_err(|error| error.to_string())?;
+        let in_json = paths::parse(path, of)?;
         let only = match Message::of(&of.api_version, &of.kind) {
             Some(message) => {
                 let field = path.split('[').next().and_then(|path| message.path(path)?.pop());

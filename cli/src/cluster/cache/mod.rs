@@ -28,7 +28,7 @@ use crate::cluster::connect::Connection;
 use crate::cluster::query::Selection;
 use crate::failure::{Failure, chain};
 use crate::notices;
-use crate::output::{drop_error, drop_path};
+use crate::paths::drop_path;
 use crate::signals::interrupted;
 
 /// Keeps a collection in memory and up to date, and serves it on loopback, for example to debug a controller.
@@ -230,7 +230,7 @@ async fn save(cache: &Cache<[u8]>, file: Option<&Path>) {
 
 fn projection(drop: &[String], of: &TypeMeta) -> Result<Projection, Failure> {
     drop.iter().try_fold(Projection::new(), |projection, path| {
-        let path = drop_path(path, of).map_err(|error| Failure::Usage(drop_error(&error)))?;
+        let path = drop_path(path, of).map_err(Failure::Usage)?;
         Ok(projection.drop(&path))
     })
 }

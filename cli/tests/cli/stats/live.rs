@@ -57,10 +57,10 @@ fn exits_with_130_on_an_interrupt() {
 fn refuses_options_of_a_live_list_for_a_file() {
     for (args, argument) in [
         (&["-A"][..], "--all-namespaces"),
-        (&["--server", "x"], "--server <URL>"),
+        (&["--server", "http://x"], "--server <URL>"),
         (&["--resource-version", "0"], "--resource-version <VERSION>"),
         (&["--chunk-size", "5"], "--chunk-size <N>"),
-        (&["pods"], "<RESOURCE>"),
+        (&["pods"], "[RESOURCE]"),
     ] {
         let output = stats(args, &fixture("pods.pb"));
         let error = stderr(&output).lines().next().unwrap();

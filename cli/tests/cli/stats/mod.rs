@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::Output;
 
 use k8s_pb::api::core::v1::{Pod, PodList};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta, OwnerReference};
 use k8s_pb::apimachinery::pkg::runtime::{TypeMeta, Unknown};
 use prost::Message;
 use prost::encoding::{encoded_len_varint, message, string};
@@ -186,7 +186,7 @@ fn savings_match_objects_without_the_fields() {
     ];
     for (path, bytes) in &cases {
         let report = report(&["--drop", path], &fixture("pods.pb"));
-        assert_eq!(report["drop"], serde_json::json!([{"path": path, "bytes": bytes}]), "{path}");
+        assert_eq!(report["drop"], serde_json::json!([{"path": path, "bytes": bytes, "items": 120}]), "{path}");
         assert!(*bytes > 0, "{path}");
     }
     // A field inside another dropped field is not counted twice.
@@ -281,6 +281,65 @@ fn json_and_protobuf_agree() {
     }
 }
 
+/// Several values of a field in one item count once.
+#[test]
+fn counts_the_items_that_have_a_field() {
+    let meta = |name: &str, annotations: &[&str], owners: usize| ObjectMeta {
+        name: Some(name.to_owned()),
+        annotations: annotations.iter().map(|key| ((*key).to_owned(), "x".to_owned())).collect(),
+        owner_references: vec![OwnerReference { uid: Some("u".to_owned()), ..OwnerReference::default() }; owners],
+        ..ObjectMeta::default()
+    };
+    let protobuf = pod_list([meta("a", &["k", "l"], 2), meta("b", &["k"], 0), meta("c", &[], 0)]);
+    let json = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[
+        {"metadata":{"name":"a","annotations":{"k":"x","l":"x"},"ownerReferences":[{"uid":"u"},{"uid":"u"}]}},
+        {"metadata":{"name":"b","annotations":{"k":"x"}}},{"metadata":{"name":"c"}}]}"#;
+    let args = ["--depth", "3", "--drop", "metadata.annotations", "--drop", "metadata.ownerReferences"];
+    for body in [&*protobuf, json.as_bytes()] {
+        let report = report(&args, body);
+        let items = |rows: &str| -> BTreeMap<String, u64> {
+            let rows = report[rows].as_array().unwrap().iter();
+            rows.map(|row| (row["path"].as_str().unwrap().to_owned(), row["items"].as_u64().unwrap())).collect()
+        };
+        let expected = [
+            ("metadata", 3),
+            ("metadata.annotations", 2),
+            ("metadata.annotations[\"k\"]", 2),
+            ("metadata.annotations[\"l\"]", 1),
+            ("metadata.name", 3),
+            ("metadata.ownerReferences", 1),
+            ("metadata.ownerReferences.uid", 1),
+        ];
+        assert_eq!(items("fields"), expected.map(|(path, items)| (path.to_owned(), items)).into());
+        let dropped = [("all of them", 2), ("metadata.annotations", 2), ("metadata.ownerReferences", 1)];
+        assert_eq!(items("drop"), dropped.map(|(path, items)| (path.to_owned(), items)).into());
+    }
+    // The number of items that have any of the others is unknown.
+    let output = stats(&["--top", "1"], &protobuf);
+    assert!(stdout(&output).lines().any(|line| line.trim().starts_with("others") && line.trim().ends_with(" B")));
+}
+
+#[test]
+fn counts_selected_items() {
+    let namespace = |pod: &Pod| pod.metadata.clone().unwrap().namespace.unwrap() == "team-07";
+    let selected: Vec<_> = pods(&fixture("pods.pb")).into_iter().filter(namespace).collect();
+    let (items, bytes) = (selected.len(), sum(&selected, Message::encoded_len));
+    let report = report(&["-n", "team-07"], &fixture("pods.pb"));
+    assert_eq!((&report["items"], &report["ofItems"]), (&items.into(), &120.into()));
+    assert_eq!((&report["bytes"], report["namespaces"].as_array().unwrap().len()), (&bytes.into(), 1));
+    for (args, expected) in [
+        (&[][..], "PodList at version 525: 120 items, "),
+        (&["-n", "team-07"], "PodList at version 525: 6 of 120 items, "),
+        (&["-n", "none"], "PodList at version 525: 0 of 120 items, 0 B\n"),
+        #[cfg(feature = "cluster")]
+        (&["-n", "team-07", "-l", "app.kubernetes.io/name=checkout"], "PodList at version 525: 2 of 120 items, "),
+    ] {
+        let output = stats(args, &fixture("pods.pb"));
+        assert!(stdout(&output).starts_with(expected), "{args:?}: {}", stdout(&output));
+        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{args:?}");
+    }
+}
+
 #[test]
 fn prints_tables() {
     let meta = |namespace: &str, name: &str| ObjectMeta {
@@ -297,15 +356,15 @@ PodList: 3 items, 362 B of protobuf
  MEAN     P50     P90     P99   LARGEST
 120 B   121 B   122 B   122 B     122 B
 
-FIELD           BYTES    SHARE   PER ITEM
-metadata        362 B   100.0%      120 B
-  annotations   327 B    90.3%      109 B
-    [\"a/b\"]     327 B    90.3%      109 B
-  name           17 B     4.7%        5 B
-  namespace      12 B     3.3%        4 B
+FIELD           BYTES    SHARE   PER ITEM   ITEMS
+metadata        362 B   100.0%      120 B       3
+  annotations   327 B    90.3%      109 B       3
+    [\"a/b\"]     327 B    90.3%      109 B       3
+  name           17 B     4.7%        5 B       3
+  namespace      12 B     3.3%        4 B       3
 
-WITHOUT                SAVES   SHARE   PER ITEM
-metadata.annotations   327 B   90.3%      109 B
+WITHOUT                SAVES   SHARE   PER ITEM   ITEMS
+metadata.annotations   327 B   90.3%      109 B       3
 
 NAMESPACE   BYTES   SHARE   PER ITEM   ITEMS
 web         243 B   67.1%      121 B       2
@@ -362,17 +421,35 @@ fn bounds_the_number_of_distinct_names() {
 #[test]
 fn reports_errors() {
     let pods = fixture("pods.pb");
+    let lines = with_stdin(&["decode", "-o", "json"], &pods).stdout;
+    let single = "error: stdin: not a list: the body has the kind \"Pod\" of \"v1\", at byte 14, 0 items delivered; the file has single objects: to save a list, use `record`\n";
     // A list of one Pod, whose spec is not a message.
     let bad_spec = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x09\x0a\0\x12\x05\x12\x03\x0a\x09a";
     for (args, body, expected, code) in [
-        (&[][..], &pods[..500_000], "error: incomplete: the body ended before the list did in item 58, at byte ", 1),
-        (&[], &fixture("single-configmap.pb"), "error: not a list: the body has the kind \"ConfigMap\" of \"v1\"", 1),
-        (&[], &fixture("watch-configmaps.json"), "error: unexpected encoding: the body looks like a watch stream", 1),
-        (&[], bad_spec, "error: cannot read item 0, at byte ", 1),
+        (
+            &[][..],
+            &pods[..500_000],
+            "error: stdin: incomplete: the body ended before the list did in item 58, at byte ",
+            1,
+        ),
+        (
+            &[],
+            &fixture("single-configmap.pb"),
+            "error: stdin: not a list: the body has the kind \"ConfigMap\" of \"v1\"",
+            1,
+        ),
+        (
+            &[],
+            &fixture("watch-configmaps.json"),
+            "error: stdin: unexpected encoding: the body looks like a watch stream",
+            1,
+        ),
+        (&[], &lines, single, 1),
+        (&[], bad_spec, "error: stdin: cannot read item 0, at byte ", 1),
         (
             &["--drop", "spec.nodename"],
             &pods,
-            "error: --drop: invalid field path \"spec.nodename\": Pod has no such field\n",
+            "error: --drop: invalid field path \"spec.nodename\": Pod has no such field; did you mean spec.nodeName?\n",
             2,
         ),
         (
@@ -387,7 +464,9 @@ fn reports_errors() {
             "error: --drop: invalid field path \"metadata.annotations[a]\": expected a key as [\"KEY\"] at the end; put the",
             2,
         ),
-        (&["--depth", "0"], &pods, "error: invalid value '0' for '--depth <N>'", 2),
+        (&["--depth", "0"], &pods, "error: invalid value '0' for '--depth <N>': it must be at least 1\n", 2),
+        (&["--depth", "33"], &pods, "error: invalid value '33' for '--depth <N>': it must be at most 32\n", 2),
+        (&["--top", "abc"], &pods, "error: invalid value 'abc' for '--top <N>': it is not a number\n", 2),
         (&["--html", "/no/directory/page.html"], &pods, "error: cannot write /no/directory/page.html: ", 1),
     ] {
         let output = stats(args, body);
@@ -438,9 +517,15 @@ fn html_page_escapes_text_and_loads_nothing() {
 
     assert_eq!(stats(&args, &fixture("pods.pb")).status.code(), Some(0));
     let page = html();
-    for text in
-        ["managedFields", "60.5%", "checksum/config", "team-06/checkout-5a7cf68e-00056", "Namespaces", "Without"]
-    {
+    for text in [
+        "managedFields (120 items)",
+        "metadata.labels (120 items)",
+        "60.5%",
+        "checksum/config",
+        "team-06/checkout-5a7cf68e-00056",
+        "Namespaces",
+        "Without",
+    ] {
         assert!(page.contains(text), "{text}");
     }
     for outside in ["src=", "href=", "url(", "@import", "http:", "https:"] {
