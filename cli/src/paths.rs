@@ -33,7 +33,9 @@ fn suggestion(path: &str, of: &TypeMeta) -> Option<String> {
         match message.path(name).and_then(|mut path| path.pop()) {
             Some(_) if after.is_empty() => return None,
             Some(map) if map.is_map() => {
-                return Some(format!("; write '{before}{name}[\"{after}\"]', with the quotes for the shell"));
+                // kubectl escapes the dots of a key.
+                let key = after.replace("\\.", ".");
+                return Some(format!("; write '{before}{name}[\"{key}\"]', with the quotes for the shell"));
             }
             Some(field) => message = field.message()?,
             None => {

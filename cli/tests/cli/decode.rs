@@ -333,7 +333,7 @@ fn drops_fields_from_json() {
         (&["-o", "json", "--drop", "metadata.managedField"], "; did you mean metadata.managedFields?\n", 2),
         (&["-o", "json", "--drop", ".spec.volumes.configmap.name"], "; did you mean spec.volumes.configMap.name?\n", 2),
         (
-            &["-o", "json", "--drop", "metadata.annotations.x.y"],
+            &["-o", "json", "--drop", r"metadata.annotations.x\.y"],
             "; write 'metadata.annotations[\"x.y\"]', with the quotes for the shell\n",
             2,
         ),
