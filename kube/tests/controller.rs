@@ -374,11 +374,7 @@ async fn reconciles_the_owners_of_changed_objects() {
     pods.put_owned("p", 6, &[("v1", MINE, "a")]);
     pods.delete("p", 7, &[("v1", MINE, "a")]);
     sleep(seconds(1.0)).await;
-    assert_eq!(
-        log.take(),
-        "5 b@1, 5 a@1, 5 done b, 5 done a",
-        "also the former owner, of which no change of its own tells"
-    );
+    assert_eq!(log.take(), "5 b@1, 5 a@1, 5 done b, 5 done a", "the former owner, too");
 }
 
 #[tokio::test(start_paused = true)]
