@@ -27,7 +27,7 @@ use crate::wire::Encoding;
 const SAVED: usize = 64;
 
 /// An object to be written, and the entry that it replaces.
-pub(super) struct Write<'a, D> {
+pub(super) struct NewObject<'a, D> {
     #[cfg_attr(not(feature = "zstd"), expect(dead_code))]
     pub(super) known: Option<&'a Arc<Entry<D>>>,
     pub(super) encoding: Encoding,
@@ -76,10 +76,10 @@ impl<T: Stored + ?Sized> Inner<T> {
         if matches!(old.form(), Form::Compressed(_) | Form::Member(_)) {
             return;
         }
-        let object = self.object(&old);
-        let Ok(bytes) = object.encoded() else { return };
-        let write = Write { known: Some(&old), encoding: object.encoding(), bytes, identity: &old.identity() };
-        if let Ok(new) = self.entry(writer, &write) {
+        let stored = self.object(&old);
+        let Ok(bytes) = stored.encoded() else { return };
+        let object = NewObject { known: Some(&old), encoding: stored.encoding(), bytes, identity: &old.identity() };
+        if let Ok(new) = self.entry(writer, &object) {
             self.change_form(writer, slot, &old, new);
         }
     }
@@ -106,9 +106,9 @@ impl<T: Stored + ?Sized> Inner<T> {
     pub(super) fn entry(
         &self,
         writer: &mut Writer<T>,
-        object: &Write<'_, T::Decoded>,
+        object: &NewObject<'_, T::Decoded>,
     ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
-        let Write { encoding, bytes, identity, .. } = *object;
+        let NewObject { encoding, bytes, identity, .. } = *object;
         match writer.format {
             StorageFormat::Encoded => {}
             #[cfg(feature = "zstd")]
@@ -130,8 +130,8 @@ impl<T: Stored + ?Sized> Inner<T> {
 
     /// Returns the entry of a compressed object; `None` if it is not compressed.
     #[cfg(feature = "zstd")]
-    fn compressed(&self, writer: &mut Writer<T>, object: &Write<'_, T::Decoded>) -> Option<Arc<Entry<T::Decoded>>> {
-        let Write { encoding, bytes, identity, .. } = *object;
+    fn compressed(&self, writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Option<Arc<Entry<T::Decoded>>> {
+        let NewObject { encoding, bytes, identity, .. } = *object;
         if writer.compressor.get_or_insert_with(Compressor::new).is_waiting() {
             return None;
         }
@@ -168,9 +168,9 @@ impl<T: Stored + ?Sized> Inner<T> {
         &self,
         writer: &mut Writer<T>,
         key: u64,
-        object: &Write<'_, T::Decoded>,
+        object: &NewObject<'_, T::Decoded>,
     ) -> Result<Arc<Entry<T::Decoded>>, bool> {
-        let Write { known, encoding, bytes, identity } = *object;
+        let NewObject { known, encoding, bytes, identity } = *object;
         let family = writer.families.get_mut(key).ok_or(true)?;
         if family.skip() {
             return Err(false);

@@ -32,10 +32,10 @@ pub enum StorageFormat {
     /// The bytes as they arrived. A reader decodes them.
     #[default]
     Encoded,
-    /// Compressed by zstd (feature `zstd`), as the difference to an object of the same family: of the same controlling owner, or without one of the same
-    /// `generateName`. An object without a family, or unlike it, is compressed with a dictionary. The store trains it on the first few
-    /// hundred objects, and again when objects compress worse. Before that, and where compression does not help, an object is kept
-    /// encoded.
+    /// Compressed by zstd (feature `zstd`), as the difference to an object of the same family: of the same controlling owner, or without
+    /// one of the same `generateName`. An object without a family, or unlike it, is compressed with a dictionary. The store trains it on
+    /// the first few hundred objects, and again when objects compress worse. Before that, and where compression does not help, an object
+    /// is kept encoded.
     #[cfg(feature = "zstd")]
     Compressed,
     /// Decoded. The bytes are not kept, so a reader of the bytes encodes the object again. [`Memory`] and the budget can only

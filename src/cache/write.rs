@@ -8,7 +8,7 @@ use super::budget::MEASURE;
 use super::change::{Change, Written};
 use super::entry::Entry;
 use super::error::StoreError;
-use super::form::{Write, intern};
+use super::form::{NewObject, intern};
 use super::inner::{Inner, Writer};
 use super::key::Identity;
 use super::memory::Usage;
@@ -345,7 +345,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         identity: &Identity<'_>,
     ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
         let known = slot.and_then(|slot| self.entry_at(slot));
-        let object = Write { known: known.as_ref(), encoding, bytes, identity };
+        let object = NewObject { known: known.as_ref(), encoding, bytes, identity };
         let entry = self.entry(writer, &object)?;
         let Some(budget) = writer.spending.budget else { return Ok(entry) };
         self.measure_if_due(writer);

@@ -69,7 +69,7 @@ fn an_item_takes_at_most_five_times_the_limit() {
             |times| decode::<Pod>(&pods(&[pod_of(path, &element, times)]), Limits::default().decoded_size(max));
         // Bisection finds how many elements the limit allows.
         let (mut allowed, mut refused) = (1, MIB + MIB / 4);
-        while refused - allowed > 1000 + allowed / 8 {
+        while refused - allowed > 1000 + allowed / 16 {
             let half = usize::midpoint(allowed, refused);
             match decode(half) {
                 (Ok(()), _) => allowed = half,
