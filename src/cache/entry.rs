@@ -156,6 +156,12 @@ impl<D> Entry<D> {
         Identity { namespace, name, uid, resource_version }
     }
 
+    /// Returns namespace and name.
+    pub(super) fn key(&self) -> (&str, &str) {
+        let [namespace, name, _, _] = self.texts();
+        (namespace, name)
+    }
+
     pub(super) fn resource_version(&self) -> &str {
         let [_, _, _, resource_version] = self.texts();
         resource_version

@@ -20,7 +20,6 @@ use super::memory::{Memory, Usage};
 use super::object::{Codec, Object, Stored};
 use super::open::Open;
 use super::queue::Walk;
-use super::slots::Slots;
 use super::state::{Snapshot, State};
 use super::subscription::{Subscribers, Subscription, Wakers};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read, thread};
@@ -213,7 +212,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         let mut writer = self.writer();
         let slots = match (&subscription.route, &subscription.namespace) {
             (Some(route), _) => Some(route.slots()),
-            (None, Some(namespace)) => Some(self.state().of_namespace(namespace).map_or(Vec::new(), Slots::to_vec)),
+            (None, Some(namespace)) => Some(self.state().of_namespace(namespace).collect()),
             (None, None) => None,
         };
         lock(&subscription.queue).walk = Some(Walk { slots, at: 0, delivers });

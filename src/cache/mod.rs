@@ -34,7 +34,7 @@
 
 // Each file imports only files above it:
 //
-//     slots, key ── error                     data: sets of slots, keys, errors
+//     slots, order, key ── error              data: sets of slots, their order, keys, errors
 //     compress ── entry ── object             one state of an object, its form, its decoded value
 //     change, state, memory, budget, open     what readers see and what writers count
 //     queue ── subscription                   the pending changes of subscribers
@@ -59,6 +59,7 @@ mod key;
 mod memory;
 mod object;
 mod open;
+mod order;
 mod queue;
 mod reader;
 #[cfg(feature = "client")]

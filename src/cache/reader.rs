@@ -8,7 +8,6 @@ use super::index::{self, Index};
 use super::inner::Inner;
 use super::memory::Memory;
 use super::object::{Object, Stored};
-use super::slots::Slots;
 use super::state::Snapshot;
 use super::subscribe::Subscribe;
 #[cfg(feature = "client")]
@@ -63,23 +62,22 @@ impl<T: Stored + ?Sized> StoreReader<T> {
 
     /// Returns all objects of this moment, to iterate over them while others write.
     ///
-    /// It copies 8 bytes for each 64 objects. As long as it exists, a write copies up to 64 pointers.
+    /// It copies 8 bytes for each 64 objects, and as much for their order. As long as it exists, a write copies up to 64 pointers, and the
+    /// write of a new object or of a deletion also copies a part of the order.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<T> {
         self.inner.snapshot()
     }
 
-    /// Returns the objects of a namespace, unordered, without scanning others.
+    /// Returns the objects of a namespace in key order, without scanning others.
     #[must_use]
     pub fn list_namespace(&self, namespace: &str) -> Vec<Object<T>> {
         let state = self.inner.state();
-        let Some(slots) = state.of_namespace(namespace) else { return Vec::new() };
-        let mut objects = Vec::with_capacity(slots.len());
-        Slots::each(slots, |slot| objects.extend(state.get(slot).map(|entry| self.inner.object(entry))));
-        objects
+        let entries = state.of_namespace(namespace).filter_map(|slot| state.get(slot));
+        entries.map(|entry| self.inner.object(entry)).collect()
     }
 
-    /// Returns the objects that a selector matches, of one namespace or of all, unordered. Objects whose labels cannot be read are left
+    /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels cannot be read are left
     /// out.
     ///
     /// It reads the labels of each object. An [`index`](Self::index) by label is faster.

@@ -1,6 +1,6 @@
-//! The state that readers of a store access: objects by key and by namespace, and snapshots.
+//! The state that readers of a store access: objects by key and in key order, and snapshots.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,20 +8,52 @@ use hashbrown::HashTable;
 
 use super::entry::Entry;
 use super::object::{Codec, Object, Stored};
-use super::slots::Slots;
+use super::order::{Order, compare_keys};
 
 /// The collection at one moment: see [`StoreReader::snapshot`](super::StoreReader::snapshot).
 pub struct Snapshot<T: Stored + ?Sized> {
     chunks: Vec<Arc<Chunk<T::Decoded>>>,
+    order: Order,
     len: usize,
     version: String,
     codec: Arc<Codec<T>>,
 }
 
 impl<T: Stored + ?Sized> Snapshot<T> {
-    /// Iterates over the objects, unordered.
+    /// Iterates over the objects in key order: by the bytes of `namespace/name`, as an API server lists them.
     pub fn iter(&self) -> impl Iterator<Item = Object<T>> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter().flatten()).map(|entry| Object::new(entry, &self.codec))
+        self.objects(self.order.iter())
+    }
+
+    /// Iterates in key order over the objects of a namespace, or of all, that follow a key. It finds the first of them in a time that
+    /// grows with the logarithm of the collection. The key need not exist.
+    ///
+    /// ```
+    /// # use listwatch::{Encoding, cache::{StorageFormat, Store}};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// for (namespace, name) in [("a", "x"), ("a-b", "x"), ("a", "y")] {
+    ///     let json = format!(r#"{{"metadata":{{"namespace":"{namespace}","name":"{name}"}}}}"#);
+    ///     _ = store.apply(Encoding::Json, json.as_bytes())?;
+    /// }
+    /// let snapshot = store.snapshot();
+    /// let keys = |after| snapshot.range(None, after).map(|object| object.key().to_string()).collect::<Vec<_>>();
+    /// assert_eq!(keys(None), ["a-b/x", "a/x", "a/y"]);
+    /// assert_eq!(keys(Some(("a", "x"))), ["a/y"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range<'s>(
+        &'s self,
+        namespace: Option<&'s str>,
+        after: Option<(&'s str, &'s str)>,
+    ) -> impl Iterator<Item = Object<T>> + use<'s, T> {
+        self.objects(of_range(&self.order, &self.chunks, namespace, after))
+    }
+
+    fn objects<'s, I: Iterator<Item = u32> + 's>(
+        &'s self,
+        slots: I,
+    ) -> impl Iterator<Item = Object<T>> + use<'s, I, T> {
+        slots.filter_map(|slot| Some(Object::new(get(&self.chunks, slot)?, &self.codec)))
     }
 
     /// Returns the number of objects.
@@ -57,8 +89,8 @@ pub(super) struct State<D> {
     pub(super) table: HashTable<Located>,
     /// `CHUNK` slots each, copied on write while a snapshot shares them.
     pub(super) chunks: Vec<Arc<Chunk<D>>>,
-    /// The slots of the objects of each namespace.
-    namespaces: HashMap<Arc<str>, Slots>,
+    /// The slots in key order.
+    order: Order,
     pub(super) version: String,
 }
 
@@ -80,12 +112,13 @@ impl Located {
 
 impl<D> State<D> {
     pub(super) fn new() -> Self {
-        Self { table: HashTable::new(), chunks: Vec::new(), namespaces: HashMap::new(), version: String::new() }
+        Self { table: HashTable::new(), chunks: Vec::new(), order: Order::default(), version: String::new() }
     }
 
     pub(super) fn snapshot<T: Stored<Decoded = D> + ?Sized>(&self, codec: &Arc<Codec<T>>) -> Snapshot<T> {
         Snapshot {
             chunks: self.chunks.clone(),
+            order: self.order.clone(),
             len: self.table.len(),
             version: self.version.clone(),
             codec: Arc::clone(codec),
@@ -101,14 +134,18 @@ impl<D> State<D> {
     }
 
     pub(super) fn get(&self, slot: u32) -> Option<&Arc<Entry<D>>> {
-        self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)?.as_ref()
+        get(&self.chunks, slot)
     }
 
-    /// Adds the object of a slot to the table and to its namespace.
-    pub(super) fn locate(&mut self, hash: u32, slot: u32, namespace: Arc<str>) {
+    /// Adds the object of a slot to the table and to the order.
+    pub(super) fn locate(&mut self, hash: u32, slot: u32) {
         let located = Located { hash, slot };
         self.table.insert_unique(Located::spread(hash), located, |located| Located::spread(located.hash));
-        self.namespaces.entry(namespace).or_default().insert(slot);
+        let Self { chunks, order, .. } = self;
+        if let Some(entry) = get(chunks, slot) {
+            let key = entry.key();
+            order.insert(slot, |other| compare(chunks, other, key));
+        }
     }
 
     /// Removes the object of a slot.
@@ -116,30 +153,25 @@ impl<D> State<D> {
         if let Ok(found) = self.table.find_entry(Located::spread(hash), |located| located.slot == slot) {
             found.remove();
         }
-        let removed = self.slot_mut(slot).and_then(Option::take)?;
-        let [namespace, ..] = removed.texts();
-        if let Some(slots) = self.namespaces.get_mut(namespace) {
-            slots.remove(slot);
-            if slots.len() == 0 {
-                self.namespaces.remove(namespace);
-            }
+        let Self { chunks, order, .. } = self;
+        if let Some(entry) = get(chunks, slot) {
+            let key = entry.key();
+            order.remove(slot, |other| compare(chunks, other, key));
         }
-        Some(removed)
+        self.slot_mut(slot).and_then(Option::take)
     }
 
-    /// Returns the slots of the objects of a namespace.
-    pub(super) fn of_namespace(&self, namespace: &str) -> Option<&Slots> {
-        self.namespaces.get(namespace)
+    /// Returns the slots of the objects of a namespace, in key order.
+    pub(super) fn of_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = u32> + use<'s, D> {
+        of_range(&self.order, &self.chunks, Some(namespace), None)
     }
 
     /// Returns the bytes on the heap, without the objects.
     pub(super) fn bytes(&self) -> usize {
-        let namespaces = self.namespaces.values().map(Slots::bytes).sum::<usize>()
-            + self.namespaces.capacity() * 8 / 7 * (size_of::<(Arc<str>, Slots)>() + 1);
         self.table.allocation_size()
             + self.chunks.capacity() * size_of::<usize>()
             + self.chunks.len() * (2 * size_of::<usize>() + size_of::<Chunk<D>>())
-            + namespaces
+            + self.order.bytes()
     }
 
     /// Frees memory that a smaller collection does not need. `smaller` replaces the table, if the table is too large.
@@ -150,7 +182,7 @@ impl<D> State<D> {
         if let Some(smaller) = smaller {
             self.table = smaller;
         }
-        self.namespaces.shrink_to(2 * self.namespaces.len());
+        self.order.shrink();
     }
 
     /// Returns the slot, in a chunk that no snapshot shares.
@@ -179,4 +211,38 @@ pub(super) fn resized(table: &HashTable<Located>, capacity: usize) -> HashTable<
         resized.insert_unique(Located::spread(located.hash), *located, |located| Located::spread(located.hash));
     }
     resized
+}
+
+fn get<D>(chunks: &[Arc<Chunk<D>>], slot: u32) -> Option<&Arc<Entry<D>>> {
+    chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)?.as_ref()
+}
+
+/// Compares the key of the object of a slot with another key.
+fn compare<D>(chunks: &[Arc<Chunk<D>>], slot: u32, key: (&str, &str)) -> Ordering {
+    // The order has only slots of objects.
+    get(chunks, slot).map_or(Ordering::Less, |entry| compare_keys(entry.key(), key))
+}
+
+/// Returns the slots of the objects of a namespace, or of all, that follow a key.
+fn of_range<'s, D>(
+    order: &'s Order,
+    chunks: &'s [Arc<Chunk<D>>],
+    namespace: Option<&'s str>,
+    after: Option<(&'s str, &'s str)>,
+) -> impl Iterator<Item = u32> + use<'s, D> {
+    let of = move |slot, namespace: &str| get(chunks, slot).is_some_and(|entry| entry.key().0 == namespace);
+    // Keys of other namespaces may be between those of cluster-scoped objects, but only in a store that mixes collections.
+    let contiguous = namespace.filter(|namespace| !namespace.is_empty());
+    let first = contiguous.map(|namespace| (namespace, ""));
+    let bound = match (first, after) {
+        (Some(first), Some(after)) if compare_keys(first, after).is_gt() => Some(first),
+        (first, after) => after.or(first),
+    };
+    order
+        .from(move |slot| match bound {
+            Some(bound) if compare(chunks, slot, bound).is_le() => Ordering::Less,
+            _ => Ordering::Greater,
+        })
+        .take_while(move |slot| contiguous.is_none_or(|namespace| of(*slot, namespace)))
+        .filter(move |slot| namespace.is_none_or(|namespace| of(*slot, namespace)))
 }

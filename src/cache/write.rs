@@ -120,7 +120,6 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
         let entry = object.entry();
         let is_new = slot.is_none();
-        let namespace = is_new.then(|| intern(&mut writer.namespaces, object.namespace()));
         if is_new {
             self.reserve();
         }
@@ -129,8 +128,8 @@ impl<T: Stored + ?Sized> Inner<T> {
 
         let mut state = write(&self.state);
         let old = state.slot_mut(slot).and_then(|held| held.replace(Arc::clone(entry)));
-        if let Some(namespace) = namespace {
-            state.locate(hash, slot, namespace);
+        if is_new {
+            state.locate(hash, slot);
         }
         let (errors, last_error) = &mut writer.index_errors;
         let failed = indexes.iter().filter_map(|index| index.keep(slot)).inspect(|_| *errors += 1).last();
