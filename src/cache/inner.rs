@@ -16,6 +16,8 @@ use super::error::IndexError;
 #[cfg(feature = "zstd")]
 use super::family::Families;
 use super::key::{Identity, ObjectKey};
+#[cfg(feature = "client")]
+use super::log::{Due, Log};
 use super::memory::{Memory, Usage};
 use super::object::{Codec, Object, Stored};
 use super::open::Open;
@@ -51,6 +53,8 @@ pub(super) struct Inner<T: Stored + ?Sized> {
     writer: Mutex<Writer<T>>,
     /// The thread that holds the writer's lock; 0 if none does.
     writing: AtomicUsize,
+    #[cfg(feature = "client")]
+    pub(super) log: Mutex<Log<T>>,
 }
 
 /// The state that only writers access.
@@ -69,6 +73,9 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     /// The number of reflectors that write to the store. Subscribers end when the last of them ends.
     #[cfg(feature = "client")]
     pub(super) reflectors: usize,
+    /// True if the change log is enabled.
+    #[cfg(feature = "client")]
+    pub(super) has_log: bool,
     /// Resource versions of deletions that a list or a watch may not have passed yet.
     pub(super) tombstones: HashMap<ObjectKey, String>,
     pub(super) open: Option<Open<T::Decoded>>,
@@ -101,9 +108,11 @@ pub(super) trait Maintained<T: Stored + ?Sized>: Send + Sync {
 /// The writer's lock. After it is released, subscribers are woken.
 pub(super) struct Writing<'s, T: Stored + ?Sized> {
     writer: MutexGuard<'s, Writer<T>>,
-    writing: &'s AtomicUsize,
+    inner: &'s Inner<T>,
     /// Dropped after the lock.
     wakers: Wakers,
+    #[cfg(feature = "client")]
+    due: Option<Due<T>>,
 }
 
 impl<T: Stored + ?Sized> Deref for Writing<'_, T> {
@@ -123,7 +132,11 @@ impl<T: Stored + ?Sized> DerefMut for Writing<'_, T> {
 impl<T: Stored + ?Sized> Drop for Writing<'_, T> {
     fn drop(&mut self) {
         self.wakers = self.writer.subscribers.take_wakers();
-        self.writing.store(0, Relaxed);
+        #[cfg(feature = "client")]
+        if self.writer.has_log {
+            self.due = Some(lock(&self.inner.log).take_due());
+        }
+        self.inner.writing.store(0, Relaxed);
     }
 }
 
@@ -141,6 +154,8 @@ impl<T: Stored + ?Sized> Inner<T> {
             subscribers: Subscribers::new(),
             #[cfg(feature = "client")]
             reflectors: 0,
+            #[cfg(feature = "client")]
+            has_log: false,
             tombstones: HashMap::new(),
             open: None,
             replaces: 0,
@@ -159,6 +174,8 @@ impl<T: Stored + ?Sized> Inner<T> {
             state: RwLock::new(State::new()),
             writer: Mutex::new(writer),
             writing: AtomicUsize::new(0),
+            #[cfg(feature = "client")]
+            log: Mutex::new(Log::new()),
         }
     }
 
@@ -181,7 +198,13 @@ impl<T: Stored + ?Sized> Inner<T> {
         );
         let writer = lock(&self.writer);
         self.writing.store(thread, Relaxed);
-        Writing { writer, writing: &self.writing, wakers: Wakers::default() }
+        Writing {
+            writer,
+            inner: self,
+            wakers: Wakers::default(),
+            #[cfg(feature = "client")]
+            due: None,
+        }
     }
 
     pub(super) fn object(&self, entry: &Arc<Entry<T::Decoded>>) -> Object<T> {
@@ -307,6 +330,10 @@ impl<T: Stored + ?Sized> Inner<T> {
             #[cfg(not(feature = "zstd"))]
             table,
             indexes: indexes.sum(),
+            #[cfg(feature = "client")]
+            log: lock(&self.log).bytes(),
+            #[cfg(not(feature = "client"))]
+            log: 0,
             replace: writer.open.as_ref().map_or(0, Open::bytes) + tombstones.sum::<usize>(),
             #[cfg(feature = "zstd")]
             zstd: compressor.map_or(0, Compressor::zstd_bytes) + codec.decompressor.zstd_bytes(),

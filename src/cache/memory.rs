@@ -19,6 +19,8 @@ pub struct Memory {
     pub table: usize,
     /// Indexes, without the heap memory of their values.
     pub indexes: usize,
+    /// The change log: replaced and deleted states, and encoded frames.
+    pub log: usize,
     /// Tombstones, and the objects that an uncommitted replace has set aside.
     pub replace: usize,
     /// zstd's contexts and dictionaries, which are outside of Rust's allocator.
@@ -29,8 +31,8 @@ impl Memory {
     /// Returns the sum of all parts.
     #[must_use]
     pub fn total(&self) -> usize {
-        let Self { encoded, compressed, decoded, table, indexes, replace, zstd } = self;
-        encoded + compressed + decoded + table + indexes + replace + zstd
+        let Self { encoded, compressed, decoded, table, indexes, log, replace, zstd } = self;
+        encoded + compressed + decoded + table + indexes + log + replace + zstd
     }
 }
 

@@ -38,6 +38,7 @@
 //     compress ── entry ── object             one state of an object, its form, its decoded value
 //     change, state, memory, budget, open     what readers see and what writers count
 //     queue ── subscription                   the pending changes of subscribers
+//     log                                     the change log, which imports `inner` for its cursors
 //     family ── inner ── form ── write        the locks `writer` and `state`, forms of objects, and the rules of writes
 //     resync ── subscribe ── index            subscribers and indexes for users
 //     reader ── store                         the handles
@@ -56,8 +57,12 @@ mod form;
 mod index;
 mod inner;
 mod key;
+#[cfg(feature = "client")]
+mod log;
 mod memory;
 mod object;
+#[cfg(feature = "client")]
+mod observe;
 mod open;
 mod order;
 mod queue;
@@ -80,6 +85,8 @@ pub use self::inner::StorageFormat;
 #[cfg(feature = "client")]
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
+#[cfg(feature = "client")]
+pub use self::log::{ChangeLogLimits, ChangeLogStatus, Changes, ChangesExpired, LoggedChange, LoggedType};
 pub use self::memory::Memory;
 pub use self::object::{Encoded, Object, Stored};
 pub use self::reader::StoreReader;

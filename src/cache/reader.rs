@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use super::index::{self, Index};
 use super::inner::Inner;
+#[cfg(feature = "client")]
+use super::log::{ChangeLogStatus, Changes, ChangesExpired};
 use super::memory::Memory;
 use super::object::{Object, Stored};
 use super::state::Snapshot;
 use super::subscribe::Subscribe;
 #[cfg(feature = "client")]
 use crate::object::LabelSelector;
+#[cfg(feature = "client")]
+use crate::sync::lock;
 
 /// Reads a [`Store`](super::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
 ///
@@ -145,6 +149,34 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     /// ```
     pub fn subscribe(&self) -> Subscribe<T> {
         Subscribe::new(Arc::clone(&self.inner))
+    }
+
+    /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`] returns; `None` if
+    /// the store has no such version: the [change log](Self::change_log) is closed, or somebody other than the reflector has written
+    /// objects that the watch has not delivered yet. It waits for a writer.
+    #[cfg(feature = "client")]
+    #[must_use]
+    pub fn exact_snapshot(&self) -> Option<Snapshot<T>> {
+        self.inner.exact_snapshot()
+    }
+
+    /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the store's is
+    /// allowed: the cursor skips the changes up to it.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesExpired`] when the log does not have all changes after this version, or the version has no
+    /// [order](crate::compare_resource_versions).
+    #[cfg(feature = "client")]
+    pub fn changes_after(&self, resource_version: &str) -> Result<Changes<T>, ChangesExpired> {
+        Changes::after(&self.inner, resource_version)
+    }
+
+    /// Returns the state of the change log, which [`Reflector::change_log`](crate::reflector::Reflector::change_log) enables.
+    #[cfg(feature = "client")]
+    #[must_use]
+    pub fn change_log(&self) -> ChangeLogStatus {
+        lock(&self.inner.log).status()
     }
 
     /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait meanwhile.

@@ -33,6 +33,8 @@ use super::state::Snapshot;
 use super::store::Store;
 #[cfg(feature = "client")]
 use crate::object::is_older;
+#[cfg(feature = "client")]
+use crate::sync::lock;
 use crate::sync::write;
 
 /// The fewest objects for which another thread pays.
@@ -91,6 +93,14 @@ impl<T: Stored + ?Sized> Store<T> {
             return Err(SaveError::Incomplete);
         }
         let (snapshot, epoch) = (inner.snapshot(), writer.replaces);
+        // So that the log can begin at the version of the file.
+        #[cfg(feature = "client")]
+        let snapshot = if writer.has_log {
+            let version = lock(&inner.log).exact_version().ok_or(SaveError::Incomplete)?.to_owned();
+            snapshot.at_version(version)
+        } else {
+            snapshot
+        };
         #[cfg(feature = "zstd")]
         let (format, dictionary) =
             (writer.format, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());

@@ -68,6 +68,11 @@ impl<T: Stored + ?Sized> Snapshot<T> {
         self.len == 0
     }
 
+    #[cfg(feature = "client")]
+    pub(super) fn at_version(self, version: String) -> Self {
+        Self { version, ..self }
+    }
+
     /// Returns the [resource version](super::StoreReader::resource_version) of the collection at that moment. Objects may be newer.
     #[must_use]
     pub fn resource_version(&self) -> &str {
@@ -135,6 +140,11 @@ impl<D> State<D> {
 
     pub(super) fn get(&self, slot: u32) -> Option<&Arc<Entry<D>>> {
         get(&self.chunks, slot)
+    }
+
+    #[cfg(feature = "client")]
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry<D>>> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
     }
 
     /// Adds the object of a slot to the table and to the order.

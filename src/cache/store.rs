@@ -9,17 +9,20 @@ use super::change::{Change, Written};
 use super::error::StoreError;
 #[cfg(feature = "client")]
 use super::error::{Cause, IndexError};
-use super::inner::{Inner, StorageFormat};
+use super::inner::{Inner, StorageFormat, Writer};
 #[cfg(feature = "client")]
 use super::key::Identity;
+#[cfg(feature = "client")]
+use super::log::ChangeLogLimits;
 use super::object::{Object, Stored};
 use super::open::Open;
 use super::reader::StoreReader;
+use super::write::Deleted;
 #[cfg(feature = "client")]
 use super::write::{is_ordered, is_within};
 use crate::meta::TypeMeta;
-use crate::object::is_older;
-use crate::sync::write;
+#[cfg(feature = "client")]
+use crate::sync::lock;
 use crate::wire::Encoding;
 
 /// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. It is a handle: clones share the collection.
@@ -89,7 +92,19 @@ impl<T: Stored + ?Sized> Store<T> {
     /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the object as
     /// [skipped](StoreReader::skipped).
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        self.inner.write_or_skip(&mut self.inner.writer(), encoding, bytes, false)
+        self.write(&mut self.inner.writer(), encoding, bytes)
+    }
+
+    fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        let written = self.inner.write_or_skip(writer, encoding, bytes, false)?;
+        #[cfg(feature = "client")]
+        match &written {
+            _ if !writer.has_log => {}
+            Written::Added(new) => self.inner.wrote(&new.entry().identity(), None),
+            Written::Modified { old, new } => self.inner.wrote(&new.entry().identity(), Some(old.entry())),
+            Written::Unchanged | Written::Stale => {}
+        }
+        Ok(written)
     }
 
     /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have, at a version
@@ -107,7 +122,7 @@ impl<T: Stored + ?Sized> Store<T> {
         if is_known && self.inner.find(self.inner.hash(&identity.namespace, &identity.name), &identity).is_none() {
             return Ok(Written::Stale);
         }
-        self.inner.write_or_skip(&mut writer, encoding, bytes, false)
+        self.write(&mut writer, encoding, bytes)
     }
 
     /// Deletes the object whose last state is `bytes`, and returns that state; `None` if the store does not have the object, or has a
@@ -118,7 +133,15 @@ impl<T: Stored + ?Sized> Store<T> {
     /// [`StoreError`] when the key of the object cannot be read. The store then deletes nothing, and counts an object as
     /// [skipped](StoreReader::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
-        self.inner.delete(&mut self.inner.writer(), encoding, bytes)
+        let mut writer = self.inner.writer();
+        let Some(Deleted { old, last }) = self.inner.delete(&mut writer, encoding, bytes)? else { return Ok(None) };
+        #[cfg(feature = "client")]
+        if writer.has_log {
+            self.inner.wrote(&last.identity(), Some(&old));
+        }
+        #[cfg(not(feature = "client"))]
+        drop(old);
+        Ok(Some(self.inner.object(&last)))
     }
 
     /// Records that all changes up to this resource version have been written. Call it with the version of each event and bookmark.
@@ -126,12 +149,7 @@ impl<T: Stored + ?Sized> Store<T> {
     /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a late event does
     /// not restore them. A store without a resource version remembers them only while a [`Replace`] is open.
     pub fn advance(&self, resource_version: &str) {
-        let mut writer = self.inner.writer();
-        if is_older(resource_version, &self.inner.state().version) {
-            return;
-        }
-        writer.forget_deleted(resource_version);
-        resource_version.clone_into(&mut write(&self.inner.state).version);
+        self.inner.advance(resource_version);
     }
 
     /// Begins to replace all objects with the objects of a list, which the caller writes to the returned [`Replace`]. An earlier
@@ -141,6 +159,8 @@ impl<T: Stored + ?Sized> Store<T> {
     #[must_use = "a replace does nothing until it is committed"]
     pub fn begin_replace(&self) -> Replace<T> {
         let mut writer = self.inner.writer();
+        #[cfg(feature = "client")]
+        lock(&self.inner.log).begin_replace();
         writer.replaces += 1;
         writer.open = Some(Open::new(writer.replaces));
         // The list is newer than all earlier deletions.
@@ -153,6 +173,34 @@ impl<T: Stored + ?Sized> Store<T> {
 
 #[cfg(feature = "client")]
 impl<T: Stored + ?Sized> Store<T> {
+    /// Keeps the changes that the reflector writes from now on.
+    pub(crate) fn keep_changes(&self, limits: ChangeLogLimits) {
+        self.inner.writer().has_log = true;
+        lock(&self.inner.log).enable(limits);
+    }
+
+    pub(crate) fn keeps_changes(&self) -> bool {
+        self.inner.writer().has_log
+    }
+
+    /// Opens the change log at a version up to which the reflector has written all changes.
+    pub(crate) fn open_log(&self, resource_version: &str) {
+        let writer = self.inner.writer();
+        if writer.has_log {
+            self.inner.open_log(&writer, resource_version);
+        }
+    }
+
+    /// Writes an object that a watch delivered.
+    pub(crate) fn observe(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
+        self.inner.observe(encoding, bytes)
+    }
+
+    /// Deletes an object that a watch delivered.
+    pub(crate) fn observe_deletion(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
+        self.inner.observe_deletion(encoding, bytes)
+    }
+
     /// Registers a reflector that writes to the store.
     pub(crate) fn attach(&self) {
         let mut writer = self.inner.writer();
@@ -165,6 +213,7 @@ impl<T: Stored + ?Sized> Store<T> {
         let mut writer = self.inner.writer();
         writer.reflectors = writer.reflectors.saturating_sub(1);
         if writer.reflectors == 0 {
+            lock(&self.inner.log).close();
             writer.subscribers.close(cause);
         }
     }
@@ -172,7 +221,9 @@ impl<T: Stored + ?Sized> Store<T> {
     /// Counts an object that could not be projected as skipped.
     pub(crate) fn skip_unwritten(&self, encoding: Encoding, bytes: &[u8]) {
         let identity = Identity::of(encoding, bytes).ok();
-        self.inner.skip(&mut self.inner.writer(), identity.as_ref(), bytes, false);
+        let mut writer = self.inner.writer();
+        lock(&self.inner.log).close();
+        self.inner.skip(&mut writer, identity.as_ref(), bytes, false);
     }
 
     /// Returns the number of failures of index functions since the last call, and the last error.

@@ -18,6 +18,13 @@ use crate::object::{compare_resource_versions, is_older};
 use crate::sync::write;
 use crate::wire::Encoding;
 
+/// The states of a deleted object.
+pub(super) struct Deleted<D> {
+    /// The state that the store had.
+    pub(super) old: Arc<Entry<D>>,
+    pub(super) last: Arc<Entry<D>>,
+}
+
 impl<T: Stored + ?Sized> Inner<T> {
     /// Writes an object by the rules, or counts it as skipped.
     pub(super) fn write_or_skip(
@@ -191,13 +198,14 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.subscribers.remove(slot, removed.as_ref().unwrap_or(last), last, final_state_unknown, &routed);
     }
 
-    /// Deletes the object whose last state is `bytes`. Returns that state; `None` if the store has no state or a newer state.
+    /// Deletes the object whose last state is `bytes`. Returns the state that the store had, and the last state; `None` if the store
+    /// has no state or a newer state.
     pub(super) fn delete(
         &self,
         writer: &mut Writer<T>,
         encoding: Encoding,
         bytes: &[u8],
-    ) -> Result<Option<Object<T>>, StoreError> {
+    ) -> Result<Option<Deleted<T::Decoded>>, StoreError> {
         let identity = Identity::of(encoding, bytes).inspect_err(|_| self.skip(writer, None, bytes, false))?;
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, &identity);
@@ -213,11 +221,25 @@ impl<T: Stored + ?Sized> Inner<T> {
             return Ok(None);
         }
         self.unskip(writer, &identity, false);
-        let Some((slot, _)) = found else { return Ok(None) };
+        let Some((slot, old)) = found else { return Ok(None) };
         let namespace = || intern(&mut writer.namespaces, &identity.namespace);
         let last = Arc::new(Entry::encoded(encoding, bytes, &identity, namespace));
         self.remove(writer, hash, slot, &last, false);
-        Ok(Some(self.object(&last)))
+        Ok(Some(Deleted { old, last }))
+    }
+
+    /// Records that the store has all changes up to this version.
+    pub(super) fn advance(&self, resource_version: &str) {
+        let mut writer = self.writer();
+        if is_older(resource_version, &self.state().version) {
+            return;
+        }
+        writer.forget_deleted(resource_version);
+        resource_version.clone_into(&mut write(&self.state).version);
+        #[cfg(feature = "client")]
+        if writer.has_log {
+            self.open_log(&writer, resource_version);
+        }
     }
 
     /// Commits a list: deletes the objects that it does not have, and restores the older states that were set aside.

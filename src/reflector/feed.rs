@@ -96,7 +96,9 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
             heard: 0,
             received: Received::default(),
         };
-        if !attempt.resumes {
+        if attempt.resumes {
+            store.open_log(&attempt.known);
+        } else {
             feed.begin_replace();
         }
         feed
@@ -170,8 +172,8 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                     store.skip_unwritten(encoding, item.bytes());
                     Err(error)
                 }
-                (ChangeType::Deleted, _, Ok(bytes)) => store.delete(encoding, &bytes).map(drop),
-                (_, _, Ok(bytes)) => store.apply(encoding, &bytes).map(drop),
+                (ChangeType::Deleted, _, Ok(bytes)) => store.observe_deletion(encoding, &bytes),
+                (_, _, Ok(bytes)) => store.observe(encoding, &bytes),
             };
             if let Err(error) = written {
                 received.skipped(&item, error);
@@ -222,7 +224,13 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         }
         match self.replace.take().map(|replace| replace.commit(&version)) {
             Some(Err(_)) => Step::Superseded,
-            Some(Ok(_)) | None => Step::Synced(version),
+            Some(Ok(_)) | None => {
+                // A watch in parallel to the list has already delivered changes after its version.
+                let watched = self.watch.as_ref().and_then(Connections::resource_version);
+                let complete = watched.filter(|watched| is_older(&version, watched)).unwrap_or(&version);
+                self.store.open_log(complete);
+                Step::Synced(version)
+            }
         }
     }
 }

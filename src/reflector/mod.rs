@@ -65,7 +65,7 @@ pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState, is_comparable};
 pub use self::warm::WarmStartError;
 use crate::adapt::FromRef;
-use crate::cache::{StorageFormat, Store, Stored};
+use crate::cache::{ChangeLogLimits, StorageFormat, Store, Stored};
 use crate::client::{
     Client, Connections, Error, Kind, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
     chain,
@@ -182,11 +182,24 @@ impl<T: Stored + ?Sized> Reflector<T> {
         self
     }
 
-    /// Sets the store. It may contain objects: the first complete list deletes the objects that the collection does not have. Use a
+    /// Sets the store, before [`change_log`](Self::change_log). It may contain objects: the first complete list deletes the objects that the collection does not have. Use a
     /// store for only one reflector at a time.
     pub fn store(mut self, store: Store<T>) -> Self {
         self.sync.forget();
         self.store = Attached::new(store);
+        self
+    }
+
+    /// Keeps a log of the changes, for readers that resume at a version: see [`StoreReader::changes_after`]. Without it, readers get
+    /// changes only as a [`Subscriber`](crate::cache::Subscriber), which coalesces them.
+    ///
+    /// The log is open while the store has the whole collection. A relist closes it, and it opens again, without changes, when the
+    /// relist is complete. It has the changes that the watch delivers, not the writes of [`Cache::apply`]. It costs no copy of the current
+    /// objects.
+    ///
+    /// [`StoreReader::changes_after`]: crate::cache::StoreReader::changes_after
+    pub fn change_log(self, limits: ChangeLogLimits) -> Self {
+        self.store.keep_changes(limits);
         self
     }
 

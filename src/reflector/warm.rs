@@ -122,6 +122,10 @@ impl<T: Stored + ?Sized> Reflector<T> {
         if let Some(projection) = &self.projection {
             holds = format!("{holds} {projection}");
         }
+        // Other files may lack objects that were deleted after their version, so no log can begin there.
+        if self.store.keeps_changes() {
+            holds.push_str(" of exactly one version");
+        }
         Ok(holds)
     }
 }

@@ -1,5 +1,6 @@
 //! Reflectors: their requests, and the objects in their stores.
 
+mod change_log;
 mod errors;
 mod expiry;
 mod load;

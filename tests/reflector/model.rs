@@ -10,9 +10,9 @@ use crate::support::cases;
 use crate::support::world::{Objects, World, each_schedule};
 use fastrand::Rng;
 use futures::StreamExt as _;
-use listwatch::cache::{Change, Object, SaveError, StorageFormat, Store, Subscriber};
+use listwatch::cache::{Change, ChangeLogLimits, LoggedType, Object, SaveError, StorageFormat, Store, Subscriber};
 use listwatch::client::{Client, Resource};
-use listwatch::reflector::{Reflector, Strategy};
+use listwatch::reflector::{Cache, Reflector, Strategy};
 use tokio::time::sleep;
 
 /// How often each event occurred in the schedules.
@@ -25,6 +25,11 @@ struct Met {
     unknown_final_states: u64,
     resyncs: u64,
     restored: u64,
+    /// Changes that readers of change logs got, and the readers that had to begin again.
+    logged: u64,
+    resumed: u64,
+    expired: u64,
+    caught_up: u64,
 }
 
 /// How the saves and loads of restarts ended.
@@ -63,8 +68,10 @@ fn converges(strategy: Option<Strategy>) {
     let schedules = cases(150, 2000);
     let are_all = each_schedule(schedules, async |seed| run(seed, strategy, &met, None).await);
     let met = met.lock().unwrap();
-    let Met { syncs, errors, changes, deletions, unknown_final_states, resyncs, restored } = *met;
-    let least = [syncs, errors, changes, deletions, unknown_final_states, resyncs, restored].into_iter().min();
+    let Met { syncs, errors, changes, deletions, unknown_final_states, resyncs, restored, .. } = *met;
+    let log = [met.logged, met.resumed, met.expired, met.caught_up];
+    let least =
+        [syncs, errors, changes, deletions, unknown_final_states, resyncs, restored].into_iter().chain(log).min();
     // With fewer, the schedules would not cover these events.
     assert!(least >= Some((schedules / 4).min(100)) || !are_all, "{met:?}");
 }
@@ -124,6 +131,12 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
         tokio::spawn(consume(world.clone(), subscriber, Arc::clone(&view), rng.fork(), Arc::clone(met)));
         views.push((view, wants));
     }
+    let mut followers = Vec::new();
+    for _ in 0..rng.u8(1..4) {
+        let view = Arc::new(Mutex::new(Objects::new()));
+        tokio::spawn(follow(world.clone(), cache.clone(), Arc::clone(&view), rng.fork(), Arc::clone(met)));
+        followers.push(view);
+    }
 
     for _ in 0..2000 {
         // Long enough for stalled requests to time out.
@@ -140,6 +153,12 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
             let wanted = server.clone().into_iter().filter(|(_, (_, version))| wants(version)).collect::<Objects>();
             assert_eq!(*view.lock().unwrap(), wanted, "the view of a subscriber");
         }
+        // The log is closed if versions have no order, or if the last change had no version of its own and nothing followed.
+        let has_log = cache.change_log().start.is_some();
+        // A reader cannot know that its version is of the history before a restore, if the server has passed the version.
+        for view in followers.iter().filter(|_| has_log && world.restored() == 0) {
+            assert_eq!(*view.lock().unwrap(), server, "the view of a reader of the log");
+        }
         let status = cache.status();
         if world.sends_bookmarks() {
             assert_eq!(status.resource_version.as_deref(), Some(&*world.version()), "bookmarks advance the version");
@@ -148,6 +167,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
             *warm += u64::from(world.lists() == before);
         }
         let mut met = met.lock().unwrap();
+        met.caught_up += u64::from(has_log);
         met.syncs += status.syncs;
         met.errors += status.errors;
         met.restored += u64::from(world.restored());
@@ -161,7 +181,12 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
 
 fn new_reflector(client: &Client, strategy: Option<Strategy>, rng: &mut Rng) -> Reflector<[u8]> {
     let format = if rng.bool() { StorageFormat::Encoded } else { StorageFormat::Decoded };
-    let reflector = Reflector::<[u8]>::new(client, &Resource::CONFIG_MAPS).store(Store::new(format));
+    let mut limits = ChangeLogLimits::default();
+    if rng.bool() {
+        limits.bytes = rng.usize(..20_000);
+        limits.age = Duration::from_secs(rng.u64(..3_000));
+    }
+    let reflector = Reflector::<[u8]>::new(client, &Resource::CONFIG_MAPS).store(Store::new(format)).change_log(limits);
     match strategy {
         Some(strategy) => reflector.strategy(strategy),
         None => reflector,
@@ -202,6 +227,59 @@ async fn consume(
         if rng.u8(..10) == 0 {
             sleep(Duration::from_secs(rng.u64(..300))).await;
         }
+    }
+}
+
+/// Reads a change log, as readers of a mirror do: the objects of one version, then the changes, and again after an expired version.
+/// After each change the view must equal the server's objects at that version.
+async fn follow(world: World, cache: Cache<[u8]>, view: Arc<Mutex<Objects>>, mut rng: Rng, met: Arc<Mutex<Met>>) {
+    // A server that was restored has two states of one version.
+    let check = |view: &Objects, version: &str| {
+        if world.restored() == 0 {
+            assert_eq!(*view, world.objects_at(version), "at version {version}");
+        }
+    };
+    loop {
+        let Some(snapshot) = cache.exact_snapshot() else {
+            sleep(Duration::from_secs(rng.u64(..100))).await;
+            continue;
+        };
+        let mut version = snapshot.resource_version().to_owned();
+        *view.lock().unwrap() = snapshot.iter().map(|object| see(&object)).collect();
+        check(&view.lock().unwrap(), &version);
+        drop(snapshot);
+        while let Ok(mut changes) = cache.changes_after(&version) {
+            let mut left = rng.u32(..50);
+            while let Some(Ok(change)) = changes.next().await {
+                let mut view = view.lock().unwrap();
+                let (name, object) = see(&change.object());
+                let old = match change.kind() {
+                    LoggedType::Deleted => view.remove(&name),
+                    _ => view.insert(name, object),
+                };
+                assert_eq!(change.old().map(|old| see(&old).1), old, "{change:?}");
+                assert_eq!(change.kind() == LoggedType::Added, old.is_none(), "{change:?}");
+                assert!(at(change.resource_version()) > at(&version), "{change:?} after {version}");
+                change.resource_version().clone_into(&mut version);
+                check(&view, &version);
+                met.lock().unwrap().logged += 1;
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    break;
+                }
+            }
+            let caught_up = changes.resource_version().to_owned();
+            assert!(at(&caught_up) >= at(&version));
+            if left > 0 {
+                break;
+            }
+            version = caught_up;
+            check(&view.lock().unwrap(), &version);
+            drop(changes);
+            sleep(Duration::from_secs(rng.u64(..200))).await;
+            met.lock().unwrap().resumed += 1;
+        }
+        met.lock().unwrap().expired += 1;
     }
 }
 

@@ -1,0 +1,556 @@
+//! The change log: the changes of a collection in the order of their versions, for readers that resume.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::mem;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::time::Instant;
+
+use super::entry::Entry;
+use super::inner::Inner;
+use super::key::ObjectKey;
+use super::object::{Codec, Object, Stored};
+use crate::object::{compare_resource_versions, is_older};
+use crate::sync::lock;
+
+/// How much a change log keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangeLogLimits {
+    /// The memory of the log in bytes: replaced and deleted states, and encoded frames. The newest change is kept whatever its size.
+    /// The default is 64 MiB.
+    pub bytes: usize,
+    /// The age of the oldest change. The default is 10 minutes.
+    pub age: Duration,
+}
+
+impl Default for ChangeLogLimits {
+    fn default() -> Self {
+        Self { bytes: 64 << 20, age: Duration::from_secs(600) }
+    }
+}
+
+/// The state of a change log: see [`StoreReader::change_log`](super::StoreReader::change_log).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangeLogStatus {
+    /// The log has all changes after this resource version; `None` while the log is closed.
+    pub start: Option<String>,
+    /// The number of changes.
+    pub changes: usize,
+    /// The memory of the log in bytes.
+    pub bytes: usize,
+    /// The age of the oldest change.
+    pub age: Duration,
+}
+
+/// The changes after a version are not in the log: it is closed, or it has dropped them. The reader has to list again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the change log does not have all changes after this resource version")]
+#[non_exhaustive]
+pub struct ChangesExpired;
+
+/// What a [`LoggedChange`] did to its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoggedType {
+    /// The object was created.
+    Added,
+    /// The object was modified.
+    Modified,
+    /// The object was deleted.
+    Deleted,
+}
+
+/// A change of a collection as the server made it: see [`StoreReader::changes_after`](super::StoreReader::changes_after).
+pub struct LoggedChange<T: Stored + ?Sized> {
+    kind: LoggedType,
+    resource_version: String,
+    old: Option<Arc<Entry<T::Decoded>>>,
+    object: Arc<Entry<T::Decoded>>,
+    codec: Arc<Codec<T>>,
+    frames: [OnceLock<Bytes>; FRAMES],
+    /// The bytes of all frames of the log.
+    frame_bytes: Arc<AtomicUsize>,
+}
+
+const FRAMES: usize = 4;
+
+impl<T: Stored + ?Sized> LoggedChange<T> {
+    /// Returns what the change did.
+    #[must_use]
+    pub fn kind(&self) -> LoggedType {
+        self.kind
+    }
+
+    /// Returns the resource version of the change, which orders the changes of a collection.
+    #[must_use]
+    pub fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    /// Returns the state before the change; `None` for a new object.
+    #[must_use]
+    pub fn old(&self) -> Option<Object<T>> {
+        self.old.as_ref().map(|old| Object::new(old, &self.codec))
+    }
+
+    /// Returns the state after the change; of a deleted object, the final state.
+    #[must_use]
+    pub fn object(&self) -> Object<T> {
+        Object::new(&self.object, &self.codec)
+    }
+
+    /// Returns the frame that a reader sends for this change, which `encode` encodes once for all readers. `form` is a number below 4
+    /// that names the form of the frame. Frames count in the memory of the log.
+    ///
+    /// # Errors
+    ///
+    /// The error of `encode`, which the next call calls again. An unknown form is encoded by each call.
+    pub fn frame<E>(&self, form: usize, encode: impl FnOnce(&Self) -> Result<Vec<u8>, E>) -> Result<Bytes, E> {
+        let known = self.frames.get(form);
+        if let Some(frame) = known.and_then(OnceLock::get) {
+            return Ok(frame.clone());
+        }
+        let frame = Bytes::from(encode(self)?);
+        Ok(known.map_or(frame.clone(), |known| {
+            let mut is_first = false;
+            let kept = known.get_or_init(|| {
+                is_first = true;
+                frame
+            });
+            if is_first {
+                self.frame_bytes.fetch_add(kept.len(), Relaxed);
+            }
+            kept.clone()
+        }))
+    }
+
+    /// Returns the bytes that only the log holds: a replaced state, and the final state of a deleted object.
+    fn bytes(&self) -> usize {
+        let last = if self.kind == LoggedType::Deleted { self.object.allocated() } else { 0 };
+        let old = self.old.as_ref().map_or(0, |old| old.allocated());
+        size_of::<Self>() + size_of::<Kept<T>>() + self.resource_version.len() + old + last
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for LoggedChange<T> {
+    fn drop(&mut self) {
+        let bytes = self.frames.iter().filter_map(OnceLock::get).map(Bytes::len).sum();
+        self.frame_bytes.fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for LoggedChange<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoggedChange")
+            .field("kind", &self.kind)
+            .field("resource_version", &self.resource_version)
+            .field("object", &self.object())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A change, and when it was appended.
+struct Kept<T: Stored + ?Sized> {
+    at: Instant,
+    change: Arc<LoggedChange<T>>,
+}
+
+/// The log of a store. A leaf in the order of locks.
+///
+/// | state | left when |
+/// |---|---|
+/// | `Closed` | the collection is complete at a version, or changes are pending that make it so |
+/// | `Opening`: the store has objects that are newer than the version up to which the watch has delivered all changes | the watch has passed them |
+/// | `Open` | a relist begins, or the store misses a change |
+pub(super) struct Log<T: Stored + ?Sized> {
+    limits: Option<ChangeLogLimits>,
+    state: LogState,
+    /// Distinguishes the cursors of an earlier opening.
+    opening: u64,
+    /// All changes after this version are in `kept`.
+    start: String,
+    /// All changes up to this version are in `kept`.
+    version: String,
+    /// The newest version that the watch has delivered since the last list began, also while the log is closed.
+    seen: String,
+    /// The watch has delivered a change without a version of its own, which is newer than this version.
+    unsure: Option<String>,
+    /// The number of changes that were dropped from the front of `kept`.
+    dropped: u64,
+    kept: VecDeque<Kept<T>>,
+    kept_bytes: usize,
+    frame_bytes: Arc<AtomicUsize>,
+    /// The states at `version` of objects that others than the reflector have written since.
+    ahead: HashMap<ObjectKey, Option<Arc<Entry<T::Decoded>>>>,
+    /// The wakers of waiting readers, by the number of the reader.
+    wakers: HashMap<u64, Waker>,
+    readers: u64,
+    has_news: bool,
+    /// Changes that were dropped. They are freed after the locks are released.
+    garbage: Vec<Kept<T>>,
+}
+
+/// What is due once a writer has released its locks: readers to wake, and changes to free.
+pub(super) struct Due<T: Stored + ?Sized> {
+    wakers: Vec<Waker>,
+    _garbage: Vec<Kept<T>>,
+}
+
+impl<T: Stored + ?Sized> Drop for Due<T> {
+    fn drop(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum LogState {
+    Closed,
+    /// Opens at this version.
+    Opening(String),
+    Open,
+}
+
+/// A change of the server that was written.
+pub(super) struct Observed<'a, D> {
+    pub(super) key: (&'a str, &'a str),
+    pub(super) resource_version: &'a str,
+    /// The state that the store had before.
+    pub(super) old: Option<Arc<Entry<D>>>,
+    /// The state of the change; of a deleted object, its final state.
+    pub(super) object: Arc<Entry<D>>,
+    pub(super) is_deleted: bool,
+    /// True if the store changed.
+    pub(super) has_effect: bool,
+}
+
+impl<T: Stored + ?Sized> Log<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            limits: None,
+            state: LogState::Closed,
+            opening: 0,
+            start: String::new(),
+            version: String::new(),
+            seen: String::new(),
+            unsure: None,
+            dropped: 0,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            frame_bytes: Arc::default(),
+            ahead: HashMap::new(),
+            wakers: HashMap::new(),
+            readers: 0,
+            has_news: false,
+            garbage: Vec::new(),
+        }
+    }
+
+    pub(super) fn enable(&mut self, limits: ChangeLogLimits) {
+        self.limits = Some(limits);
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state == LogState::Open
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state == LogState::Closed
+    }
+
+    /// Returns the version at which the store has exactly the objects of the log, if it has.
+    pub(super) fn exact_version(&self) -> Option<&str> {
+        (self.is_open() && self.ahead.is_empty()).then_some(&self.version)
+    }
+
+    /// Drops all changes, and ends all readers.
+    pub(super) fn close(&mut self) {
+        if self.is_open() {
+            self.has_news = true;
+        }
+        self.state = LogState::Closed;
+        self.opening += 1;
+        self.dropped = 0;
+        self.kept_bytes = 0;
+        self.garbage.extend(mem::take(&mut self.kept));
+        self.ahead = HashMap::new();
+    }
+
+    /// Closes the log until another list is complete.
+    pub(super) fn begin_replace(&mut self) {
+        self.close();
+        self.seen.clear();
+        self.unsure = None;
+    }
+
+    /// Begins at a version up to which the store has all changes, and which has an order. `newest` is the newest version of an object of the store.
+    pub(super) fn open(&mut self, version: &str, newest: &str) {
+        let is_unsure = self.unsure.as_ref().is_some_and(|unsure| !is_older(unsure, version));
+        if self.limits.is_none() || is_unsure {
+            return;
+        }
+        self.unsure = None;
+        version.clone_into(&mut self.version);
+        if self.has_not_seen(version) {
+            version.clone_into(&mut self.seen);
+        }
+        if is_older(version, newest) {
+            self.state = LogState::Opening(newest.to_owned());
+        } else {
+            version.clone_into(&mut self.start);
+            self.state = LogState::Open;
+            self.has_news = true;
+        }
+    }
+
+    /// Records that the store has all changes up to this version.
+    pub(super) fn advance(&mut self, version: &str) {
+        if self.is_closed() || !is_older(&self.version, version) {
+            return;
+        }
+        version.clone_into(&mut self.version);
+        if self.has_not_seen(version) {
+            version.clone_into(&mut self.seen);
+        }
+        if let LogState::Opening(newest) = &self.state {
+            let newest = newest.clone();
+            self.open(version, &newest);
+        }
+        self.trim();
+    }
+
+    /// Records the state before a write of others than the reflector, which the log does not have.
+    pub(super) fn wrote(&mut self, key: ObjectKey, old: Option<Arc<Entry<T::Decoded>>>, resource_version: &str) {
+        match &mut self.state {
+            LogState::Closed => {}
+            LogState::Opening(newest) => {
+                if is_older(newest, resource_version) {
+                    resource_version.clone_into(newest);
+                }
+            }
+            LogState::Open => _ = self.ahead.entry(key).or_insert(old),
+        }
+    }
+
+    fn has_not_seen(&self, resource_version: &str) -> bool {
+        self.seen.is_empty() || is_older(&self.seen, resource_version)
+    }
+
+    /// Appends a change. `known` is the version of the store's state of the object, which is newer than the change if others than the
+    /// reflector have written it.
+    pub(super) fn append(&mut self, observed: Observed<'_, T::Decoded>, known: Option<&str>, codec: &Arc<Codec<T>>) {
+        let Observed { key: (namespace, name), resource_version, old, object, is_deleted, has_effect } = observed;
+        if self.has_not_seen(resource_version) {
+            resource_version.clone_into(&mut self.seen);
+        } else if has_effect || is_deleted && !self.ahead.is_empty() {
+            // A deletion without a version of its own, as an API server may send to a watch with a selector; versions without an order;
+            // or a server that was restored from a backup.
+            self.unsure = Some(self.seen.clone());
+            return self.close();
+        } else {
+            // The watch has delivered the change again.
+            return;
+        }
+        if self.is_closed() || !is_older(&self.version, resource_version) {
+            return;
+        }
+        if !self.is_open() {
+            return self.advance(resource_version);
+        }
+        let mut old = old;
+        if !self.ahead.is_empty() {
+            let key = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
+            if let Some(state) = self.ahead.remove(&key) {
+                old = state;
+                if known.is_some_and(|known| is_older(resource_version, known)) {
+                    self.ahead.insert(key, (!is_deleted).then(|| Arc::clone(&object)));
+                }
+            }
+        }
+        resource_version.clone_into(&mut self.version);
+        let kind = match (is_deleted, &old) {
+            (true, None) => return,
+            (true, Some(_)) => LoggedType::Deleted,
+            (false, Some(_)) => LoggedType::Modified,
+            (false, None) => LoggedType::Added,
+        };
+        let change = Arc::new(LoggedChange {
+            kind,
+            resource_version: resource_version.to_owned(),
+            old,
+            object,
+            codec: Arc::clone(codec),
+            frames: Default::default(),
+            frame_bytes: Arc::clone(&self.frame_bytes),
+        });
+        self.kept_bytes += change.bytes();
+        self.kept.push_back(Kept { at: Instant::now(), change });
+        self.has_news = true;
+        self.trim();
+    }
+
+    /// Drops the oldest changes that exceed the limits.
+    fn trim(&mut self) {
+        let Some(limits) = self.limits else { return };
+        while let Some(oldest) = self.kept.front()
+            && (oldest.at.elapsed() > limits.age || self.bytes() > limits.bytes && self.kept.len() > 1)
+        {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.kept_bytes -= oldest.change.bytes();
+            self.dropped += 1;
+            oldest.change.resource_version.clone_into(&mut self.start);
+            self.garbage.push(oldest);
+        }
+        if self.kept.capacity() > 4 * self.kept.len() + 64 {
+            self.kept.shrink_to(2 * self.kept.len());
+        }
+    }
+
+    /// Returns the memory of the log in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.kept_bytes + self.frame_bytes.load(Relaxed)
+    }
+
+    pub(super) fn status(&self) -> ChangeLogStatus {
+        if !self.is_open() {
+            return ChangeLogStatus::default();
+        }
+        ChangeLogStatus {
+            start: Some(self.start.clone()),
+            changes: self.kept.len(),
+            bytes: self.bytes(),
+            age: self.kept.front().map_or(Duration::ZERO, |oldest| oldest.at.elapsed()),
+        }
+    }
+
+    /// Takes what is due after the locks are released.
+    pub(super) fn take_due(&mut self) -> Due<T> {
+        let wakers = if mem::take(&mut self.has_news) {
+            self.wakers.drain().map(|(_, waker)| waker).collect()
+        } else {
+            Vec::new()
+        };
+        Due { wakers, _garbage: mem::take(&mut self.garbage) }
+    }
+
+    /// Returns the place after the changes up to this version.
+    fn place_after(&self, resource_version: &str) -> Result<u64, ChangesExpired> {
+        // Also refuses versions without an order.
+        let has_all = compare_resource_versions(&self.start, resource_version).is_some_and(Ordering::is_le);
+        if !self.is_open() || !has_all {
+            return Err(ChangesExpired);
+        }
+        let place = self.kept.partition_point(|kept| !is_older(resource_version, &kept.change.resource_version));
+        Ok(self.dropped + place as u64)
+    }
+}
+
+/// A cursor in the change log: see [`StoreReader::changes_after`](super::StoreReader::changes_after).
+///
+/// It keeps no change and not the store. It ends with [`ChangesExpired`] when the log drops changes that it has not returned, when a
+/// relist begins, and when the store is dropped.
+pub struct Changes<T: Stored + ?Sized> {
+    inner: Weak<Inner<T>>,
+    number: u64,
+    opening: u64,
+    next: u64,
+    /// The version up to which the reader has all changes.
+    version: String,
+    has_ended: bool,
+}
+
+impl<T: Stored + ?Sized> Changes<T> {
+    pub(super) fn after(inner: &Arc<Inner<T>>, resource_version: &str) -> Result<Self, ChangesExpired> {
+        let mut log = lock(&inner.log);
+        let next = log.place_after(resource_version)?;
+        log.readers += 1;
+        let (number, opening, version) = (log.readers, log.opening, resource_version.to_owned());
+        Ok(Self { inner: Arc::downgrade(inner), number, opening, next, version, has_ended: false })
+    }
+
+    /// Returns the resource version up to which the reader has all changes: after the last returned change, that of the log, if the
+    /// reader has all of it.
+    pub fn resource_version(&mut self) -> &str {
+        if let Some(inner) = self.inner.upgrade() {
+            let log = lock(&inner.log);
+            if log.opening == self.opening
+                && self.next == log.dropped + log.kept.len() as u64
+                && is_older(&self.version, &log.version)
+            {
+                log.version.clone_into(&mut self.version);
+            }
+        }
+        &self.version
+    }
+
+    /// Returns the next change, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesExpired`].
+    pub fn try_next(&mut self) -> Result<Option<Arc<LoggedChange<T>>>, ChangesExpired> {
+        self.advance(None)
+    }
+
+    fn advance(&mut self, waker: Option<&Waker>) -> Result<Option<Arc<LoggedChange<T>>>, ChangesExpired> {
+        let inner = self.inner.upgrade().ok_or(ChangesExpired)?;
+        let mut log = lock(&inner.log);
+        loop {
+            let at =
+                self.next.checked_sub(log.dropped).filter(|_| log.opening == self.opening).ok_or(ChangesExpired)?;
+            let kept = usize::try_from(at).ok().and_then(|at| log.kept.get(at));
+            let Some(Kept { change, .. }) = kept else { break };
+            self.next += 1;
+            // A reader that knows a newer version than the store.
+            if is_older(&self.version, &change.resource_version) {
+                change.resource_version.clone_into(&mut self.version);
+                return Ok(Some(Arc::clone(change)));
+            }
+        }
+        if let Some(waker) = waker {
+            log.wakers.insert(self.number, waker.clone());
+        }
+        Ok(None)
+    }
+}
+
+/// Ends after an error.
+impl<T: Stored + ?Sized> Stream for Changes<T> {
+    type Item = Result<Arc<LoggedChange<T>>, ChangesExpired>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let next = self.advance(Some(cx.waker()));
+        self.has_ended = next.is_err();
+        match next {
+            Ok(Some(change)) => Poll::Ready(Some(Ok(change))),
+            Ok(None) => Poll::Pending,
+            Err(expired) => Poll::Ready(Some(Err(expired))),
+        }
+    }
+}
+
+impl<T: Stored + ?Sized> Drop for Changes<T> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.upgrade() {
+            let waker = lock(&inner.log).wakers.remove(&self.number);
+            drop(waker);
+        }
+    }
+}
+
+impl<T: Stored + ?Sized> fmt::Debug for Changes<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("resource_version", &self.version).finish_non_exhaustive()
+    }
+}
