@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 use http::header::{AUTHORIZATION, HeaderMap};
-use http::{StatusCode, Uri};
+use http::{Method, StatusCode, Uri};
 use http_body_util::BodyDataStream;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
@@ -160,15 +160,17 @@ impl KubeTransport {
         Ok(client.clone())
     }
 
-    async fn send(&self, request: Request) -> Result<Response, TransportError> {
-        let mut get = http::Request::new(Body::empty());
-        *get.uri_mut() = Uri::try_from(request.path_and_query)
+    async fn send(&self, request: Request, body: Option<Bytes>) -> Result<Response, TransportError> {
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let mut sending = http::Request::new(body.map_or_else(Body::empty, Body::from));
+        *sending.method_mut() = method;
+        *sending.uri_mut() = Uri::try_from(request.path_and_query)
             .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the request's path: {error}")))?;
-        *get.headers_mut() = request.headers;
+        *sending.headers_mut() = request.headers;
         let client = self.client().await?;
         let server = self.server.clone();
         let send = async move {
-            let response = client.send(get).await.map_err(|error| match classify(&error) {
+            let response = client.send(sending).await.map_err(|error| match classify(&error) {
                 error if error.kind() == TransportErrorKind::Connect => error.at(server.as_deref()),
                 error => error,
             })?;
@@ -192,7 +194,11 @@ impl KubeTransport {
 
 impl Transport for KubeTransport {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
-        Box::pin(self.send(request))
+        Box::pin(self.send(request, None))
+    }
+
+    fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
+        Box::pin(self.send(request, Some(body)))
     }
 
     fn is_near(&self) -> bool {

@@ -169,7 +169,7 @@ impl HttpTransport {
         }
     }
 
-    async fn send(&self, request: Request) -> Result<Response, TransportError> {
+    async fn send(&self, request: Request, body: Option<Bytes>) -> Result<Response, TransportError> {
         let base = self.base.as_str().trim_end_matches('/');
         let url = Url::parse(&format!("{base}{}", request.path_and_query))
             .map_err(|error| setup(format!("the request's path: {error}")))?;
@@ -178,9 +178,13 @@ impl HttpTransport {
         if let Some(value) = self.authorization()? {
             headers.insert(AUTHORIZATION, value);
         }
-        let (get, origin) = (self.client().get(url).headers(headers), self.base.origin());
+        let sending = match body {
+            None => self.client().get(url),
+            Some(body) => self.client().post(url).body(body),
+        };
+        let (sending, origin) = (sending.headers(headers), self.base.origin());
         let send = async move {
-            let response = get.send().await.map_err(classify)?;
+            let response = sending.send().await.map_err(classify)?;
             if response.url().origin() != origin {
                 let to = response.url().origin().ascii_serialization();
                 return Err(TransportError::new(TransportErrorKind::Redirect, format!("to another origin, {to}")));
@@ -203,7 +207,11 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
-        Box::pin(self.send(request))
+        Box::pin(self.send(request, None))
+    }
+
+    fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
+        Box::pin(self.send(request, Some(body)))
     }
 
     fn is_near(&self) -> bool {

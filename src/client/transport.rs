@@ -21,6 +21,15 @@ pub trait Transport: Send + Sync + 'static {
     /// Sends a GET and waits for the head of the response.
     fn get(&self, request: Request) -> ResponseFuture<'_>;
 
+    /// Sends a POST with this body, whose type is in the headers, and waits for the head of the response. Only reviews of tokens and
+    /// of access are sent this way: a POST is not retried.
+    ///
+    /// The default returns an error, because a transport for lists and watches need not implement it.
+    fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
+        drop((request, body));
+        Box::pin(async { Err(TransportError::new(TransportErrorKind::Setup, "this transport sends only GETs")) })
+    }
+
     /// Returns true if the server is in the same cluster or on the same host, where compression costs more than it saves.
     fn is_near(&self) -> bool {
         false
@@ -37,13 +46,13 @@ pub trait Transport: Send + Sync + 'static {
     }
 }
 
-/// The future that [`Transport::get`] returns.
+/// The future that [`Transport::get`] and [`Transport::post`] return.
 pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send + 'a>>;
 
 /// The body of a [`Response`], as it arrives.
 pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Send>>;
 
-/// A GET. It carries no credentials: the transport adds them.
+/// A GET, or a POST without its body. It carries no credentials: the transport adds them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
@@ -54,7 +63,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request, for tests of a [`Transport`].
+    /// Creates a request, for callers and tests of a [`Transport`].
     #[must_use]
     pub fn new(path_and_query: String, headers: HeaderMap) -> Self {
         Self { path_and_query, headers }
@@ -272,6 +281,21 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct OnlyGets;
+
+    impl Transport for OnlyGets {
+        fn get(&self, _: Request) -> ResponseFuture<'_> {
+            Box::pin(async { Err(TransportError::new(TransportErrorKind::Other, "")) })
+        }
+    }
+
+    #[tokio::test]
+    async fn posts_fail_unless_a_transport_implements_them() {
+        let request = Request::new("/apis".to_owned(), HeaderMap::new());
+        let error = OnlyGets.post(request, Bytes::new()).await.unwrap_err();
+        assert_eq!(error.to_string(), "setup: this transport sends only GETs");
+    }
 
     #[test]
     fn recognizes_loopback_hosts() {

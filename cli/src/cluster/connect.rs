@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hyper::body::Bytes;
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use listwatch::client::{Client, Compression, HttpTransport, Request, ResponseFuture, Transport};
@@ -255,6 +256,10 @@ impl Server {
 impl Transport for Server {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
         self.inner().get(request)
+    }
+
+    fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
+        self.inner().post(request, body)
     }
 
     fn is_near(&self) -> bool {

@@ -1,0 +1,19 @@
+//! Serves caches of Kubernetes collections over the Kubernetes API.
+//!
+//! A [`Mirror`] is a read-only API server. It answers lists, watches and GETs of the resources that it holds from their caches,
+//! and forwards discovery and the rest to the API server. It is not a gateway, not a write path and not a substitute for
+//! authorization.
+
+mod accept;
+mod auth;
+mod body;
+mod mirror;
+mod params;
+mod reads;
+mod request;
+mod review;
+mod server;
+mod shared;
+mod status;
+
+pub use self::mirror::{Access, Limits, Mirror, Mirrored, ResourceStatus};

@@ -1,0 +1,231 @@
+//! The settings of a mirror.
+
+use std::future::Future;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use listwatch::client::{Resource, Transport};
+use listwatch::reflector::Cache;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+
+use crate::server;
+use crate::shared::Shared;
+
+/// A read-only Kubernetes API server over caches.
+///
+/// By default it listens on loopback only, and its readers need no credentials.
+#[must_use]
+pub struct Mirror {
+    transport: Arc<dyn Transport>,
+    resources: Vec<Mirrored>,
+    access: Access,
+    tls: Option<Tls>,
+    stale_reads: bool,
+    limits: Limits,
+}
+
+struct Tls {
+    certificates: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// A resource that a mirror answers from a cache.
+#[derive(Debug)]
+pub struct Mirrored {
+    pub(crate) cache: Cache<[u8]>,
+    pub(crate) resource: Resource,
+    /// `None` if the cache has all namespaces.
+    pub(crate) namespace: Option<String>,
+}
+
+/// Whether readers of a resource get answers from its cache.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ResourceStatus {
+    /// The name as users type it, such as `deployments.apps`.
+    pub name: String,
+    /// True if the cache has the whole collection.
+    pub ready: bool,
+    /// The time since the cache was last known to be up to date; `None` before it first was.
+    pub lag: Option<Duration>,
+    /// Why the resource is not ready.
+    pub reason: Option<String>,
+}
+
+/// Who may read from a mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Every process of this host. The mirror listens on loopback addresses only, and refuses requests that a web page sends.
+    ///
+    /// Readers share the rights of the mirror, but for Secrets: those are refused unless they are a mirrored resource.
+    #[default]
+    Loopback,
+    /// The users of the cluster, with their own rights: needs TLS.
+    ///
+    /// The mirror authenticates each request by its bearer token (TokenReview), and authorizes it (SubjectAccessReview). It repeats
+    /// both every minute while a watch is open.
+    Reviewed,
+}
+
+/// The limits of a mirror on its readers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Open connections. Further connections wait in the backlog of the listener. Default: 10,000.
+    pub connections: usize,
+    /// The time for a TLS handshake, for the first request of a connection, and for the headers of each request. Default: 10 s.
+    pub header_timeout: Duration,
+    /// The largest headers of a request, in bytes. Default: 64 KiB.
+    pub header_bytes: usize,
+    /// HTTP/2 streams per connection. Default: 250, as the API server's.
+    pub streams_per_connection: u32,
+    /// A reader that accepts no byte for this time is disconnected, also in the middle of a list. Default: 30 s.
+    pub stall_timeout: Duration,
+    /// A connection without requests is closed after this time. Default: 2 min.
+    pub idle_timeout: Duration,
+    /// Lists that are written at the same time. Default: 100.
+    pub lists: usize,
+    /// Lists that wait for others; further lists get 429. Default: 1,000.
+    pub waiting_lists: usize,
+    /// The time that open requests have to end at shutdown. Default: 10 s.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            header_timeout: Duration::from_secs(10),
+            header_bytes: 64 << 10,
+            streams_per_connection: 250,
+            stall_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(120),
+            lists: 100,
+            waiting_lists: 1000,
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Mirrored {
+    /// Creates a mirrored resource. `namespace` is the namespace to which the cache is limited, if it is.
+    #[must_use]
+    pub fn new(cache: Cache<[u8]>, resource: Resource, namespace: Option<String>) -> Self {
+        Self { cache, resource, namespace }
+    }
+
+    /// Returns whether the cache can answer.
+    #[must_use]
+    pub fn status(&self) -> ResourceStatus {
+        let status = self.cache.status();
+        let reason = match (&status.resource_version, &status.ended_by, &status.last_error) {
+            (_, Some(error), _) => Some(format!("the reflector has ended: {error}")),
+            (Some(_), None, _) if status.skipped > 0 => Some(format!("{} objects are missing", status.skipped)),
+            (Some(_), None, _) => None,
+            (None, None, Some(error)) => Some(format!("not synced: {error}")),
+            (None, None, None) => Some("not synced".to_owned()),
+        };
+        ResourceStatus {
+            name: self.resource.to_string(),
+            ready: reason.is_none(),
+            lag: status.last_synced_at.map(|at| at.elapsed()),
+            reason,
+        }
+    }
+}
+
+impl Mirror {
+    /// Creates a mirror that forwards to the API server of this transport.
+    pub fn new(transport: Arc<dyn Transport>) -> Self {
+        Self {
+            transport,
+            resources: Vec::new(),
+            access: Access::default(),
+            tls: None,
+            stale_reads: false,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Answers requests for this resource from its cache.
+    pub fn resource(mut self, resource: Mirrored) -> Self {
+        self.resources.push(resource);
+        self
+    }
+
+    /// Sets who may read. The default is [`Access::Loopback`].
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Serves TLS with this certificate (PEM, followed by its intermediates) and its key (PEM).
+    pub fn tls(mut self, certificates_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
+        self.tls = Some(Tls { certificates: certificates_pem.into(), key: key_pem.into() });
+        self
+    }
+
+    /// Answers GETs and lists at the version of the cache, without asking the API server for its version first.
+    pub fn stale_reads(mut self, stale_reads: bool) -> Self {
+        self.stale_reads = stale_reads;
+        self
+    }
+
+    /// Sets the limits on readers.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Serves until `shutdown` completes. Then it accepts no more connections, ends watches, and waits for open requests
+    /// for [`Limits::drain_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for a certificate or key that cannot be used, for [`Access::Loopback`] on another
+    /// address, and for [`Access::Reviewed`] without TLS; errors of the listener.
+    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        let address = listener.local_addr()?;
+        match self.access {
+            Access::Loopback if !address.ip().is_loopback() => {
+                return Err(invalid(format!("{address} is not a loopback address: readers must be reviewed")));
+            }
+            Access::Reviewed if self.tls.is_none() => return Err(invalid("readers are reviewed only over TLS")),
+            Access::Loopback | Access::Reviewed => {}
+        }
+        let tls = self.tls.as_ref().map(Tls::acceptor).transpose()?;
+        let Self { transport, resources, access, stale_reads, limits, .. } = self;
+        let shared = Shared::new(transport, resources, access, stale_reads, limits, address.port());
+        server::serve(Arc::new(shared), listener, tls, shutdown).await
+    }
+}
+
+impl Tls {
+    fn acceptor(&self) -> io::Result<TlsAcceptor> {
+        let certificates: Vec<_> = CertificateDer::pem_slice_iter(&self.certificates)
+            .collect::<Result<_, _>>()
+            .map_err(|error| invalid(format!("the certificate: {error}")))?;
+        // The parser's error is not quoted: it might contain a part of the key.
+        let key =
+            PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| invalid("the key: no private key in the PEM"))?;
+        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)
+            .map_err(|error| invalid(format!("the certificate and key: {error}")))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+fn invalid(message: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message.into())
+}

@@ -1,0 +1,213 @@
+//! The query of a read, parsed by the rules of the API server.
+
+use crate::request::ReadKind;
+use crate::status::{Cause, Status};
+
+/// The parameters of a read. Strings are `""` if the parameter is absent, as for the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Params {
+    pub(crate) label_selector: String,
+    /// May be `metadata.name=x`, which selects one object.
+    pub(crate) field_selector: String,
+    /// 0 if absent. The API server ignores negative limits.
+    pub(crate) limit: i64,
+    pub(crate) continue_token: String,
+    pub(crate) resource_version: String,
+    pub(crate) resource_version_match: Match,
+    pub(crate) allow_watch_bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) timeout_seconds: Option<i64>,
+    pub(crate) pretty: bool,
+    pub(crate) shard_selector: String,
+}
+
+/// `resourceVersionMatch`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Match {
+    #[default]
+    Unset,
+    NotOlderThan,
+    Exact,
+}
+
+/// Splits a query into decoded pairs. The API server ignores malformed pairs; the mirror refuses them, because it must read
+/// what the server reads.
+pub(crate) fn pairs(query: &str) -> Result<Vec<(String, String)>, Status> {
+    if query.contains(';') || !has_valid_escapes(query) {
+        return Err(Status::bad_request("the query has an invalid escape or a semicolon"));
+    }
+    let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    // Escapes that are not UTF-8 became U+FFFD.
+    if pairs.iter().any(|(name, value)| name.contains('\u{fffd}') || value.contains('\u{fffd}') || value.contains('\0'))
+    {
+        return Err(Status::bad_request("the query is not text"));
+    }
+    Ok(pairs)
+}
+
+/// Returns true if two hexadecimal digits follow each `%`.
+pub(crate) fn has_valid_escapes(text: &str) -> bool {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    text.as_bytes().split(|byte| *byte == b'%').skip(1).all(|rest| is_hex(rest.first()) && is_hex(rest.get(1)))
+}
+
+/// Parses the parameters. Returns `None` if one of them is unknown, so that the API server must answer.
+///
+/// # Errors
+///
+/// 400 for a number that is none, 422 for a combination that the API server refuses.
+pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option<Params>, Status> {
+    // A GET of one object has fewer options, and ignores those of lists.
+    const OF_GET: [&str; 2] = ["pretty", "resourceVersion"];
+    const OF_LISTS: [&str; 11] = [
+        "allowWatchBookmarks",
+        "continue",
+        "fieldSelector",
+        "labelSelector",
+        "limit",
+        "resourceVersionMatch",
+        "sendInitialEvents",
+        "shardSelector",
+        "timeout",
+        "timeoutSeconds",
+        "watch",
+    ];
+    let is_known = |name: &str| OF_GET.contains(&name) || kind != ReadKind::Get && OF_LISTS.contains(&name);
+    if !pairs.iter().all(|(name, _)| is_known(name)) {
+        return Ok(None);
+    }
+    let text = |name| first(pairs, name).unwrap_or_default().to_owned();
+    let match_text = text("resourceVersionMatch");
+    let params = Params {
+        label_selector: text("labelSelector"),
+        field_selector: text("fieldSelector"),
+        limit: number(pairs, "limit")?.unwrap_or_default(),
+        continue_token: text("continue"),
+        resource_version: text("resourceVersion"),
+        resource_version_match: match &*match_text {
+            "NotOlderThan" => Match::NotOlderThan,
+            "Exact" => Match::Exact,
+            _ => Match::Unset,
+        },
+        allow_watch_bookmarks: flag(pairs, "allowWatchBookmarks").unwrap_or_default(),
+        send_initial_events: flag(pairs, "sendInitialEvents"),
+        timeout_seconds: number(pairs, "timeoutSeconds")?,
+        pretty: flag(pairs, "pretty").unwrap_or_default(),
+        shard_selector: text("shardSelector"),
+    };
+    let causes = match kind {
+        ReadKind::Get => Vec::new(),
+        ReadKind::List => of_list(&params, &match_text),
+        ReadKind::Watch => of_watch(&params, &match_text),
+    };
+    if !causes.is_empty() {
+        return Err(Status::invalid_list_options(causes));
+    }
+    let is_versioned = !matches!(&*params.resource_version, "" | "0");
+    if kind == ReadKind::List && !params.continue_token.is_empty() && is_versioned {
+        return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    Ok(Some(params))
+}
+
+/// Returns the first value of a parameter: the API server ignores the others.
+fn first<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+}
+
+/// Parses a flag as apimachinery does: only `0` and `false`, in any case, are false; an empty value is true.
+pub(crate) fn flag(pairs: &[(String, String)], name: &str) -> Option<bool> {
+    first(pairs, name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+}
+
+fn number(pairs: &[(String, String)], name: &str) -> Result<Option<i64>, Status> {
+    first(pairs, name).map(|value| parse_int(value).map_err(Status::bad_request)).transpose()
+}
+
+/// Parses a number as Go's `strconv.ParseInt` does, with its message.
+fn parse_int(text: &str) -> Result<i64, String> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+    }
+    text.parse().map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
+}
+
+/// Returns the name if the field selector has the term `metadata.name=NAME`. The API server authorizes such a list or watch
+/// for the name.
+pub(crate) fn selected_name(pairs: &[(String, String)]) -> Option<String> {
+    let selector = first(pairs, "fieldSelector")?;
+    // With escapes, commas do not separate terms. Without a name, the reader needs more rights, never less.
+    if selector.contains('\\') {
+        return None;
+    }
+    let name = selector.split(',').find_map(|term| {
+        let (path, value) = term.split_once('=')?;
+        (path == "metadata.name").then(|| value.strip_prefix('=').unwrap_or(value))
+    })?;
+    let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%', '=', '!']);
+    is_name.then(|| name.to_owned())
+}
+
+/// `ValidateListOptions` of apimachinery.
+fn of_list(params: &Params, match_text: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if !match_text.is_empty() {
+        if params.resource_version.is_empty() {
+            causes.push(forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if !params.continue_token.is_empty() {
+            causes
+                .push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if params.resource_version_match == Match::Unset {
+            causes.push(unsupported("resourceVersionMatch", match_text, r#""Exact", "NotOlderThan", """#));
+        }
+        if params.resource_version_match == Match::Exact && params.resource_version == "0" {
+            causes.push(forbidden(
+                "resourceVersionMatch",
+                r#"resourceVersionMatch "exact" is forbidden for resourceVersion "0""#,
+            ));
+        }
+    }
+    if params.send_initial_events.is_some() {
+        causes.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    causes
+}
+
+/// `validateWatchOptions` of apimachinery, with the feature gate `WatchList`.
+fn of_watch(params: &Params, match_text: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let is_not_older_than = params.resource_version_match == Match::NotOlderThan;
+    if params.send_initial_events.is_some() && !is_not_older_than {
+        let message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        causes.push(forbidden("resourceVersionMatch", message));
+    }
+    if !match_text.is_empty() {
+        if params.send_initial_events.is_none() {
+            let message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            causes.push(forbidden("resourceVersionMatch", message));
+        }
+        if !is_not_older_than {
+            causes.push(unsupported("resourceVersionMatch", match_text, r#""NotOlderThan""#));
+        }
+        if !params.continue_token.is_empty() {
+            causes
+                .push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
+        }
+    }
+    causes
+}
+
+fn forbidden(field: &str, message: &str) -> Cause {
+    Cause { reason: "FieldValueForbidden", message: format!("Forbidden: {message}"), field: field.to_owned() }
+}
+
+fn unsupported(field: &str, value: &str, supported: &str) -> Cause {
+    let message = format!("Unsupported value: {value:?}: supported values: {supported}");
+    Cause { reason: "FieldValueNotSupported", message, field: field.to_owned() }
+}

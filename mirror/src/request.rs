@@ -1,0 +1,269 @@
+//! What a request asks for: its path and its query, read as the API server reads them.
+
+use std::borrow::Cow;
+
+use http::{Method, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::params::{self, Params};
+use crate::status::{Refusal, Status};
+
+/// The bytes of a segment that need no escape.
+const SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'@').remove(b'=');
+
+/// The longest accepted path and query, in bytes. The API server has no limit but that of its headers, 1 MiB.
+const LONGEST: usize = 64 << 10;
+
+/// Subresources whose GET acts on a container, or reaches something that is not the API server.
+const EFFECTS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
+
+/// A request that may be answered once the reader is authorized for `attributes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) what: What,
+    pub(crate) attributes: Attributes,
+    /// Path and query, rebuilt from their decoded parts: the API server reads in them what the mirror authorized.
+    pub(crate) path_and_query: String,
+}
+
+/// Who answers a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The cache of the resource, if it is mirrored; else the API server.
+    Read(Read),
+    /// The API server.
+    Forward,
+    /// The mirror, about itself.
+    Own(Own),
+}
+
+/// A page about the mirror itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// `/healthz` and `/livez`: the process answers.
+    Live,
+    /// `/readyz`, or `/readyz/RESOURCE` for one resource.
+    Ready { resource: Option<String>, verbose: bool },
+    /// `/metrics`.
+    Metrics,
+}
+
+/// A GET of one object, a list or a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// `""` for the core group.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    /// `None` for all namespaces, and for cluster-scoped resources.
+    pub(crate) namespace: Option<String>,
+    /// The name of the object; set exactly for [`ReadKind::Get`].
+    pub(crate) name: Option<String>,
+    pub(crate) kind: ReadKind,
+    pub(crate) params: Params,
+    /// True for HEAD: the response needs no body. The server drops a body that is set nevertheless.
+    pub(crate) is_head: bool,
+}
+
+/// What a [`Read`] returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ReadKind {
+    Get,
+    List,
+    Watch,
+}
+
+/// What a SubjectAccessReview is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Attributes {
+    Resource(ResourceAttributes),
+    /// A path that is not of a resource; its verb is `get`.
+    Path(String),
+}
+
+/// The attributes of a request for a resource, as the API server derives them. Empty fields are absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct ResourceAttributes {
+    pub(crate) verb: &'static str,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Attributes {
+    /// Returns true if a response may contain Secrets.
+    pub(crate) fn is_of_secrets(&self) -> bool {
+        matches!(self, Self::Resource(of) if of.group.is_empty() && of.resource == "secrets")
+    }
+}
+
+/// Reads a request.
+///
+/// # Errors
+///
+/// [`Refusal::Status`] for a request that the mirror answers with an error, whoever sends it.
+pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<Asked, Refusal> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return Err(Status::method_not_allowed().into());
+    }
+    if path.len() + query.map_or(0, str::len) > LONGEST {
+        let message = format!("the request URI is over the limit of {LONGEST} bytes");
+        return Err(Status::new(StatusCode::URI_TOO_LONG, "RequestURITooLong", message).into());
+    }
+    let (segments, ends_in_slash) = segments(path)?;
+    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+    let pairs = params::pairs(query.unwrap_or_default())?;
+    let rebuilt = rebuild(&segments, ends_in_slash, &pairs);
+    let (what, attributes) = match segments[..] {
+        ["healthz" | "livez"] => (What::Own(Own::Live), Attributes::Path(path_of(&segments))),
+        ["readyz", ref resource @ ..] if resource.len() < 2 => {
+            let verbose = pairs.iter().any(|(name, _)| name == "verbose");
+            let resource = resource.first().map(ToString::to_string);
+            (What::Own(Own::Ready { resource, verbose }), Attributes::Path(path_of(&segments)))
+        }
+        ["metrics"] => (What::Own(Own::Metrics), Attributes::Path("/metrics".to_owned())),
+        ["api", version, ref rest @ ..] if !rest.is_empty() => {
+            no_slash(ends_in_slash)?;
+            of_resource("", version, rest, &pairs, method)?
+        }
+        ["apis", group, version, ref rest @ ..] if !rest.is_empty() => {
+            no_slash(ends_in_slash)?;
+            of_resource(group, version, rest, &pairs, method)?
+        }
+        ["api" | "apis" | "openapi" | "version" | ".well-known", ..] => {
+            let slash = if ends_in_slash { "/" } else { "" };
+            (What::Forward, Attributes::Path(path_of(&segments) + slash))
+        }
+        // The API server has more: /logs, /debug, /swagger. No reader of a mirror needs them.
+        _ => return Err(Status::no_such_path().into()),
+    };
+    Ok(Asked { what, attributes, path_and_query: rebuilt })
+}
+
+/// Splits a path and decodes its segments. Returns true if it ends in a slash.
+fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), Status> {
+    let Some(rest) = path.strip_prefix('/') else { return Err(Status::bad_request("the path must start with /")) };
+    let ends_in_slash = rest.ends_with('/');
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.is_empty() {
+        return Ok((Vec::new(), ends_in_slash));
+    }
+    let segments: Result<Vec<_>, _> = rest.split('/').map(segment).collect();
+    Ok((segments?, ends_in_slash))
+}
+
+fn segment(raw: &str) -> Result<Cow<'_, str>, Status> {
+    let refused = || Status::bad_request(format!("the path has an invalid segment: {raw:?}"));
+    if !params::has_valid_escapes(raw) {
+        return Err(refused());
+    }
+    let segment = percent_decode_str(raw).decode_utf8().map_err(|_| refused())?;
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b'%' | b'\\' | b'?' | b'#' | b';');
+    if segment.is_empty() || segment == "." || segment == ".." || !segment.bytes().all(is_plain) {
+        return Err(refused());
+    }
+    Ok(segment)
+}
+
+/// The API server has no resource under a path that ends in a slash.
+fn no_slash(ends_in_slash: bool) -> Result<(), Status> {
+    if ends_in_slash { Err(Status::no_such_path()) } else { Ok(()) }
+}
+
+fn path_of(segments: &[&str]) -> String {
+    segments.iter().fold(String::new(), |path, segment| path + "/" + segment)
+}
+
+fn rebuild(segments: &[&str], ends_in_slash: bool, pairs: &[(String, String)]) -> String {
+    let mut path = String::new();
+    for segment in segments {
+        path.push('/');
+        path.extend(utf8_percent_encode(segment, SEGMENT));
+    }
+    if ends_in_slash || segments.is_empty() {
+        path.push('/');
+    }
+    if !pairs.is_empty() {
+        path.push('?');
+        path.push_str(&form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish());
+    }
+    path
+}
+
+/// Reads the part of a path after the version, as `RequestInfoFactory` of the API server does.
+fn of_resource(
+    group: &str,
+    version: &str,
+    rest: &[&str],
+    pairs: &[(String, String)],
+    method: &Method,
+) -> Result<(What, Attributes), Refusal> {
+    // Old forms of paths: the verb is the first segment.
+    let (is_old_watch, rest) = match *rest {
+        ["watch", ref rest @ ..] if !rest.is_empty() => (true, rest),
+        ["proxy" | "redirect", ..] => return Err(has_effects("proxy").into()),
+        _ => (false, rest),
+    };
+    let (namespace, rest) = match *rest {
+        ["namespaces", name] => (Some(name), &["namespaces", name][..]),
+        ["namespaces", name, subresource @ ("status" | "finalize")] => {
+            (Some(name), &["namespaces", name, subresource][..])
+        }
+        ["namespaces", name, ref rest @ ..] => (Some(name), rest),
+        ref rest => (None, rest),
+    };
+    let is_of_namespace = namespace.is_some() && rest.first() == Some(&"namespaces");
+    let (resource, name, subresource) = match *rest {
+        [resource] => (resource, None, ""),
+        [resource, name] => (resource, Some(name), ""),
+        [resource, name, subresource, ..] => (resource, Some(name), subresource),
+        [] => return Err(Status::no_such_path().into()),
+    };
+    if EFFECTS.contains(&subresource) {
+        return Err(has_effects(subresource).into());
+    }
+    let watches = params::flag(pairs, "watch").unwrap_or_default();
+    let kind = match name {
+        Some(_) => ReadKind::Get,
+        None if watches => ReadKind::Watch,
+        None => ReadKind::List,
+    };
+    let verb = match kind {
+        _ if is_old_watch => "watch",
+        ReadKind::Get => "get",
+        ReadKind::List => "list",
+        ReadKind::Watch => "watch",
+    };
+    let attributes = Attributes::Resource(ResourceAttributes {
+        verb,
+        group: group.to_owned(),
+        version: version.to_owned(),
+        resource: resource.to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: namespace.unwrap_or_default().to_owned(),
+        name: name.map(str::to_owned).or_else(|| params::selected_name(pairs)).unwrap_or_default(),
+    });
+    if is_old_watch || !subresource.is_empty() {
+        return Ok((What::Forward, attributes));
+    }
+    let Some(params) = params::parse(kind, pairs)? else { return Ok((What::Forward, attributes)) };
+    let read = Read {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        plural: resource.to_owned(),
+        namespace: namespace.filter(|_| !is_of_namespace).map(str::to_owned),
+        name: name.map(str::to_owned),
+        kind,
+        params,
+        is_head: *method == Method::HEAD,
+    };
+    Ok((What::Read(read), attributes))
+}
+
+fn has_effects(subresource: &str) -> Status {
+    Status::forbidden(format!("the mirror is read-only: a GET of {subresource:?} may have effects"))
+}

@@ -1,0 +1,93 @@
+//! The state that all requests of a mirror share.
+
+use std::sync::Arc;
+
+use listwatch::client::Transport;
+use tokio::sync::{Semaphore, watch};
+
+use crate::mirror::{Access, Limits, Mirrored};
+use crate::request::Read;
+use crate::review::Reviewer;
+use crate::status::{Refusal, Status};
+
+pub(crate) struct Shared {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) resources: Vec<Mirrored>,
+    pub(crate) access: Access,
+    pub(crate) stale_reads: bool,
+    pub(crate) limits: Limits,
+    /// The port of the listener, for the check of `Host`.
+    pub(crate) port: u16,
+    pub(crate) reviewer: Reviewer,
+    /// A list holds a permit while its body is written: see [`list_permit`](Self::list_permit).
+    lists: Arc<Semaphore>,
+    /// Bounds the lists that wait for a permit.
+    waiting_lists: Semaphore,
+    /// True once the mirror shuts down: watches end then.
+    shutdown: watch::Sender<bool>,
+}
+
+/// The right to write the body of a list. The body owns it.
+pub(crate) type ListPermit = tokio::sync::OwnedSemaphorePermit;
+
+impl Shared {
+    pub(crate) fn new(
+        transport: Arc<dyn Transport>,
+        resources: Vec<Mirrored>,
+        access: Access,
+        stale_reads: bool,
+        limits: Limits,
+        port: u16,
+    ) -> Self {
+        Self {
+            reviewer: Reviewer::new(Arc::clone(&transport)),
+            lists: Arc::new(Semaphore::new(limits.lists)),
+            waiting_lists: Semaphore::new(limits.waiting_lists),
+            shutdown: watch::Sender::new(false),
+            transport,
+            resources,
+            access,
+            stale_reads,
+            limits,
+            port,
+        }
+    }
+
+    /// Returns the mirrored resource that can answer a read: of the same group, version and plural, and of its namespace.
+    pub(crate) fn find(&self, read: &Read) -> Option<&Mirrored> {
+        self.resources.iter().find(|mirrored| {
+            let resource = &mirrored.resource;
+            resource.group() == read.group
+                && resource.version() == read.version
+                && resource.plural() == read.plural
+                && (mirrored.namespace.is_none() || mirrored.namespace == read.namespace)
+        })
+    }
+
+    /// Waits for the right to write the body of a list.
+    ///
+    /// # Errors
+    ///
+    /// 429 if too many lists wait.
+    pub(crate) async fn list_permit(&self) -> Result<ListPermit, Refusal> {
+        if let Ok(permit) = Arc::clone(&self.lists).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let too_many = || Refusal::from(Status::too_many_requests("too many lists, please try again later", 1));
+        let _waiting = self.waiting_lists.try_acquire().map_err(|_| too_many())?;
+        Arc::clone(&self.lists).acquire_owned().await.map_err(|_| too_many())
+    }
+
+    /// Waits until the mirror shuts down. Watches end then.
+    pub(crate) fn shutdown(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut shutdown = self.shutdown.subscribe();
+        async move {
+            // Fails if the mirror was dropped.
+            _ = shutdown.wait_for(|is_shutdown| *is_shutdown).await;
+        }
+    }
+
+    pub(crate) fn start_shutdown(&self) {
+        self.shutdown.send_replace(true);
+    }
+}
