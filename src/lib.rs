@@ -15,6 +15,7 @@
 //! | [`MetaView`], [`FieldPath`], [`path`], [`Projection`], [`Prefilter`] | read, copy and filter an item without decoding it |
 //! | [`View`](view::View) | typed reads off the bytes of an object, by the types of the crate `listwatch-views` |
 //! | [`LabelSelector`], [`FieldSelector`], [`Shard`] | select objects of a collection |
+//! | `encode` | writes lists, objects and watch frames from stored items, byte for byte as an API server does |
 //! | [`schema`] | names and types of the fields of every built-in kind |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
 //! | `cache` | whole collections in memory, by key and by index |
@@ -31,6 +32,8 @@ pub mod cache;
 #[cfg(feature = "client")]
 pub mod client;
 mod decode;
+#[cfg(feature = "json")]
+pub mod encode;
 mod error;
 #[cfg(all(any(doc, doctest), feature = "cache", feature = "k8s-pb", feature = "reqwest"))]
 pub mod guide;

@@ -15,10 +15,10 @@ use super::body_state::{BodyState, FoundEvent};
 use super::event::{Event, ListEnd};
 #[cfg(feature = "json")]
 use super::list_json::JsonList;
-use super::list_protobuf::{MAGIC, ProtobufList};
+use super::list_protobuf::ProtobufList;
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::{Limits, OnItemError};
-use crate::meta::{ListMeta, TypeMeta};
+use crate::meta::{ListMeta, MAGIC, TypeMeta};
 use crate::object::ItemRef;
 use crate::wire::{BodyFormat, Encoding};
 

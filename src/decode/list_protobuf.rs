@@ -20,11 +20,8 @@ use super::body_state::{BodyState, FoundEvent};
 use super::list_fields::{ListField, ListMessage, ListShape, ListText};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::{Limits, OnItemError};
-use crate::meta::{Status, TypeMeta};
+use crate::meta::{MAGIC, Status, TypeMeta};
 use crate::wire::protobuf::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
-
-/// The first bytes of every Kubernetes protobuf body (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
-pub(super) const MAGIC: [u8; 4] = *b"k8s\0";
 
 const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 

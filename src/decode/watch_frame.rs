@@ -4,17 +4,13 @@ use std::borrow::Cow;
 use std::mem;
 
 use super::event::WatchEvent;
-use super::list_protobuf::MAGIC;
 use crate::error::{DecodeErrorKind, Fault, Limit};
 use crate::limits::Limits;
-use crate::meta::{Status, TypeMeta};
+use crate::meta::{INITIAL_EVENTS_END, MAGIC, Status, TypeMeta};
 use crate::object::ItemRef;
 use crate::object::meta_view::entry;
 use crate::wire::protobuf::{Fields, Value, WireField};
 use crate::wire::{Encoding, FieldFault, at};
-
-/// The annotation of the bookmark that ends the initial events (KEP-3157).
-pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// The fields of a frame.
 #[derive(Default)]

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::watch_frame::{EventType, Frame, INITIAL_EVENTS_END};
+use super::watch_frame::{EventType, Frame};
+use crate::meta::INITIAL_EVENTS_END;
 use crate::wire::json::Reader;
 use crate::wire::{Fault, FieldFault, at};
 

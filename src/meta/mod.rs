@@ -9,6 +9,12 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 
 use crate::wire::protobuf::{Fields, Value};
 
+/// The first bytes of every Kubernetes protobuf body (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
+pub(crate) const MAGIC: [u8; 4] = *b"k8s\0";
+
+/// The annotation of the bookmark that ends the initial events (KEP-3157).
+pub(crate) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
 /// `apiVersion` and `kind` of a list or an object: `v1` and `PodList`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

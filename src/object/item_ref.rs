@@ -163,6 +163,22 @@ impl<'a> ItemRef<'a> {
         }
     }
 
+    /// Returns true if the object has a field, at any depth, that the [table of fields](crate::schema) does not have. Then `to_json`
+    /// leaves it out and returns a number over 0. Always false for JSON.
+    ///
+    /// It stops at the first such field and allocates nothing. It does not check the values of known fields.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::UnknownKind`] when the table does not have the kind; [`ItemError::Field`] when a message is malformed or nested
+    /// deeper than 100 messages.
+    pub fn has_unknown_fields(&self) -> Result<bool, ItemError> {
+        match self.encoding {
+            Encoding::Protobuf => crate::schema::has_unknown_fields(self.type_meta, self.bytes),
+            Encoding::Json => Ok(false),
+        }
+    }
+
     /// Returns the same item with other bytes, of the same encoding.
     pub(crate) fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
     where

@@ -4,22 +4,19 @@
 //! in the order of Go's structs. Sources: the types of `k8s.io/apimachinery` that implement `MarshalJSON`, and Go's
 //! `encoding/json`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::mem;
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use serde::de::IgnoredAny;
 
+use super::text::{write, write_raw, write_str};
 use super::{Field, Form, Message, Omit, Shape, Type};
 use crate::error::{Fault, ItemError};
 use crate::limits::{Limits, estimate};
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
-use crate::wire::json::Reader;
 use crate::wire::protobuf::{Fields, Value, Varint};
 
 /// The deepest nesting of messages, as in prost. Only the schemas of a `CustomResourceDefinition` nest without a limit.
@@ -27,18 +24,35 @@ const MAX_DEPTH: usize = 100;
 
 /// Appends the JSON form of an object in protobuf, on one line, to `out`: see [`ItemRef::to_json`](crate::ItemRef::to_json).
 pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
+    write_object(type_meta, object, out, |out| {
+        out.extend_from_slice(b"\"kind\":");
+        write_str(type_meta.item_kind(), out);
+        out.extend_from_slice(b",\"apiVersion\":");
+        write_str(&type_meta.api_version, out);
+    })
+}
+
+/// As [`to_json`], without `kind` and `apiVersion`, as in Go's typed lists.
+pub(crate) fn to_list_item(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
+    write_object(type_meta, object, out, |_| ())
+}
+
+/// Appends an object whose first members `write_first` writes.
+fn write_object(
+    type_meta: &TypeMeta,
+    object: &[u8],
+    out: &mut Vec<u8>,
+    write_first: impl FnOnce(&mut Vec<u8>),
+) -> Result<u64, ItemError> {
     let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
-    let message = Message::of(api_version, kind)
-        .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })?;
+    let message = Message::of_item(api_version, kind)?;
     estimate::check(Encoding::Protobuf, object, Limits::DEFAULT_DECODED_SIZE)?;
     let start = out.len();
     let mut slots = Vec::new();
     let mut reader = Messages { unknown_fields: 0 };
     let result = reader.message(message, object, &mut slots, 0).and_then(|()| {
-        out.extend_from_slice(b"{\"kind\":");
-        write_str(kind, out);
-        out.extend_from_slice(b",\"apiVersion\":");
-        write_str(api_version, out);
+        out.push(b'{');
+        write_first(out);
         write_fields(message, &slots, out)?;
         out.push(b'}');
         Ok(reader.unknown_fields)
@@ -356,156 +370,6 @@ fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Writes a string with the escapes of `encoding/json`, safe for embedding in HTML.
-fn write_str(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut rest = text;
-    if !text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\') || is_html(byte)) {
-        out.extend_from_slice(text.as_bytes());
-        rest = "";
-    }
-    while let Some(at) =
-        rest.find(|c: char| matches!(c, ..' ' | '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}'))
-    {
-        let (plain, from) = rest.split_at(at);
-        out.extend_from_slice(plain.as_bytes());
-        let mut chars = from.chars();
-        match chars.next() {
-            Some(c @ ('"' | '\\')) => out.extend_from_slice(&[b'\\', c as u8]),
-            Some('\u{8}') => out.extend_from_slice(b"\\b"),
-            Some('\u{c}') => out.extend_from_slice(b"\\f"),
-            Some('\n') => out.extend_from_slice(b"\\n"),
-            Some('\r') => out.extend_from_slice(b"\\r"),
-            Some('\t') => out.extend_from_slice(b"\\t"),
-            Some(c) => write_unicode(c, out),
-            None => {}
-        }
-        rest = chars.as_str();
-    }
-    out.extend_from_slice(rest.as_bytes());
-    out.push(b'"');
-}
-
-/// Appends an object in JSON on one line, with `kind` and `apiVersion` once each: its own, or the list's.
-///
-/// They keep their place in the object, and are first if the object does not have them.
-pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
-    let start = out.len();
-    let written = write_line(list, object, out);
-    written.map_err(|(field, fault)| {
-        out.truncate(start);
-        ItemError::Metadata { field, fault }
-    })
-}
-
-fn write_line<'a>(list: &'a TypeMeta, object: &'a [u8], out: &mut Vec<u8>) -> Result<(), (&'static str, Fault)> {
-    let at = |fault| ("the object", fault);
-    // The reader checks only the object's own members, but the whole line must be valid JSON.
-    serde_json::from_slice::<IgnoredAny>(object).map_err(|_| at(Fault::Syntax))?;
-    if !object.trim_ascii_start().starts_with(b"{") {
-        return Err(at(Fault::Type));
-    }
-    let named = |name, of_list: &'a str| Named { name, text: of_list.into(), is_own: false, is_written: false };
-    let mut type_meta = [named("kind", list.item_kind()), named("apiVersion", &list.api_version)];
-    let mut json = Reader::new(object, 0);
-    let mut members = json.object().map_err(at)?;
-    while let Some(name) = members.next(&mut json).map_err(at)? {
-        let Some(named) = type_meta.iter_mut().find(|named| name == named.name) else {
-            json.value().map_err(at)?;
-            continue;
-        };
-        named.is_own = true;
-        // `null` sets nothing, and the last value counts.
-        if let Some(text) = json.text().map_err(|fault| (named.name, fault))?.filter(|text| !text.is_empty()) {
-            named.text = text;
-        }
-    }
-    if let Some(named) = type_meta.iter().find(|named| named.text.is_empty()) {
-        return Err((named.name, Fault::Missing));
-    }
-
-    out.push(b'{');
-    type_meta.iter_mut().filter(|named| !named.is_own).for_each(|named| named.write(out));
-    let mut json = Reader::new(object, 0);
-    let mut members = json.object().map_err(at)?;
-    while let Some(name) = members.next(&mut json).map_err(at)? {
-        let value = json.value().map_err(at)?;
-        if let Some(named) = type_meta.iter_mut().find(|named| name == named.name) {
-            named.write(out);
-        } else {
-            write_name(&name, out);
-            write_compact(value, out).map_err(at)?;
-        }
-    }
-    out.push(b'}');
-    Ok(())
-}
-
-/// `kind` or `apiVersion` of an object.
-struct Named<'a> {
-    name: &'static str,
-    text: Cow<'a, str>,
-    is_own: bool,
-    is_written: bool,
-}
-
-impl Named<'_> {
-    /// Appends the member, at the first call.
-    fn write(&mut self, out: &mut Vec<u8>) {
-        if !mem::replace(&mut self.is_written, true) {
-            write_name(self.name, out);
-            write_str(&self.text, out);
-        }
-    }
-}
-
-/// Writes the name of a member, with the comma before and the colon after it.
-fn write_name(name: &str, out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    write_str(name, out);
-    out.push(b':');
-}
-
-/// Writes JSON within JSON, as Go does: without whitespace, and safe for embedding in HTML.
-fn write_raw(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-    serde_json::from_slice::<IgnoredAny>(raw).map_err(|_| Fault::Value)?;
-    write_compact(raw, out)
-}
-
-/// Writes JSON that was already checked, or a part of it, without whitespace.
-fn write_compact(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-    let text = str::from_utf8(raw).map_err(|_| Fault::Utf8)?;
-    // API servers write JSON in this form.
-    if !raw.iter().any(|&byte| byte <= b' ' || is_html(byte)) {
-        out.extend_from_slice(raw);
-        return Ok(());
-    }
-    let mut in_string = false;
-    let mut escaped = false;
-    for c in text.chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => write_unicode(c, out),
-            ' ' | '\n' | '\r' | '\t' if !in_string => {}
-            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
-        in_string ^= c == '"' && !escaped;
-        escaped = c == '\\' && !escaped;
-    }
-    Ok(())
-}
-
-/// Returns true if the byte begins a character that Go escapes for HTML or JavaScript.
-fn is_html(byte: u8) -> bool {
-    // 0xe2 begins U+2028, U+2029 and other characters.
-    matches!(byte, b'<' | b'>' | b'&' | 0xe2)
-}
-
-fn write_unicode(c: char, out: &mut Vec<u8>) {
-    write(out, format_args!("\\u{:04x}", u32::from(c)));
-}
-
 fn write_int(value: i64, out: &mut Vec<u8>) {
     write(out, format_args!("{value}"));
 }
@@ -576,9 +440,4 @@ fn write_duration(nanos: i64, out: &mut Vec<u8>) {
         write(out, format_args!(".{}", fraction.get(1..).unwrap_or_default().trim_end_matches('0')));
     }
     write(out, format_args!("{name}\""));
-}
-
-/// Writing to a `Vec` cannot fail.
-fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    let _ = out.write_fmt(text);
 }

@@ -8,13 +8,28 @@
 mod canonical;
 #[cfg(feature = "json")]
 mod json;
+#[cfg(feature = "json")]
+mod line;
 #[rustfmt::skip]
 mod table;
+#[cfg(feature = "json")]
+mod text;
+mod unknown;
+#[cfg(feature = "json")]
+mod zero;
 
 pub(crate) use self::canonical::{check, rewrite};
 #[cfg(feature = "json")]
-pub(crate) use self::json::{to_json, to_line};
+pub(crate) use self::json::{to_json, to_list_item};
+#[cfg(feature = "json")]
+pub(crate) use self::line::{to_line, to_partial_metadata};
 use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
+#[cfg(feature = "json")]
+pub(crate) use self::text::{write_compact, write_name, write_str};
+pub(crate) use self::unknown::has_unknown_fields;
+#[cfg(feature = "json")]
+pub(crate) use self::zero::{ZeroMeta, zero_object};
+use crate::error::ItemError;
 
 /// A message of protobuf: a kind of object, or a part of an object.
 ///
@@ -119,6 +134,12 @@ impl Message {
     #[must_use]
     pub fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
         Self::numbered(api_version, kind).map(|(_, message)| message)
+    }
+
+    /// As [`of`](Self::of), with an error for a kind that the table does not have.
+    fn of_item(api_version: &str, kind: &str) -> Result<&'static Self, ItemError> {
+        Self::of(api_version, kind)
+            .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })
     }
 
     /// As [`of`](Self::of), with a number of the message that is never 0.

@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 use listwatch::schema::{Field, Message};
 use listwatch::{Encoding, ItemError, ItemRef, ListReader, TypeMeta};
 
-fn expected(name: &str) -> Vec<u8> {
+pub fn expected(name: &str) -> Vec<u8> {
     let mut content = Vec::new();
     let path = format!("{}/tests/core/json_form/{name}.gz", env!("CARGO_MANIFEST_DIR"));
     GzDecoder::new(File::open(path).unwrap()).read_to_end(&mut content).unwrap();
@@ -26,6 +26,7 @@ fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &
             let mut json = Vec::new();
             let unknown_fields = item.to_json(&mut json)?;
             assert_eq!(unknown_fields, 0);
+            assert!(!item.has_unknown_fields()?);
             Ok::<_, ItemError>((item.index(), json))
         });
         for item in &mut reader {
@@ -77,7 +78,7 @@ fn objects_of_every_release_equal_gos_json() {
 }
 
 /// Splits a file into bodies: the length of each body precedes it.
-fn frames(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn frames(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (len, after) = rest.split_first_chunk()?;
         let (body, after) = after.split_at(u32::from_be_bytes(*len) as usize);
@@ -91,7 +92,11 @@ fn convert(kind: &str, object: &[u8]) -> Result<(String, u64), String> {
     let api_version = if kind == "CustomResourceDefinition" { "apiextensions.k8s.io/v1" } else { "v1" };
     let type_meta = TypeMeta::new(api_version, kind);
     let mut out = b"before".to_vec();
-    let result = ItemRef::new(Encoding::Protobuf, object).with_type_meta(&type_meta).to_json(&mut out);
+    let item = ItemRef::new(Encoding::Protobuf, object).with_type_meta(&type_meta);
+    let result = item.to_json(&mut out);
+    if let Ok(unknown_fields) = result {
+        assert_eq!(item.has_unknown_fields().unwrap(), unknown_fields > 0);
+    }
     let json = String::from_utf8(out).unwrap().strip_prefix("before").unwrap().to_owned();
     assert!(result.is_ok() || json.is_empty(), "an error left output: {json}");
     result.map(|unknown_fields| (json, unknown_fields)).map_err(|error| error.to_string())
@@ -217,7 +222,7 @@ fn nesting_is_bounded() {
     }
 }
 
-/// Edited bytes cause no panic, and the output is JSON or empty.
+/// Edited bytes cause no panic, and the output is JSON or empty. Fields that are left out are found without the JSON, too.
 #[test]
 fn mutated_objects_give_json_or_an_error() {
     let (mut converted, mut refused) = (0, 0);
@@ -229,7 +234,8 @@ fn mutated_objects_give_json_or_an_error() {
                 object[at] = byte.wrapping_mul(31).wrapping_add(17);
                 let mut out = Vec::new();
                 let edited = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(item.type_meta());
-                if edited.to_json(&mut out).is_ok() {
+                if let Ok(unknown_fields) = edited.to_json(&mut out) {
+                    assert_eq!(edited.has_unknown_fields().unwrap(), unknown_fields > 0, "{object:x?}");
                     serde_json::from_slice::<serde::de::IgnoredAny>(&out).unwrap();
                     converted += 1;
                 } else {

@@ -1,6 +1,8 @@
 //! The sans-IO core: the decoders, their adapters, and functions that read single items. It also compiles without features.
 
 mod adapters;
+#[cfg(feature = "json")]
+mod encode;
 mod encodings;
 mod inspect;
 #[cfg(feature = "json")]

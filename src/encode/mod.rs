@@ -1,0 +1,403 @@
+//! Writes lists, single objects, watch frames and Statuses from stored items, byte for byte as an API server writes them.
+//!
+//! It is the counterpart of [`ListDecoder`](crate::ListDecoder) and [`WatchDecoder`](crate::WatchDecoder), for servers that serve a
+//! stored collection over the Kubernetes API. It appends to a `Vec` that the caller flushes whenever it likes, so a list of any size
+//! needs memory for one item. It does no IO.
+//!
+//! ```
+//! use listwatch::encode::Encoder;
+//! use listwatch::{Encoding, Event, ItemRef, ListDecoder, TypeMeta};
+//!
+//! # let recorded = &include_bytes!("../../fixtures/configmaps.pb")[..];
+//! let mut stored = Vec::new();
+//! let (mut decoder, mut input) = (ListDecoder::new(), recorded);
+//! while let Some(event) = decoder.decode(&mut input)? {
+//!     if let Event::Item(item) = event {
+//!         stored.push(item.to_box());
+//!     }
+//! }
+//! let list_meta = decoder.finish()?.list_meta;
+//!
+//! let encoder = Encoder::new(Encoding::Protobuf, TypeMeta::new("v1", "ConfigMap"), "ConfigMapList");
+//! let items: Vec<_> = stored.iter().map(|bytes| ItemRef::new(Encoding::Protobuf, bytes)).collect();
+//! let items_len = items.iter().map(|item| encoder.item_len(item)).sum::<Result<u64, _>>()?;
+//! let mut body = Vec::new();
+//! let mut written = encoder.list_head(&list_meta, items_len, &mut body);
+//! for item in &items {
+//!     encoder.item(&mut written, item, &mut body)?;
+//! }
+//! encoder.list_tail(written, &list_meta, &mut body);
+//! assert!(body == recorded);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Which bytes
+//!
+//! The bytes are those of kube-apiserver 1.36 without `?pretty`:
+//!
+//! | kind | items are stored in | JSON bodies |
+//! |---|---|---|
+//! | built-in: in the [table of fields](crate::schema) | protobuf or JSON | `kind` first, as Go writes structs; items of a list have no `kind` |
+//! | other: custom resources | JSON | members in alphabetical order; items have their `kind` |
+//! | [`metadata_only`](Encoder::metadata_only) | as the kind | `kind` first; items have the kind `PartialObjectMetadata` |
+//!
+//! An item is copied if it is stored in the encoding that is written. An item in protobuf is converted to JSON as by
+//! [`ItemRef::to_json`]; an item in JSON cannot be converted to protobuf.
+//!
+//! Sources: the packages `runtime/serializer/json`, `runtime/serializer/protobuf` and `apis/meta/v1` of `k8s.io/apimachinery`, and
+//! `endpoints/handlers/response.go` of `k8s.io/apiserver`.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod json;
+mod object;
+mod protobuf;
+
+use std::borrow::Cow;
+
+use crate::error::{Fault, ItemError};
+use crate::meta::{INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
+use crate::object::ItemRef;
+use crate::schema::{self, Message, ZeroMeta};
+use crate::wire::Encoding;
+
+/// Writes objects of one kind as an API server does.
+///
+/// After an error `out` is unchanged.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    encoding: Encoding,
+    /// Of an object as it is written.
+    type_meta: TypeMeta,
+    list: TypeMeta,
+    layout: Layout,
+    /// True if only the metadata of the items are written.
+    is_projected: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// A Go struct.
+    Typed,
+    /// A Go struct whose items have a type meta in JSON: `PartialObjectMetadataList`.
+    Metadata,
+    /// A Go map: a custom resource.
+    Unstructured,
+}
+
+/// The state of a list that is being written.
+#[derive(Debug)]
+#[must_use = "a list without its tail is incomplete"]
+pub struct ListBody {
+    is_empty: bool,
+}
+
+/// The type of a change, as a watch names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EventType {
+    /// `ADDED`: an object was created, or existed already when the watch began.
+    Added,
+    /// `MODIFIED`: an object was modified.
+    Modified,
+    /// `DELETED`: an object was deleted, or no longer matches the watch's selectors.
+    Deleted,
+}
+
+impl EventType {
+    /// Returns the name in the protocol.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+impl Encoder {
+    /// Creates an encoder of objects of this kind: `v1`, `Pod` and `PodList`.
+    ///
+    /// The type meta of an [`ItemRef`] is ignored. A kind that the [table of fields](crate::schema) does not have is written as a
+    /// custom resource.
+    pub fn new(encoding: Encoding, type_meta: TypeMeta, list_kind: impl Into<String>) -> Self {
+        let TypeMeta { api_version, kind } = &type_meta;
+        let layout = match (api_version.as_str(), kind.as_str()) {
+            ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadata") => Layout::Metadata,
+            _ if Message::of(api_version, kind).is_some() => Layout::Typed,
+            _ => Layout::Unstructured,
+        };
+        let list = TypeMeta::new(api_version, list_kind);
+        Self { encoding, type_meta, list, layout, is_projected: false }
+    }
+
+    /// Writes only the metadata of the objects, as `PartialObjectMetadata` and `PartialObjectMetadataList` of `meta.k8s.io/v1`.
+    ///
+    /// The metadata of a protobuf item are copied as they are. The metadata of a JSON item are written in the order of Go's
+    /// structs, without members that the table of fields does not have. As on a server, the list meta has no `shardInfo`.
+    #[must_use]
+    pub fn metadata_only(self) -> Self {
+        let type_meta = TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata");
+        Self { is_projected: true, ..Self::new(self.encoding, type_meta, "PartialObjectMetadataList") }
+    }
+
+    /// Returns the encoding that it writes.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Returns the bytes that the item takes in a list in protobuf, which [`list_head`](Self::list_head) needs; 0 in JSON, whose
+    /// lists have no lengths.
+    ///
+    /// It copies nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::WrongEncoding`] for an item in JSON; [`ItemError::Metadata`] when the metadata are written alone and the item is
+    /// malformed.
+    pub fn item_len(&self, item: &ItemRef<'_>) -> Result<u64, ItemError> {
+        match self.encoding {
+            Encoding::Protobuf => self.bytes(item).map(|bytes| protobuf::field_len(2, bytes.len() as u64)),
+            Encoding::Json => Ok(0),
+        }
+    }
+
+    /// Appends the beginning of a list. Then [`item`](Self::item) appends each item and [`list_tail`](Self::list_tail) the end.
+    ///
+    /// `items_len` is the sum of [`item_len`](Self::item_len) of all items, because a list in protobuf begins with its length. If the
+    /// items take other lengths, the body is malformed. In JSON it is ignored.
+    pub fn list_head(&self, list_meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) -> ListBody {
+        match self.encoding {
+            Encoding::Protobuf => {
+                let list_meta = protobuf::list_meta(&self.served(list_meta));
+                let len = protobuf::field_len(1, list_meta.len() as u64) + items_len;
+                protobuf::write_envelope(&self.list, len, out);
+                if !self.has_items_first() {
+                    protobuf::write_len(1, &list_meta, out);
+                }
+            }
+            Encoding::Json => json::write_list_head(self.layout, &self.list, &self.served(list_meta), out),
+        }
+        ListBody { is_empty: true }
+    }
+
+    /// Appends an item of a list.
+    ///
+    /// An item in the encoding that is written is copied and not checked; JSON loses its whitespace. Returns the number of its fields
+    /// that are left out, because the table of fields does not have them: only for an item in protobuf that is written as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::WrongEncoding`] for an item in JSON in a list in protobuf. As [`item_len`](Self::item_len) for metadata alone, and
+    /// as [`ItemRef::to_json`] for an item that is converted. The list can continue with the next item if it is in JSON.
+    pub fn item(&self, body: &mut ListBody, item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
+        let bytes = self.bytes(item)?;
+        let unknown_fields = match self.encoding {
+            Encoding::Protobuf => {
+                protobuf::write_len(if self.has_items_first() { 1 } else { 2 }, &bytes, out);
+                0
+            }
+            Encoding::Json => {
+                let start = out.len();
+                out.push(if body.is_empty { b'[' } else { b',' });
+                let is_bare = self.layout == Layout::Typed;
+                let written = match item.encoding() {
+                    Encoding::Protobuf if is_bare => schema::to_list_item(&self.type_meta, &bytes, out),
+                    Encoding::Json if !self.is_projected => json::copy(&bytes, out).map(|()| 0),
+                    _ => self.write_json(item.encoding(), &bytes, out),
+                };
+                written.inspect_err(|_| out.truncate(start))?
+            }
+        };
+        body.is_empty = false;
+        Ok(unknown_fields)
+    }
+
+    /// Appends the end of a list. The list meta is the same as at its beginning: some lists have it after the items.
+    #[expect(clippy::needless_pass_by_value, reason = "a list ends once")]
+    pub fn list_tail(&self, body: ListBody, list_meta: &ListMeta, out: &mut Vec<u8>) {
+        let ListBody { is_empty } = body;
+        match self.encoding {
+            Encoding::Protobuf => {
+                if self.has_items_first() {
+                    protobuf::write_len(2, &protobuf::list_meta(&self.served(list_meta)), out);
+                }
+                out.extend_from_slice(protobuf::ENVELOPE_TAIL);
+            }
+            Encoding::Json => {
+                let end: &[u8] = match (is_empty, self.layout) {
+                    (false, _) => b"]",
+                    // The server appends items to a nil slice, and allocates all others.
+                    (true, Layout::Metadata) => b"null",
+                    (true, _) => b"[]",
+                };
+                out.extend_from_slice(end);
+                json::write_list_tail(self.layout, &self.list, &self.served(list_meta), out);
+            }
+        }
+    }
+
+    /// Appends the body of a single object.
+    ///
+    /// Returns the number of fields that are left out, as [`item`](Self::item).
+    ///
+    /// # Errors
+    ///
+    /// As [`item`](Self::item). For an item in JSON also [`ItemError::Metadata`] when it is not a JSON object.
+    pub fn object(&self, item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
+        let bytes = self.bytes(item)?;
+        match self.encoding {
+            Encoding::Protobuf => {
+                protobuf::write_object(&self.type_meta, &bytes, out);
+                Ok(0)
+            }
+            Encoding::Json => {
+                let unknown_fields = self.write_json(item.encoding(), &bytes, out)?;
+                out.push(b'\n');
+                Ok(unknown_fields)
+            }
+        }
+    }
+
+    /// Appends the frame of a change: in protobuf a length and a `WatchEvent`, in JSON a line.
+    ///
+    /// With a `resource_version`, the object is written with this version in its metadata: a server sends the deletion of an object
+    /// with the version of the deletion, and a watch with a selector sends the old state at the new version. Then the object is
+    /// copied twice.
+    ///
+    /// Returns the number of fields that are left out, as [`item`](Self::item).
+    ///
+    /// # Errors
+    ///
+    /// As [`object`](Self::object). [`ItemError::Metadata`] when the object has no resource version to replace, or when the frame would
+    /// be longer than 2³²-1 bytes.
+    pub fn event(
+        &self,
+        kind: EventType,
+        item: &ItemRef<'_>,
+        resource_version: Option<&str>,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, ItemError> {
+        let mut bytes = self.bytes(item)?;
+        if let Some(version) = resource_version {
+            bytes = Cow::Owned(object::with_version(item.encoding(), &bytes, version)?);
+        }
+        match self.encoding {
+            Encoding::Protobuf => {
+                let is_written = protobuf::write_frame(kind.name(), &self.type_meta, &bytes, out);
+                is_written.ok_or(ItemError::Metadata { field: "the frame", fault: Fault::TooLong })?;
+                Ok(0)
+            }
+            Encoding::Json => {
+                let start = out.len();
+                json::write_event_head(kind.name(), out);
+                let written = self.write_json(item.encoding(), &bytes, out);
+                let unknown_fields = written.inspect_err(|_| out.truncate(start))?;
+                out.extend_from_slice(json::EVENT_TAIL);
+                Ok(unknown_fields)
+            }
+        }
+    }
+
+    /// Appends the frame of a bookmark: an object of the kind that has only a resource version.
+    ///
+    /// With `ends_initial_events` it has the annotation `k8s.io/initial-events-end: "true"`, which follows the last initial event.
+    ///
+    /// In protobuf, Go writes each field that is neither a pointer, a slice nor a map, although it is zero; the object has these fields
+    /// as well. They are the same as kube-apiserver's, except for the kinds whose fields of this sort differ between releases:
+    /// `CSINode` of 1.37 and `DeviceTaintRule` of 1.36 also have an empty `status`. A kind that the table of fields does not
+    /// have is written with its metadata only.
+    pub fn bookmark(&self, resource_version: &str, ends_initial_events: bool, out: &mut Vec<u8>) {
+        let annotation = ends_initial_events.then_some((INITIAL_EVENTS_END, "true"));
+        let meta = ZeroMeta { resource_version, annotation };
+        let TypeMeta { api_version, kind } = &self.type_meta;
+        let message = Message::of(api_version, kind);
+        // Of any other kind, only the metadata are known.
+        let message = message.or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"));
+        let object = message.map(|message| schema::zero_object(message, &meta)).unwrap_or_default();
+        match self.encoding {
+            // The frame is far shorter than its length allows, unless the version is not.
+            Encoding::Protobuf => _ = protobuf::write_frame("BOOKMARK", &self.type_meta, &object, out),
+            Encoding::Json => {
+                json::write_event_head("BOOKMARK", out);
+                if self.layout == Layout::Unstructured || schema::to_json(&self.type_meta, &object, out).is_err() {
+                    json::write_bookmark(&self.type_meta, &meta, out);
+                }
+                out.extend_from_slice(json::EVENT_TAIL);
+            }
+        }
+    }
+
+    /// Appends the frame of an error, after which a server ends the watch.
+    pub fn error(&self, status: &Status, out: &mut Vec<u8>) {
+        match self.encoding {
+            Encoding::Protobuf => {
+                _ = protobuf::write_frame("ERROR", &status_type_meta(), &protobuf::status(status), out);
+            }
+            Encoding::Json => {
+                json::write_event_head("ERROR", out);
+                json::write_status(status, out);
+                out.extend_from_slice(json::EVENT_TAIL);
+            }
+        }
+    }
+
+    /// Returns the bytes of the item that are written, or from which JSON is written.
+    fn bytes<'a>(&self, item: &ItemRef<'a>) -> Result<Cow<'a, [u8]>, ItemError> {
+        match (item.encoding(), self.encoding) {
+            (found @ Encoding::Json, expected @ Encoding::Protobuf) => {
+                Err(ItemError::WrongEncoding { found, expected })
+            }
+            (Encoding::Protobuf, _) if self.is_projected => object::metadata(item.bytes()),
+            _ => Ok(Cow::Borrowed(item.bytes())),
+        }
+    }
+
+    /// Appends an object with its type meta, without a newline.
+    fn write_json(&self, from: Encoding, bytes: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
+        match from {
+            Encoding::Protobuf => schema::to_json(&self.type_meta, bytes, out),
+            Encoding::Json if self.is_projected => schema::to_partial_metadata(&self.type_meta, bytes, out).map(|()| 0),
+            Encoding::Json => schema::to_line(&self.type_meta, bytes, out).map(|()| 0),
+        }
+    }
+
+    /// Returns true for the one list whose metadata follow its items: field 2 instead of 1.
+    fn has_items_first(&self) -> bool {
+        self.layout == Layout::Metadata && self.list.api_version == "meta.k8s.io/v1beta1"
+    }
+
+    /// Returns the list meta as the server writes it: lists of metadata and of custom resources have no `shardInfo`.
+    fn served<'m>(&self, list_meta: &'m ListMeta) -> Cow<'m, ListMeta> {
+        let has_shard_info = match self.layout {
+            Layout::Typed => true,
+            Layout::Metadata => false,
+            // A kind that has a form in protobuf is typed.
+            Layout::Unstructured => self.encoding == Encoding::Protobuf,
+        };
+        match list_meta.shard_info {
+            None => Cow::Borrowed(list_meta),
+            Some(_) if has_shard_info => Cow::Borrowed(list_meta),
+            Some(_) => Cow::Owned(ListMeta { shard_info: None, ..list_meta.clone() }),
+        }
+    }
+}
+
+/// Appends the body of a Status: in protobuf with its envelope, in JSON a line.
+///
+/// A server writes the errors of all resources in the encoding that the request prefers, also for custom resources.
+pub fn status(encoding: Encoding, status: &Status, out: &mut Vec<u8>) {
+    match encoding {
+        Encoding::Protobuf => protobuf::write_object(&status_type_meta(), &protobuf::status(status), out),
+        Encoding::Json => {
+            json::write_status(status, out);
+            out.push(b'\n');
+        }
+    }
+}
+
+fn status_type_meta() -> TypeMeta {
+    TypeMeta::new("v1", "Status")
+}
