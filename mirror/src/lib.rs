@@ -8,6 +8,7 @@ mod accept;
 mod auth;
 mod body;
 mod mirror;
+mod mirrored;
 mod params;
 mod reads;
 mod request;
@@ -16,4 +17,5 @@ mod server;
 mod shared;
 mod status;
 
-pub use self::mirror::{Access, Limits, Mirror, Mirrored, ResourceStatus};
+pub use self::mirror::{Access, Limits, Mirror};
+pub use self::mirrored::{Mirrored, ResourceStatus};

@@ -6,14 +6,14 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use listwatch::client::{Resource, Transport};
-use listwatch::reflector::Cache;
+use listwatch::client::Transport;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 
+use crate::mirrored::Mirrored;
 use crate::server;
 use crate::shared::Shared;
 
@@ -23,7 +23,7 @@ use crate::shared::Shared;
 #[must_use]
 pub struct Mirror {
     transport: Arc<dyn Transport>,
-    resources: Vec<Mirrored>,
+    resources: Vec<Arc<Mirrored>>,
     access: Access,
     tls: Option<Tls>,
     stale_reads: bool,
@@ -33,29 +33,6 @@ pub struct Mirror {
 struct Tls {
     certificates: Vec<u8>,
     key: Vec<u8>,
-}
-
-/// A resource that a mirror answers from a cache.
-#[derive(Debug)]
-pub struct Mirrored {
-    pub(crate) cache: Cache<[u8]>,
-    pub(crate) resource: Resource,
-    /// `None` if the cache has all namespaces.
-    pub(crate) namespace: Option<String>,
-}
-
-/// Whether readers of a resource get answers from its cache.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ResourceStatus {
-    /// The name as users type it, such as `deployments.apps`.
-    pub name: String,
-    /// True if the cache has the whole collection.
-    pub ready: bool,
-    /// The time since the cache was last known to be up to date; `None` before it first was.
-    pub lag: Option<Duration>,
-    /// Why the resource is not ready.
-    pub reason: Option<String>,
 }
 
 /// Who may read from a mirror.
@@ -114,33 +91,6 @@ impl Default for Limits {
     }
 }
 
-impl Mirrored {
-    /// Creates a mirrored resource. `namespace` is the namespace to which the cache is limited, if it is.
-    #[must_use]
-    pub fn new(cache: Cache<[u8]>, resource: Resource, namespace: Option<String>) -> Self {
-        Self { cache, resource, namespace }
-    }
-
-    /// Returns whether the cache can answer.
-    #[must_use]
-    pub fn status(&self) -> ResourceStatus {
-        let status = self.cache.status();
-        let reason = match (&status.resource_version, &status.ended_by, &status.last_error) {
-            (_, Some(error), _) => Some(format!("the reflector has ended: {error}")),
-            (Some(_), None, _) if status.skipped > 0 => Some(format!("{} objects are missing", status.skipped)),
-            (Some(_), None, _) => None,
-            (None, None, Some(error)) => Some(format!("not synced: {error}")),
-            (None, None, None) => Some("not synced".to_owned()),
-        };
-        ResourceStatus {
-            name: self.resource.to_string(),
-            ready: reason.is_none(),
-            lag: status.last_synced_at.map(|at| at.elapsed()),
-            reason,
-        }
-    }
-}
-
 impl Mirror {
     /// Creates a mirror that forwards to the API server of this transport.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
@@ -156,7 +106,7 @@ impl Mirror {
 
     /// Answers requests for this resource from its cache.
     pub fn resource(mut self, resource: Mirrored) -> Self {
-        self.resources.push(resource);
+        self.resources.push(Arc::new(resource));
         self
     }
 

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use listwatch::client::Transport;
+use listwatch::client::{Client, Retry, Transport};
 use tokio::sync::{Semaphore, watch};
 
-use crate::mirror::{Access, Limits, Mirrored};
+use crate::mirror::{Access, Limits};
+use crate::mirrored::Mirrored;
 use crate::request::Read;
 use crate::review::Reviewer;
 use crate::status::{Refusal, Status};
 
 pub(crate) struct Shared {
     pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) resources: Vec<Mirrored>,
+    /// Requests the versions of the API server, without retries.
+    pub(crate) client: Client,
+    pub(crate) resources: Vec<Arc<Mirrored>>,
     pub(crate) access: Access,
     pub(crate) stale_reads: bool,
     pub(crate) limits: Limits,
@@ -33,13 +36,14 @@ pub(crate) type ListPermit = tokio::sync::OwnedSemaphorePermit;
 impl Shared {
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
-        resources: Vec<Mirrored>,
+        resources: Vec<Arc<Mirrored>>,
         access: Access,
         stale_reads: bool,
         limits: Limits,
         port: u16,
     ) -> Self {
         Self {
+            client: Client::new(Arc::clone(&transport)).retry(Retry::never()),
             reviewer: Reviewer::new(Arc::clone(&transport)),
             lists: Arc::new(Semaphore::new(limits.lists)),
             waiting_lists: Semaphore::new(limits.waiting_lists),
@@ -54,7 +58,7 @@ impl Shared {
     }
 
     /// Returns the mirrored resource that can answer a read: of the same group, version and plural, and of its namespace.
-    pub(crate) fn find(&self, read: &Read) -> Option<&Mirrored> {
+    pub(crate) fn find(&self, read: &Read) -> Option<&Arc<Mirrored>> {
         self.resources.iter().find(|mirrored| {
             let resource = &mirrored.resource;
             resource.group() == read.group

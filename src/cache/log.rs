@@ -18,6 +18,7 @@ use super::entry::Entry;
 use super::inner::Inner;
 use super::key::ObjectKey;
 use super::object::{Codec, Object, Stored};
+use crate::encode::EventType;
 use crate::object::{compare_resource_versions, is_older};
 use crate::sync::lock;
 
@@ -58,20 +59,9 @@ pub struct ChangeLogStatus {
 #[non_exhaustive]
 pub struct ChangesExpired;
 
-/// What a [`LoggedChange`] did to its object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LoggedType {
-    /// The object was created.
-    Added,
-    /// The object was modified.
-    Modified,
-    /// The object was deleted.
-    Deleted,
-}
-
 /// A change of a collection as the server made it: see [`StoreReader::changes_after`](super::StoreReader::changes_after).
 pub struct LoggedChange<T: Stored + ?Sized> {
-    kind: LoggedType,
+    kind: EventType,
     resource_version: String,
     old: Option<Arc<Entry<T::Decoded>>>,
     object: Arc<Entry<T::Decoded>>,
@@ -86,7 +76,7 @@ const FRAMES: usize = 4;
 impl<T: Stored + ?Sized> LoggedChange<T> {
     /// Returns what the change did.
     #[must_use]
-    pub fn kind(&self) -> LoggedType {
+    pub fn kind(&self) -> EventType {
         self.kind
     }
 
@@ -135,7 +125,7 @@ impl<T: Stored + ?Sized> LoggedChange<T> {
 
     /// Returns the bytes that only the log holds: a replaced state, and the final state of a deleted object.
     fn bytes(&self) -> usize {
-        let last = if self.kind == LoggedType::Deleted { self.object.allocated() } else { 0 };
+        let last = if self.kind == EventType::Deleted { self.object.allocated() } else { 0 };
         let old = self.old.as_ref().map_or(0, |old| old.allocated());
         size_of::<Self>() + size_of::<Kept<T>>() + self.resource_version.len() + old + last
     }
@@ -378,9 +368,9 @@ impl<T: Stored + ?Sized> Log<T> {
         resource_version.clone_into(&mut self.version);
         let kind = match (is_deleted, &old) {
             (true, None) => return,
-            (true, Some(_)) => LoggedType::Deleted,
-            (false, Some(_)) => LoggedType::Modified,
-            (false, None) => LoggedType::Added,
+            (true, Some(_)) => EventType::Deleted,
+            (false, Some(_)) => EventType::Modified,
+            (false, None) => EventType::Added,
         };
         let change = Arc::new(LoggedChange {
             kind,

@@ -86,7 +86,7 @@ pub use self::inner::StorageFormat;
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
 #[cfg(feature = "client")]
-pub use self::log::{ChangeLogLimits, ChangeLogStatus, Changes, ChangesExpired, LoggedChange, LoggedType};
+pub use self::log::{ChangeLogLimits, ChangeLogStatus, Changes, ChangesExpired, LoggedChange};
 pub use self::memory::Memory;
 pub use self::object::{Encoded, Object, Stored};
 pub use self::reader::StoreReader;

@@ -182,6 +182,18 @@ impl<T: Stored + ?Sized> Object<T> {
         Ok(encoded)
     }
 
+    /// Returns the length of the [bytes](Self::encoded), without decompressing them. An object that the store keeps decoded is encoded.
+    ///
+    /// # Errors
+    ///
+    /// As [`encoded`](Self::encoded).
+    pub fn encoded_len(&self) -> Result<usize, ItemError> {
+        match self.entry().form() {
+            Form::Decoded(_) => Ok(self.encoded()?.len()),
+            _ => Ok(self.entry().wire_len() as usize),
+        }
+    }
+
     /// Returns a typed view, such as `PodView` of the crate `listwatch-views`. Its reads are infallible.
     ///
     /// The first view of an object checks the whole object, which takes about 4 µs for a Pod of 8.5 kB. The store remembers the check

@@ -169,8 +169,12 @@ where
 }
 
 impl Client {
-    /// Returns the current version of a collection, by a list of one object.
-    pub(crate) fn current_version(
+    /// Requests the current resource version of a collection, by a list of one object.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list), with the retries of this client.
+    pub fn current_version(
         &self,
         resource: &Resource,
         selection: &Selection,

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
@@ -43,6 +44,28 @@ pub trait Transport: Send + Sync + 'static {
     /// Removes the secrets of this transport from a text that a server or a proxy sent.
     fn redact(&self, text: String) -> String {
         text
+    }
+}
+
+impl<T: Transport + ?Sized> Transport for Arc<T> {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        (**self).get(request)
+    }
+
+    fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
+        (**self).post(request, body)
+    }
+
+    fn is_near(&self) -> bool {
+        (**self).is_near()
+    }
+
+    fn renews_credentials(&self) -> bool {
+        (**self).renews_credentials()
+    }
+
+    fn redact(&self, text: String) -> String {
+        (**self).redact(text)
     }
 }
 

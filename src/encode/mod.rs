@@ -164,6 +164,16 @@ impl Encoder {
         }
     }
 
+    /// Returns the bytes that a whole object of this length takes in a list in protobuf: as [`item_len`](Self::item_len), without the
+    /// object.
+    #[must_use]
+    pub fn whole_item_len(&self, len: usize) -> u64 {
+        match self.encoding {
+            Encoding::Protobuf => protobuf::field_len(2, len as u64),
+            Encoding::Json => 0,
+        }
+    }
+
     /// Appends the beginning of a list. Then [`item`](Self::item) appends each item and [`list_tail`](Self::list_tail) the end.
     ///
     /// `items_len` is the sum of [`item_len`](Self::item_len) of all items, because a list in protobuf begins with its length. If the

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use listwatch::Encoding;
-use listwatch::cache::{ChangeLogLimits, Changes, LoggedType};
+use listwatch::cache::{ChangeLogLimits, Changes};
+use listwatch::encode::EventType;
 use listwatch::reflector::Cache;
 use tokio::time::sleep;
 
@@ -27,9 +28,9 @@ fn pending(changes: &mut Changes<[u8]>) -> String {
     while let Ok(Some(change)) = changes.try_next() {
         let state = |object: listwatch::cache::Object<[u8]>| format!("{}@{}", object.name(), object.resource_version());
         let sign = match change.kind() {
-            LoggedType::Added => '+',
-            LoggedType::Modified => '~',
-            LoggedType::Deleted => '-',
+            EventType::Added => '+',
+            EventType::Modified => '~',
+            EventType::Deleted => '-',
         };
         assert_eq!(change.resource_version(), change.object().resource_version());
         let old = change.old().map_or(String::new(), |old| state(old) + ">");

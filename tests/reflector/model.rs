@@ -10,8 +10,9 @@ use crate::support::cases;
 use crate::support::world::{Objects, World, each_schedule};
 use fastrand::Rng;
 use futures::StreamExt as _;
-use listwatch::cache::{Change, ChangeLogLimits, LoggedType, Object, SaveError, StorageFormat, Store, Subscriber};
+use listwatch::cache::{Change, ChangeLogLimits, Object, SaveError, StorageFormat, Store, Subscriber};
 use listwatch::client::{Client, Resource};
+use listwatch::encode::EventType;
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use tokio::time::sleep;
 
@@ -254,11 +255,11 @@ async fn follow(world: World, cache: Cache<[u8]>, view: Arc<Mutex<Objects>>, mut
                 let mut view = view.lock().unwrap();
                 let (name, object) = see(&change.object());
                 let old = match change.kind() {
-                    LoggedType::Deleted => view.remove(&name),
+                    EventType::Deleted => view.remove(&name),
                     _ => view.insert(name, object),
                 };
                 assert_eq!(change.old().map(|old| see(&old).1), old, "{change:?}");
-                assert_eq!(change.kind() == LoggedType::Added, old.is_none(), "{change:?}");
+                assert_eq!(change.kind() == EventType::Added, old.is_none(), "{change:?}");
                 assert!(at(change.resource_version()) > at(&version), "{change:?} after {version}");
                 change.resource_version().clone_into(&mut version);
                 check(&view, &version);

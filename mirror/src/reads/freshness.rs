@@ -1,0 +1,88 @@
+//! Waits until a cache is as new as a read requires.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::Shared as SharedFuture;
+use listwatch::client::{Client, Error, Selection};
+use tokio::time::timeout;
+
+use crate::mirrored::Mirrored;
+use crate::shared::Shared;
+use crate::status::{Refusal, Status};
+
+/// How long a read waits for the version of the API server before it is forwarded.
+const BRIEFLY: Duration = Duration::from_millis(100);
+
+/// How long a read waits for a version that it names. As in the API server (`blockTimeout` in apiserver `cacher/watch_cache.go`).
+const LONG: Duration = Duration::from_secs(3);
+
+/// Waits until the cache is new enough for a read of this version: `""` is the newest, `"0"` any.
+pub(super) async fn wait(shared: &Shared, mirrored: &Arc<Mirrored>, resource_version: &str) -> Result<(), Refusal> {
+    match resource_version {
+        "0" => Ok(()),
+        "" if shared.stale_reads => Ok(()),
+        "" => {
+            let newest = mirrored.probe.newest(&shared.client, mirrored).await.map_err(|_| Refusal::Forward)?;
+            let waits = mirrored.cache.wait_for_resource_version(&newest);
+            match timeout(BRIEFLY, waits).await {
+                Ok(Ok(())) => Ok(()),
+                _ => Err(Refusal::Forward),
+            }
+        }
+        version => at_least(mirrored, version).await,
+    }
+}
+
+/// Waits until the cache has a version that the reader names.
+pub(super) async fn at_least(mirrored: &Mirrored, resource_version: &str) -> Result<(), Refusal> {
+    if !is_version(resource_version) {
+        return Err(Status::bad_request(format!("invalid resource version {resource_version:?}")).into());
+    }
+    let waits = mirrored.cache.wait_for_resource_version(resource_version);
+    match timeout(LONG, waits).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(Status::version_too_large(resource_version, &mirrored.cache.resource_version()).into()),
+    }
+}
+
+/// Returns true if the text is a version that compares with others.
+pub(super) fn is_version(text: &str) -> bool {
+    listwatch::compare_resource_versions(text, text).is_some() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Requests the version of the API server. Reads that arrive while a request is open share the next request.
+#[derive(Default)]
+pub(crate) struct Probe {
+    next: Arc<Mutex<Option<Pending>>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+type Pending = SharedFuture<Pin<Box<dyn Future<Output = Result<String, Arc<Error>>> + Send>>>;
+
+impl Probe {
+    /// Returns a version that the API server had after this call.
+    async fn newest(&self, client: &Client, mirrored: &Mirrored) -> Result<String, Arc<Error>> {
+        let pending = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            next.get_or_insert_with(|| self.pending(client, mirrored)).clone()
+        };
+        pending.await
+    }
+
+    fn pending(&self, client: &Client, mirrored: &Mirrored) -> Pending {
+        let (next, turn, client) = (Arc::clone(&self.next), Arc::clone(&self.turn), client.clone());
+        let (resource, namespace) = (mirrored.resource.clone(), mirrored.namespace.clone());
+        let request: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
+            let _turn = turn.lock().await;
+            // Reads that arrive from now on need a later request.
+            next.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let version = client.current_version(&resource, &Selection::default(), namespace.as_deref());
+            version.await.map_err(Arc::new)
+        });
+        request.shared()
+    }
+}

@@ -1,0 +1,248 @@
+//! Lists.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fixedbitset::FixedBitSet;
+use futures::stream;
+use listwatch::cache::{Object, ObjectKey, Snapshot};
+use listwatch::encode::ListBody;
+use listwatch::{Encoding, ItemError, ListMeta};
+use tokio::task::yield_now;
+
+use super::get::whole;
+use super::token::Token;
+use super::{Request, freshness};
+use crate::body::{Body, BodyError};
+use crate::mirrored::Mirrored;
+use crate::params::Match;
+use crate::shared::{ListPermit, Shared};
+use crate::status::{Refusal, Status};
+
+/// A body is written in chunks of about this size.
+pub(super) const CHUNK: usize = 64 << 10;
+
+/// The objects that are planned before other tasks run.
+const STEP: usize = 64;
+
+pub(super) async fn answer(shared: &Shared, request: Request) -> Result<Body, Refusal> {
+    let params = &request.read.params;
+    let (snapshot, after) = if params.continue_token.is_empty() {
+        (current(shared, &request).await?, None)
+    } else {
+        let namespace = request.read.namespace.as_deref();
+        let is_namespaced = request.mirrored.resource.is_namespaced();
+        // The API server continues lists of other versions, or refuses them with a fresh token.
+        let token = Token::decode(&params.continue_token, namespace, is_namespaced).ok_or(Refusal::Forward)?;
+        let snapshot = request.mirrored.paged_at(&token.resource_version).ok_or(Refusal::Forward)?;
+        (snapshot, Some(token.after))
+    };
+    let permit = shared.list_permit().await?;
+    let plan = Plan::new(&request, snapshot, after).await.map_err(|_| Refusal::Forward)?;
+    let body = Written::new(request, plan, permit)?;
+    Ok(Body::from_stream(stream::iter(body)))
+}
+
+/// Returns the objects of the version that the read asks for.
+async fn current(shared: &Shared, request: &Request) -> Result<Arc<Snapshot<[u8]>>, Refusal> {
+    let Request { mirrored, read, .. } = request;
+    let params = &read.params;
+    let version = &*params.resource_version;
+    let is_exact = params.resource_version_match == Match::Exact
+        // As before `resourceVersionMatch`.
+        || params.resource_version_match == Match::Unset && params.limit > 0 && !matches!(version, "" | "0");
+    if is_exact {
+        freshness::at_least(mirrored, version).await?;
+        let current = mirrored.cache.exact_snapshot().filter(|snapshot| snapshot.resource_version() == version);
+        let known = current.map(Arc::new).or_else(|| mirrored.paged_at(version));
+        let gone = || Status::expired(format!("The provided resource version {version} is not the mirror's."), None);
+        return known.ok_or_else(|| gone().into());
+    }
+    freshness::wait(shared, mirrored, version).await?;
+    exact_snapshot(mirrored)
+}
+
+pub(super) fn exact_snapshot(mirrored: &Mirrored) -> Result<Arc<Snapshot<[u8]>>, Refusal> {
+    let snapshot = mirrored.cache.exact_snapshot();
+    snapshot.map(Arc::new).ok_or_else(|| Status::unavailable("the cache is being relisted", 1).into())
+}
+
+/// What a list contains, which is known before its first byte is written.
+struct Plan {
+    snapshot: Arc<Snapshot<[u8]>>,
+    after: Option<(String, String)>,
+    /// The number of objects to walk over.
+    walked: usize,
+    /// Those of them that are selected; `None` for all.
+    selected: Option<FixedBitSet>,
+    items_len: u64,
+    list_meta: ListMeta,
+}
+
+impl Plan {
+    async fn new(
+        request: &Request,
+        snapshot: Arc<Snapshot<[u8]>>,
+        after: Option<(String, String)>,
+    ) -> Result<Self, ItemError> {
+        let Request { mirrored, encoder, selector, form, read } = request;
+        // The API server's watch cache ignores limits at version 0.
+        let limit = if read.params.resource_version == "0" { 0 } else { read.params.limit };
+        let limit = usize::try_from(limit).unwrap_or_default();
+        let needs_lens = form.encoding == Encoding::Protobuf;
+        let indexed = if after.is_none() { indexed(request, &snapshot) } else { None };
+        let mut selected = (!selector.is_empty()).then(FixedBitSet::new);
+        let (mut walked, mut count, mut items_len) = (0, 0, 0);
+        let (mut last, mut has_more) = (None::<Object<[u8]>>, false);
+        'all: loop {
+            let from = last.as_ref().map(|last| (last.namespace(), last.name())).or(key(after.as_ref()));
+            let mut next = None;
+            let mut steps = 0;
+            for object in snapshot.range(selector.namespace.as_deref(), from).take(STEP) {
+                if limit > 0 && count == limit {
+                    has_more = true;
+                    break 'all;
+                }
+                let is_selected = match (&selected, &indexed) {
+                    (None, _) => true,
+                    (Some(_), Some(indexed)) => {
+                        indexed.contains(&object.key()) && selector.selects(mirrored, &object)?
+                    }
+                    (Some(_), None) => selector.selects(mirrored, &object)?,
+                };
+                if is_selected {
+                    count += 1;
+                    if needs_lens {
+                        items_len += if form.metadata_only {
+                            encoder.item_len(&object.item()?)?
+                        } else {
+                            encoder.whole_item_len(object.encoded_len()?)
+                        };
+                    }
+                }
+                if let Some(selected) = &mut selected {
+                    selected.grow(walked + 1);
+                    selected.set(walked, is_selected);
+                }
+                walked += 1;
+                steps += 1;
+                // Without the bytes that it decompressed.
+                next = Some(object.clone());
+            }
+            match next {
+                Some(next) => last = Some(next),
+                None => break,
+            }
+            if steps < STEP {
+                break;
+            }
+            yield_now().await;
+        }
+        let mut list_meta = ListMeta::default();
+        snapshot.resource_version().clone_into(&mut list_meta.resource_version);
+        if let Some(last) = last.filter(|_| has_more) {
+            let key = (last.namespace(), last.name());
+            let namespace = selector.namespace.as_deref();
+            list_meta.continue_token = Token::encode(snapshot.resource_version(), namespace, key).unwrap_or_default();
+            let left = || snapshot.range(namespace, Some(key)).count();
+            list_meta.remaining_item_count = selected.is_none().then(|| i64::try_from(left()).unwrap_or(i64::MAX));
+            mirrored.keep_paged(&snapshot);
+        }
+        Ok(Self { snapshot, after, walked, selected, items_len, list_meta })
+    }
+}
+
+/// Returns the keys that an index has for the selector, if they are of the same version as the snapshot.
+fn indexed(request: &Request, snapshot: &Snapshot<[u8]>) -> Option<HashSet<ObjectKey>> {
+    let Request { mirrored, selector, .. } = request;
+    let (path, value) = selector.equation()?;
+    let (_, index) = mirrored.indexes.iter().find(|(own, _)| own == path)?;
+    let keys = index.get(value).iter().map(Object::key).collect();
+    let is_current = mirrored.cache.exact_snapshot()?.resource_version() == snapshot.resource_version();
+    is_current.then_some(keys)
+}
+
+fn key(key: Option<&(String, String)>) -> Option<(&str, &str)> {
+    key.map(|(namespace, name)| (namespace.as_str(), name.as_str()))
+}
+
+/// The chunks of a list. Each is written when the connection has sent the one before.
+struct Written {
+    request: Request,
+    plan: Plan,
+    /// `None` before the first chunk and after the last.
+    list: Option<ListBody>,
+    first: Bytes,
+    last: Option<Object<[u8]>>,
+    walked: usize,
+    has_ended: bool,
+    _permit: ListPermit,
+}
+
+impl Written {
+    /// Encodes the first chunk, so that an error before it can still be answered.
+    fn new(request: Request, plan: Plan, permit: ListPermit) -> Result<Self, Refusal> {
+        let mut written = Self {
+            request,
+            plan,
+            list: None,
+            first: Bytes::new(),
+            last: None,
+            walked: 0,
+            has_ended: false,
+            _permit: permit,
+        };
+        let mut first = Vec::with_capacity(CHUNK + CHUNK / 4);
+        let Plan { list_meta, items_len, .. } = &written.plan;
+        written.list = Some(written.request.encoder.list_head(list_meta, *items_len, &mut first));
+        written.fill(&mut first).map_err(|_| Refusal::Forward)?;
+        written.first = first.into();
+        Ok(written)
+    }
+
+    /// Appends objects, and the end of the list after the last.
+    fn fill(&mut self, out: &mut Vec<u8>) -> Result<(), BodyError> {
+        let Self { request: Request { encoder, selector, .. }, plan, list, last, walked, .. } = self;
+        let Some(mut body) = list.take() else { return Ok(()) };
+        let from = last.as_ref().map(|last| (last.namespace(), last.name())).or(key(plan.after.as_ref()));
+        let mut next = None;
+        for object in plan.snapshot.range(selector.namespace.as_deref(), from).take(plan.walked - *walked) {
+            if plan.selected.as_ref().is_none_or(|selected| selected.contains(*walked)) {
+                whole(encoder.item(&mut body, &object.item()?, out)?)?;
+            }
+            *walked += 1;
+            let is_full = out.len() >= CHUNK;
+            next = Some(object);
+            if is_full {
+                break;
+            }
+        }
+        if *walked == plan.walked || next.is_none() {
+            encoder.list_tail(body, &plan.list_meta, out);
+            self.has_ended = true;
+        } else {
+            *last = next.map(|next| next.clone());
+            *list = Some(body);
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Written {
+    type Item = Result<Bytes, BodyError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.first.is_empty() {
+            return Some(Ok(std::mem::take(&mut self.first)));
+        }
+        if self.has_ended {
+            return None;
+        }
+        let mut chunk = Vec::with_capacity(CHUNK + CHUNK / 4);
+        let filled = self.fill(&mut chunk);
+        // An error resets the connection, so that the reader sees that the list is incomplete.
+        self.has_ended |= filled.is_err();
+        Some(filled.map(|()| chunk.into()))
+    }
+}

@@ -1,0 +1,240 @@
+//! Watches.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream};
+use listwatch::Status as EncodedStatus;
+use listwatch::cache::{Changes, LoggedChange, Object, Snapshot};
+use listwatch::encode::EventType;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use super::get::{form_of, whole};
+use super::list::{CHUNK, exact_snapshot};
+use super::{Request, freshness};
+use crate::auth::Granted;
+use crate::body::{Body, BodyError};
+use crate::shared::Shared;
+use crate::status::Refusal;
+
+/// Bookmarks are sent this far apart. The API server sends them about once a minute.
+const BOOKMARKS: Duration = Duration::from_secs(55);
+
+/// A watch without `timeoutSeconds` lasts this long, and up to twice as long, as on the API server (`--min-request-timeout`).
+const TIMEOUT: u64 = 1800;
+
+pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) -> Result<Body, Refusal> {
+    let params = &request.read.params;
+    let version = &*params.resource_version;
+    // As kube-apiserver: without a version, and at version 0, the initial state comes first.
+    let has_initial = params.send_initial_events.unwrap_or(matches!(version, "" | "0"));
+    let is_new = matches!(version, "" | "0");
+    if !is_new && !freshness::is_version(version) {
+        return Err(crate::status::Status::bad_request(format!("invalid resource version {version:?}")).into());
+    }
+    if params.send_initial_events.is_some() && !is_new {
+        freshness::at_least(&request.mirrored, version).await?;
+    }
+    let cache = &request.mirrored.cache;
+    let (initial, changes) = if has_initial || is_new {
+        let snapshot = exact_snapshot(&request.mirrored)?;
+        let changes = cache.changes_after(snapshot.resource_version());
+        (has_initial.then(|| Initial { snapshot, last: None }), changes)
+    } else {
+        (None, cache.changes_after(version))
+    };
+    let too_old = || format!("too old resource version: {version} ({})", cache.resource_version());
+    let Ok(changes) = changes else {
+        let mut frame = Vec::new();
+        request.encoder.error(&expired(too_old()), &mut frame);
+        return Ok(frame.into());
+    };
+    let lasts = match params.timeout_seconds {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        _ => Duration::from_secs(TIMEOUT + fastrand::u64(..TIMEOUT)),
+    };
+    let watch = Watch {
+        form: form_of(&request.encoder, request.form.metadata_only),
+        // The API server sends this bookmark to each watch with bookmarks that begins with the initial state.
+        bookmarks_initial_end: params.allow_watch_bookmarks,
+        initial,
+        changes,
+        bookmark: Box::pin(sleep(BOOKMARKS)),
+        recheck: Box::pin(sleep(Granted::RECHECK_EVERY)),
+        // An unreasonable timeout is cut to one that the clock can add.
+        ends: Box::pin(sleep_until(Instant::now() + lasts.min(Duration::from_secs(365 * 24 * 3600)))),
+        shutdown: Box::pin(shared.shutdown()),
+        granted,
+        request,
+        has_ended: false,
+    };
+    let frames = stream::unfold(Box::new(watch), |mut watch| async {
+        let frame = watch.next().await?;
+        Some((frame, watch))
+    });
+    Ok(Body::from_stream(non_empty(frames)))
+}
+
+/// Leaves out frames without bytes.
+fn non_empty<E>(frames: impl Stream<Item = Result<Bytes, E>>) -> impl Stream<Item = Result<Bytes, E>> {
+    frames.filter(|frame| std::future::ready(frame.as_ref().map_or(true, |frame| !frame.is_empty())))
+}
+
+fn expired(message: String) -> EncodedStatus {
+    let mut status = EncodedStatus::default();
+    (status.status, status.reason, status.code) = ("Failure".to_owned(), "Expired".to_owned(), 410);
+    status.message = message;
+    status
+}
+
+/// The objects of the initial state that are left to send.
+struct Initial {
+    snapshot: Arc<Snapshot<[u8]>>,
+    last: Option<Object<[u8]>>,
+}
+
+struct Watch {
+    request: Request,
+    form: usize,
+    initial: Option<Initial>,
+    bookmarks_initial_end: bool,
+    changes: Changes<[u8]>,
+    bookmark: Pin<Box<Sleep>>,
+    recheck: Pin<Box<Sleep>>,
+    ends: Pin<Box<Sleep>>,
+    shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
+    granted: Granted,
+    has_ended: bool,
+}
+
+impl Watch {
+    /// Returns the next frames; `None` after the last.
+    async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        if self.has_ended {
+            return None;
+        }
+        loop {
+            if self.initial.is_some() {
+                return Some(self.initial_frames());
+            }
+            tokio::select! {
+                biased;
+                () = &mut self.recheck => {
+                    if !self.granted.recheck().await {
+                        self.has_ended = true;
+                        return None;
+                    }
+                    self.recheck.as_mut().reset(Instant::now() + Granted::RECHECK_EVERY);
+                }
+                () = &mut self.ends => return self.end(),
+                () = &mut self.shutdown => return self.end(),
+                change = self.changes.next() => match change {
+                    Some(Ok(change)) => match self.frame(&change) {
+                        Ok(None) => {}
+                        Ok(Some(frame)) => return Some(Ok(frame)),
+                        // The reader lists again, and the API server answers.
+                        Err(_) => return Some(Ok(self.expired("the change cannot be encoded"))),
+                    },
+                    Some(Err(_)) | None => return Some(Ok(self.expired("the mirror was relisted, or the reader is too slow"))),
+                },
+                () = &mut self.bookmark => {
+                    self.bookmark.as_mut().reset(Instant::now() + BOOKMARKS);
+                    if self.request.read.params.allow_watch_bookmarks {
+                        return Some(Ok(self.bookmark_frame(false)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the watch with a bookmark, from which the reader resumes.
+    fn end(&mut self) -> Option<Result<Bytes, BodyError>> {
+        self.has_ended = true;
+        self.request.read.params.allow_watch_bookmarks.then(|| Ok(self.bookmark_frame(false)))
+    }
+
+    fn expired(&mut self, reason: &str) -> Bytes {
+        self.has_ended = true;
+        let mut frame = Vec::new();
+        self.request.encoder.error(&expired(format!("too old resource version: {reason}")), &mut frame);
+        frame.into()
+    }
+
+    fn bookmark_frame(&mut self, ends_initial_events: bool) -> Bytes {
+        let mut frame = Vec::new();
+        self.request.encoder.bookmark(self.changes.resource_version(), ends_initial_events, &mut frame);
+        frame.into()
+    }
+
+    /// Returns the frames of some objects of the initial state, and after the last the bookmark.
+    fn initial_frames(&mut self) -> Result<Bytes, BodyError> {
+        let Some(Initial { snapshot, last }) = &mut self.initial else { return Ok(Bytes::new()) };
+        let Request { mirrored, encoder, selector, .. } = &self.request;
+        let mut frames = Vec::with_capacity(CHUNK);
+        let from = last.as_ref().map(|last| (last.namespace(), last.name()));
+        let mut next = None;
+        for object in snapshot.range(selector.namespace.as_deref(), from).take(1024) {
+            if selector.selects(mirrored, &object)? {
+                whole(encoder.event(EventType::Added, &object.item()?, None, &mut frames)?)?;
+            }
+            next = Some(object);
+            if frames.len() >= CHUNK {
+                break;
+            }
+        }
+        match next {
+            Some(next) => *last = Some(next.clone()),
+            None => {
+                if self.bookmarks_initial_end {
+                    encoder.bookmark(snapshot.resource_version(), true, &mut frames);
+                }
+                self.initial = None;
+            }
+        }
+        Ok(frames.into())
+    }
+
+    /// Returns the frame of a change; `None` if the reader does not select the object.
+    fn frame(&self, change: &LoggedChange<[u8]>) -> Result<Option<Bytes>, BodyError> {
+        let Request { mirrored, encoder, selector, .. } = &self.request;
+        let object = change.object();
+        if !selector.has_namespace(object.namespace()) {
+            return Ok(None);
+        }
+        let shared = |change: &LoggedChange<[u8]>| {
+            change.frame(self.form, |change| {
+                let mut frame = Vec::new();
+                // The API server sends the deleted object at the version of the deletion.
+                let version = (change.kind() == EventType::Deleted).then(|| change.resource_version());
+                let object = change.object();
+                whole(encoder.event(change.kind(), &object.item()?, version, &mut frame)?)?;
+                frame.shrink_to_fit();
+                Ok::<_, BodyError>(frame)
+            })
+        };
+        if selector.is_empty() {
+            return shared(change).map(Some);
+        }
+        let had = match change.old() {
+            Some(old) => selector.selects(mirrored, &old)?,
+            None => false,
+        };
+        let has = change.kind() != EventType::Deleted && selector.selects(mirrored, &object)?;
+        let mut frame = Vec::new();
+        match (had, has, change.old()) {
+            (false, false, _) => return Ok(None),
+            (true, true, _) => return shared(change).map(Some),
+            (false, true, _) => whole(encoder.event(EventType::Added, &object.item()?, None, &mut frame)?)?,
+            // An object that no longer matches is sent in its old state, at the new version.
+            (true, false, Some(old)) => {
+                let version = Some(change.resource_version());
+                let state = if change.kind() == EventType::Deleted { &object } else { &old };
+                whole(encoder.event(EventType::Deleted, &state.item()?, version, &mut frame)?)?;
+            }
+            (true, false, None) => return Ok(None),
+        }
+        Ok(Some(frame.into()))
+    }
+}
