@@ -1,10 +1,34 @@
 //! Who may read what.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, Uri};
+use listwatch::client::is_loopback;
+use secrecy::SecretString;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::mirror::Access;
+use crate::request::Attributes;
+use crate::review::{ReviewFailed, Reviewer, User};
+use crate::shared::Shared;
+use crate::status::{Details, Refusal, Status, qualified};
+
+/// How long a recheck retries reviews that fail.
+const RETRY_FOR: Duration = Duration::from_secs(30);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// A granted request. A watch keeps it, to notice when the right is withdrawn.
 #[derive(Clone)]
-pub(crate) struct Granted;
+pub(crate) struct Granted(Option<Arc<Reviewed>>);
+
+struct Reviewed {
+    reviewer: Arc<Reviewer>,
+    token: SecretString,
+    attributes: Attributes,
+}
 
 impl Granted {
     /// The time between two checks of a long watch.
@@ -12,12 +36,151 @@ impl Granted {
 
     /// Grants a request of a reader on this host.
     pub(crate) fn local() -> Self {
-        Self
+        Self(None)
     }
 
     /// Repeats the review. Returns false if the reader may not read any more: its watch must end.
-    #[expect(clippy::unused_async, reason = "reviews are requests")]
+    ///
+    /// Failed reviews are retried for 30 s, and then count as a denial: the reader connects again, and gets a 503.
     pub(crate) async fn recheck(&self) -> bool {
-        true
+        let Some(reviewed) = &self.0 else { return true };
+        let retry = async {
+            loop {
+                match review(&reviewed.reviewer, &reviewed.token, &reviewed.attributes).await {
+                    Ok(()) => return true,
+                    Err(Denied::Failed(_)) => sleep(RETRY_AFTER).await,
+                    Err(Denied::Unknown | Denied::Forbidden(..)) => return false,
+                }
+            }
+        };
+        timeout_at(Instant::now() + RETRY_FOR, retry).await.unwrap_or(false)
     }
+
+    /// Waits until a recheck fails. It never completes for a reader on this host.
+    pub(crate) async fn withdrawn(self) {
+        if self.0.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(Self::RECHECK_EVERY).await;
+            if !self.recheck().await {
+                return;
+            }
+        }
+    }
+}
+
+/// Refuses requests that the mirror answers to nobody, and on loopback the requests of web pages.
+pub(crate) fn check(shared: &Shared, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Err(deny(shared, "impersonation", "the mirror does not impersonate users"));
+    }
+    if shared.access != Access::Loopback {
+        return Ok(());
+    }
+    let is_of_page = |value: &[u8]| !matches!(value, b"none" | b"same-origin");
+    let fetched_by = headers.get("sec-fetch-site").map(|value| value.as_bytes());
+    if headers.contains_key(ORIGIN) || fetched_by.is_some_and(is_of_page) {
+        return Err(deny(shared, "origin", "the mirror does not answer web pages"));
+    }
+    // Prevents DNS rebinding: a browser sends the host name of the web page, even if it resolves to this machine.
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next().map(|host| host.as_bytes());
+    let is_allowed = |authority: &Authority| {
+        is_loopback(authority.host())
+            && authority.port_u16().unwrap_or(shared.default_port()) == shared.port
+            && !authority.as_str().contains('@')
+    };
+    let host = host.map(|host| Authority::try_from(host).is_ok_and(|host| is_allowed(&host)));
+    let authority = uri.authority().map(is_allowed);
+    let is_local = host.unwrap_or(true) && authority.unwrap_or(true) && (host.is_some() || authority.is_some());
+    if !is_local || hosts.next().is_some() {
+        return Err(deny(shared, "host", "the host of the request is not loopback, with the port of the mirror"));
+    }
+    Ok(())
+}
+
+fn deny(shared: &Shared, reason: &'static str, message: &str) -> Refusal {
+    shared.metrics.denied(reason);
+    Status::forbidden(message).into()
+}
+
+/// Authenticates and authorizes a request.
+pub(crate) async fn authorize(
+    shared: &Shared,
+    headers: &HeaderMap,
+    attributes: &Attributes,
+) -> Result<Granted, Refusal> {
+    if shared.access == Access::Loopback {
+        return Ok(Granted::local());
+    }
+    let (denied, status) = match bearer_token(headers) {
+        None => ("no_token", Status::unauthorized()),
+        Some(token) => match review(&shared.reviewer, &token, attributes).await {
+            Ok(()) => {
+                let reviewer = Arc::clone(&shared.reviewer);
+                return Ok(Granted(Some(Arc::new(Reviewed { reviewer, token, attributes: attributes.clone() }))));
+            }
+            Err(Denied::Unknown) => ("wrong_token", Status::unauthorized()),
+            Err(Denied::Forbidden(user, reason)) => ("forbidden", forbidden(&user, attributes, &reason)),
+            Err(Denied::Failed(error)) => {
+                tracing::warn!(name: "listwatch.mirror.review", %error, "cannot review a reader");
+                let message = "the mirror cannot review the reader's rights: the API server did not answer";
+                ("review_failed", Status::unavailable(message, 1))
+            }
+        },
+    };
+    shared.metrics.denied(denied);
+    Err(status.into())
+}
+
+/// Why a review grants nothing.
+enum Denied {
+    /// The token has no user.
+    Unknown,
+    /// The user does not have the right, for this reason.
+    Forbidden(Arc<User>, String),
+    /// A review failed.
+    Failed(ReviewFailed),
+}
+
+async fn review(reviewer: &Reviewer, token: &SecretString, attributes: &Attributes) -> Result<(), Denied> {
+    let user = reviewer.user(token).await.map_err(Denied::Failed)?.ok_or(Denied::Unknown)?;
+    let access = reviewer.access(&user, attributes).await.map_err(Denied::Failed)?;
+    if access.allowed { Ok(()) } else { Err(Denied::Forbidden(user, access.reason)) }
+}
+
+/// Returns the token of the only `Authorization` header.
+fn bearer_token(headers: &HeaderMap) -> Option<SecretString> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim();
+    let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    (scheme.eq_ignore_ascii_case("bearer") && is_token).then(|| token.into())
+}
+
+/// Returns the 403 of the API server.
+fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
+    let user = &user.username;
+    let colon = if reason.is_empty() { "" } else { ": " };
+    let Attributes::Resource(of) = attributes else {
+        let Attributes::Path(path) = attributes else { return Status::forbidden("forbidden") };
+        return Status::forbidden(format!("forbidden: User {user:?} cannot get path {path:?}{colon}{reason}"));
+    };
+    let subresource =
+        if of.subresource.is_empty() { of.resource.clone() } else { format!("{}/{}", of.resource, of.subresource) };
+    let scope = match &*of.namespace {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {namespace:?}"),
+    };
+    let name = if of.name.is_empty() { String::new() } else { format!(" {:?}", of.name) };
+    let resource = qualified(&of.group, &of.resource);
+    let mut status = Status::forbidden(format!(
+        "{resource}{name} is forbidden: User {user:?} cannot {} resource {subresource:?} in API group {:?} {scope}{colon}{reason}",
+        of.verb, of.group,
+    ));
+    status.details =
+        Details { name: of.name.clone(), group: of.group.clone(), kind: of.resource.clone(), ..Details::default() };
+    status
 }

@@ -4,9 +4,15 @@
 //! and forwards discovery and the rest to the API server. It is not a gateway, not a write path and not a substitute for
 //! authorization.
 
+#![allow(dead_code, reason = "until the reads answer from the caches")]
+
 mod accept;
+mod answer;
 mod auth;
 mod body;
+mod forward;
+mod health;
+mod metrics;
 mod mirror;
 mod mirrored;
 mod params;
@@ -15,7 +21,9 @@ mod request;
 mod review;
 mod server;
 mod shared;
+mod stall;
 mod status;
+mod ttl;
 
 pub use self::mirror::{Access, Limits, Mirror};
 pub use self::mirrored::{Mirrored, ResourceStatus};

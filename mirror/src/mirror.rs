@@ -152,7 +152,7 @@ impl Mirror {
         }
         let tls = self.tls.as_ref().map(Tls::acceptor).transpose()?;
         let Self { transport, resources, access, stale_reads, limits, .. } = self;
-        let shared = Shared::new(transport, resources, access, stale_reads, limits, address.port());
+        let shared = Shared::new(transport, resources, access, stale_reads, limits, address.port(), tls.is_some());
         server::serve(Arc::new(shared), listener, tls, shutdown).await
     }
 }

@@ -111,6 +111,12 @@ impl Mirrored {
         }
     }
 
+    /// Returns the age of the oldest change that a reader can resume from; `None` while the change log is closed.
+    pub(crate) fn log_age(&self) -> Option<Duration> {
+        let log = self.cache.change_log();
+        log.start.is_some().then_some(log.age)
+    }
+
     /// Returns true if a response in JSON would lack fields of an object.
     pub(crate) fn has_unknown_fields(&self) -> bool {
         self.unknown_fields.as_ref().is_some_and(|unknown| unknown.count(&true) > 0 || !unknown.errors().is_empty())

@@ -15,8 +15,9 @@ const SEGMENT: &AsciiSet =
 /// The longest accepted path and query, in bytes. The API server has no limit but that of its headers, 1 MiB.
 const LONGEST: usize = 64 << 10;
 
-/// Subresources whose GET acts on a container, or reaches something that is not the API server.
-const EFFECTS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
+/// The subresources whose GET only reads. Others act on a container or reach something that is not the API server, such as `exec`
+/// and `proxy`, or are unknown here.
+const SUBRESOURCES: [&str; 6] = ["approval", "ephemeralcontainers", "log", "resize", "scale", "status"];
 
 /// A request that may be answered once the reader is authorized for `attributes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,9 +211,7 @@ fn of_resource(
     };
     let (namespace, rest) = match *rest {
         ["namespaces", name] => (Some(name), &["namespaces", name][..]),
-        ["namespaces", name, subresource @ ("status" | "finalize")] => {
-            (Some(name), &["namespaces", name, subresource][..])
-        }
+        ["namespaces", name, subresource @ "status"] => (Some(name), &["namespaces", name, subresource][..]),
         ["namespaces", name, ref rest @ ..] => (Some(name), rest),
         ref rest => (None, rest),
     };
@@ -220,10 +219,11 @@ fn of_resource(
     let (resource, name, subresource) = match *rest {
         [resource] => (resource, None, ""),
         [resource, name] => (resource, Some(name), ""),
-        [resource, name, subresource, ..] => (resource, Some(name), subresource),
-        [] => return Err(Status::no_such_path().into()),
+        [resource, name, subresource] => (resource, Some(name), subresource),
+        _ if rest.contains(&"proxy") => return Err(has_effects("proxy").into()),
+        _ => return Err(Status::no_such_path().into()),
     };
-    if EFFECTS.contains(&subresource) {
+    if !subresource.is_empty() && !SUBRESOURCES.contains(&subresource) {
         return Err(has_effects(subresource).into());
     }
     let watches = params::flag(pairs, "watch").unwrap_or_default();

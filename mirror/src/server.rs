@@ -1,13 +1,46 @@
-//! The accept loop.
+//! The accept loop, connections and their limits.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::TcpListener;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::answer;
+use crate::mirror::Limits;
 use crate::shared::Shared;
+use crate::stall::{Activity, Responses, Sent, StallTimeout};
+
+/// The delay after a failed accept, for example with too many open files.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// HTTP/2 pings, and how long their answer may take: they detect readers that are gone.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The idle time before the first keepalive probe of TCP, and between probes.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// The bytes of one HTTP/2 response that wait for the reader's window.
+const STREAM_BUFFER: usize = 64 << 10;
+
+/// The bytes of an HTTP/1.1 connection that wait for the reader. With larger headers allowed, it is their limit.
+const CONNECTION_BUFFER: usize = 64 << 10;
 
 pub(crate) async fn serve(
     shared: Arc<Shared>,
@@ -15,8 +48,126 @@ pub(crate) async fn serve(
     tls: Option<TlsAcceptor>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    _ = (listener, tls);
-    shutdown.await;
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let permits = Arc::new(Semaphore::new(shared.limits.connections));
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = async {
+            // Further connections wait in the backlog.
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (listener.accept().await, permit)
+        };
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => {}
+            (accepted, permit) = accepted => match accepted {
+                Ok((stream, _)) => {
+                    let (shared, tls) = (Arc::clone(&shared), tls.clone());
+                    connections.spawn(async move {
+                        let _permit = permit;
+                        connection(shared, stream, tls).await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(name: "listwatch.mirror.accept", %error, "cannot accept a connection");
+                    sleep(ACCEPT_AGAIN).await;
+                }
+            },
+        }
+    }
+    drop(listener);
     shared.start_shutdown();
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if timeout(shared.limits.drain_timeout, drained).await.is_err() {
+        connections.shutdown().await;
+    }
     Ok(())
+}
+
+async fn connection(shared: Arc<Shared>, stream: TcpStream, tls: Option<TlsAcceptor>) {
+    let _open = shared.metrics.connection();
+    // Both fail only for a closed socket.
+    _ = stream.set_nodelay(true);
+    _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE));
+    let io = StallTimeout::new(stream, shared.limits.stall_timeout);
+    let Some(tls) = tls else { return http(shared, io).await };
+    let shutdown = shared.shutdown();
+    tokio::select! {
+        biased;
+        () = shutdown => {}
+        shaken = timeout(shared.limits.header_timeout, tls.accept(io)) => {
+            // The handshake fails, for example, for a client that does not trust the certificate.
+            if let Ok(Ok(io)) = shaken {
+                http(shared, io).await;
+            }
+        }
+    }
+}
+
+/// Serves HTTP/1.1 or HTTP/2, whichever the reader speaks, and disconnects readers that stall.
+async fn http(shared: Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    let responses = Arc::new(Responses::default());
+    let service = service_fn(|request: Request<Incoming>| {
+        let (shared, started) = (Arc::clone(&shared), responses.start());
+        async move {
+            let bytes = shared.metrics.bytes();
+            let response: Response<Sent> = answer::answer(&shared, request).await.map(|body| started.body(body, bytes));
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let limits = &shared.limits;
+    let builder = builder(limits);
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(io), service));
+    let mut shutdown = pin!(shared.shutdown());
+    let mut closing = false;
+    let mut next_check = Instant::now() + limits.header_timeout;
+    loop {
+        tokio::select! {
+            biased;
+            // It fails if the reader disconnects or breaks the protocol.
+            _ = serving.as_mut() => return,
+            () = shutdown.as_mut(), if !closing => {
+                closing = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = sleep_until(next_check) => {
+                let now = Instant::now();
+                next_check = now + limits.stall_timeout;
+                match responses.check() {
+                    Activity::Stalled => return,
+                    Activity::Busy => {}
+                    Activity::Idle { is_new: true, .. } => return,
+                    Activity::Idle { since, .. } if now < since + limits.idle_timeout => {
+                        next_check = next_check.min(since + limits.idle_timeout);
+                    }
+                    Activity::Idle { .. } if closing => return,
+                    Activity::Idle { .. } => {
+                        closing = true;
+                        serving.as_mut().graceful_shutdown();
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(limits.header_bytes.max(CONNECTION_BUFFER));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(limits.streams_per_connection)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+        .max_send_buf_size(STREAM_BUFFER);
+    builder
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use listwatch::client::{Client, Retry, Transport};
 use tokio::sync::{Semaphore, watch};
 
+use crate::metrics::Metrics;
 use crate::mirror::{Access, Limits};
 use crate::mirrored::Mirrored;
 use crate::request::Read;
@@ -21,7 +22,9 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// The port of the listener, for the check of `Host`.
     pub(crate) port: u16,
-    pub(crate) reviewer: Reviewer,
+    pub(crate) tls: bool,
+    pub(crate) reviewer: Arc<Reviewer>,
+    pub(crate) metrics: Metrics,
     /// A list holds a permit while its body is written: see [`list_permit`](Self::list_permit).
     lists: Arc<Semaphore>,
     /// Bounds the lists that wait for a permit.
@@ -41,10 +44,12 @@ impl Shared {
         stale_reads: bool,
         limits: Limits,
         port: u16,
+        tls: bool,
     ) -> Self {
         Self {
             client: Client::new(Arc::clone(&transport)).retry(Retry::never()),
-            reviewer: Reviewer::new(Arc::clone(&transport)),
+            reviewer: Arc::new(Reviewer::new(Arc::clone(&transport))),
+            metrics: Metrics::default(),
             lists: Arc::new(Semaphore::new(limits.lists)),
             waiting_lists: Semaphore::new(limits.waiting_lists),
             shutdown: watch::Sender::new(false),
@@ -54,7 +59,13 @@ impl Shared {
             stale_reads,
             limits,
             port,
+            tls,
         }
+    }
+
+    /// Returns the port that a URL without a port means.
+    pub(crate) fn default_port(&self) -> u16 {
+        if self.tls { 443 } else { 80 }
     }
 
     /// Returns the mirrored resource that can answer a read: of the same group, version and plural, and of its namespace.

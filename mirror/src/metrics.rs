@@ -1,0 +1,124 @@
+//! The metrics of a mirror, for Prometheus.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::StatusCode;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::Registry;
+
+use crate::mirror::Mirrored;
+
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type Labels<const N: usize> = [(&'static str, String); N];
+
+/// The counters of a mirror. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Metrics(Arc<Counters>);
+
+#[derive(Default)]
+struct Counters {
+    requests: Family<Labels<2>, Counter>,
+    denied: Family<Labels<1>, Counter>,
+    forwarded: Counter,
+    bytes: Counter,
+    connections: Gauge,
+    watchers: Family<Labels<1>, Gauge>,
+    expired: Family<Labels<1>, Counter>,
+}
+
+/// Counts something as open until it is dropped.
+pub(crate) struct Open(Gauge);
+
+impl Open {
+    fn new(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Metrics {
+    /// Counts a request. `kind` is one of a few words.
+    pub(crate) fn request(&self, kind: &'static str, code: StatusCode) {
+        let labels = [("kind", kind.to_owned()), ("code", code.as_str().to_owned())];
+        self.0.requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts a request that was refused for this reason, which is one of a few words.
+    pub(crate) fn denied(&self, reason: &'static str) {
+        self.0.denied.get_or_create(&[("reason", reason.to_owned())]).inc();
+    }
+
+    pub(crate) fn forwarded(&self) {
+        self.0.forwarded.inc();
+    }
+
+    /// Returns the counter of the bytes of bodies, for a body to keep.
+    pub(crate) fn bytes(&self) -> Counter {
+        self.0.bytes.clone()
+    }
+
+    /// Counts a connection until the result is dropped.
+    pub(crate) fn connection(&self) -> Open {
+        Open::new(self.0.connections.clone())
+    }
+
+    /// Counts a watcher until the result is dropped.
+    pub(crate) fn watching(&self, mirrored: &Mirrored) -> Open {
+        Open::new(self.0.watchers.get_or_create(&of(mirrored)).clone())
+    }
+
+    /// Counts a 410, as a response or in a watch.
+    pub(crate) fn expired(&self, mirrored: &Mirrored) {
+        self.0.expired.get_or_create(&of(mirrored)).inc();
+    }
+
+    /// Returns the metrics in the text format `OpenMetrics`.
+    pub(crate) fn text(&self, resources: &[Mirrored]) -> Result<String, fmt::Error> {
+        let Counters { requests, denied, forwarded, bytes, connections, watchers, expired } = &*self.0;
+        let mut registry = Registry::with_prefix("listwatch_mirror");
+        registry.register("requests", "Requests by kind and status code", requests.clone());
+        registry.register("denied", "Requests that were denied, by reason", denied.clone());
+        registry.register("forwarded", "Requests that were forwarded to the API server", forwarded.clone());
+        registry.register("sent_bytes", "Bytes of bodies that were sent to readers", bytes.clone());
+        registry.register("connections", "Open connections of readers", connections.clone());
+        registry.register("watchers", "Open watches", watchers.clone());
+        registry.register("expired", "Answers 410 and watches that ended in a 410", expired.clone());
+
+        let (objects, ready) = (Family::<Labels<1>, Gauge>::default(), Family::<Labels<1>, Gauge>::default());
+        for mirrored in resources {
+            let status = mirrored.status();
+            objects.get_or_create(&of(mirrored)).set(i64::try_from(mirrored.cache.len()).unwrap_or(i64::MAX));
+            ready.get_or_create(&of(mirrored)).set(i64::from(status.ready));
+            let labels = of(mirrored).map(|(name, value)| (name.into(), value.into())).into_iter();
+            let registry = registry.sub_registry_with_labels(labels);
+            if let Some(lag) = status.lag {
+                let help = "Time since the cache was last known to be up to date";
+                registry.register("lag_seconds", help, ConstGauge::new(lag.as_secs_f64()));
+            }
+            if let Some(age) = mirrored.log_age() {
+                let help = "Age of the oldest change that a reader can resume from";
+                registry.register("log_age_seconds", help, ConstGauge::new(age.as_secs_f64()));
+            }
+        }
+        registry.register("objects", "Objects in the cache", objects);
+        registry.register("ready", "1 if the cache has the whole collection", ready);
+        let mut text = String::new();
+        text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+}
+
+fn of(mirrored: &Mirrored) -> Labels<1> {
+    [("resource", mirrored.resource.to_string())]
+}

@@ -1,0 +1,199 @@
+//! The detection of readers that accept no bytes.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use prometheus_client::metrics::counter::Counter;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::body::{Body, BodyError};
+
+/// A connection that fails if the peer accepts no byte for a time.
+pub(crate) struct StallTimeout<IO> {
+    io: IO,
+    after: Duration,
+    /// Set while a write waits.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<IO> StallTimeout<IO> {
+    pub(crate) fn new(io: IO, after: Duration) -> Self {
+        Self { io, after, waiting: None }
+    }
+
+    fn check<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.waiting = None;
+            return written;
+        }
+        let after = self.after;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(after)));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for StallTimeout<IO> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for StallTimeout<IO> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.check(written, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.check(written, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        self.check(flushed, cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.check(shut, cx)
+    }
+}
+
+/// The open responses of a connection. Over HTTP/2, a reader can accept the frames of a connection and no byte of a body.
+#[derive(Default)]
+pub(crate) struct Responses {
+    open: Mutex<Open>,
+}
+
+struct Open {
+    responses: Vec<Weak<Progress>>,
+    /// The length of `responses` at which closed ones are removed.
+    prune_at: usize,
+    any: bool,
+    /// The time at which there was last an open response.
+    busy_at: Instant,
+}
+
+impl Default for Open {
+    fn default() -> Self {
+        Self { responses: Vec::new(), prune_at: 16, any: false, busy_at: Instant::now() }
+    }
+}
+
+/// How far a body is.
+#[derive(Default)]
+struct Progress {
+    /// The number of times that the connection has asked for a frame.
+    polls: AtomicU32,
+    /// True after the body has returned a frame: until the next poll the reader has not accepted it.
+    is_unread: AtomicBool,
+    /// What [`Responses::check`] found last: its number of polls.
+    seen: AtomicU32,
+}
+
+/// What a connection does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// It has open responses, or had some until just now.
+    Busy,
+    /// A body made no progress since the previous check, because the reader accepts no byte.
+    Stalled,
+    /// It has no open response since this time.
+    Idle { since: Instant, is_new: bool },
+}
+
+impl Responses {
+    /// Registers a request, until its body is dropped.
+    pub(crate) fn start(&self) -> Started {
+        let progress = Arc::<Progress>::default();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.responses.len() >= open.prune_at {
+            open.responses.retain(|response| response.strong_count() > 0);
+            open.prune_at = 16.max(open.responses.len() * 2);
+        }
+        open.responses.push(Arc::downgrade(&progress));
+        open.any = true;
+        Started(progress)
+    }
+
+    /// Returns what the connection does. Two checks must be the stall timeout apart.
+    pub(crate) fn check(&self) -> Activity {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_stalled = false;
+        open.responses.retain(|response| {
+            let Some(response) = response.upgrade() else { return false };
+            let polls = response.polls.load(Ordering::Relaxed);
+            let is_same = response.seen.swap(polls, Ordering::Relaxed) == polls;
+            is_stalled |= is_same && response.is_unread.load(Ordering::Relaxed);
+            true
+        });
+        if is_stalled {
+            return Activity::Stalled;
+        }
+        if !open.responses.is_empty() {
+            open.busy_at = Instant::now();
+            return Activity::Busy;
+        }
+        Activity::Idle { since: open.busy_at, is_new: !open.any }
+    }
+}
+
+/// A request whose response is not complete.
+pub(crate) struct Started(Arc<Progress>);
+
+impl Started {
+    pub(crate) fn body(self, body: Body, bytes: Counter) -> Sent {
+        Sent { body, progress: self.0, bytes }
+    }
+}
+
+/// The body of a response, with its bytes counted.
+pub(crate) struct Sent {
+    body: Body,
+    progress: Arc<Progress>,
+    bytes: Counter,
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.progress.polls.fetch_add(1, Ordering::Relaxed);
+        let frame = match &polled {
+            Poll::Ready(Some(Ok(frame))) => frame.data_ref(),
+            _ => None,
+        };
+        self.progress.is_unread.store(frame.is_some(), Ordering::Relaxed);
+        if let Some(frame) = frame {
+            self.bytes.inc_by(frame.len() as u64);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
