@@ -106,3 +106,57 @@ fn quality(clause: &str) -> u16 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 1000")]
     thousandths.map_or(1000, |thousandths| thousandths as u16)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(accept: &str, kind: ReadKind) -> Result<Form, Refusal> {
+        negotiate(&HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]), kind)
+    }
+
+    #[test]
+    fn takes_the_first_form_that_the_api_server_writes() {
+        const OF_LIST: &str =
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        const OF_OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+        let whole = |encoding| Form { encoding, metadata_only: false };
+        let partial = |encoding| Form { encoding, metadata_only: true };
+        for (accept, kind, expected) in [
+            ("", ReadKind::List, Some(whole(Encoding::Json))),
+            ("*/*", ReadKind::List, Some(whole(Encoding::Json))),
+            ("application/json", ReadKind::List, Some(whole(Encoding::Json))),
+            ("Application/JSON; charset=utf-8", ReadKind::List, Some(whole(Encoding::Json))),
+            ("application/vnd.kubernetes.protobuf,application/json", ReadKind::List, Some(whole(Encoding::Protobuf))),
+            ("application/vnd.kubernetes.protobuf;stream=watch", ReadKind::Watch, Some(whole(Encoding::Protobuf))),
+            (
+                "application/json;q=0.5,application/vnd.kubernetes.protobuf",
+                ReadKind::List,
+                Some(whole(Encoding::Protobuf)),
+            ),
+            ("application/cbor,application/json", ReadKind::List, Some(whole(Encoding::Json))),
+            ("text/html, */*;q=0.1", ReadKind::Get, Some(whole(Encoding::Json))),
+            (OF_LIST, ReadKind::List, Some(partial(Encoding::Protobuf))),
+            (OF_OBJECT, ReadKind::Get, Some(partial(Encoding::Json))),
+            (OF_OBJECT, ReadKind::Watch, Some(partial(Encoding::Json))),
+            // Left to the API server.
+            (OF_LIST, ReadKind::Watch, None),
+            (OF_OBJECT, ReadKind::List, None),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", ReadKind::List, None),
+            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1", ReadKind::List, None),
+            ("application/yaml", ReadKind::Get, None),
+            ("application/json;pretty=1", ReadKind::Get, None),
+        ] {
+            match (form(accept, kind), expected) {
+                (Ok(form), Some(expected)) => assert_eq!(form, expected, "{accept}"),
+                (Err(Refusal::Forward), None) => {}
+                (found, expected) => panic!("{accept}: {found:?}, not {expected:?}"),
+            }
+        }
+        for accept in ["text/html", "application/cbor", "image/png;q=1"] {
+            let Err(Refusal::Status(status)) = form(accept, ReadKind::List) else { panic!("{accept}") };
+            assert_eq!(status.code.as_u16(), 406);
+        }
+    }
+}

@@ -211,3 +211,116 @@ fn unsupported(field: &str, value: &str, supported: &str) -> Cause {
     let message = format!("Unsupported value: {value:?}: supported values: {supported}");
     Cause { reason: "FieldValueNotSupported", message, field: field.to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(kind: ReadKind, query: &str) -> Result<Option<Params>, Status> {
+        parse(kind, &pairs(query)?)
+    }
+
+    /// Returns the code and the message of the error.
+    fn refused(kind: ReadKind, query: &str) -> (u16, String) {
+        let status = parsed(kind, query).expect_err(query);
+        (status.code.as_u16(), status.message)
+    }
+
+    #[test]
+    fn reads_all_parameters_of_a_list() {
+        let query = "labelSelector=a%3Db&fieldSelector=metadata.name%3Dx&limit=%2B5&resourceVersion=7\
+            &resourceVersionMatch=Exact&timeoutSeconds=-1&pretty=true&shardSelector=s";
+        let expected = Params {
+            label_selector: "a=b".to_owned(),
+            field_selector: "metadata.name=x".to_owned(),
+            limit: 5,
+            resource_version: "7".to_owned(),
+            resource_version_match: Match::Exact,
+            timeout_seconds: Some(-1),
+            pretty: true,
+            shard_selector: "s".to_owned(),
+            ..Params::default()
+        };
+        assert_eq!(parsed(ReadKind::List, query), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn only_0_and_false_are_false() {
+        let send = |query: &str| parsed(ReadKind::Watch, query).unwrap().unwrap().allow_watch_bookmarks;
+        for (value, expected) in
+            [("1", true), ("", true), ("true", true), ("no", true), ("0", false), ("false", false), ("FALSE", false)]
+        {
+            assert_eq!(send(&format!("watch=1&allowWatchBookmarks={value}")), expected, "{value}");
+        }
+        assert!(send("allowWatchBookmarks=1&allowWatchBookmarks=0"));
+        assert!(!send("watch=1"));
+    }
+
+    #[test]
+    fn leaves_unknown_parameters_to_the_api_server() {
+        assert_eq!(parsed(ReadKind::List, "limit=1&new=1"), Ok(None));
+        assert_eq!(parsed(ReadKind::List, "Limit=1"), Ok(None));
+        assert_eq!(parsed(ReadKind::Get, "limit=1"), Ok(None));
+        assert!(parsed(ReadKind::Get, "resourceVersion=0&pretty=1").unwrap().is_some());
+    }
+
+    #[test]
+    fn refuses_what_the_api_server_refuses() {
+        let invalid = |message: &str| (422, format!("ListOptions.meta.k8s.io \"\" is invalid: {message}"));
+        for (kind, query, expected) in [
+            (ReadKind::List, "limit=x", (400, r#"strconv.ParseInt: parsing "x": invalid syntax"#.to_owned())),
+            (ReadKind::List, "limit=", (400, r#"strconv.ParseInt: parsing "": invalid syntax"#.to_owned())),
+            (
+                ReadKind::Watch,
+                "timeoutSeconds=9223372036854775808",
+                (400, r#"strconv.ParseInt: parsing "9223372036854775808": value out of range"#.to_owned()),
+            ),
+            (
+                ReadKind::List,
+                "continue=x&resourceVersion=5",
+                (400, "specifying resource version is not allowed when using continue".to_owned()),
+            ),
+            (
+                ReadKind::List,
+                "resourceVersionMatch=Exact",
+                invalid(
+                    "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ),
+            ),
+            (
+                ReadKind::List,
+                "resourceVersionMatch=Exact&resourceVersion=0",
+                invalid(
+                    r#"resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#,
+                ),
+            ),
+            (
+                ReadKind::List,
+                "resourceVersionMatch=Newer&resourceVersion=1&sendInitialEvents=0",
+                invalid(
+                    r#"[resourceVersionMatch: Unsupported value: "Newer": supported values: "Exact", "NotOlderThan", "", sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list]"#,
+                ),
+            ),
+            (
+                ReadKind::Watch,
+                "resourceVersionMatch=NotOlderThan",
+                invalid(
+                    "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ),
+            ),
+            (
+                ReadKind::Watch,
+                "sendInitialEvents=1",
+                invalid(
+                    "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ),
+            ),
+        ] {
+            assert_eq!(refused(kind, query), expected, "{query}");
+        }
+        assert!(
+            parsed(ReadKind::Watch, "sendInitialEvents=1&resourceVersionMatch=NotOlderThan&resourceVersion=").is_ok()
+        );
+        assert!(parsed(ReadKind::List, "continue=x&resourceVersion=0").is_ok());
+    }
+}

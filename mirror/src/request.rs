@@ -267,3 +267,174 @@ fn of_resource(
 fn has_effects(subresource: &str) -> Status {
     Status::forbidden(format!("the mirror is read-only: a GET of {subresource:?} may have effects"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(uri: &str) -> Result<Asked, Refusal> {
+        let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
+        parse(&Method::GET, path, query)
+    }
+
+    /// Returns who answers and for which attributes, as text.
+    fn shown(uri: &str) -> String {
+        match get(uri) {
+            Err(Refusal::Status(status)) => status.code.as_u16().to_string(),
+            Err(Refusal::Forward) => "forward".to_owned(),
+            Ok(Asked { what, attributes, .. }) => {
+                let what = match what {
+                    What::Read(Read { group, version, plural, namespace, name, kind, .. }) => {
+                        format!("{kind:?} {group}/{version}/{plural} {namespace:?} {name:?}")
+                    }
+                    What::Forward => "Forward".to_owned(),
+                    What::Own(own) => format!("{own:?}"),
+                };
+                match attributes {
+                    Attributes::Path(path) => format!("{what}: {path}"),
+                    Attributes::Resource(of) => format!(
+                        "{what}: {} {}/{} {} {:?} {:?}",
+                        of.verb, of.group, of.resource, of.subresource, of.namespace, of.name
+                    ),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reads_paths_as_the_api_server() {
+        for (uri, expected) in [
+            ("/api/v1/pods", r#"List /v1/pods None None: list /pods  "" """#),
+            ("/api/v1/namespaces/a/pods", r#"List /v1/pods Some("a") None: list /pods  "a" """#),
+            ("/api/v1/namespaces/a/pods/b", r#"Get /v1/pods Some("a") Some("b"): get /pods  "a" "b""#),
+            ("/api/v1/nodes/n", r#"Get /v1/nodes None Some("n"): get /nodes  "" "n""#),
+            ("/api/v1/namespaces", r#"List /v1/namespaces None None: list /namespaces  "" """#),
+            ("/api/v1/namespaces/a", r#"Get /v1/namespaces None Some("a"): get /namespaces  "a" "a""#),
+            ("/api/v1/namespaces/a/status", r#"Forward: get /namespaces status "a" "a""#),
+            (
+                "/apis/apps/v1/namespaces/a/deployments",
+                r#"List apps/v1/deployments Some("a") None: list apps/deployments  "a" """#,
+            ),
+            (
+                "/apis/apps/v1/deployments?watch=1",
+                r#"Watch apps/v1/deployments None None: watch apps/deployments  "" """#,
+            ),
+            ("/api/v1/pods?watch=", r#"Watch /v1/pods None None: watch /pods  "" """#),
+            ("/api/v1/pods?watch=no", r#"Watch /v1/pods None None: watch /pods  "" """#),
+            ("/api/v1/pods?watch=False", r#"List /v1/pods None None: list /pods  "" """#),
+            ("/api/v1/pods?watch=0&watch=1", r#"List /v1/pods None None: list /pods  "" """#),
+            // `watch` is not an option of a GET.
+            ("/api/v1/nodes/n?watch=1", r#"Forward: get /nodes  "" "n""#),
+            ("/api/v1/pods?unknown=1", r#"Forward: list /pods  "" """#),
+            ("/api/v1/pods?fieldSelector=metadata.name%3Db", r#"List /v1/pods None None: list /pods  "" "b""#),
+            ("/api/v1/pods?fieldSelector=metadata.name!%3Db", r#"List /v1/pods None None: list /pods  "" """#),
+            ("/api/v1/pods?fieldSelector=a%5C,metadata.name%3Db", r#"List /v1/pods None None: list /pods  "" """#),
+            ("/api/v1/namespaces/a/pods/b/log?follow=true", r#"Forward: get /pods log "a" "b""#),
+            ("/api/v1/watch/pods", r#"Forward: watch /pods  "" """#),
+            ("/api/v1/watch/namespaces/a/secrets", r#"Forward: watch /secrets  "a" """#),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
+                r#"Get rbac.authorization.k8s.io/v1/clusterroles None Some("system:node"): get rbac.authorization.k8s.io/clusterroles  "" "system:node""#,
+            ),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3anode",
+                r#"Get rbac.authorization.k8s.io/v1/clusterroles None Some("system:node"): get rbac.authorization.k8s.io/clusterroles  "" "system:node""#,
+            ),
+            ("/api", "Forward: /api"),
+            ("/apis/apps", "Forward: /apis/apps"),
+            ("/apis/apps/v1", "Forward: /apis/apps/v1"),
+            ("/openapi/v3/apis/apps/v1?hash=x", "Forward: /openapi/v3/apis/apps/v1"),
+            ("/version", "Forward: /version"),
+            ("/healthz", "Live: /healthz"),
+            ("/readyz/pods?verbose", r#"Ready { resource: Some("pods"), verbose: true }: /readyz/pods"#),
+            ("/metrics", "Metrics: /metrics"),
+        ] {
+            assert_eq!(shown(uri), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn refuses_tricks_in_paths() {
+        for (uri, code) in [
+            ("//api/v1/pods", 400),
+            ("/api//v1/pods", 400),
+            ("/api/v1/pods/../secrets", 400),
+            ("/api/v1/pods/%2e%2e/secrets", 400),
+            ("/api/v1/./secrets", 400),
+            ("/api/v1/namespaces/a%2fsecrets", 400),
+            ("/api/v1/namespaces/a%2Fsecrets/x", 400),
+            ("/api/v1/namespaces/a%252fsecrets", 400),
+            ("/api/v1/secrets%00", 400),
+            ("/api/v1/secrets%20", 400),
+            ("/api/v1/secrets;x", 400),
+            ("/api/v1/pods\\..\\secrets", 400),
+            ("/api/v1/%zz", 400),
+            ("/api/v1/%c0%af", 400),
+            ("/api/v1/secr\u{e9}ts", 400),
+            ("/api/v1/secrets%", 400),
+            ("/api/v1/pods/", 404),
+            ("/api/v1/namespaces/a/secrets/", 404),
+            ("", 400),
+            ("*", 400),
+            ("/", 404),
+            ("/logs/kube-apiserver.log", 404),
+            ("/debug/pprof/heap", 404),
+            ("/readyz/a/b", 404),
+            ("/api/v1/namespaces/a/pods/b/log/c", 404),
+            ("/api/v1/pods?watch=1;limit=1", 400),
+            ("/api/v1/pods?limit=%", 400),
+            ("/api/v1/pods?labelSelector=%ff", 400),
+            ("/api/v1/pods?labelSelector=%00", 400),
+        ] {
+            assert_eq!(shown(uri), code.to_string(), "{uri}");
+        }
+        assert_eq!(shown(&format!("/api/v1/pods?labelSelector={}", "a".repeat(LONGEST))), "414");
+    }
+
+    #[test]
+    fn refuses_subresources_with_effects() {
+        for uri in [
+            "/api/v1/namespaces/a/pods/b/exec?command=sh",
+            "/api/v1/namespaces/a/pods/b/attach",
+            "/api/v1/namespaces/a/pods/b/portforward",
+            "/api/v1/namespaces/a/pods/b/proxy",
+            "/api/v1/namespaces/a/pods/b/proxy/metrics",
+            "/api/v1/namespaces/a/services/http:b:80/proxy/x/y",
+            "/api/v1/nodes/n/proxy/run/a/b/c",
+            "/api/v1/proxy/nodes/n",
+            "/api/v1/watch/nodes/n/proxy",
+            "/api/v1/namespaces/a/serviceaccounts/b/token",
+            "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/b/vnc",
+        ] {
+            assert_eq!(shown(uri), "403", "{uri}");
+        }
+    }
+
+    #[test]
+    fn refuses_methods_that_write() {
+        for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "GETS"] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let Err(Refusal::Status(status)) = parse(&method, "/api/v1/pods", None) else { panic!("{method}") };
+            assert_eq!(status.code, StatusCode::METHOD_NOT_ALLOWED);
+        }
+        assert!(parse(&Method::HEAD, "/api/v1/pods", None).is_ok());
+    }
+
+    /// The API server must read what the mirror authorized.
+    #[test]
+    fn rebuilds_the_path_and_the_query() {
+        for (uri, expected) in [
+            (
+                "/api/v1/pods?labelSelector=a%20in%20(b,c)&limit=5",
+                "/api/v1/pods?labelSelector=a+in+%28b%2Cc%29&limit=5",
+            ),
+            ("/api/v1/nodes/%6e", "/api/v1/nodes/n"),
+            ("/openapi/v2", "/openapi/v2"),
+            ("/apis/", "/apis/"),
+            ("/api/v1/pods?", "/api/v1/pods"),
+            ("/api/v1/pods?watch", "/api/v1/pods?watch="),
+        ] {
+            assert_eq!(get(uri).unwrap().path_and_query, expected, "{uri}");
+        }
+    }
+}
