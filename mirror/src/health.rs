@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 use crate::metrics;
-use crate::mirror::ResourceStatus;
+use crate::mirrored::ResourceStatus;
 use crate::request::Own;
 use crate::shared::Shared;
 use crate::status::{Refusal, Status};
