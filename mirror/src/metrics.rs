@@ -84,7 +84,7 @@ impl Metrics {
     }
 
     /// Returns the metrics in the text format `OpenMetrics`.
-    pub(crate) fn text(&self, resources: &[Mirrored]) -> Result<String, fmt::Error> {
+    pub(crate) fn text(&self, resources: &[Arc<Mirrored>]) -> Result<String, fmt::Error> {
         let Counters { requests, denied, forwarded, bytes, connections, watchers, expired } = &*self.0;
         let mut registry = Registry::with_prefix("listwatch_mirror");
         registry.register("requests", "Requests by kind and status code", requests.clone());
