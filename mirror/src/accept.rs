@@ -42,12 +42,12 @@ impl Form {
     }
 }
 
-/// Chooses the form of a response: the first clause that the API server accepts.
+/// Chooses the form of a response: the first clause that the API server accepts for a resource with or without a protobuf form.
 ///
 /// # Errors
 ///
 /// [`Refusal::Forward`] if that clause asks for a form that the mirror does not write; 406 if there is none.
-pub(crate) fn negotiate(headers: &HeaderMap, kind: ReadKind) -> Result<Form, Refusal> {
+pub(crate) fn negotiate(headers: &HeaderMap, kind: ReadKind, has_protobuf: bool) -> Result<Form, Refusal> {
     let not_acceptable = || Refusal::from(Status::not_acceptable(SUPPORTED));
     let mut values = headers.get_all(ACCEPT).iter();
     let Some(accept) = values.next() else { return Ok(Form::JSON) };
@@ -56,11 +56,11 @@ pub(crate) fn negotiate(headers: &HeaderMap, kind: ReadKind) -> Result<Form, Ref
     if accept.trim().is_empty() {
         return Ok(Form::JSON);
     }
-    ordered(accept).find_map(|clause| choose(clause, kind)).unwrap_or_else(|| Err(not_acceptable()))
+    ordered(accept).find_map(|clause| choose(clause, kind, has_protobuf)).unwrap_or_else(|| Err(not_acceptable()))
 }
 
 /// Returns the form that a clause asks for; `None` if the API server skips it.
-fn choose(clause: &str, kind: ReadKind) -> Option<Result<Form, Refusal>> {
+fn choose(clause: &str, kind: ReadKind, has_protobuf: bool) -> Option<Result<Form, Refusal>> {
     let mut parts = clause.split(';').map(str::trim);
     let encoding = match &*parts.next()?.to_ascii_lowercase() {
         JSON | "*/*" | "application/*" => Encoding::Json,
@@ -85,6 +85,8 @@ fn choose(clause: &str, kind: ReadKind) -> Option<Result<Form, Refusal>> {
     }
     let partial = if kind == ReadKind::List { "PartialObjectMetadataList" } else { "PartialObjectMetadata" };
     match (kind_of_form, group, version) {
+        // Custom resources have no protobuf form, except for their metadata.
+        ("", "", "") if encoding == Encoding::Protobuf && !has_protobuf => None,
         ("", "", "") => Some(Ok(Form { encoding, metadata_only: false })),
         (form, "meta.k8s.io", "v1") if form == partial => Some(Ok(Form { encoding, metadata_only: true })),
         // The API server decides which of the other forms it accepts: `Table`, and the versions `v1beta1`.
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     fn form(accept: &str, kind: ReadKind) -> Result<Form, Refusal> {
-        negotiate(&HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]), kind)
+        negotiate(&HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]), kind, true)
     }
 
     #[test]

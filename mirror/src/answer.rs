@@ -72,9 +72,9 @@ async fn granted(shared: &Arc<Shared>, head: &Parts, asked: Asked) -> Result<Res
         return health::answer(shared, own);
     }
     if let What::Read(read) = &asked.what
-        && shared.find(read).is_some()
+        && let Some(mirrored) = shared.find(read)
     {
-        let answered = match accept::negotiate(&head.headers, read.kind) {
+        let answered = match accept::negotiate(&head.headers, read.kind, mirrored.has_protobuf()) {
             Ok(form) => reads::answer(shared, read.clone(), form, granted.clone()).await,
             Err(refusal) => Err(refusal),
         };

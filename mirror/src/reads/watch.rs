@@ -16,6 +16,7 @@ use super::list::{CHUNK, exact_snapshot};
 use super::{Request, freshness};
 use crate::auth::Granted;
 use crate::body::{Body, BodyError};
+use crate::metrics::{Metrics, Open};
 use crate::shared::Shared;
 use crate::status::Refusal;
 
@@ -47,6 +48,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
     };
     let too_old = || format!("too old resource version: {version} ({})", cache.resource_version());
     let Ok(changes) = changes else {
+        shared.metrics.expired(&request.mirrored);
         let mut frame = Vec::new();
         request.encoder.error(&expired(too_old()), &mut frame);
         return Ok(frame.into());
@@ -67,6 +69,8 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         ends: Box::pin(sleep_until(Instant::now() + lasts.min(Duration::from_secs(365 * 24 * 3600)))),
         shutdown: Box::pin(shared.shutdown()),
         granted,
+        metrics: shared.metrics.clone(),
+        _open: shared.metrics.watching(&request.mirrored),
         request,
         has_ended: false,
     };
@@ -106,6 +110,8 @@ struct Watch {
     ends: Pin<Box<Sleep>>,
     shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
     granted: Granted,
+    metrics: Metrics,
+    _open: Open,
     has_ended: bool,
 }
 
@@ -157,6 +163,7 @@ impl Watch {
 
     fn expired(&mut self, reason: &str) -> Bytes {
         self.has_ended = true;
+        self.metrics.expired(&self.request.mirrored);
         let mut frame = Vec::new();
         self.request.encoder.error(&expired(format!("too old resource version: {reason}")), &mut frame);
         frame.into()
