@@ -6,6 +6,7 @@
 mod controller;
 mod kube_watcher;
 mod list;
+mod mirror;
 mod reflector;
 mod shards;
 mod warm;

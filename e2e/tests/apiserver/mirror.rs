@@ -1,0 +1,480 @@
+//! A mirror answers as the API server does: the same bytes, to kubectl, client-go, kube-rs and this library.
+//! `PODS=5000` and `CHANGES=20000` set the size.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::join_all;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::{WatchStreamExt as _, reflector, watcher};
+use listwatch::cache::{ChangeLogLimits, StorageFormat, Store};
+use listwatch::client::{Client, ListParams, Resource, Selection, Transport};
+use listwatch::reflector::{Cache, Reflector, Strategy};
+use listwatch::{FieldPath, ItemError, ListDecoder, path};
+use listwatch_e2e::{Result, Server, size};
+use listwatch_mirror::{Mirror, Mirrored};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+const PORT: u16 = 16953;
+const SECOND_PORT: u16 = 16963;
+const WRITERS: u64 = 4;
+
+/// Versions by name.
+type View = BTreeMap<String, String>;
+
+fn widgets() -> Resource {
+    Resource::new("example.com", "v1", "widgets", "Widget")
+}
+
+/// A mirror in this process.
+struct Running {
+    url: String,
+    caches: Vec<Cache<[u8]>>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: tokio::task::JoinHandle<std::io::Result<()>>,
+    reflecting: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Running {
+    async fn start(server: &Server, stale_reads: bool, format: StorageFormat) -> Result<Self> {
+        let transport: Arc<dyn Transport> = Arc::new(server.http("admin")?.build()?);
+        let client = Client::new(Arc::clone(&transport));
+        let mut mirror = Mirror::new(transport).stale_reads(stale_reads);
+        let (mut caches, mut reflecting) = (Vec::new(), Vec::new());
+        for resource in [Resource::PODS, Resource::CONFIG_MAPS, Resource::NODES, Resource::NAMESPACES, widgets()] {
+            let is_widget = resource.group() == "example.com";
+            let selection = if is_widget { Selection::default().json() } else { Selection::default() };
+            let reflector = Reflector::<[u8]>::new(&client, &resource).selection(selection);
+            let reflector = reflector.store(Store::new(format)).change_log(ChangeLogLimits::default());
+            let cache = reflector.cache();
+            reflecting.push(tokio::spawn(async { drop(reflector.run().await) }));
+            timeout(Duration::from_secs(120), cache.synced()).await??;
+            let mut mirrored = Mirrored::new(cache.clone(), resource.clone(), None);
+            if resource.plural() == "pods" {
+                let node: FieldPath = path::pod::NODE_NAME.clone();
+                mirrored = mirrored.index("spec.nodeName", node);
+            }
+            mirror = mirror.resource(mirrored);
+            caches.push(cache);
+        }
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(mirror.serve(listener, async { drop(stopped.await) }));
+        Ok(Self { url, caches, stop: Some(stop), serving, reflecting })
+    }
+
+    async fn stop(mut self) -> Result<()> {
+        drop(self.stop.take());
+        self.serving.await??;
+        self.reflecting.iter().for_each(tokio::task::JoinHandle::abort);
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
+    let state = std::env::temp_dir().join(format!("listwatch-mirror-bytes-{}", std::process::id()));
+    let done = same_bytes(&state).await;
+    fs::remove_dir_all(&state)?;
+    done
+}
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
+
+/// Returns the status, the content type, whether the mirror answered from its cache, and the body.
+async fn get(http: &reqwest::Client, url: &str, accept: &str) -> Result<(u16, String, bool, Vec<u8>)> {
+    let response = http.get(url).header(ACCEPT, accept).bearer_auth("admin").send().await?;
+    let content_type = response.headers().get(CONTENT_TYPE).map(|value| value.to_str().map(str::to_owned));
+    let is_cached = response.headers().contains_key("listwatch-lag-seconds");
+    let status = response.status().as_u16();
+    Ok((status, content_type.transpose()?.unwrap_or_default(), is_cached, response.bytes().await?.to_vec()))
+}
+
+async fn same_bytes(state: &Path) -> Result<()> {
+    let server = Server::start(state, PORT, &[])?;
+    server.load(300)?;
+    let metadata = |number: u32| json!({"name": format!("w-{number}"), "namespace": "default", "labels": {"n": "x"}});
+    let widgets: Vec<_> = (0..5)
+        .map(|number| {
+            let spec = json!({"n": number, "text": "<é>"});
+            json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata(number), "spec": spec})
+        })
+        .collect();
+    server.apply_widgets(&json!({"apiVersion": "v1", "kind": "List", "items": widgets}).to_string())?;
+    let http = reqwest::Client::builder().danger_accept_invalid_certs(true).build()?;
+    let one = server.kubectl(&[
+        "get",
+        "pods",
+        "-A",
+        "--no-headers",
+        "-o",
+        "custom-columns=N:.metadata.namespace,M:.metadata.name,D:.spec.nodeName",
+    ])?;
+    let [namespace, name, node] = one.lines().nth(7).unwrap_or_default().split_whitespace().collect::<Vec<_>>()[..]
+    else {
+        return Err(one.into());
+    };
+    let app = server.kubectl(&["get", "pod", "-n", namespace, name, "-o", "jsonpath={.metadata.labels.app}"])?;
+
+    for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
+        let mirror = Running::start(&server, true, format).await?;
+        let partial = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let partial_one = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let mut cached = 0;
+        for (path, accept, is_cached) in [
+            ("api/v1/pods".to_owned(), PROTOBUF.to_owned(), true),
+            ("api/v1/pods".to_owned(), JSON.to_owned(), true),
+            ("api/v1/pods".to_owned(), format!("{PROTOBUF};{partial}"), true),
+            ("api/v1/pods".to_owned(), format!("{JSON};{partial}"), true),
+            ("api/v1/pods?limit=7".to_owned(), PROTOBUF.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}/pods?limit=2"), JSON.to_owned(), true),
+            ("api/v1/pods?limit=7&resourceVersion=0".to_owned(), PROTOBUF.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}/pods"), PROTOBUF.to_owned(), true),
+            (format!("api/v1/pods?labelSelector=app%3D{app}"), PROTOBUF.to_owned(), true),
+            (format!("api/v1/pods?labelSelector=app%3D{app}"), format!("{PROTOBUF};{partial}"), true),
+            (format!("api/v1/pods?labelSelector=app+in+({app}),app&limit=3"), JSON.to_owned(), true),
+            (format!("api/v1/pods?fieldSelector=spec.nodeName%3D{node}"), PROTOBUF.to_owned(), true),
+            (format!("api/v1/pods?fieldSelector=metadata.name%3D{name}"), PROTOBUF.to_owned(), true),
+            ("api/v1/pods?fieldSelector=spec.nodeName%3Dnone".to_owned(), JSON.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}/pods/{name}"), PROTOBUF.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}/pods/{name}"), JSON.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}/pods/{name}"), format!("{PROTOBUF};{partial_one}"), true),
+            ("api/v1/configmaps".to_owned(), PROTOBUF.to_owned(), true),
+            ("api/v1/configmaps".to_owned(), JSON.to_owned(), true),
+            ("api/v1/namespaces".to_owned(), JSON.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}"), JSON.to_owned(), true),
+            ("api/v1/nodes".to_owned(), JSON.to_owned(), true),
+            ("apis/example.com/v1/widgets".to_owned(), JSON.to_owned(), true),
+            ("apis/example.com/v1/widgets".to_owned(), format!("{PROTOBUF},{JSON}"), true),
+            ("apis/example.com/v1/widgets".to_owned(), format!("{JSON};{partial}"), true),
+            ("apis/example.com/v1/namespaces/default/widgets/w-3".to_owned(), JSON.to_owned(), true),
+            ("apis/example.com/v1/widgets?limit=2".to_owned(), JSON.to_owned(), true),
+            // The API server answers.
+            ("apis/example.com/v1/widgets".to_owned(), format!("{PROTOBUF};{partial}"), false),
+            ("api/v1/pods?fieldSelector=spec.unknown%3Dx".to_owned(), JSON.to_owned(), false),
+            ("api/v1/services".to_owned(), PROTOBUF.to_owned(), false),
+            ("api/v1/pods?limit=3".to_owned(), format!("{JSON};as=Table;v=v1;g=meta.k8s.io"), false),
+            ("api/v1".to_owned(), JSON.to_owned(), false),
+            ("apis".to_owned(), JSON.to_owned(), false),
+            ("version".to_owned(), JSON.to_owned(), false),
+            ("openapi/v2".to_owned(), JSON.to_owned(), false),
+        ] {
+            let case = format!("{format:?} {path} {accept}");
+            let theirs = get(&http, &format!("{}/{path}", server.url), &accept).await?;
+            let ours = get(&http, &format!("{}/{path}", mirror.url), &accept).await?;
+            assert_eq!(ours.2, is_cached, "{case}: {}", String::from_utf8_lossy(&ours.3[..ours.3.len().min(300)]));
+            assert_eq!((ours.0, &ours.1), (theirs.0, &theirs.1), "{case}");
+            assert_same(&case, &ours.3, &theirs.3);
+            cached += u32::from(is_cached);
+        }
+        println!("{format:?}: {cached} answers from the cache have the bytes of the server");
+        pages(&http, &server, &mirror).await?;
+        kubectl(&server, &mirror)?;
+        mirror.stop().await?;
+    }
+    Ok(())
+}
+
+/// Compares two bodies. The server's version advances with every write of any resource, and the mirror's with its own resources.
+fn assert_same(case: &str, ours: &[u8], theirs: &[u8]) {
+    let (ours, theirs) = (without_version(ours), without_version(theirs));
+    let at = ours.iter().zip(&theirs).position(|(ours, theirs)| ours != theirs).unwrap_or(0);
+    let near = |body: &[u8]| {
+        let end = body.len().min(at + 200);
+        String::from_utf8_lossy(&body[at.saturating_sub(100).min(end)..end]).into_owned()
+    };
+    let lengths = (ours.len(), theirs.len());
+    assert!(ours == theirs, "{case}: {lengths:?} bytes, they differ at {at}\n{}\n{}", near(&ours), near(&theirs));
+}
+
+/// Replaces the version of a list, and the version in its continue token.
+fn without_version(body: &[u8]) -> Vec<u8> {
+    let mut decoder = ListDecoder::new();
+    let mut rest = body;
+    while let Ok(Some(_)) = decoder.decode(&mut rest) {}
+    let Ok(end) = decoder.finish() else { return body.to_vec() };
+    let meta = end.list_meta;
+    let mut body = body.to_vec();
+    // A custom resource's list has its metadata at the end.
+    let is_last = body.starts_with(b"{\"apiVersion\"");
+    let mut replace = |text: &str, with: &str| {
+        let at = |window: &[u8]| window == text.as_bytes();
+        let found =
+            if is_last { body.windows(text.len()).rposition(at) } else { body.windows(text.len()).position(at) };
+        if let Some(found) = found {
+            body.splice(found..found + text.len(), with.bytes());
+        }
+    };
+    replace(&meta.resource_version, &"0".repeat(meta.resource_version.len()));
+    if !meta.continue_token.is_empty() {
+        use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+        let token = BASE64_URL_SAFE_NO_PAD.decode(&meta.continue_token).unwrap_or_default();
+        let token =
+            String::from_utf8_lossy(&token).replace(&meta.resource_version, &"0".repeat(meta.resource_version.len()));
+        replace(&meta.continue_token, &BASE64_URL_SAFE_NO_PAD.encode(token));
+    }
+    body
+}
+
+/// Reads a list in pages from the mirror, while objects change: it stays at the version of its first page.
+async fn pages(http: &reqwest::Client, server: &Server, mirror: &Running) -> Result<()> {
+    let mut url = format!("{}/api/v1/pods?limit=50", mirror.url);
+    let (mut names, mut versions) = (Vec::new(), Vec::new());
+    let all = server.names(&["pods", "-A"])?;
+    loop {
+        let (status, _, _, body) = get(http, &url, PROTOBUF).await?;
+        assert_eq!(status, 200);
+        let mut decoder = ListDecoder::new();
+        let mut rest = &body[..];
+        while let Some(event) = decoder.decode(&mut rest)? {
+            if let listwatch::Event::Item(item) = event {
+                let meta = item.meta()?;
+                names.push(format!("{}/{}", meta.namespace(), meta.name()));
+            }
+        }
+        let meta = decoder.finish()?.list_meta;
+        versions.push(meta.resource_version);
+        if meta.continue_token.is_empty() {
+            break;
+        }
+        url = format!("{}/api/v1/pods?limit=50&continue={}", mirror.url, meta.continue_token);
+        let any = names.first().and_then(|name| name.split_once('/')).ok_or("no Pod")?;
+        let at = format!("at={}", fastrand::u64(..));
+        server.kubectl(&["annotate", "pod", "-n", any.0, any.1, "--overwrite", &at])?;
+    }
+    assert!(versions.len() > 3 && versions.iter().all(|version| *version == versions[0]), "{versions:?}");
+    let mut sorted = names.clone();
+    sorted.sort();
+    assert_eq!(sorted.into_iter().collect::<std::collections::BTreeSet<_>>(), all);
+    Ok(())
+}
+
+/// kubectl reads from the mirror what it reads from the server.
+fn kubectl(server: &Server, mirror: &Running) -> Result<()> {
+    let from_mirror = |args: &[&str]| -> Result<String> {
+        let output = Command::new("kubectl")
+            .args(["--server", &mirror.url])
+            .args(args)
+            .env("KUBECONFIG", "/dev/null")
+            .output()?;
+        let text = String::from_utf8(output.stdout)?;
+        if output.status.success() { Ok(text) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
+    };
+    for args in [
+        &["get", "pods", "-A", "-o", "name"][..],
+        &["get", "pods", "-A", "--chunk-size=20", "-o", "jsonpath={.items[*].metadata.uid}"],
+        &["get", "pods", "-A", "--sort-by=.metadata.name", "-o", "custom-columns=N:.metadata.name,P:.status.phase"],
+        &["get", "namespaces", "default", "-o", "jsonpath={.metadata.uid}"],
+        &["get", "widgets", "-o", "yaml"],
+        &["get", "nodes", "-o", "wide"],
+        &["api-resources", "-o", "name"],
+    ] {
+        assert_eq!(from_mirror(args)?, server.kubectl(args)?, "{args:?}");
+    }
+    let denied = from_mirror(&["delete", "namespace", "default"]).err().map(|error| error.to_string());
+    assert!(denied.as_ref().is_some_and(|error| error.contains("MethodNotAllowed")), "{denied:?}");
+    let secrets = from_mirror(&["get", "secrets", "-A"]).err().map(|error| error.to_string());
+    assert!(secrets.as_ref().is_some_and(|error| error.contains("Forbidden")), "{secrets:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
+    let state = std::env::temp_dir().join(format!("listwatch-mirror-readers-{}", std::process::id()));
+    let done = readers(&state).await;
+    fs::remove_dir_all(&state)?;
+    done
+}
+
+/// An informer of client-go in its own process.
+struct Informer {
+    name: String,
+    child: Child,
+    stdin: ChildStdin,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Informer {
+    fn start(host: &str, watch_list: bool, metadata: bool) -> Result<Self> {
+        let bin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("apiserver/bin/informer");
+        let mut child = Command::new(bin)
+            .args(["-host", host])
+            .args(metadata.then_some("-metadata"))
+            .env("KUBE_FEATURE_WatchListClient", watch_list.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let stdin = child.stdin.take().ok_or("no stdin")?;
+        let lines = BufReader::new(child.stdout.take().ok_or("no stdout")?);
+        let name = format!("informer, watch list: {watch_list}, metadata: {metadata}");
+        let mut informer = Self { name, child, stdin, lines };
+        assert_eq!(informer.line()?.trim(), "synced");
+        Ok(informer)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    fn view(&mut self) -> Result<View> {
+        self.stdin.write_all(b"\n")?;
+        Ok(serde_json::from_str(&self.line()?)?)
+    }
+}
+
+impl Drop for Informer {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+async fn readers(state: &Path) -> Result<()> {
+    let (pods, changes) = (size("PODS", 300), size("CHANGES", 600));
+    let server = Server::start(state, SECOND_PORT, &[])?;
+    server.load(pods)?;
+    server.apply_widgets(&json!({"apiVersion": "v1", "kind": "List", "items": []}).to_string())?;
+    let direct = Client::new(server.http("admin")?.build()?);
+    let writer = kube::Client::try_from(server.kube(|user| user.token = Some("admin".into())).await?)?;
+    let mirror = Running::start(&server, false, StorageFormat::Compressed).await?;
+
+    let mut informers = Vec::new();
+    for (watch_list, metadata) in [(true, false), (false, false), (true, true), (false, true)] {
+        informers.push(Informer::start(&mirror.url, watch_list, metadata)?);
+    }
+    let over_mirror = Client::new(listwatch::client::HttpTransport::builder(&mirror.url).build()?);
+    let mut caches = Vec::new();
+    for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
+        let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy);
+        let selected = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS)
+            .strategy(strategy)
+            .selection(Selection::default().labels("example.com/odd=yes".parse()?));
+        for (name, reflector) in [("all", reflector), ("selected", selected)] {
+            caches.push((format!("{strategy}, {name}"), reflector.cache()));
+            tokio::spawn(reflector.run());
+        }
+    }
+    let mirrored = kube::Client::try_from(kube::Config::new(mirror.url.parse()?))?;
+    let kube_writer = Writer::<Pod>::default();
+    let kube_store = kube_writer.as_reader();
+    let events =
+        reflector(kube_writer, watcher(Api::<Pod>::all(mirrored), watcher::Config::default()).default_backoff());
+    tokio::spawn(async move { events.for_each(|_| async {}).await });
+
+    let names: Vec<String> = listed(&direct, "").await?.into_keys().collect();
+    let mut server = Some(server);
+    for round in 0..2 {
+        let writing =
+            join_all((0..WRITERS).map(|number| write(&writer, &names, number + 10 * round, changes / WRITERS)));
+        let restarting = async {
+            if round == 1 {
+                sleep(Duration::from_millis(500)).await;
+                drop(server.take());
+                server = Some(tokio::task::block_in_place(|| Server::start(state, SECOND_PORT, &[]))?);
+            }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        };
+        tokio::join!(writing, restarting).1?;
+        let expected = listed(&direct, "").await?;
+        let odd = listed(&direct, "example.com/odd=yes").await?;
+        assert!(!odd.is_empty() && odd.len() < expected.len());
+        agree("the mirror", &expected, || Ok(view(&mirror.caches[0]))).await?;
+        for (name, cache) in &caches {
+            let expected = if name.ends_with("selected") { &odd } else { &expected };
+            agree(name, expected, || Ok(view(cache))).await?;
+        }
+        agree("kube-rs", &expected, || {
+            use kube::ResourceExt as _;
+            let key = |pod: &Pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+            Ok(kube_store.state().iter().map(|pod| (key(pod), pod.resource_version().unwrap_or_default())).collect())
+        })
+        .await?;
+        for informer in &mut informers {
+            let name = informer.name.clone();
+            agree(&name, &expected, || tokio::task::block_in_place(|| informer.view())).await?;
+        }
+        println!("round {round}: {} Pods, {} selected", expected.len(), odd.len());
+    }
+    mirror.stop().await
+}
+
+fn view(cache: &Cache<[u8]>) -> View {
+    let key =
+        |object: &listwatch::cache::Object<[u8]>| (object.key().to_string(), object.resource_version().to_owned());
+    cache.snapshot().iter().map(|object| key(&object)).collect()
+}
+
+async fn listed(client: &Client, labels: &str) -> Result<View> {
+    let params = ListParams::new(Selection::default().labels(labels.parse()?));
+    let items = client.list_with(&Resource::PODS, &params, |item| {
+        let meta = item.meta()?;
+        let key = format!("{}/{}", meta.namespace(), meta.name());
+        Ok::<_, ItemError>((key, meta.resource_version().into_owned()))
+    });
+    let mut items = items.items();
+    let mut view = View::new();
+    while let Some(item) = items.next().await {
+        let (key, version) = item?;
+        view.insert(key, version);
+    }
+    Ok(view)
+}
+
+/// Waits until a reader has the expected objects.
+async fn agree(name: &str, expected: &View, mut see: impl FnMut() -> Result<View>) -> Result<()> {
+    let agrees = async {
+        while see()? != *expected {
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+    };
+    match timeout(Duration::from_secs(120), agrees).await {
+        Ok(agreed) => agreed,
+        Err(_) => {
+            let seen = see()?;
+            let differing: Vec<_> =
+                expected.iter().filter(|(key, version)| seen.get(*key) != Some(version)).take(3).collect();
+            panic!("{name}: {} of {}, without {differing:?}", seen.len(), expected.len());
+        }
+    }
+}
+
+/// Changes, labels and deletes Pods, and pauses after an error while the server is down.
+async fn write(client: &kube::Client, names: &[String], seed: u64, changes: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut done = 0;
+    while done < changes {
+        let Some((namespace, name)) = names[rng.usize(..names.len())].split_once('/') else { return };
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+        let written = if rng.u8(..) < 20 {
+            pods.delete(name, &kube::api::DeleteParams::default().grace_period(0)).await.map(drop)
+        } else {
+            let odd = if rng.bool() { json!("yes") } else { json!(null) };
+            let patch = json!({"metadata": {"labels": {"example.com/odd": odd}, "annotations": {"at": rng.u64(..).to_string()}}});
+            let params = kube::api::PatchParams::default();
+            pods.patch(name, &params, &kube::api::Patch::Merge(patch)).await.map(drop)
+        };
+        match written {
+            Ok(()) => done += 1,
+            Err(kube::Error::Api(status)) if status.code == 404 => done += 1,
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
