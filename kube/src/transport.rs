@@ -331,6 +331,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn posts_reviews_with_credentials() {
+        let server = Server::start(|_: &RecordedRequest, _| Answer::ok(Body::replay("{}")).status(201)).await.unwrap();
+        let mut config = kube::Config::new(server.url().parse().unwrap());
+        config.auth_info.token = Some("s3cret".into());
+        let transport = KubeTransport::from_config(config).unwrap();
+        let response = transport.post(Request::new("/apis/a".to_owned(), HeaderMap::new()), Bytes::from_static(b"{}"));
+        assert_eq!(response.await.unwrap().status, StatusCode::CREATED);
+        let request = &server.requests()[0];
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/apis/a"));
+        assert_eq!(request.headers["authorization"], "Bearer s3cret");
+    }
+
+    #[tokio::test]
     async fn redirects_carry_no_impersonation_and_no_token() {
         let elsewhere = Server::start(|_: &RecordedRequest, _| Answer::ok(Body::replay(""))).await.unwrap();
         for code in [301, 302, 303, 307, 308] {

@@ -184,3 +184,80 @@ fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
         Details { name: of.name.clone(), group: of.group.clone(), kind: of.resource.clone(), ..Details::default() };
     status
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use futures::{FutureExt as _, StreamExt as _, stream};
+    use http::StatusCode;
+    use listwatch::client::{Request, Response, ResponseFuture, Transport};
+
+    use super::*;
+    use crate::mirror::Limits;
+
+    /// Answers both kinds of review with this status and this body.
+    struct Api(Mutex<(StatusCode, &'static str)>);
+
+    const GRANTED: (StatusCode, &str) =
+        (StatusCode::CREATED, r#"{"status": {"authenticated": true, "user": {"username": "jane"}, "allowed": true}}"#);
+
+    impl Transport for Api {
+        fn get(&self, _: Request) -> ResponseFuture<'_> {
+            std::future::pending().boxed()
+        }
+
+        fn post(&self, _: Request, _: Bytes) -> ResponseFuture<'_> {
+            let (status, body) = *self.0.lock().unwrap();
+            let body = stream::iter([Ok(Bytes::from(body))]).boxed();
+            std::future::ready(Ok(Response::new(status, HeaderMap::new(), body))).boxed()
+        }
+    }
+
+    async fn granted() -> (Arc<Api>, Granted) {
+        let api = Arc::new(Api(Mutex::new(GRANTED)));
+        let transport = Arc::clone(&api) as Arc<dyn Transport>;
+        let shared = Shared::new(transport, Vec::new(), Access::Reviewed, false, Limits::default(), 443, true);
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, "Bearer t0ken".parse().unwrap())]);
+        let granted = authorize(&shared, &headers, &Attributes::Path("/version".to_owned())).await;
+        (api, granted.unwrap_or_else(|_| panic!("the request is granted")))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_ends_once_its_right_is_withdrawn() {
+        for withdrawn in [
+            r#"{"status": {"authenticated": false}}"#,
+            r#"{"status": {"authenticated": true, "user": {"username": "jane"}}}"#,
+        ] {
+            let (api, granted) = granted().await;
+            let started = Instant::now();
+            let mut ended = Box::pin(granted.withdrawn());
+            timeout_at(started + Duration::from_secs(600), &mut ended).await.unwrap_err();
+            api.0.lock().unwrap().1 = withdrawn;
+            ended.await;
+            assert!(started.elapsed() <= Duration::from_secs(660));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_survives_a_short_failure_of_reviews() {
+        let (api, granted) = granted().await;
+        *api.0.lock().unwrap() = (StatusCode::SERVICE_UNAVAILABLE, "");
+        let started = Instant::now();
+        let mut ended = Box::pin(granted.clone().withdrawn());
+        timeout_at(started + Duration::from_secs(80), &mut ended).await.unwrap_err();
+        *api.0.lock().unwrap() = GRANTED;
+        timeout_at(started + Duration::from_secs(600), &mut ended).await.unwrap_err();
+        *api.0.lock().unwrap() = (StatusCode::SERVICE_UNAVAILABLE, "");
+        ended.await;
+        assert!(started.elapsed() <= Duration::from_secs(660 + 30));
+        assert!(!granted.recheck().await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_local_reader_keeps_its_right() {
+        assert!(Granted::local().recheck().await);
+        assert!(Granted::local().withdrawn().now_or_never().is_none());
+    }
+}

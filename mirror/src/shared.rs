@@ -106,3 +106,32 @@ impl Shared {
         self.shutdown.send_replace(true);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use listwatch::client::{Request, ResponseFuture};
+
+    use super::*;
+
+    struct Silent;
+
+    impl Transport for Silent {
+        fn get(&self, _: Request) -> ResponseFuture<'_> {
+            std::future::pending().boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn bounds_lists_and_those_that_wait() {
+        let limits = Limits { lists: 1, waiting_lists: 1, ..Limits::default() };
+        let shared = Shared::new(Arc::new(Silent), Vec::new(), Access::Loopback, false, limits, 80, false);
+        let first = shared.list_permit().await.unwrap();
+        let mut second = Box::pin(shared.list_permit());
+        assert!(second.as_mut().now_or_never().is_none());
+        let Err(Refusal::Status(status)) = shared.list_permit().await else { panic!("no place to wait") };
+        assert_eq!((status.code.as_u16(), status.details.retry_after_seconds), (429, 1));
+        drop(first);
+        assert!(second.await.is_ok());
+    }
+}

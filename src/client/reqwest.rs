@@ -655,6 +655,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn posts_reviews_with_credentials() {
+        use listwatch_testserver::{Answer, Body, Server};
+
+        let server = Server::start(Answer::ok(Body::replay("{}")).status(201).always()).await.unwrap();
+        let transport = HttpTransport::builder(server.url()).bearer_token("s3cret").build().unwrap();
+        let response = transport.post(Request::new("/apis/a".to_owned(), HeaderMap::new()), Bytes::from_static(b"{}"));
+        assert_eq!(response.await.unwrap().status, StatusCode::CREATED);
+        let request = &server.requests()[0];
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/apis/a"));
+        assert_eq!(
+            (&request.headers["authorization"], &request.headers["content-length"]),
+            (&HeaderValue::from_static("Bearer s3cret"), &HeaderValue::from_static("2"))
+        );
+    }
+
+    #[tokio::test]
     async fn reads_the_service_account_of_a_pod() {
         use crate::client::{Client, ListParams, Resource};
         use listwatch_testserver::{Answer, Body, Server, recorded_pods};

@@ -1,0 +1,7 @@
+//! The promises of the mirror to its readers and to the cluster, over real sockets.
+
+mod forwarding;
+mod limits;
+mod loopback;
+mod reviewed;
+mod support;

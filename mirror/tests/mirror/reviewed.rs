@@ -1,0 +1,107 @@
+//! Readers with tokens, over TLS.
+
+use std::sync::atomic::Ordering;
+
+use crate::support::{Running, Upstream, code, mirror};
+
+const TOKEN: &str = "Authorization: Bearer t0ken\r\n";
+
+#[tokio::test]
+async fn answers_only_readers_with_a_valid_token() {
+    let upstream = Upstream::new();
+    let mirror = Running::reviewed(mirror(&upstream));
+    for (headers, expected) in [
+        (TOKEN, "200"),
+        ("authorization: bearer  t0ken\r\n", "200"),
+        ("", "401"),
+        ("Authorization: Bearer wr0ng\r\n", "401"),
+        ("Authorization: Bearer\r\n", "401"),
+        ("Authorization: Bearer t0ken x\r\n", "401"),
+        ("Authorization: Basic dDBrZW4=\r\n", "401"),
+        ("Authorization: t0ken\r\n", "401"),
+        ("Authorization: Bearer t0ken\r\nAuthorization: Bearer wr0ng\r\n", "401"),
+        ("X-Remote-User: jane\r\n", "401"),
+        ("Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.dDBrZW4\r\n", "401"),
+        ("Authorization: Bearer t0ken\r\nImpersonate-User: admin\r\n", "403"),
+    ] {
+        let response = mirror.get("/api/v1/pods", headers).await;
+        assert_eq!(code(&response), expected, "{headers}: {response}");
+    }
+    assert_eq!(code(&mirror.get("/api/v1/pods?access_token=t0ken", "").await), "401");
+    let response = mirror.get("/api/v1/pods", "").await;
+    assert!(response.contains(r#""message":"Unauthorized""#) && response.contains(r#""reason":"Unauthorized""#));
+    let requests = upstream.requests.lock().unwrap();
+    assert!(requests.iter().all(|(_, headers)| !headers.contains_key("authorization")) && requests.len() == 2);
+}
+
+#[tokio::test]
+async fn refuses_readers_without_rights_as_the_api_server() {
+    let upstream = Upstream::new();
+    upstream.denied.lock().unwrap().extend(["\"secret-ns\"", "/metrics", "\"log\""]);
+    let mirror = Running::reviewed(mirror(&upstream));
+    for (path, message) in [
+        (
+            "/apis/apps/v1/namespaces/secret-ns/deployments/a",
+            r#"deployments.apps \"a\" is forbidden: User \"jane\" cannot get resource \"deployments\" in API group \"apps\" in the namespace \"secret-ns\""#,
+        ),
+        (
+            "/api/v1/namespaces/secret-ns/pods",
+            r#"pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" in the namespace \"secret-ns\""#,
+        ),
+        (
+            "/api/v1/namespaces/a/pods/b/log",
+            r#"pods \"b\" is forbidden: User \"jane\" cannot get resource \"pods/log\" in API group \"\" in the namespace \"a\""#,
+        ),
+        ("/metrics", r#"forbidden: User \"jane\" cannot get path \"/metrics\""#),
+    ] {
+        let response = mirror.get(path, TOKEN).await;
+        assert_eq!(code(&response), "403", "{path}");
+        assert!(response.contains(message), "{path}: {response}");
+    }
+    assert!(upstream.paths().is_empty());
+    let reviews = upstream.reviews.lock().unwrap();
+    let (_, access) = &reviews[1];
+    assert_eq!(
+        access["spec"].to_string(),
+        r#"{"extra":{},"groups":["g"],"resourceAttributes":{"group":"apps","name":"a","namespace":"secret-ns","resource":"deployments","verb":"get","version":"v1"},"uid":"","user":"jane"}"#
+    );
+}
+
+#[tokio::test]
+async fn never_opens_when_reviews_fail() {
+    let upstream = Upstream::new();
+    upstream.fails.store(true, Ordering::Relaxed);
+    let mirror = Running::reviewed(mirror(&upstream));
+    let response = mirror.get("/api/v1/pods", TOKEN).await;
+    assert_eq!(code(&response), "503", "{response}");
+    assert!(response.contains("retry-after: 1\r\n") && !response.contains("t0ken"));
+    assert!(upstream.paths().is_empty());
+    // The failure is not kept.
+    upstream.fails.store(false, Ordering::Relaxed);
+    assert_eq!(code(&mirror.get("/api/v1/pods", TOKEN).await), "200");
+}
+
+#[tokio::test]
+async fn repeats_no_review_within_seconds() {
+    let upstream = Upstream::new();
+    let mirror = Running::reviewed(mirror(&upstream));
+    for _ in 0..3 {
+        mirror.get("/api/v1/pods", TOKEN).await;
+        mirror.get("/api/v1/pods", "Authorization: Bearer wr0ng\r\n").await;
+    }
+    assert_eq!(upstream.reviews.lock().unwrap().len(), 3);
+    mirror.get("/api/v1/nodes", TOKEN).await;
+    assert_eq!(upstream.reviews.lock().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn answers_probes_without_a_token() {
+    let upstream = Upstream::new();
+    let mirror = Running::reviewed(mirror(&upstream));
+    for (path, expected) in
+        [("/healthz", "200"), ("/livez", "200"), ("/readyz", "200"), ("/metrics", "401"), ("/version", "401")]
+    {
+        assert_eq!(code(&mirror.get(path, "").await), expected, "{path}");
+    }
+    assert_eq!(code(&mirror.get("/metrics", TOKEN).await), "200");
+}
