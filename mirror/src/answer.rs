@@ -9,7 +9,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::body::Body;
-use crate::request::{self, Asked, Own, ReadKind, What};
+use crate::request::{self, Asked, Own, Read, ReadKind, What};
 use crate::shared::Shared;
 use crate::status::{Refusal, Status};
 use crate::{accept, auth, forward, health, reads};
@@ -75,7 +75,7 @@ async fn granted(shared: &Arc<Shared>, head: &Parts, asked: Asked) -> Result<Res
         && let Some(mirrored) = shared.find(read)
     {
         let answered = match accept::negotiate(&head.headers, read.kind, mirrored.has_protobuf()) {
-            Ok(form) => reads::answer(shared, read.clone(), form, granted.clone()).await,
+            Ok(form) => reads::answer(shared, Read::clone(read), form, granted.clone()).await,
             Err(refusal) => Err(refusal),
         };
         match answered {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::uri::Authority;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 use listwatch::client::is_loopback;
 use secrecy::SecretString;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -79,13 +79,13 @@ pub(crate) fn check(shared: &Shared, uri: &Uri, headers: &HeaderMap) -> Result<(
         return Ok(());
     }
     let is_of_page = |value: &[u8]| !matches!(value, b"none" | b"same-origin");
-    let fetched_by = headers.get("sec-fetch-site").map(|value| value.as_bytes());
+    let fetched_by = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if headers.contains_key(ORIGIN) || fetched_by.is_some_and(is_of_page) {
         return Err(deny(shared, "origin", "the mirror does not answer web pages"));
     }
     // Prevents DNS rebinding: a browser sends the host name of the web page, even if it resolves to this machine.
     let mut hosts = headers.get_all(HOST).iter();
-    let host = hosts.next().map(|host| host.as_bytes());
+    let host = hosts.next().map(HeaderValue::as_bytes);
     let is_allowed = |authority: &Authority| {
         is_loopback(authority.host())
             && authority.port_u16().unwrap_or(shared.default_port()) == shared.port

@@ -1,7 +1,7 @@
 //! The query of a read, parsed by the rules of the API server.
 
 use crate::request::ReadKind;
-use crate::status::{Cause, Status};
+use crate::status::{Cause, Refusal, Status};
 
 /// The parameters of a read. Strings are `""` if the parameter is absent, as for the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,15 +32,15 @@ pub(crate) enum Match {
 
 /// Splits a query into decoded pairs. The API server ignores malformed pairs; the mirror refuses them, because it must read
 /// what the server reads.
-pub(crate) fn pairs(query: &str) -> Result<Vec<(String, String)>, Status> {
+pub(crate) fn pairs(query: &str) -> Result<Vec<(String, String)>, Refusal> {
     if query.contains(';') || !has_valid_escapes(query) {
-        return Err(Status::bad_request("the query has an invalid escape or a semicolon"));
+        return Err(Status::bad_request("the query has an invalid escape or a semicolon").into());
     }
     let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     // Escapes that are not UTF-8 became U+FFFD.
     if pairs.iter().any(|(name, value)| name.contains('\u{fffd}') || value.contains('\u{fffd}') || value.contains('\0'))
     {
-        return Err(Status::bad_request("the query is not text"));
+        return Err(Status::bad_request("the query is not text").into());
     }
     Ok(pairs)
 }
@@ -56,7 +56,7 @@ pub(crate) fn has_valid_escapes(text: &str) -> bool {
 /// # Errors
 ///
 /// 400 for a number that is none, 422 for a combination that the API server refuses.
-pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option<Params>, Status> {
+pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option<Params>, Refusal> {
     // A GET of one object has fewer options, and ignores those of lists.
     const OF_GET: [&str; 2] = ["pretty", "resourceVersion"];
     const OF_LISTS: [&str; 11] = [
@@ -101,11 +101,11 @@ pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option
         ReadKind::Watch => of_watch(&params, &match_text),
     };
     if !causes.is_empty() {
-        return Err(Status::invalid_list_options(causes));
+        return Err(Status::invalid_list_options(causes).into());
     }
     let is_versioned = !matches!(&*params.resource_version, "" | "0");
     if kind == ReadKind::List && !params.continue_token.is_empty() && is_versioned {
-        return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+        return Err(Status::bad_request("specifying resource version is not allowed when using continue").into());
     }
     Ok(Some(params))
 }
@@ -120,8 +120,8 @@ pub(crate) fn flag(pairs: &[(String, String)], name: &str) -> Option<bool> {
     first(pairs, name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
 }
 
-fn number(pairs: &[(String, String)], name: &str) -> Result<Option<i64>, Status> {
-    first(pairs, name).map(|value| parse_int(value).map_err(Status::bad_request)).transpose()
+fn number(pairs: &[(String, String)], name: &str) -> Result<Option<i64>, Refusal> {
+    first(pairs, name).map(|value| parse_int(value).map_err(|error| Status::bad_request(error).into())).transpose()
 }
 
 /// Parses a number as Go's `strconv.ParseInt` does, with its message.
@@ -216,13 +216,13 @@ fn unsupported(field: &str, value: &str, supported: &str) -> Cause {
 mod tests {
     use super::*;
 
-    fn parsed(kind: ReadKind, query: &str) -> Result<Option<Params>, Status> {
+    fn parsed(kind: ReadKind, query: &str) -> Result<Option<Params>, Refusal> {
         parse(kind, &pairs(query)?)
     }
 
     /// Returns the code and the message of the error.
     fn refused(kind: ReadKind, query: &str) -> (u16, String) {
-        let status = parsed(kind, query).expect_err(query);
+        let Err(Refusal::Status(status)) = parsed(kind, query) else { panic!("{query}") };
         (status.code.as_u16(), status.message)
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// The cache of the resource, if it is mirrored; else the API server.
-    Read(Read),
+    Read(Box<Read>),
     /// The API server.
     Forward,
     /// The mirror, about itself.
@@ -146,8 +146,10 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
 }
 
 /// Splits a path and decodes its segments. Returns true if it ends in a slash.
-fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), Status> {
-    let Some(rest) = path.strip_prefix('/') else { return Err(Status::bad_request("the path must start with /")) };
+fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), Refusal> {
+    let Some(rest) = path.strip_prefix('/') else {
+        return Err(Status::bad_request("the path must start with /").into());
+    };
     let ends_in_slash = rest.ends_with('/');
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.is_empty() {
@@ -157,8 +159,8 @@ fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), Status> {
     Ok((segments?, ends_in_slash))
 }
 
-fn segment(raw: &str) -> Result<Cow<'_, str>, Status> {
-    let refused = || Status::bad_request(format!("the path has an invalid segment: {raw:?}"));
+fn segment(raw: &str) -> Result<Cow<'_, str>, Refusal> {
+    let refused = || Refusal::from(Status::bad_request(format!("the path has an invalid segment: {raw:?}")));
     if !params::has_valid_escapes(raw) {
         return Err(refused());
     }
@@ -171,8 +173,8 @@ fn segment(raw: &str) -> Result<Cow<'_, str>, Status> {
 }
 
 /// The API server has no resource under a path that ends in a slash.
-fn no_slash(ends_in_slash: bool) -> Result<(), Status> {
-    if ends_in_slash { Err(Status::no_such_path()) } else { Ok(()) }
+fn no_slash(ends_in_slash: bool) -> Result<(), Refusal> {
+    if ends_in_slash { Err(Status::no_such_path().into()) } else { Ok(()) }
 }
 
 fn path_of(segments: &[&str]) -> String {
@@ -261,7 +263,7 @@ fn of_resource(
         params,
         is_head: *method == Method::HEAD,
     };
-    Ok((What::Read(read), attributes))
+    Ok((What::Read(Box::new(read)), attributes))
 }
 
 fn has_effects(subresource: &str) -> Status {
@@ -284,7 +286,8 @@ mod tests {
             Err(Refusal::Forward) => "forward".to_owned(),
             Ok(Asked { what, attributes, .. }) => {
                 let what = match what {
-                    What::Read(Read { group, version, plural, namespace, name, kind, .. }) => {
+                    What::Read(read) => {
+                        let Read { group, version, plural, namespace, name, kind, .. } = *read;
                         format!("{kind:?} {group}/{version}/{plural} {namespace:?} {name:?}")
                     }
                     What::Forward => "Forward".to_owned(),

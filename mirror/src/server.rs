@@ -137,9 +137,8 @@ async fn http(shared: Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin + Sen
                 let now = Instant::now();
                 next_check = now + limits.stall_timeout;
                 match responses.check() {
-                    Activity::Stalled => return,
+                    Activity::Stalled | Activity::Idle { is_new: true, .. } => return,
                     Activity::Busy => {}
-                    Activity::Idle { is_new: true, .. } => return,
                     Activity::Idle { since, .. } if now < since + limits.idle_timeout => {
                         next_check = next_check.min(since + limits.idle_timeout);
                     }

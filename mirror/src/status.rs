@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::body::Body;
 
 /// Why a request is not answered from a cache.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The API server answers it: the mirror forwards it.
     Forward,

@@ -54,15 +54,14 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + Sync + 'static> Ttl<K, V> {
         let started = Instant::now();
         let (computed, is_new) = {
             let mut entries = self.entries();
-            match entries.get(&key).filter(|entry| started < entry.until) {
-                Some(entry) => (entry.computed.clone(), false),
-                None => {
-                    let computed = compute.boxed().shared();
-                    make_room(&mut entries, self.most, started);
-                    let until = started + self.shared_for;
-                    entries.insert(key.clone(), Entry { computed: computed.clone(), until, expendable: true });
-                    (computed, true)
-                }
+            if let Some(entry) = entries.get(&key).filter(|entry| started < entry.until) {
+                (entry.computed.clone(), false)
+            } else {
+                let computed = compute.boxed().shared();
+                make_room(&mut entries, self.most, started);
+                let until = started + self.shared_for;
+                entries.insert(key.clone(), Entry { computed: computed.clone(), until, expendable: true });
+                (computed, true)
             }
         };
         let result = computed.clone().await;

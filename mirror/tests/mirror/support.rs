@@ -123,10 +123,8 @@ impl Transport for To {
     }
 
     fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
-        let status = match self.0.fails.load(Ordering::Relaxed) {
-            true => StatusCode::INTERNAL_SERVER_ERROR,
-            false => StatusCode::CREATED,
-        };
+        let fails = self.0.fails.load(Ordering::Relaxed);
+        let status = if fails { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::CREATED };
         let review = self.0.review(&request.path_and_query, &serde_json::from_slice(&body).unwrap());
         let body = Bytes::from(json!({ "status": review }).to_string());
         future::ready(Ok(Response::new(status, HeaderMap::new(), stream::iter([Ok(body)]).boxed()))).boxed()
