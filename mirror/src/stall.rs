@@ -197,3 +197,50 @@ impl HttpBody for Sent {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use http_body_util::BodyExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::advance;
+
+    use super::*;
+
+    const AFTER: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_fails_if_no_byte_is_accepted_in_time() {
+        let (mut reader, writer) = duplex(2);
+        let mut writer = StallTimeout::new(writer, AFTER);
+        let started = Instant::now();
+        let mut writing = Box::pin(writer.write_all(b"abcdef"));
+        // Each accepted byte starts the time anew.
+        for _ in 0..2 {
+            assert!(writing.as_mut().now_or_never().is_none());
+            advance(Duration::from_secs(29)).await;
+            reader.read_u8().await.unwrap();
+        }
+        assert!(writing.as_mut().now_or_never().is_none());
+        assert_eq!(writing.await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(started.elapsed(), Duration::from_secs(2 * 29 + 30));
+    }
+
+    #[tokio::test]
+    async fn finds_bodies_that_are_not_read() {
+        let responses = Responses::default();
+        assert!(matches!(responses.check(), Activity::Idle { is_new: true, .. }));
+        let (bytes, waiting) = (Counter::default(), futures::stream::pending::<Result<Bytes, BodyError>>());
+        let mut waits = responses.start().body(Body::from_stream(waiting), bytes.clone());
+        let mut unread = responses.start().body(Body::from("frame"), bytes.clone());
+        assert!(waits.frame().now_or_never().is_none());
+        assert_eq!([responses.check(), responses.check()], [Activity::Busy; 2]);
+        unread.frame().await.unwrap().unwrap();
+        assert_eq!([responses.check(), responses.check()], [Activity::Busy, Activity::Stalled]);
+        assert!(unread.frame().await.is_none());
+        assert_eq!([responses.check(), responses.check()], [Activity::Busy; 2]);
+        drop((waits, unread));
+        assert!(matches!(responses.check(), Activity::Idle { is_new: false, .. }));
+        assert_eq!(bytes.get(), 5);
+    }
+}
