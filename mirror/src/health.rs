@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 use crate::metrics;
-use crate::mirrored::{Mirrored, ResourceStatus};
+use crate::mirrored::ResourceStatus;
 use crate::request::Own;
 use crate::shared::Shared;
 use crate::status::{Refusal, Status};
@@ -17,7 +17,7 @@ pub(crate) fn answer(shared: &Shared, own: &Own) -> Result<Response<Body>, Refus
         Own::Live => Ok(text(StatusCode::OK, "text/plain; charset=utf-8", "ok".to_owned())),
         Own::Ready { resource, verbose } => {
             let named = |status: &ResourceStatus| resource.as_ref().is_none_or(|name| *name == status.name);
-            let resources: Vec<_> = shared.resources.iter().map(Mirrored::status).filter(named).collect();
+            let resources: Vec<_> = shared.resources.iter().map(|mirrored| mirrored.status()).filter(named).collect();
             if resources.is_empty() && resource.is_some() {
                 return Err(Status::no_such_path().into());
             }

@@ -130,6 +130,13 @@ async fn same_bytes(state: &Path) -> Result<()> {
     };
     let app = server.kubectl(&["get", "pod", "-n", namespace, name, "-o", "jsonpath={.metadata.labels.app}"])?;
 
+    // The loaded Pods took the server past version 1000, so that from here on all versions have as many digits.
+    for object in [&["-n", namespace, "pod", name][..], &["-n", "default", "widget", "w-1"], &["namespace", "--all"]] {
+        let at = format!("at={}", fastrand::u64(..));
+        server.kubectl(&[&["annotate", "--overwrite"], object, &[&*at]].concat())?;
+    }
+    server.kubectl(&["create", "configmap", "-n", "default", "last"])?;
+
     for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
         let mirror = Running::start(&server, true, format).await?;
         let partial = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -428,13 +435,7 @@ async fn listed(client: &Client, labels: &str) -> Result<View> {
         let key = format!("{}/{}", meta.namespace(), meta.name());
         Ok::<_, ItemError>((key, meta.resource_version().into_owned()))
     });
-    let mut items = items.items();
-    let mut view = View::new();
-    while let Some(item) = items.next().await {
-        let (key, version) = item?;
-        view.insert(key, version);
-    }
-    Ok(view)
+    Ok(items.into_vec().await?.0.into_iter().collect())
 }
 
 /// Waits until a reader has the expected objects.

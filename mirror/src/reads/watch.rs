@@ -64,11 +64,10 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         initial,
         changes,
         bookmark: Box::pin(sleep(BOOKMARKS)),
-        recheck: Box::pin(sleep(Granted::RECHECK_EVERY)),
+        withdrawn: Box::pin(granted.withdrawn()),
         // An unreasonable timeout is cut to one that the clock can add.
         ends: Box::pin(sleep_until(Instant::now() + lasts.min(Duration::from_secs(365 * 24 * 3600)))),
         shutdown: Box::pin(shared.shutdown()),
-        granted,
         metrics: shared.metrics.clone(),
         _open: shared.metrics.watching(&request.mirrored),
         request,
@@ -106,10 +105,10 @@ struct Watch {
     bookmarks_initial_end: bool,
     changes: Changes<[u8]>,
     bookmark: Pin<Box<Sleep>>,
-    recheck: Pin<Box<Sleep>>,
+    /// Completes when the reader may not read any more.
+    withdrawn: Pin<Box<dyn Future<Output = ()> + Send>>,
     ends: Pin<Box<Sleep>>,
     shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
-    granted: Granted,
     metrics: Metrics,
     _open: Open,
     has_ended: bool,
@@ -127,12 +126,9 @@ impl Watch {
             }
             tokio::select! {
                 biased;
-                () = &mut self.recheck => {
-                    if !self.granted.recheck().await {
-                        self.has_ended = true;
-                        return None;
-                    }
-                    self.recheck.as_mut().reset(Instant::now() + Granted::RECHECK_EVERY);
+                () = &mut self.withdrawn => {
+                    self.has_ended = true;
+                    return None;
                 }
                 () = &mut self.ends => return self.end(),
                 () = &mut self.shutdown => return self.end(),
