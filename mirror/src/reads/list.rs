@@ -95,14 +95,14 @@ impl Plan {
         let mut selected = (!selector.is_empty()).then(FixedBitSet::new);
         let (mut walked, mut count, mut items_len) = (0, 0, 0);
         let (mut last, mut has_more) = (None::<Object<[u8]>>, false);
-        'all: loop {
+        loop {
             let from = last.as_ref().map(|last| (last.namespace(), last.name())).or(key(after.as_ref()));
             let mut next = None;
             let mut steps = 0;
             for object in snapshot.range(selector.namespace.as_deref(), from).take(STEP) {
                 if limit > 0 && count == limit {
                     has_more = true;
-                    break 'all;
+                    break;
                 }
                 let is_selected = match (&selected, &indexed) {
                     (None, _) => true,
@@ -134,7 +134,7 @@ impl Plan {
                 Some(next) => last = Some(next),
                 None => break,
             }
-            if steps < STEP {
+            if has_more || steps < STEP {
                 break;
             }
             yield_now().await;
