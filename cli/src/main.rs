@@ -26,13 +26,13 @@ use crate::failure::Failure;
 /// Streams huge Kubernetes collections over protobuf, in constant memory.
 ///
 /// Results go to stdout, everything else to stderr. Exit codes: 0 on success, 1 on an error, 2 on wrong usage, 130 on Ctrl-C or
-/// SIGTERM. `watch` and `cache` run until Ctrl-C or SIGTERM, and then exit with 0.
+/// SIGTERM. `watch` and `mirror` run until Ctrl-C or SIGTERM, and then exit with 0.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 #[cfg_attr(
     not(feature = "cluster"),
     command(after_help = "\
-This build has no commands that talk to an API server: list, watch, cache, record, and stats of a live collection.
+This build has no commands that talk to an API server: list, watch, mirror, record, and stats of a live collection.
 They need the feature `cluster` of listwatch-cli, which is on by default.")
 )]
 struct Cli {

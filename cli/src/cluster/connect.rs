@@ -2,8 +2,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use hyper::body::Bytes;
+use bytes::Bytes;
+use http::Uri;
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use listwatch::client::{Client, Compression, HttpTransport, Request, ResponseFuture, Transport};
@@ -85,9 +87,20 @@ pub struct Connection {
 impl Connection {
     /// Returns a client of the server, and the default namespace.
     pub async fn client(self) -> Result<(Client, String), Failure> {
-        let compression = if self.disable_compression { Compression::Identity } else { Compression::default() };
+        let compression = self.compression();
         let (server, namespace) = self.open().await?;
         Ok((Client::new(server).compression(compression), namespace))
+    }
+
+    /// Returns a client of the server, and its transport.
+    pub async fn shared(self) -> Result<(Client, Arc<dyn Transport>), Failure> {
+        let compression = self.compression();
+        let transport: Arc<dyn Transport> = Arc::new(self.open().await?.0);
+        Ok((Client::new(Arc::clone(&transport)).compression(compression), transport))
+    }
+
+    fn compression(&self) -> Compression {
+        if self.disable_compression { Compression::Identity } else { Compression::default() }
     }
 
     /// Returns the server and the default namespace.
@@ -229,7 +242,7 @@ fn url(text: &str) -> Result<String, &'static str> {
     }
 }
 
-fn address(url: &str) -> Result<hyper::Uri, Failure> {
+fn address(url: &str) -> Result<Uri, Failure> {
     url.parse().map_err(|error| Failure::Usage(format!("--server {url}: {error}")))
 }
 

@@ -1,9 +1,9 @@
 //! The commands that talk to an API server: cargo feature `cluster`.
 
-mod cache;
 pub mod connect;
 mod list;
 pub mod logs;
+mod mirror;
 pub mod query;
 mod record;
 mod resource;
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 pub enum Command {
     List(list::Args),
     Watch(watch::Args),
-    Cache(cache::Args),
+    Mirror(Box<mirror::Args>),
     Record(record::Args),
 }
 
@@ -25,7 +25,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(args) => list::run(args).await,
         Command::Watch(args) => watch::run(args).await,
-        Command::Cache(args) => cache::run(args).await,
+        Command::Mirror(args) => mirror::run(*args).await,
         Command::Record(args) => record::run(args).await,
     }
 }

@@ -183,7 +183,7 @@ impl Pages {
 
 /// Takes any text; the names of built-in resources are for shell completion.
 #[derive(Clone)]
-struct ResourceParser;
+pub struct ResourceParser;
 
 impl TypedValueParser for ResourceParser {
     type Value = String;

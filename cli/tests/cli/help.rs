@@ -29,7 +29,7 @@ fn names_the_feature_of_missing_commands() {
         assert_eq!(stdout(&output).contains("This build has no "), is_missing, "{args:?}: {}", stdout(&output));
         assert_eq!(stdout(&output).contains("feature `cluster` of listwatch-cli"), is_missing, "{args:?}");
     }
-    for command in ["list", "watch", "cache", "record"] {
+    for command in ["list", "watch", "mirror", "record"] {
         let output = listwatch(&[command]).output().unwrap();
         assert_eq!(stderr(&output).contains("unrecognized subcommand"), is_missing, "{}", stderr(&output));
         assert_eq!(output.status.code(), Some(2), "{command}");

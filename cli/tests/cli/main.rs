@@ -1,13 +1,13 @@
 //! The command, run as a process: what it prints, sends and writes, and how it ends. One module per command.
 
-#[cfg(feature = "cluster")]
-mod cache;
 mod completions;
 mod decode;
 mod demo;
 mod help;
 #[cfg(feature = "cluster")]
 mod list;
+#[cfg(feature = "cluster")]
+mod mirror;
 #[cfg(feature = "cluster")]
 mod record;
 mod stats;

@@ -1,4 +1,4 @@
-//! The status of a cache, shown on stderr.
+//! The status of the caches, shown on stderr.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,19 @@ use listwatch::cache::Memory;
 use listwatch::reflector::ReflectorStatus;
 use tokio::time::Instant;
 
-use super::Cached;
+use super::collection::Collection;
 use crate::failure::chain;
 use crate::notices;
 
-/// Shows two status lines at the bottom of a terminal, and prints a line for each sync, error and skipped object.
+/// Shows a status line for each collection at the bottom of a terminal, and prints a line for each sync, error and skipped object.
 pub struct Live<'a> {
-    cached: &'a Cached,
     bar: ProgressBar,
+    shown: Vec<Shown<'a>>,
+}
+
+/// What is known about a collection.
+struct Shown<'a> {
+    collection: &'a Collection,
     /// These four fields are the status that was already printed.
     is_synced: bool,
     syncs: u64,
@@ -28,43 +33,64 @@ pub struct Live<'a> {
 const RECENT: usize = 8;
 
 impl<'a> Live<'a> {
-    pub fn new(cached: &'a Cached) -> Self {
+    pub fn new(collections: &'a [Collection]) -> Self {
         let style = ProgressStyle::with_template("{msg}").expect("the template is valid");
         let bar = ProgressBar::no_length().with_style(style);
         notices::show_above(&bar);
-        Self { cached, bar, is_synced: false, syncs: 0, errors: 0, skipped: 0, events: VecDeque::new() }
+        let shown = |collection| Shown {
+            collection,
+            is_synced: false,
+            syncs: 0,
+            errors: 0,
+            skipped: 0,
+            events: VecDeque::new(),
+        };
+        Self { bar, shown: collections.iter().map(shown).collect() }
     }
 
     /// Updates the status lines, and prints what changed since the last call.
     pub fn update(&mut self) {
-        let status = self.cached.cache.status();
         if !self.bar.is_hidden() {
-            let rate = self.rate(status.events);
-            self.bar.set_message(self.lines(&status, rate));
+            let lines: Vec<_> = self.shown.iter_mut().map(Shown::line).collect();
+            self.bar.set_message(lines.join("\n"));
         }
-        if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
-            notices::print("retrying:", &chain(error));
-        }
-        if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
-            notices::print("skipped:", &chain(skipped));
-        }
-        // A loaded cache is complete without a sync.
-        let is_news = status.syncs > self.syncs || !self.is_synced;
-        if let Some(version) = status.resource_version.as_ref().filter(|_| is_news) {
-            self.is_synced = true;
-            let objects = HumanCount(count(self.cached.cache.len()));
-            notices::print("synced:", &format!("{objects} objects at version {version}"));
-        }
-        (self.syncs, self.errors, self.skipped) = (status.syncs, status.errors, status.skipped);
+        self.shown.iter_mut().for_each(Shown::print_news);
     }
 
     /// Removes the status lines, and prints the totals.
     pub fn end(&self) {
         self.bar.finish_and_clear();
-        let Cached { cache, .. } = self.cached;
+        for Shown { collection: Collection { resource, cache, .. }, .. } in &self.shown {
+            let status = cache.status();
+            let [objects, events] = [count(cache.len()), status.events].map(HumanCount);
+            let memory = DecimalBytes(count(cache.memory().total()));
+            eprintln!(
+                "{resource}: {objects} objects {}, {memory}, {events} events, {}",
+                at(&status),
+                troubles(&status)
+            );
+        }
+    }
+}
+
+impl Shown<'_> {
+    fn print_news(&mut self) {
+        let Collection { resource, cache, .. } = self.collection;
         let status = cache.status();
-        let [objects, events] = [count(cache.len()), status.events].map(HumanCount);
-        eprintln!("{objects} objects {}, {events} events, {}", at(&status), troubles(&status));
+        if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
+            notices::print("retrying:", &format!("{resource}: {}", chain(error)));
+        }
+        if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
+            notices::print("skipped:", &format!("{resource}: {}", chain(skipped)));
+        }
+        // A loaded cache is complete without a sync.
+        let is_news = status.syncs > self.syncs || !self.is_synced;
+        if let Some(version) = status.resource_version.as_ref().filter(|_| is_news) {
+            self.is_synced = true;
+            let objects = HumanCount(count(cache.len()));
+            notices::print("synced:", &format!("{resource}: {objects} objects at version {version}"));
+        }
+        (self.syncs, self.errors, self.skipped) = (status.syncs, status.errors, status.skipped);
     }
 
     /// Returns the events per second, given their number until now.
@@ -80,18 +106,21 @@ impl<'a> Live<'a> {
         more / (now - since).as_secs_f64().max(0.1)
     }
 
-    fn lines(&self, status: &ReflectorStatus, rate: f64) -> String {
-        let Cached { cache, resource, namespace, .. } = self.cached;
+    fn line(&mut self) -> String {
+        let Collection { resource, namespace, cache, .. } = self.collection;
+        let status = cache.status();
+        let rate = self.rate(status.events);
         let of = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-        let lag = lag(status).map(|lag| format!(", lag {lag:.1} s")).unwrap_or_default();
+        let lag = status.last_synced_at.map(|at| format!(", lag {:.1} s", at.elapsed().as_secs_f64()));
         let memory = cache.memory();
         let held = parts(&memory).into_iter().filter(|(_, bytes)| *bytes > 0);
         let held = held.map(|(part, bytes)| format!("{} {part}", DecimalBytes(count(bytes)))).collect::<Vec<_>>();
         let held = if held.is_empty() { String::new() } else { format!(" ({})", held.join(", ")) };
         format!(
-            "{resource}{of} {}{lag}, {}, {rate:.0} events/s\n{} objects in {}{held}",
-            at(status),
-            troubles(status),
+            "{resource}{of} {}{}, {}, {rate:.0} events/s, {} objects in {}{held}",
+            at(&status),
+            lag.unwrap_or_default(),
+            troubles(&status),
             HumanCount(count(cache.len())),
             DecimalBytes(count(memory.total())),
         )
@@ -111,23 +140,19 @@ fn troubles(status: &ReflectorStatus) -> String {
     format!("{} relist{}, {} error{}", relists.0, relists.1, errors.0, errors.1)
 }
 
-/// Returns the seconds since the cache was last known to be synced.
-pub fn lag(status: &ReflectorStatus) -> Option<f64> {
-    Some(status.last_synced_at?.elapsed().as_secs_f64())
-}
-
 /// Returns how often the whole collection was received again.
-pub fn relists(status: &ReflectorStatus) -> u64 {
+fn relists(status: &ReflectorStatus) -> u64 {
     status.syncs.saturating_sub(1)
 }
 
 /// Returns the parts of a cache's memory, in bytes.
-pub fn parts(memory: &Memory) -> [(&'static str, usize); 6] {
+fn parts(memory: &Memory) -> [(&'static str, usize); 7] {
     [
         ("compressed", memory.compressed),
         ("encoded", memory.encoded),
         ("table", memory.table),
         ("indexes", memory.indexes),
+        ("log", memory.log),
         ("replace", memory.replace),
         ("zstd", memory.zstd),
     ]

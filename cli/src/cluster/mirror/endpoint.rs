@@ -1,0 +1,78 @@
+//! Where readers find the mirror.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf, absolute};
+
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::notices;
+use crate::output::{temporary_beside, yaml};
+
+/// Where readers find the mirror.
+pub struct Endpoint {
+    pub address: SocketAddr,
+    /// The file of the certificate; `None` without TLS.
+    pub certificate: Option<PathBuf>,
+    /// The namespace of kubectl's commands without `-n`.
+    pub namespace: Option<String>,
+}
+
+impl Endpoint {
+    /// Prints where the mirror serves, and how to use it.
+    pub fn announce(&self) {
+        notices::print("serving:", &self.url());
+        let server = format!("kubectl --server {}", self.url());
+        let hint = match &self.certificate {
+            None => format!("{server} get pods -A"),
+            Some(_) => format!("{server} --certificate-authority FILE --token TOKEN get pods -A"),
+        };
+        notices::print("try:", &hint);
+    }
+
+    fn url(&self) -> String {
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        format!("{scheme}://{address}")
+    }
+
+    /// Writes a kubeconfig without credentials, which only its owner can read.
+    pub fn write_kubeconfig(&self, file: &Path) -> Result<(), Failure> {
+        let cannot_write =
+            |error: io::Error| Failure::Error(format!("cannot write {}: {error}", file.to_string_lossy()));
+        let document = self.kubeconfig().and_then(|json| yaml(json.to_string().as_bytes()).map_err(io::Error::other));
+        let mut temporary = temporary_beside(file).map_err(cannot_write)?;
+        temporary.write_all(&document.map_err(cannot_write)?).map_err(cannot_write)?;
+        temporary.persist(file).map_err(|error| cannot_write(error.error))?;
+        Ok(())
+    }
+
+    fn kubeconfig(&self) -> io::Result<serde_json::Value> {
+        let mut cluster = json!({ "server": self.url() });
+        if let Some(certificate) = &self.certificate {
+            cluster["certificate-authority"] = absolute(certificate)?.to_string_lossy().into();
+        }
+        let mut context = json!({ "cluster": NAME, "user": "" });
+        if let Some(namespace) = &self.namespace {
+            context["namespace"] = namespace.as_str().into();
+        }
+        Ok(json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": NAME, "cluster": cluster }],
+            "contexts": [{ "name": NAME, "context": context }],
+            "current-context": NAME,
+            "users": [],
+        }))
+    }
+}
+
+/// The name of the cluster and of the context.
+const NAME: &str = "listwatch-mirror";

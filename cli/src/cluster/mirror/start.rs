@@ -1,0 +1,98 @@
+//! The start of the caches, and how they share the budget.
+
+use std::io;
+use std::path::Path;
+
+use indicatif::HumanCount;
+use listwatch::cache::LoadError;
+use listwatch::client::{Error, Resource};
+use listwatch::reflector::{Reflector, SyncError, WarmStartError};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::collection::Collection;
+use super::of;
+use crate::failure::{Failure, chain};
+use crate::notices;
+
+/// Loads the files, runs the reflectors, and returns once all collections are complete.
+///
+/// With a budget, one collection syncs after the other, so that each can have the memory that those before it leave.
+pub async fn start(
+    collections: &[Collection],
+    reflectors: Vec<Reflector<[u8]>>,
+    budget: Option<usize>,
+    ended: UnboundedSender<(Resource, Error)>,
+) -> Result<(), Failure> {
+    for (at, (collection, mut reflector)) in collections.iter().zip(reflectors).enumerate() {
+        if let Some(budget) = budget {
+            share(budget, &collections[..=at], Some(at));
+        }
+        if let Some(file) = &collection.file {
+            load(&mut reflector, collection, file).await?;
+        }
+        let (resource, ended) = (collection.resource.clone(), ended.clone());
+        tokio::spawn(async move {
+            let Err(error) = reflector.run().await;
+            // The receiver is dropped when the command ends.
+            _ = ended.send((resource, error));
+        });
+        if budget.is_some() {
+            synced(collection).await?;
+        }
+    }
+    for collection in collections {
+        synced(collection).await?;
+    }
+    if let Some(budget) = budget {
+        share(budget, collections, None);
+    }
+    Ok(())
+}
+
+/// Waits until the collection is complete.
+async fn synced(collection: &Collection) -> Result<(), Failure> {
+    match collection.cache.synced().await {
+        Ok(_) => Ok(()),
+        Err(error @ SyncError::Incomplete { .. }) => Err(of(&collection.resource, &error)),
+        // The error of the reflector follows.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Distributes the memory that no collection uses: 7/8 to the one that syncs, the rest equally to the others.
+pub fn share(budget: usize, collections: &[Collection], syncing: Option<usize>) {
+    let used: Vec<_> = collections.iter().map(|collection| collection.cache.memory().total()).collect();
+    let free = budget.saturating_sub(used.iter().sum());
+    let others = collections.len() - usize::from(syncing.is_some());
+    let of_syncing = match (syncing, others) {
+        (None, _) => 0,
+        (Some(_), 0) => free,
+        (Some(_), _) => free - free / 8,
+    };
+    for (at, (collection, used)) in collections.iter().zip(used).enumerate() {
+        let more = if syncing == Some(at) { of_syncing } else { (free - of_syncing) / others };
+        collection.store.set_budget(Some(used + more));
+    }
+}
+
+/// Loads the file. A file that is not a saved cache of this collection is an error, because saving would overwrite it.
+async fn load(reflector: &mut Reflector<[u8]>, collection: &Collection, file: &Path) -> Result<(), Failure> {
+    let Collection { resource, cache, .. } = collection;
+    match reflector.load(file).await {
+        Ok(()) => {
+            let objects = HumanCount(cache.len() as u64);
+            notices::print(
+                "loaded:",
+                &format!("{resource}: {objects} objects at version {}", cache.resource_version()),
+            );
+        }
+        Err(WarmStartError::File(LoadError::Io(error))) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(WarmStartError::File(error @ (LoadError::NotSaved | LoadError::Foreign { .. }))) => {
+            return Err(Failure::Error(format!("{}: {error}", file.to_string_lossy())));
+        }
+        Err(error) => {
+            notices::warn(&format!("{resource}: cannot load the file, starting without it: {}", chain(&error)));
+        }
+    }
+    Ok(())
+}
