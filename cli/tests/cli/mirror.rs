@@ -220,8 +220,7 @@ fn reviews_readers_over_tls() {
     let (mut child, mut lines) = spawn(&api, &[&PODS[..], &files, &options].concat());
     assert!(lines.any(|line| line.unwrap().starts_with("serving: https://127.0.0.1:")));
     let list = |args: &[&str]| {
-        let args = [&["list", "pods", "-A", "--kubeconfig", &file("kubeconfig")], args].concat();
-        listwatch(&args).output().unwrap()
+        listwatch(&["list", "pods", "-A", "--kubeconfig", &file("kubeconfig")]).args(args).output().unwrap()
     };
     let output = list(&["--token", "of-a-reader"]);
     assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 120, "{}", stderr(&output));
