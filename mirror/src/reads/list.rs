@@ -158,6 +158,10 @@ fn indexed(request: &Request, snapshot: &Snapshot<[u8]>) -> Option<HashSet<Objec
     let Request { mirrored, selector, .. } = request;
     let (path, value) = selector.equation()?;
     let (_, index) = mirrored.indexes.iter().find(|(own, _)| own == path)?;
+    // The index lacks objects whose field is not text, such as a number of a custom resource.
+    if !index.errors().is_empty() {
+        return None;
+    }
     let keys = index.get(value).iter().map(Object::key).collect();
     let is_current = mirrored.cache.exact_snapshot()?.resource_version() == snapshot.resource_version();
     is_current.then_some(keys)
