@@ -9,7 +9,7 @@ use listwatch_testserver::{Answer, Body, leak};
 use serde_json::Value;
 
 use crate::support::api::{Api, config_map, event, expired, initial_end, ok, status};
-use crate::support::{fixture, listwatch, pods as decoded, stderr};
+use crate::support::{fixture, listwatch, pods as decoded, stderr, stdout};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
@@ -223,7 +223,7 @@ fn reviews_readers_over_tls() {
         listwatch(&["list", "pods", "-A", "--kubeconfig", &file("kubeconfig")]).args(args).output().unwrap()
     };
     let output = list(&["--token", "of-a-reader"]);
-    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 120, "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), 120, "{}", stderr(&output));
     let output = list(&[]);
     assert!(stderr(&output).contains("401 Unauthorized"), "{}", stderr(&output));
     child.kill().unwrap();
@@ -300,7 +300,7 @@ fn writes_a_kubeconfig_that_only_its_owner_can_read() {
         assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     }
     let output = listwatch(&["list", "pods", "-A", "--kubeconfig", file]).output().unwrap();
-    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 120, "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), 120, "{}", stderr(&output));
 }
 
 /// Syncs and errors are printed too.
@@ -382,7 +382,7 @@ fn serves_and_indexes_custom_resources() {
             r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"{name}","namespace":"web","uid":"{name}","resourceVersion":"5"}},"spec":{spec}}}"#
         )
     };
-    let items = [widget("a", r#"{"size":"3"}"#), widget("b", r#"{"size":"4"}"#), widget("c", r#"{"size":"3"}"#)];
+    let items = [widget("a", r#"{"size":"3"}"#), widget("b", r#"{"size":4}"#), widget("c", r#"{"size":"3"}"#)];
     let list = format!(
         r#"{{"apiVersion":"example.com/v1","items":[{}],"kind":"WidgetList","metadata":{{"resourceVersion":"7"}}}}"#,
         items.join(",")
@@ -406,6 +406,8 @@ fn serves_and_indexes_custom_resources() {
     let path = "/apis/example.com/v1/namespaces/web/widgets";
     assert_eq!(running.json(&format!("{path}/a")), serde_json::from_str::<Value>(&items[0]).unwrap());
     assert_eq!(names(&running.json(&format!("{path}?fieldSelector=spec.size%3D3"))), ["a", "c"]);
+    // An index holds texts, not numbers.
+    assert_eq!(names(&running.json(&format!("{path}?fieldSelector=spec.size%3D4"))), ["b"]);
     for request in api.server.requests().iter().filter(|request| request.path.contains("/widgets")) {
         assert!(!request.headers["accept"].to_str().unwrap().contains("protobuf"), "{}", request.path);
     }

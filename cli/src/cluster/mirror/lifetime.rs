@@ -26,7 +26,8 @@ impl FromStr for Lifetime {
 impl fmt::Display for Lifetime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
-        let (unit, of_unit) = UNITS.into_iter().find(|(_, of_unit)| seconds % of_unit == 0).unwrap_or(('s', 1));
+        let (unit, of_unit) =
+            UNITS.into_iter().find(|(_, of_unit)| seconds.is_multiple_of(*of_unit)).unwrap_or(('s', 1));
         write!(f, "{}{unit}", seconds / of_unit)
     }
 }

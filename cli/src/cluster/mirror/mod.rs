@@ -210,7 +210,7 @@ async fn mirror(args: Args) -> Result<(), Failure> {
             reflector = reflector.strategy(strategy.into());
         }
         reflectors.push(reflector);
-        collections.push(Collection { file, indexes, ..collection });
+        collections.push(Collection { indexes, file, ..collection });
     }
     if let Some(dir) = &args.dir {
         let cannot_create = |error| Failure::Error(format!("cannot create {}: {error}", dir.to_string_lossy()));
