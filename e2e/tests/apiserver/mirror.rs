@@ -357,7 +357,9 @@ async fn readers(state: &Path) -> Result<()> {
     let (pods, changes) = (size("PODS", 300), size("CHANGES", 600));
     let server = Server::start(state, SECOND_PORT, &[])?;
     server.load(pods)?;
-    server.apply_widgets(&json!({"apiVersion": "v1", "kind": "List", "items": []}).to_string())?;
+    let metadata = json!({"name": "w", "namespace": "default"});
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"n": 1}});
+    server.apply_widgets(&widget.to_string())?;
     let direct = Client::new(server.http("admin")?.build()?);
     let writer = kube::Client::try_from(server.kube(|user| user.token = Some("admin".into())).await?)?;
     let mirror = Running::start(&server, false, StorageFormat::Compressed).await?;
