@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use listwatch::cache::{Index, Object, Snapshot};
@@ -31,9 +31,17 @@ pub struct Mirrored {
     /// Objects by whether they have a field that the table of fields does not have. JSON would lack it.
     unknown_fields: Option<Index<[u8], bool>>,
     /// Indexes by the paths of their field selectors.
-    pub(crate) indexes: Vec<(String, Index<[u8], Arc<str>>)>,
-    paged: Mutex<VecDeque<(Instant, Arc<Snapshot<[u8]>>)>>,
+    pub(crate) indexes: Vec<(String, TextIndex)>,
+    paged: Mutex<VecDeque<Paged>>,
     pub(crate) probe: Probe,
+}
+
+pub(crate) type TextIndex = Index<[u8], Arc<str>>;
+
+/// The snapshot of a list in pages, and when its first page was read.
+struct Paged {
+    at: Instant,
+    snapshot: Arc<Snapshot<[u8]>>,
 }
 
 /// Whether readers of a resource get answers from its cache.
@@ -135,30 +143,28 @@ impl Mirrored {
     /// Keeps the snapshot of a list in pages.
     pub(crate) fn keep_paged(&self, snapshot: &Arc<Snapshot<[u8]>>) {
         let mut paged = self.paged();
-        let dropped: Vec<_> = if paged.iter().any(|(_, kept)| kept.resource_version() == snapshot.resource_version()) {
-            Vec::new()
-        } else {
-            paged.push_back((Instant::now(), Arc::clone(snapshot)));
+        if !paged.iter().any(|kept| kept.snapshot.resource_version() == snapshot.resource_version()) {
+            paged.push_back(Paged { at: Instant::now(), snapshot: Arc::clone(snapshot) });
             let surplus = paged.len().saturating_sub(PAGED);
-            paged.drain(..surplus).collect()
-        };
-        drop(paged);
-        drop(dropped);
+            let dropped: Vec<_> = paged.drain(..surplus).collect();
+            drop(paged);
+            drop(dropped);
+        }
     }
 
     /// Returns the snapshot of a list in pages at this version.
     pub(crate) fn paged_at(&self, resource_version: &str) -> Option<Arc<Snapshot<[u8]>>> {
         let mut paged = self.paged();
-        let expired = paged.iter().take_while(|(at, _)| at.elapsed() > PAGED_FOR).count();
+        let expired = paged.iter().take_while(|kept| kept.at.elapsed() > PAGED_FOR).count();
         let dropped: Vec<_> = paged.drain(..expired).collect();
-        let found = paged.iter().find(|(_, kept)| kept.resource_version() == resource_version);
-        let found = found.map(|(_, kept)| Arc::clone(kept));
+        let found = paged.iter().find(|kept| kept.snapshot.resource_version() == resource_version);
+        let found = found.map(|kept| Arc::clone(&kept.snapshot));
         drop(paged);
         drop(dropped);
         found
     }
 
-    fn paged(&self) -> std::sync::MutexGuard<'_, VecDeque<(Instant, Arc<Snapshot<[u8]>>)>> {
+    fn paged(&self) -> MutexGuard<'_, VecDeque<Paged>> {
         self.paged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

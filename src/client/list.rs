@@ -174,6 +174,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`list`](Self::list), with the retries of this client.
+    #[must_use = "nothing is sent until it is polled"]
     pub fn current_version(
         &self,
         resource: &Resource,

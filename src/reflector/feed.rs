@@ -222,16 +222,13 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         if is_older(&version, &self.attempt.known) && !self.attempt.went_back {
             return Step::WentBack;
         }
-        match self.replace.take().map(|replace| replace.commit(&version)) {
-            Some(Err(_)) => Step::Superseded,
-            Some(Ok(_)) | None => {
-                // A watch in parallel to the list has already delivered changes after its version.
-                let watched = self.watch.as_ref().and_then(Connections::resource_version);
-                let complete = watched.filter(|watched| is_older(&version, watched)).unwrap_or(&version);
-                self.store.open_log(complete);
-                Step::Synced(version)
-            }
+        if let Some(Err(_)) = self.replace.take().map(|replace| replace.commit(&version)) {
+            return Step::Superseded;
         }
+        // A watch in parallel to the list has already delivered changes after its version.
+        let watched = self.watch.as_ref().and_then(Connections::resource_version);
+        self.store.open_log(watched.filter(|watched| is_older(&version, watched)).unwrap_or(&version));
+        Step::Synced(version)
     }
 }
 

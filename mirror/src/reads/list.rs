@@ -226,7 +226,8 @@ impl Written {
             encoder.list_tail(body, &plan.list_meta, out);
             self.has_ended = true;
         } else {
-            *last = next.map(|next| next.clone());
+            // A clone is without the bytes that were decompressed.
+            *last = next.as_ref().cloned();
             *list = Some(body);
         }
         Ok(())

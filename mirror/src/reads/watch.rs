@@ -187,14 +187,13 @@ impl Watch {
                 break;
             }
         }
-        match next {
-            Some(next) => *last = Some(next.clone()),
-            None => {
-                if self.bookmarks_initial_end {
-                    encoder.bookmark(snapshot.resource_version(), true, &mut frames);
-                }
-                self.initial = None;
+        if let Some(next) = next {
+            *last = Some(next.clone());
+        } else {
+            if self.bookmarks_initial_end {
+                encoder.bookmark(snapshot.resource_version(), true, &mut frames);
             }
+            self.initial = None;
         }
         Ok(frames.into())
     }
@@ -227,7 +226,6 @@ impl Watch {
         let has = change.kind() != EventType::Deleted && selector.selects(mirrored, &object)?;
         let mut frame = Vec::new();
         match (had, has, change.old()) {
-            (false, false, _) => return Ok(None),
             (true, true, _) => return shared(change).map(Some),
             (false, true, _) => whole(encoder.event(EventType::Added, &object.item()?, None, &mut frame)?)?,
             // An object that no longer matches is sent in its old state, at the new version.
@@ -236,7 +234,7 @@ impl Watch {
                 let state = if change.kind() == EventType::Deleted { &object } else { &old };
                 whole(encoder.event(EventType::Deleted, &state.item()?, version, &mut frame)?)?;
             }
-            (true, false, None) => return Ok(None),
+            (false, false, _) | (true, false, None) => return Ok(None),
         }
         Ok(Some(frame.into()))
     }
