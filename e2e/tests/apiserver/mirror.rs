@@ -448,15 +448,12 @@ async fn agree(name: &str, expected: &View, mut see: impl FnMut() -> Result<View
         }
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
     };
-    match timeout(Duration::from_secs(120), agrees).await {
-        Ok(agreed) => agreed,
-        Err(_) => {
-            let seen = see()?;
-            let differing: Vec<_> =
-                expected.iter().filter(|(key, version)| seen.get(*key) != Some(version)).take(3).collect();
-            panic!("{name}: {} of {}, without {differing:?}", seen.len(), expected.len());
-        }
+    if let Ok(result) = timeout(Duration::from_secs(120), agrees).await {
+        return result;
     }
+    let seen = see()?;
+    let differing: Vec<_> = expected.iter().filter(|(key, version)| seen.get(*key) != Some(version)).take(3).collect();
+    panic!("{name}: {} of {}, without {differing:?}", seen.len(), expected.len());
 }
 
 /// Changes, labels and deletes Pods, and pauses after an error while the server is down.

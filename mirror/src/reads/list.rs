@@ -227,7 +227,7 @@ impl Written {
             self.has_ended = true;
         } else {
             // A clone is without the bytes that were decompressed.
-            *last = next.as_ref().cloned();
+            last.clone_from(&next);
             *list = Some(body);
         }
         Ok(())
