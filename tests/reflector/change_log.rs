@@ -30,7 +30,7 @@ fn pending(changes: &mut Changes<[u8]>) -> String {
         let sign = match change.kind() {
             EventType::Added => '+',
             EventType::Modified => '~',
-            EventType::Deleted => '-',
+            _ => '-',
         };
         assert_eq!(change.resource_version(), change.object().resource_version());
         let old = change.old().map_or(String::new(), |old| state(old) + ">");
