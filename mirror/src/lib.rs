@@ -1,8 +1,4 @@
-//! Serves caches of Kubernetes collections over the Kubernetes API.
-//!
-//! A [`Mirror`] is a read-only API server. It answers lists, watches and GETs of the resources that it holds from their caches,
-//! and forwards discovery and the rest to the API server. It is not a gateway, not a write path and not a substitute for
-//! authorization.
+#![doc = include_str!("../README.md")]
 
 #![allow(dead_code, reason = "until the reads answer from the caches")]
 
