@@ -18,7 +18,7 @@
 //! | `encode` | writes lists, objects and watch frames from stored items, byte for byte as an API server does |
 //! | [`schema`] | names and types of the fields of every built-in kind |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
-//! | `cache` | whole collections in memory, by key and by index |
+//! | `cache` | whole collections in memory, by key, in key order and by index, with the changes after a version |
 //! | `reflector` | keeps a cache synced with an API server |
 //! | `guide` | the guide: one chapter for each task |
 //! | [`DecodeError`], [`ItemError`] | errors with the offset in the body and the number of items delivered before |

@@ -40,6 +40,7 @@
 //     queue ── subscription                   the pending changes of subscribers
 //     log                                     the change log, which imports `inner` for its cursors
 //     family ── inner ── form ── write        the locks `writer` and `state`, forms of objects, and the rules of writes
+//     observe                                 the writes of a reflector, which the change log keeps
 //     resync ── subscribe ── index            subscribers and indexes for users
 //     reader ── store                         the handles
 //     file ── save                            the file of a store
