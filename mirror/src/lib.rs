@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![allow(dead_code, reason = "until the reads answer from the caches")]
 
 mod accept;
 mod answer;

@@ -93,7 +93,7 @@ impl Metrics {
         registry.register("sent_bytes", "Bytes of bodies that were sent to readers", bytes.clone());
         registry.register("connections", "Open connections of readers", connections.clone());
         registry.register("watchers", "Open watches", watchers.clone());
-        registry.register("expired", "Answers 410 and watches that ended in a 410", expired.clone());
+        registry.register("expired", "Watches that began or ended with a 410", expired.clone());
 
         let (objects, ready) = (Family::<Labels<1>, Gauge>::default(), Family::<Labels<1>, Gauge>::default());
         for mirrored in resources {

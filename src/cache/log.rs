@@ -154,7 +154,7 @@ struct Kept<T: Stored + ?Sized> {
     change: Arc<LoggedChange<T>>,
 }
 
-/// The log of a store. A leaf in the order of locks.
+/// The log of a store. Readers acquire its lock without any other.
 ///
 /// | state | left when |
 /// |---|---|

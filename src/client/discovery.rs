@@ -65,7 +65,9 @@ impl Client {
         let read = |Document { headers, body, audit_id: _ }: &Document| {
             serde_json::from_slice(body).map_err(|error| match body.first() {
                 None => ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Incomplete, 0, None, 0)),
-                Some(b'{') if body::json_status(body).is_none() => ErrorKind::Discovery(format!("{path}: {error}")),
+                Some(b'{') if body::json_status(body).is_none() => {
+                    ErrorKind::Discovery(format!("{path}: {}", printable(&error.to_string())))
+                }
                 Some(_) => self.unexpected(body, headers),
             })
         };
@@ -217,4 +219,10 @@ impl ApiResource {
             verbs: self.verbs,
         }
     }
+}
+
+/// Escapes control characters: serde's message quotes the document.
+fn printable(message: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    message.chars().map(escaped).collect()
 }
