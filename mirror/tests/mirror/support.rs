@@ -23,15 +23,16 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// An API server. It answers a GET with its path, a watch with a body that does not end, and `/openapi/endless` with a body that
-/// is always ready.
+/// An API server. It answers a GET with the path of the request, a watch with a body that never ends, and `/openapi/endless` with a
+/// body that always has more bytes.
 #[derive(Default)]
 pub struct Upstream {
     pub requests: Mutex<Vec<(String, HeaderMap)>>,
     /// Paths and bodies of reviews.
     pub reviews: Mutex<Vec<(String, Value)>>,
-    /// Users by token. Their rights: a user may read everything but `denied`, of which this is a part of the review.
+    /// Users by token.
     pub users: Mutex<HashMap<&'static str, &'static str>>,
+    /// Every user may read everything, except requests whose review contains one of these texts.
     pub denied: Mutex<Vec<&'static str>>,
     pub fails: AtomicBool,
     /// The number of open endless bodies.

@@ -94,8 +94,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Memory limit for the recent changes of each resource, from which watches resume, in MiB; with --budget, at most a quarter of the
-    /// budget for all of them. A reader that is further behind gets 410 and lists again
+    /// Memory limit for the recent changes of each resource, from which watches resume, in MiB. With --budget, the changes of all
+    /// resources together take at most a quarter of the budget. A watch from an older change gets 410, and its reader lists again
     #[arg(long, value_name = "MIB", default_value_t = ChangeLogLimits::default().bytes >> 20)]
     log_size: usize,
 
