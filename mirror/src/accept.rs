@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 use listwatch::Encoding;
 
 use crate::request::ReadKind;
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -48,7 +48,7 @@ impl Form {
 ///
 /// [`Refusal::Forward`] if that clause asks for a form that the mirror does not write; 406 if there is none.
 pub(crate) fn negotiate(headers: &HeaderMap, kind: ReadKind, has_protobuf: bool) -> Result<Form, Refusal> {
-    let not_acceptable = || Refusal::from(Status::not_acceptable(SUPPORTED));
+    let not_acceptable = || Refusal::from(status::not_acceptable(SUPPORTED));
     let mut values = headers.get_all(ACCEPT).iter();
     let Some(accept) = values.next() else { return Ok(Form::JSON) };
     // The API server reads the first header only.
@@ -158,7 +158,7 @@ mod tests {
         }
         for accept in ["text/html", "application/cbor", "image/png;q=1"] {
             let Err(Refusal::Status(status)) = form(accept, ReadKind::List) else { panic!("{accept}") };
-            assert_eq!(status.code.as_u16(), 406);
+            assert_eq!(status.code, 406);
         }
     }
 }

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use crate::body::Body;
 use crate::request::{self, Asked, Own, Read, ReadKind, What};
 use crate::shared::Shared;
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 use crate::{accept, auth, forward, health, reads};
 
 /// Answers a request. Errors are responses too.
@@ -43,13 +43,13 @@ fn asked(shared: &Shared, head: &Parts, has_body: bool) -> Result<Asked, Refusal
     auth::check(shared, &head.uri, &head.headers)?;
     let asked = request::parse(&head.method, head.uri.path(), head.uri.query())?;
     if has_body {
-        return Err(Status::bad_request("a GET must not have a body").into());
+        return Err(status::bad_request("a GET must not have a body").into());
     }
     // A server may ignore the offer of HTTP/2 in the clear, which some clients make in each first request.
     let is_upgrade =
         head.headers.get_all(UPGRADE).iter().any(|protocol| !protocol.as_bytes().eq_ignore_ascii_case(b"h2c"));
     if is_upgrade {
-        return Err(Status::bad_request("the mirror does not upgrade connections").into());
+        return Err(status::bad_request("the mirror does not upgrade connections").into());
     }
     Ok(asked)
 }
@@ -75,7 +75,7 @@ async fn granted(shared: &Arc<Shared>, head: &Parts, asked: Asked) -> Result<Res
         && let Some(mirrored) = shared.find(read)
     {
         let answered = match accept::negotiate(&head.headers, read.kind, mirrored.has_protobuf()) {
-            Ok(form) => reads::answer(shared, Read::clone(read), form, granted.clone()).await,
+            Ok(form) => reads::answer(shared, mirrored, Read::clone(read), form, granted.clone()).await,
             Err(refusal) => Err(refusal),
         };
         match answered {
@@ -88,9 +88,9 @@ async fn granted(shared: &Arc<Shared>, head: &Parts, asked: Asked) -> Result<Res
 
 fn refused(refusal: Refusal) -> Response<Body> {
     match refusal {
-        Refusal::Status(status) => status.into_response(),
+        Refusal::Status(status) => status::response(&status),
         // `granted` forwards instead.
-        Refusal::Forward => Status::internal_error("the request was not forwarded").into_response(),
+        Refusal::Forward => status::response(&status::internal_error("the request was not forwarded")),
     }
 }
 

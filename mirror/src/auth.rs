@@ -14,7 +14,7 @@ use crate::mirror::Access;
 use crate::request::Attributes;
 use crate::review::{ReviewFailed, Reviewer, User};
 use crate::shared::Shared;
-use crate::status::{Details, Refusal, Status, qualified};
+use crate::status::{self, Refusal, qualified};
 
 /// How long a recheck retries reviews that fail.
 const RETRY_FOR: Duration = Duration::from_secs(30);
@@ -102,7 +102,7 @@ pub(crate) fn check(shared: &Shared, uri: &Uri, headers: &HeaderMap) -> Result<(
 
 fn deny(shared: &Shared, reason: &'static str, message: &str) -> Refusal {
     shared.metrics.denied(reason);
-    Status::forbidden(message).into()
+    status::forbidden(message).into()
 }
 
 /// Authenticates and authorizes a request.
@@ -115,18 +115,18 @@ pub(crate) async fn authorize(
         return Ok(Granted::local());
     }
     let (denied, status) = match bearer_token(headers) {
-        None => ("no_token", Status::unauthorized()),
+        None => ("no_token", status::unauthorized()),
         Some(token) => match review(&shared.reviewer, &token, attributes).await {
             Ok(()) => {
                 let reviewer = Arc::clone(&shared.reviewer);
                 return Ok(Granted(Some(Arc::new(Reviewed { reviewer, token, attributes: attributes.clone() }))));
             }
-            Err(Denied::Unknown) => ("wrong_token", Status::unauthorized()),
+            Err(Denied::Unknown) => ("wrong_token", status::unauthorized()),
             Err(Denied::Forbidden(user, reason)) => ("forbidden", forbidden(&user, attributes, &reason)),
             Err(Denied::Failed(error)) => {
                 tracing::warn!(name: "listwatch.mirror.review", %error, "cannot review a reader");
                 let message = "the mirror cannot review the reader's rights: the API server did not answer";
-                ("review_failed", Status::unavailable(message, 1))
+                ("review_failed", status::unavailable(message, 1))
             }
         },
     };
@@ -161,12 +161,12 @@ fn bearer_token(headers: &HeaderMap) -> Option<SecretString> {
 }
 
 /// Returns the 403 of the API server.
-fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
+fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> listwatch::Status {
     let user = &user.username;
     let colon = if reason.is_empty() { "" } else { ": " };
     let Attributes::Resource(of) = attributes else {
-        let Attributes::Path(path) = attributes else { return Status::forbidden("forbidden") };
-        return Status::forbidden(format!("forbidden: User {user:?} cannot get path {path:?}{colon}{reason}"));
+        let Attributes::Path(path) = attributes else { return status::forbidden("forbidden") };
+        return status::forbidden(format!("forbidden: User {user:?} cannot get path {path:?}{colon}{reason}"));
     };
     let subresource =
         if of.subresource.is_empty() { of.resource.clone() } else { format!("{}/{}", of.resource, of.subresource) };
@@ -176,12 +176,11 @@ fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
     };
     let name = if of.name.is_empty() { String::new() } else { format!(" {:?}", of.name) };
     let resource = qualified(&of.group, &of.resource);
-    let mut status = Status::forbidden(format!(
+    let mut status = status::forbidden(format!(
         "{resource}{name} is forbidden: User {user:?} cannot {} resource {subresource:?} in API group {:?} {scope}{colon}{reason}",
         of.verb, of.group,
     ));
-    status.details =
-        Details { name: of.name.clone(), group: of.group.clone(), kind: of.resource.clone(), ..Details::default() };
+    status.details = Some(status::details(&of.group, &of.resource, &of.name));
     status
 }
 

@@ -16,7 +16,7 @@ use crate::auth::Granted;
 use crate::body::{Body, BodyError};
 use crate::request::{Asked, Attributes};
 use crate::shared::Shared;
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 /// The headers of a request that reach the API server. All others stay here, above all credentials.
 const REQUEST: [HeaderName; 4] = [ACCEPT, ACCEPT_ENCODING, IF_MODIFIED_SINCE, IF_NONE_MATCH];
@@ -55,20 +55,20 @@ pub(crate) async fn forward(
             tracing::warn!(name: "listwatch.mirror.forward", error = %shared.transport.redact(error.to_string()), "cannot forward a request");
             return Err(match error.kind() {
                 TransportErrorKind::Deadline | TransportErrorKind::ReadIdle => {
-                    Status::timeout("the API server did not answer the mirror in time")
+                    status::timeout("the API server did not answer the mirror in time")
                 }
-                kind => Status::bad_gateway(format!("the mirror did not get an answer of the API server: {kind}")),
+                kind => status::bad_gateway(format!("the mirror did not get an answer of the API server: {kind}")),
             }
             .into());
         }
-        Err(_) => return Err(Status::timeout("the API server did not answer the mirror in time").into()),
+        Err(_) => return Err(status::timeout("the API server did not answer the mirror in time").into()),
     };
     // These answers are about the mirror: its credentials are refused, or its URL is wrong.
     let is_of_mirror = answer.status == StatusCode::UNAUTHORIZED
         || answer.status.is_informational()
         || answer.status.is_redirection() && answer.status != StatusCode::NOT_MODIFIED;
     if is_of_mirror {
-        return Err(Status::bad_gateway(format!("the API server answered {} to the mirror", answer.status)).into());
+        return Err(status::bad_gateway(format!("the API server answered {} to the mirror", answer.status)).into());
     }
     let chunks = answer.body.map_err(BodyError::from);
     let body = if is_endless(asked) {
@@ -101,7 +101,7 @@ fn check(shared: &Shared, attributes: &Attributes) -> Result<(), Refusal> {
     if attributes.is_of_secrets() && !names_secrets() {
         shared.metrics.denied("secrets");
         let message = "secrets is forbidden: the mirror does not forward Secrets unless it mirrors them";
-        return Err(Status::forbidden(message).into());
+        return Err(status::forbidden(message).into());
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::metrics;
 use crate::mirrored::ResourceStatus;
 use crate::request::Own;
 use crate::shared::Shared;
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 pub(crate) fn answer(shared: &Shared, own: &Own) -> Result<Response<Body>, Refusal> {
     match own {
@@ -19,12 +19,12 @@ pub(crate) fn answer(shared: &Shared, own: &Own) -> Result<Response<Body>, Refus
             let named = |status: &ResourceStatus| resource.as_ref().is_none_or(|name| *name == status.name);
             let resources: Vec<_> = shared.resources.iter().map(|mirrored| mirrored.status()).filter(named).collect();
             if resources.is_empty() && resource.is_some() {
-                return Err(Status::no_such_path().into());
+                return Err(status::no_such_path().into());
             }
             Ok(ready(&resources, *verbose))
         }
         Own::Metrics => {
-            let metrics = shared.metrics.text(&shared.resources).map_err(Status::internal_error)?;
+            let metrics = shared.metrics.text(&shared.resources).map_err(status::internal_error)?;
             Ok(text(StatusCode::OK, metrics::CONTENT_TYPE, metrics))
         }
     }

@@ -110,7 +110,7 @@ impl Mirror {
         self
     }
 
-    /// Sets who may read. The default is [`Access::Loopback`].
+    /// Sets how readers are authorized. The default is [`Access::Loopback`].
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self

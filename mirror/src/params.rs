@@ -1,7 +1,9 @@
 //! The query of a read, parsed by the rules of the API server.
 
+use listwatch::StatusCause;
+
 use crate::request::ReadKind;
-use crate::status::{Cause, Refusal, Status};
+use crate::status::{self, Refusal};
 
 /// The parameters of a read. Strings are `""` if the parameter is absent, as for the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,13 +36,13 @@ pub(crate) enum Match {
 /// what the server reads.
 pub(crate) fn pairs(query: &str) -> Result<Vec<(String, String)>, Refusal> {
     if query.contains(';') || !has_valid_escapes(query) {
-        return Err(Status::bad_request("the query has an invalid escape or a semicolon").into());
+        return Err(status::bad_request("the query has an invalid escape or a semicolon").into());
     }
     let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     // Escapes that are not UTF-8 became U+FFFD.
     if pairs.iter().any(|(name, value)| name.contains('\u{fffd}') || value.contains('\u{fffd}') || value.contains('\0'))
     {
-        return Err(Status::bad_request("the query is not text").into());
+        return Err(status::bad_request("the query is not text").into());
     }
     Ok(pairs)
 }
@@ -101,11 +103,11 @@ pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option
         ReadKind::Watch => of_watch(&params, &match_text),
     };
     if !causes.is_empty() {
-        return Err(Status::invalid_list_options(causes).into());
+        return Err(status::invalid_list_options(causes).into());
     }
     let is_versioned = !matches!(&*params.resource_version, "" | "0");
     if kind == ReadKind::List && !params.continue_token.is_empty() && is_versioned {
-        return Err(Status::bad_request("specifying resource version is not allowed when using continue").into());
+        return Err(status::bad_request("specifying resource version is not allowed when using continue").into());
     }
     Ok(Some(params))
 }
@@ -121,7 +123,7 @@ pub(crate) fn flag(pairs: &[(String, String)], name: &str) -> Option<bool> {
 }
 
 fn number(pairs: &[(String, String)], name: &str) -> Result<Option<i64>, Refusal> {
-    first(pairs, name).map(|value| parse_int(value).map_err(|error| Status::bad_request(error).into())).transpose()
+    first(pairs, name).map(|value| parse_int(value).map_err(|error| status::bad_request(error).into())).transpose()
 }
 
 /// Parses a number as Go's `strconv.ParseInt` does, with its message.
@@ -150,7 +152,7 @@ pub(crate) fn selected_name(pairs: &[(String, String)]) -> Option<String> {
 }
 
 /// `ValidateListOptions` of apimachinery.
-fn of_list(params: &Params, match_text: &str) -> Vec<Cause> {
+fn of_list(params: &Params, match_text: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if !match_text.is_empty() {
         if params.resource_version.is_empty() {
@@ -180,7 +182,7 @@ fn of_list(params: &Params, match_text: &str) -> Vec<Cause> {
 }
 
 /// `validateWatchOptions` of apimachinery, with the feature gate `WatchList`.
-fn of_watch(params: &Params, match_text: &str) -> Vec<Cause> {
+fn of_watch(params: &Params, match_text: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let is_not_older_than = params.resource_version_match == Match::NotOlderThan;
     if params.send_initial_events.is_some() && !is_not_older_than {
@@ -203,13 +205,13 @@ fn of_watch(params: &Params, match_text: &str) -> Vec<Cause> {
     causes
 }
 
-fn forbidden(field: &str, message: &str) -> Cause {
-    Cause { reason: "FieldValueForbidden", message: format!("Forbidden: {message}"), field: field.to_owned() }
+fn forbidden(field: &str, message: &str) -> StatusCause {
+    status::cause("FieldValueForbidden", format!("Forbidden: {message}"), field)
 }
 
-fn unsupported(field: &str, value: &str, supported: &str) -> Cause {
+fn unsupported(field: &str, value: &str, supported: &str) -> StatusCause {
     let message = format!("Unsupported value: {value:?}: supported values: {supported}");
-    Cause { reason: "FieldValueNotSupported", message, field: field.to_owned() }
+    status::cause("FieldValueNotSupported", message, field)
 }
 
 #[cfg(test)]
@@ -221,9 +223,9 @@ mod tests {
     }
 
     /// Returns the code and the message of the error.
-    fn refused(kind: ReadKind, query: &str) -> (u16, String) {
+    fn refused(kind: ReadKind, query: &str) -> (i32, String) {
         let Err(Refusal::Status(status)) = parsed(kind, query) else { panic!("{query}") };
-        (status.code.as_u16(), status.message)
+        (status.code, status.message)
     }
 
     #[test]

@@ -6,13 +6,13 @@ use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::params::{self, Params};
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 /// The bytes of a segment that need no escape.
 const SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'@').remove(b'=');
 
-/// The longest accepted path and query, in bytes. The API server has no limit but that of its headers, 1 MiB.
+/// The longest accepted path and query, in bytes. The API server limits only all headers together, to 1 MiB.
 const LONGEST: usize = 64 << 10;
 
 /// The subresources whose GET only reads. Others act on a container or reach something that is not the API server, such as `exec`
@@ -109,11 +109,11 @@ impl Attributes {
 /// [`Refusal::Status`] for a request that the mirror answers with an error, whoever sends it.
 pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<Asked, Refusal> {
     if !matches!(*method, Method::GET | Method::HEAD) {
-        return Err(Status::method_not_allowed().into());
+        return Err(status::method_not_allowed().into());
     }
     if path.len() + query.map_or(0, str::len) > LONGEST {
         let message = format!("the request URI is over the limit of {LONGEST} bytes");
-        return Err(Status::new(StatusCode::URI_TOO_LONG, "RequestURITooLong", message).into());
+        return Err(status::failure(StatusCode::URI_TOO_LONG, "RequestURITooLong", message).into());
     }
     let (segments, ends_in_slash) = segments(path)?;
     let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
@@ -140,7 +140,7 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
             (What::Forward, Attributes::Path(path_of(&segments) + slash))
         }
         // The API server has more: /logs, /debug, /swagger. No reader of a mirror needs them.
-        _ => return Err(Status::no_such_path().into()),
+        _ => return Err(status::no_such_path().into()),
     };
     Ok(Asked { what, attributes, path_and_query: rebuilt })
 }
@@ -148,7 +148,7 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
 /// Splits a path and decodes its segments. Returns true if it ends in a slash.
 fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), Refusal> {
     let Some(rest) = path.strip_prefix('/') else {
-        return Err(Status::bad_request("the path must start with /").into());
+        return Err(status::bad_request("the path must start with /").into());
     };
     let ends_in_slash = rest.ends_with('/');
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -160,7 +160,7 @@ fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), Refusal> {
 }
 
 fn segment(raw: &str) -> Result<Cow<'_, str>, Refusal> {
-    let refused = || Refusal::from(Status::bad_request(format!("the path has an invalid segment: {raw:?}")));
+    let refused = || Refusal::from(status::bad_request(format!("the path has an invalid segment: {raw:?}")));
     if !params::has_valid_escapes(raw) {
         return Err(refused());
     }
@@ -174,7 +174,7 @@ fn segment(raw: &str) -> Result<Cow<'_, str>, Refusal> {
 
 /// The API server has no resource under a path that ends in a slash.
 fn no_slash(ends_in_slash: bool) -> Result<(), Refusal> {
-    if ends_in_slash { Err(Status::no_such_path().into()) } else { Ok(()) }
+    if ends_in_slash { Err(status::no_such_path().into()) } else { Ok(()) }
 }
 
 fn path_of(segments: &[&str]) -> String {
@@ -223,7 +223,7 @@ fn of_resource(
         [resource, name] => (resource, Some(name), ""),
         [resource, name, subresource] => (resource, Some(name), subresource),
         _ if rest.contains(&"proxy") => return Err(has_effects("proxy").into()),
-        _ => return Err(Status::no_such_path().into()),
+        _ => return Err(status::no_such_path().into()),
     };
     if !subresource.is_empty() && !SUBRESOURCES.contains(&subresource) {
         return Err(has_effects(subresource).into());
@@ -266,8 +266,8 @@ fn of_resource(
     Ok((What::Read(Box::new(read)), attributes))
 }
 
-fn has_effects(subresource: &str) -> Status {
-    Status::forbidden(format!("the mirror is read-only: a GET of {subresource:?} may have effects"))
+fn has_effects(subresource: &str) -> listwatch::Status {
+    status::forbidden(format!("the mirror is read-only: a GET of {subresource:?} may have effects"))
 }
 
 #[cfg(test)]
@@ -282,7 +282,7 @@ mod tests {
     /// Returns who answers and for which attributes, as text.
     fn shown(uri: &str) -> String {
         match get(uri) {
-            Err(Refusal::Status(status)) => status.code.as_u16().to_string(),
+            Err(Refusal::Status(status)) => status.code.to_string(),
             Err(Refusal::Forward) => "forward".to_owned(),
             Ok(Asked { what, attributes, .. }) => {
                 let what = match what {
@@ -418,7 +418,7 @@ mod tests {
         for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "GETS"] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let Err(Refusal::Status(status)) = parse(&method, "/api/v1/pods", None) else { panic!("{method}") };
-            assert_eq!(status.code, StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(status.code, 405);
         }
         assert!(parse(&Method::HEAD, "/api/v1/pods", None).is_ok());
     }

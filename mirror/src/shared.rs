@@ -10,7 +10,7 @@ use crate::mirror::{Access, Limits};
 use crate::mirrored::Mirrored;
 use crate::request::Read;
 use crate::review::Reviewer;
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 pub(crate) struct Shared {
     pub(crate) transport: Arc<dyn Transport>,
@@ -88,7 +88,7 @@ impl Shared {
         if let Ok(permit) = Arc::clone(&self.lists).try_acquire_owned() {
             return Ok(permit);
         }
-        let too_many = || Refusal::from(Status::too_many_requests("too many lists, please try again later", 1));
+        let too_many = || Refusal::from(status::too_many_requests("too many lists, please try again later", 1));
         let _waiting = self.waiting_lists.try_acquire().map_err(|_| too_many())?;
         Arc::clone(&self.lists).acquire_owned().await.map_err(|_| too_many())
     }
@@ -130,7 +130,7 @@ mod tests {
         let mut second = Box::pin(shared.list_permit());
         assert!(second.as_mut().now_or_never().is_none());
         let Err(Refusal::Status(status)) = shared.list_permit().await else { panic!("no place to wait") };
-        assert_eq!((status.code.as_u16(), status.details.retry_after_seconds), (429, 1));
+        assert_eq!((status.code, status.details.unwrap().retry_after_seconds), (429, 1));
         drop(first);
         assert!(second.await.is_ok());
     }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::mirrored::Mirrored;
 use crate::shared::Shared;
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 /// How long a read waits for the version of the API server before it is forwarded.
 const BRIEFLY: Duration = Duration::from_millis(100);
@@ -40,18 +40,18 @@ pub(super) async fn wait(shared: &Shared, mirrored: &Arc<Mirrored>, resource_ver
 /// Waits until the cache has a version that the reader names.
 pub(super) async fn at_least(mirrored: &Mirrored, resource_version: &str) -> Result<(), Refusal> {
     if !is_version(resource_version) {
-        return Err(Status::bad_request(format!("invalid resource version {resource_version:?}")).into());
+        return Err(status::bad_request(format!("invalid resource version {resource_version:?}")).into());
     }
     let waits = mirrored.cache.wait_for_resource_version(resource_version);
     match timeout(LONG, waits).await {
         Ok(Ok(())) => Ok(()),
-        _ => Err(Status::version_too_large(resource_version, &mirrored.cache.resource_version()).into()),
+        _ => Err(status::version_too_large(resource_version, &mirrored.cache.resource_version()).into()),
     }
 }
 
 /// Returns true if the text is a version that compares with others.
 pub(super) fn is_version(text: &str) -> bool {
-    listwatch::compare_resource_versions(text, text).is_some() && text.bytes().all(|byte| byte.is_ascii_digit())
+    listwatch::compare_resource_versions(text, "1").is_some()
 }
 
 /// Requests the version of the API server. Reads that arrive while a request is open share the next request.

@@ -11,14 +11,13 @@ use listwatch::encode::ListBody;
 use listwatch::{Encoding, ItemError, ListMeta};
 use tokio::task::yield_now;
 
-use super::get::whole;
 use super::token::Token;
-use super::{Request, freshness};
+use super::{Request, freshness, whole};
 use crate::body::{Body, BodyError};
 use crate::mirrored::Mirrored;
 use crate::params::Match;
 use crate::shared::{ListPermit, Shared};
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 /// A body is written in chunks of about this size.
 pub(super) const CHUNK: usize = 64 << 10;
@@ -56,7 +55,7 @@ async fn current(shared: &Shared, request: &Request) -> Result<Arc<Snapshot<[u8]
         freshness::at_least(mirrored, version).await?;
         let current = mirrored.cache.exact_snapshot().filter(|snapshot| snapshot.resource_version() == version);
         let known = current.map(Arc::new).or_else(|| mirrored.paged_at(version));
-        let gone = || Status::expired(format!("The provided resource version {version} is not the mirror's."), None);
+        let gone = || status::expired(format!("The provided resource version {version} is not the mirror's."));
         return known.ok_or_else(|| gone().into());
     }
     freshness::wait(shared, mirrored, version).await?;
@@ -65,13 +64,13 @@ async fn current(shared: &Shared, request: &Request) -> Result<Arc<Snapshot<[u8]
 
 pub(super) fn exact_snapshot(mirrored: &Mirrored) -> Result<Arc<Snapshot<[u8]>>, Refusal> {
     let snapshot = mirrored.cache.exact_snapshot();
-    snapshot.map(Arc::new).ok_or_else(|| Status::unavailable("the cache is being relisted", 1).into())
+    snapshot.map(Arc::new).ok_or_else(|| status::unavailable("the cache is being relisted", 1).into())
 }
 
 /// What a list contains, which is known before its first byte is written.
 struct Plan {
     snapshot: Arc<Snapshot<[u8]>>,
-    after: Option<(String, String)>,
+    after: Option<ObjectKey>,
     /// The number of objects to walk over.
     walked: usize,
     /// Those of them that are selected; `None` for all.
@@ -84,7 +83,7 @@ impl Plan {
     async fn new(
         request: &Request,
         snapshot: Arc<Snapshot<[u8]>>,
-        after: Option<(String, String)>,
+        after: Option<ObjectKey>,
     ) -> Result<Self, ItemError> {
         let Request { mirrored, encoder, selector, form, read } = request;
         // The API server's watch cache ignores limits at version 0.
@@ -94,9 +93,9 @@ impl Plan {
         let indexed = if after.is_none() { indexed(request, &snapshot) } else { None };
         let mut selected = (!selector.is_empty()).then(FixedBitSet::new);
         let (mut walked, mut count, mut items_len) = (0, 0, 0);
-        let (mut last, mut has_more) = (None::<Object<[u8]>>, false);
+        let (mut last, mut has_more) = (after.clone(), false);
         loop {
-            let from = last.as_ref().map(|last| (last.namespace(), last.name())).or(key(after.as_ref()));
+            let from = last.as_ref().map(Into::into);
             let mut next = None;
             let mut steps = 0;
             for object in snapshot.range(selector.namespace.as_deref(), from).take(STEP) {
@@ -127,11 +126,10 @@ impl Plan {
                 }
                 walked += 1;
                 steps += 1;
-                // Without the bytes that it decompressed.
-                next = Some(object.clone());
+                next = Some(object);
             }
             match next {
-                Some(next) => last = Some(next),
+                Some(next) => last = Some(next.key()),
                 None => break,
             }
             if has_more || steps < STEP {
@@ -142,7 +140,7 @@ impl Plan {
         let mut list_meta = ListMeta::default();
         snapshot.resource_version().clone_into(&mut list_meta.resource_version);
         if let Some(last) = last.filter(|_| has_more) {
-            let key = (last.namespace(), last.name());
+            let key = (&last).into();
             let namespace = selector.namespace.as_deref();
             list_meta.continue_token = Token::encode(snapshot.resource_version(), namespace, key).unwrap_or_default();
             let left = || snapshot.range(namespace, Some(key)).count();
@@ -167,10 +165,6 @@ fn indexed(request: &Request, snapshot: &Snapshot<[u8]>) -> Option<HashSet<Objec
     is_current.then_some(keys)
 }
 
-fn key(key: Option<&(String, String)>) -> Option<(&str, &str)> {
-    key.map(|(namespace, name)| (namespace.as_str(), name.as_str()))
-}
-
 /// The chunks of a list. Each is written when the connection has sent the one before.
 struct Written {
     request: Request,
@@ -178,7 +172,8 @@ struct Written {
     /// `None` before the first chunk and after the last.
     list: Option<ListBody>,
     first: Bytes,
-    last: Option<Object<[u8]>>,
+    /// The key of the object before the next chunk.
+    last: Option<ObjectKey>,
     walked: usize,
     has_ended: bool,
     _permit: ListPermit,
@@ -189,10 +184,10 @@ impl Written {
     fn new(request: Request, plan: Plan, permit: ListPermit) -> Result<Self, Refusal> {
         let mut written = Self {
             request,
-            plan,
             list: None,
             first: Bytes::new(),
-            last: None,
+            last: plan.after.clone(),
+            plan,
             walked: 0,
             has_ended: false,
             _permit: permit,
@@ -209,7 +204,7 @@ impl Written {
     fn fill(&mut self, out: &mut Vec<u8>) -> Result<(), BodyError> {
         let Self { request: Request { encoder, selector, .. }, plan, list, last, walked, .. } = self;
         let Some(mut body) = list.take() else { return Ok(()) };
-        let from = last.as_ref().map(|last| (last.namespace(), last.name())).or(key(plan.after.as_ref()));
+        let from = last.as_ref().map(Into::into);
         let mut next = None;
         for object in plan.snapshot.range(selector.namespace.as_deref(), from).take(plan.walked - *walked) {
             if plan.selected.as_ref().is_none_or(|selected| selected.contains(*walked)) {
@@ -226,8 +221,7 @@ impl Written {
             encoder.list_tail(body, &plan.list_meta, out);
             self.has_ended = true;
         } else {
-            // A clone is without the bytes that were decompressed.
-            last.clone_from(&next);
+            *last = next.map(|next| next.key());
             *list = Some(body);
         }
         Ok(())

@@ -17,11 +17,11 @@ use listwatch::encode::Encoder;
 use self::select::Selector;
 use crate::accept::Form;
 use crate::auth::Granted;
-use crate::body::Body;
+use crate::body::{Body, BodyError};
 use crate::mirrored::Mirrored;
 use crate::request::{Read, ReadKind};
 use crate::shared::Shared;
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 /// The seconds since the cache was last known to be up to date.
 pub(crate) const LAG: HeaderName = HeaderName::from_static("listwatch-lag-seconds");
@@ -29,11 +29,11 @@ pub(crate) const LAG: HeaderName = HeaderName::from_static("listwatch-lag-second
 /// Answers a read from the cache of its resource.
 pub(crate) async fn answer(
     shared: &Shared,
+    mirrored: &Arc<Mirrored>,
     read: Read,
     form: Form,
     granted: Granted,
 ) -> Result<Response<Body>, Refusal> {
-    let mirrored = shared.find(&read).ok_or(Refusal::Forward)?;
     let is_namespaced = mirrored.resource.is_namespaced();
     // The API server answers with the error.
     let has_no_such_path = read.namespace.is_some() && !is_namespaced
@@ -48,7 +48,7 @@ pub(crate) async fn answer(
     }
     let status = mirrored.status();
     if let Some(reason) = status.reason {
-        return Err(Status::unavailable(format!("{}: {reason}", status.name), 1).into());
+        return Err(status::unavailable(format!("{}: {reason}", status.name), 1).into());
     }
     let request = Request {
         mirrored: Arc::clone(mirrored),
@@ -82,6 +82,11 @@ struct Request {
     selector: Selector,
     form: Form,
     read: Read,
+}
+
+/// Refuses an object that was written without some of its fields.
+fn whole(unknown_fields: u64) -> Result<(), BodyError> {
+    if unknown_fields == 0 { Ok(()) } else { Err("an object has fields that the mirror does not know".into()) }
 }
 
 fn encoder(mirrored: &Mirrored, form: Form) -> Encoder {

@@ -5,7 +5,7 @@ use listwatch::{Encoding, FieldSelector, ItemError, ItemRef, LabelSelector};
 
 use crate::mirrored::Mirrored;
 use crate::request::Read;
-use crate::status::{Refusal, Status};
+use crate::status::{self, Refusal};
 
 /// The namespace and the selectors of a read.
 pub(super) struct Selector {
@@ -24,7 +24,8 @@ impl Selector {
         let selector =
             Self { namespace: read.namespace.clone(), labels, equation: equation(&params.field_selector), fields };
         // The API server knows more fields, and which fields no object can be selected by.
-        if !selector.fields.is_empty() && selector.matches_fields(mirrored, &unnamed(mirrored)).is_err() {
+        if !selector.fields.is_empty() && selector.matches_fields(mirrored, &empty_object(mirrored.encoding())).is_err()
+        {
             return Err(Refusal::Forward);
         }
         Ok(selector)
@@ -74,7 +75,7 @@ impl Selector {
 }
 
 fn unparsable(error: &dyn std::fmt::Display) -> Refusal {
-    Status::bad_request(format!("unable to parse requirement: {error}")).into()
+    status::bad_request(format!("unable to parse requirement: {error}")).into()
 }
 
 /// Returns path and value of a selector `path=value`.
@@ -85,11 +86,7 @@ fn equation(selector: &str) -> Option<(String, String)> {
     is_single.then(|| (path.trim().to_owned(), value.to_owned()))
 }
 
-/// An object without fields but a name, to find out which fields can be selected.
-fn unnamed(mirrored: &Mirrored) -> ItemRef<'static> {
-    let bytes: &[u8] = match mirrored.encoding() {
-        Encoding::Json => br#"{"metadata":{"name":"x"}}"#,
-        _ => b"\x0a\x03\x0a\x01x",
-    };
-    ItemRef::new(mirrored.encoding(), bytes)
+/// Returns an object without fields, to find out which fields can be selected.
+fn empty_object(encoding: Encoding) -> ItemRef<'static> {
+    ItemRef::new(encoding, if encoding == Encoding::Json { b"{}" } else { b"" })
 }

@@ -2,6 +2,7 @@
 //! (apiserver `pkg/storage/continue.go`).
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use listwatch::cache::ObjectKey;
 use serde::{Deserialize, Serialize};
 
 const VERSION: &str = "meta.k8s.io/v1";
@@ -10,8 +11,8 @@ const VERSION: &str = "meta.k8s.io/v1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) resource_version: String,
-    /// The last key of the pages before: namespace and name, or only the name in a list of one namespace.
-    pub(super) after: (String, String),
+    /// The last key of the pages before.
+    pub(super) after: ObjectKey,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,7 +44,7 @@ impl Token {
             namespace => (namespace.unwrap_or_default(), key),
         };
         let is_valid = v == VERSION && rv > 0 && !name.is_empty() && !name.contains(['/', '\0']);
-        let after = (namespace.to_owned(), name.to_owned());
+        let after = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
         is_valid.then(|| Self { resource_version: rv.to_string(), after })
     }
 }
@@ -61,15 +62,12 @@ mod tests {
         let key = ("team-08", "checkout-573c63fc-00008");
         assert_eq!(Token::encode("525", None, key).as_deref(), Some(RECORDED));
         let token = Token::decode(RECORDED, None, true).unwrap();
-        assert_eq!(
-            (token.resource_version.as_str(), token.after.0.as_str(), token.after.1.as_str()),
-            ("525", key.0, key.1)
-        );
+        assert_eq!((token.resource_version.as_str(), (&token.after).into()), ("525", key));
         let of_namespace = Token::encode("7", Some("a"), ("a", "b")).unwrap();
         let token = Token::decode(&of_namespace, Some("a"), true).unwrap();
-        assert_eq!(token.after, ("a".to_owned(), "b".to_owned()));
+        assert_eq!(<(&str, &str)>::from(&token.after), ("a", "b"));
         let of_cluster = Token::encode("7", None, ("", "node")).unwrap();
-        assert_eq!(Token::decode(&of_cluster, None, false).unwrap().after.1, "node");
+        assert_eq!(Token::decode(&of_cluster, None, false).unwrap().after.name, "node");
     }
 
     #[test]

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt as _, stream};
-use listwatch::Status as EncodedStatus;
-use listwatch::cache::{Changes, LoggedChange, Object, Snapshot};
+use futures::{StreamExt as _, stream};
+use listwatch::Encoding;
+use listwatch::cache::{Changes, LoggedChange, ObjectKey, Snapshot};
 use listwatch::encode::EventType;
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::get::{form_of, whole};
 use super::list::{CHUNK, exact_snapshot};
-use super::{Request, freshness};
+use super::{Request, freshness, whole};
 use crate::auth::Granted;
 use crate::body::{Body, BodyError};
 use crate::metrics::{Metrics, Open};
 use crate::shared::Shared;
-use crate::status::Refusal;
+use crate::status::{self, Refusal};
 
 /// Bookmarks are sent this far apart. The API server sends them about once a minute.
 const BOOKMARKS: Duration = Duration::from_secs(55);
@@ -33,7 +33,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
     let has_initial = params.send_initial_events.unwrap_or(matches!(version, "" | "0"));
     let is_new = matches!(version, "" | "0");
     if !is_new && !freshness::is_version(version) {
-        return Err(crate::status::Status::bad_request(format!("invalid resource version {version:?}")).into());
+        return Err(status::bad_request(format!("invalid resource version {version:?}")).into());
     }
     if params.send_initial_events.is_some() && !is_new {
         freshness::at_least(&request.mirrored, version).await?;
@@ -50,7 +50,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
     let Ok(changes) = changes else {
         shared.metrics.expired(&request.mirrored);
         let mut frame = Vec::new();
-        request.encoder.error(&expired(too_old()), &mut frame);
+        request.encoder.error(&status::expired(too_old()), &mut frame);
         return Ok(frame.into());
     };
     let lasts = match params.timeout_seconds {
@@ -58,7 +58,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         _ => Duration::from_secs(TIMEOUT + fastrand::u64(..TIMEOUT)),
     };
     let watch = Watch {
-        form: form_of(&request.encoder, request.form.metadata_only),
+        form: usize::from(request.form.encoding == Encoding::Json) + 2 * usize::from(request.form.metadata_only),
         // The API server sends this bookmark to each watch with bookmarks that begins with the initial state.
         bookmarks_initial_end: params.allow_watch_bookmarks,
         initial,
@@ -77,29 +77,18 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         let frame = watch.next().await?;
         Some((frame, watch))
     });
-    Ok(Body::from_stream(non_empty(frames)))
-}
-
-/// Leaves out frames without bytes.
-fn non_empty<E>(frames: impl Stream<Item = Result<Bytes, E>>) -> impl Stream<Item = Result<Bytes, E>> {
-    frames.filter(|frame| std::future::ready(frame.as_ref().map_or(true, |frame| !frame.is_empty())))
-}
-
-fn expired(message: String) -> EncodedStatus {
-    let mut status = EncodedStatus::default();
-    (status.status, status.reason, status.code) = ("Failure".to_owned(), "Expired".to_owned(), 410);
-    status.message = message;
-    status
+    Ok(Body::from_stream(frames))
 }
 
 /// The objects of the initial state that are left to send.
 struct Initial {
     snapshot: Arc<Snapshot<[u8]>>,
-    last: Option<Object<[u8]>>,
+    last: Option<ObjectKey>,
 }
 
 struct Watch {
     request: Request,
+    /// The number of the form of its frames in the change log.
     form: usize,
     initial: Option<Initial>,
     bookmarks_initial_end: bool,
@@ -122,7 +111,12 @@ impl Watch {
         }
         loop {
             if self.initial.is_some() {
-                return Some(self.initial_frames());
+                match self.initial_frames() {
+                    // The reader selects none of these objects.
+                    Ok(frames) if frames.is_empty() => yield_now().await,
+                    frames => return Some(frames),
+                }
+                continue;
             }
             tokio::select! {
                 biased;
@@ -161,7 +155,7 @@ impl Watch {
         self.has_ended = true;
         self.metrics.expired(&self.request.mirrored);
         let mut frame = Vec::new();
-        self.request.encoder.error(&expired(format!("too old resource version: {reason}")), &mut frame);
+        self.request.encoder.error(&status::expired(format!("too old resource version: {reason}")), &mut frame);
         frame.into()
     }
 
@@ -176,7 +170,7 @@ impl Watch {
         let Some(Initial { snapshot, last }) = &mut self.initial else { return Ok(Bytes::new()) };
         let Request { mirrored, encoder, selector, .. } = &self.request;
         let mut frames = Vec::with_capacity(CHUNK);
-        let from = last.as_ref().map(|last| (last.namespace(), last.name()));
+        let from = last.as_ref().map(Into::into);
         let mut next = None;
         for object in snapshot.range(selector.namespace.as_deref(), from).take(1024) {
             if selector.selects(mirrored, &object)? {
@@ -188,7 +182,7 @@ impl Watch {
             }
         }
         if let Some(next) = next {
-            *last = Some(next.clone());
+            *last = Some(next.key());
         } else {
             if self.bookmarks_initial_end {
                 encoder.bookmark(snapshot.resource_version(), true, &mut frames);

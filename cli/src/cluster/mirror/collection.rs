@@ -150,13 +150,10 @@ fn any<T>(parsed: Vec<Result<T, String>>) -> Result<Vec<Option<T>>, Failure> {
 fn selectable(path: &str, resource: &Resource) -> Result<FieldPath, String> {
     let of = type_meta(resource);
     let field = paths::parse(path, &of)?;
-    let (encoding, object): (_, &[u8]) = if has_schema(&of) {
-        (Encoding::Protobuf, b"\x0a\x03\x0a\x01x")
-    } else {
-        (Encoding::Json, br#"{"metadata":{"name":"x"}}"#)
-    };
+    let empty =
+        if has_schema(&of) { ItemRef::new(Encoding::Protobuf, b"") } else { ItemRef::new(Encoding::Json, b"{}") };
     let selector = FieldSelector::new().equal(path, "");
-    let selected = selector.matches(&ItemRef::new(encoding, object).with_type_meta(&of));
+    let selected = selector.matches(&empty.with_type_meta(&of));
     selected.map(|_| field).map_err(|_| format!("{} cannot be selected by this field", resource.kind()))
 }
 
