@@ -33,7 +33,7 @@
 //!
 //! # Which bytes
 //!
-//! The bytes are those of kube-apiserver 1.36 without `?pretty`:
+//! It writes the same bytes as kube-apiserver 1.36 writes without `?pretty`:
 //!
 //! | kind | items are stored in | JSON bodies |
 //! |---|---|---|
@@ -60,6 +60,7 @@ use crate::meta::{INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
 use crate::object::ItemRef;
 use crate::schema::{self, Message, ZeroMeta};
 use crate::wire::Encoding;
+use crate::wire::protobuf::write_len;
 
 /// Writes objects of one kind as an API server does.
 ///
@@ -185,7 +186,7 @@ impl Encoder {
                 let len = protobuf::field_len(1, list_meta.len() as u64) + items_len;
                 protobuf::write_envelope(&self.list, len, out);
                 if !self.has_items_first() {
-                    protobuf::write_len(1, &list_meta, out);
+                    write_len(1, &list_meta, out);
                 }
             }
             Encoding::Json => json::write_list_head(self.layout, &self.list, &self.served(list_meta), out),
@@ -206,7 +207,7 @@ impl Encoder {
         let bytes = self.bytes(item)?;
         let unknown_fields = match self.encoding {
             Encoding::Protobuf => {
-                protobuf::write_len(if self.has_items_first() { 1 } else { 2 }, &bytes, out);
+                write_len(if self.has_items_first() { 1 } else { 2 }, &bytes, out);
                 0
             }
             Encoding::Json => {
@@ -232,7 +233,7 @@ impl Encoder {
         match self.encoding {
             Encoding::Protobuf => {
                 if self.has_items_first() {
-                    protobuf::write_len(2, &protobuf::list_meta(&self.served(list_meta)), out);
+                    write_len(2, &protobuf::list_meta(&self.served(list_meta)), out);
                 }
                 out.extend_from_slice(protobuf::ENVELOPE_TAIL);
             }

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::protobuf::write_len;
 use crate::error::ItemError;
 use crate::schema::write_str;
 use crate::wire::json::Reader;
-use crate::wire::protobuf::{Fields, WireField};
+use crate::wire::protobuf::{Fields, WireField, write_len};
 use crate::wire::{Encoding, Fault, FieldFault, at};
 
 /// Returns a `PartialObjectMetadata` in protobuf: field 1 of the object, which every kind has.

@@ -5,6 +5,7 @@
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use crate::meta::{ListMeta, MAGIC, Status, StatusCause, StatusDetails, TypeMeta};
+use crate::wire::protobuf::{write_len, write_len_head};
 
 /// The end of an envelope: an empty content encoding and an empty content type.
 pub(super) const ENVELOPE_TAIL: &[u8] = b"\x1a\0\x22\0";
@@ -12,17 +13,6 @@ pub(super) const ENVELOPE_TAIL: &[u8] = b"\x1a\0\x22\0";
 /// Returns the length of a field whose value has this length.
 pub(super) fn field_len(number: u32, len: u64) -> u64 {
     (key_len(number) + encoded_len_varint(len)) as u64 + len
-}
-
-/// Appends a string, bytes or a message.
-pub(super) fn write_len(number: u32, value: &[u8], out: &mut Vec<u8>) {
-    write_len_head(number, value.len() as u64, out);
-    out.extend_from_slice(value);
-}
-
-fn write_len_head(number: u32, len: u64, out: &mut Vec<u8>) {
-    encode_key(number, WireType::LengthDelimited, out);
-    encode_varint(len, out);
 }
 
 fn write_text(number: u32, text: &str, out: &mut Vec<u8>) {

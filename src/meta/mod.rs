@@ -5,9 +5,7 @@ pub(crate) mod json;
 
 use std::fmt;
 
-use prost::encoding::{WireType, encode_key, encode_varint};
-
-use crate::wire::protobuf::{Fields, Value};
+use crate::wire::protobuf::{Fields, Value, write_len};
 
 /// The first bytes of every Kubernetes protobuf body (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
 pub(crate) const MAGIC: [u8; 4] = *b"k8s\0";
@@ -123,9 +121,7 @@ impl Status {
                     kept.extend_from_slice(field.bytes);
                 }
             }
-            encode_key(5, WireType::LengthDelimited, &mut copy);
-            encode_varint(kept.len() as u64, &mut copy);
-            copy.append(&mut kept);
+            write_len(5, &kept, &mut copy);
         }
         <Self as prost::Message>::decode(&*copy).ok()
     }
@@ -185,7 +181,7 @@ impl fmt::Display for Status {
 }
 
 /// Text with its control characters escaped.
-struct OneLine<'a>(&'a str);
+pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

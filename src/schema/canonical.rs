@@ -6,12 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Field, Message, Shape, Type};
+use super::{Field, MAX_DEPTH, Message, Shape, Type};
 use crate::wire::Fault;
 use crate::wire::protobuf::{Fields, Value, Varint, WireField};
-
-/// The deepest nesting of messages below the object, as in prost: an entry of a map counts as a message.
-const MAX_DEPTH: usize = 100;
 
 /// The fault of an object, with its place. It is boxed, because the check returns a result for each field.
 #[derive(Debug, PartialEq, Eq)]

@@ -12,15 +12,12 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
 use super::text::{write, write_raw, write_str};
-use super::{Field, Form, Message, Omit, Shape, Type};
+use super::{Field, Form, MAX_DEPTH, Message, Omit, Shape, Type};
 use crate::error::{Fault, ItemError};
 use crate::limits::{Limits, estimate};
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value, Varint};
-
-/// The deepest nesting of messages, as in prost. Only the schemas of a `CustomResourceDefinition` nest without a limit.
-const MAX_DEPTH: usize = 100;
 
 /// Appends the JSON form of an object in protobuf, on one line, to `out`: see [`ItemRef::to_json`](crate::ItemRef::to_json).
 pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {

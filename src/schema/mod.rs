@@ -31,6 +31,10 @@ pub(crate) use self::unknown::has_unknown_fields;
 pub(crate) use self::zero::{ZeroMeta, zero_object};
 use crate::error::ItemError;
 
+/// The deepest nesting of messages below an object, as in prost. Only the schemas of a `CustomResourceDefinition` nest without a
+/// limit.
+const MAX_DEPTH: usize = 100;
+
 /// A message of protobuf: a kind of object, or a part of an object.
 ///
 /// ```

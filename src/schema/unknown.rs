@@ -1,12 +1,9 @@
 //! The fields of an object that the table does not have.
 
-use super::{Message, Shape, Type};
+use super::{MAX_DEPTH, Message, Shape, Type};
 use crate::error::{Fault, ItemError};
 use crate::meta::TypeMeta;
 use crate::wire::protobuf::{Fields, Value};
-
-/// The deepest nesting of messages: the same as for the JSON form.
-const MAX_DEPTH: usize = 100;
 
 /// Returns true if the object has a field that its JSON form leaves out: see
 /// [`ItemRef::has_unknown_fields`](crate::ItemRef::has_unknown_fields).

@@ -1,8 +1,9 @@
 //! An object of a kind without any values, as Go encodes it: the object of a bookmark.
 
-use prost::encoding::{WireType, encode_key, encode_varint};
+use prost::encoding::{WireType, encode_key};
 
 use super::{Field, Form, Message, Omit, Shape, Type};
+use crate::wire::protobuf::write_len;
 
 /// The only values of a zero object.
 pub(crate) struct ZeroMeta<'a> {
@@ -73,10 +74,4 @@ fn write_field(field: &Field, meta: Option<&ZeroMeta<'_>>, out: &mut Vec<u8>) {
 
 fn write_text(field: &Field, text: &str, out: &mut Vec<u8>) {
     write_len(field.number(), text.as_bytes(), out);
-}
-
-fn write_len(number: u32, value: &[u8], out: &mut Vec<u8>) {
-    encode_key(number, WireType::LengthDelimited, out);
-    encode_varint(value.len() as u64, out);
-    out.extend_from_slice(value);
 }

@@ -4,6 +4,8 @@
 
 use std::mem;
 
+use prost::encoding::{self, encode_key, encode_varint};
+
 use super::Fault;
 
 /// The deepest nesting of skipped groups: the same as prost's limit for nested messages.
@@ -272,6 +274,18 @@ impl<'a> Iterator for Fields<'a> {
         let taken = start.len() - self.rest.len();
         Some(Ok(WireField { number, value, bytes: start.get(..taken).unwrap_or_default() }))
     }
+}
+
+/// Appends a field that is a string, bytes or a message.
+pub(crate) fn write_len(number: u32, value: &[u8], out: &mut Vec<u8>) {
+    write_len_head(number, value.len() as u64, out);
+    out.extend_from_slice(value);
+}
+
+/// Appends the key and the length of such a field.
+pub(crate) fn write_len_head(number: u32, len: u64, out: &mut Vec<u8>) {
+    encode_key(number, encoding::WireType::LengthDelimited, out);
+    encode_varint(len, out);
 }
 
 #[cfg(test)]
