@@ -210,9 +210,7 @@ enum LogState {
 }
 
 /// A change of the server that was written.
-pub(super) struct Observed<'a, D> {
-    pub(super) key: (&'a str, &'a str),
-    pub(super) resource_version: &'a str,
+pub(super) struct Observed<D> {
     /// The state that the store had before.
     pub(super) old: Option<Arc<Entry<D>>>,
     /// The state of the change; of a deleted object, its final state.
@@ -220,6 +218,9 @@ pub(super) struct Observed<'a, D> {
     pub(super) is_deleted: bool,
     /// True if the store changed.
     pub(super) has_effect: bool,
+    /// The version that the store has of an object that did not change: newer than the change if others than the reflector have
+    /// written it.
+    pub(super) known: Option<String>,
 }
 
 impl<T: Stored + ?Sized> Log<T> {
@@ -334,10 +335,10 @@ impl<T: Stored + ?Sized> Log<T> {
         self.seen.is_empty() || is_older(&self.seen, resource_version)
     }
 
-    /// Appends a change. `known` is the version of the store's state of the object, which is newer than the change if others than the
-    /// reflector have written it.
-    pub(super) fn append(&mut self, observed: Observed<'_, T::Decoded>, known: Option<&str>, codec: &Arc<Codec<T>>) {
-        let Observed { key: (namespace, name), resource_version, old, object, is_deleted, has_effect } = observed;
+    /// Appends a change.
+    pub(super) fn append(&mut self, observed: Observed<T::Decoded>, codec: &Arc<Codec<T>>) {
+        let Observed { mut old, object, is_deleted, has_effect, known } = observed;
+        let resource_version = object.resource_version();
         if self.has_not_seen(resource_version) {
             resource_version.clone_into(&mut self.seen);
         } else if has_effect || is_deleted && !self.ahead.is_empty() {
@@ -355,12 +356,11 @@ impl<T: Stored + ?Sized> Log<T> {
         if !self.is_open() {
             return self.advance(resource_version);
         }
-        let mut old = old;
         if !self.ahead.is_empty() {
-            let key = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
+            let key = object.identity().key();
             if let Some(state) = self.ahead.remove(&key) {
                 old = state;
-                if known.is_some_and(|known| is_older(resource_version, known)) {
+                if known.is_some_and(|known| is_older(resource_version, &known)) {
                     self.ahead.insert(key, (!is_deleted).then(|| Arc::clone(&object)));
                 }
             }
@@ -466,8 +466,8 @@ impl<T: Stored + ?Sized> Changes<T> {
         Ok(Self { inner: Arc::downgrade(inner), number, opening, next, version, has_ended: false })
     }
 
-    /// Returns the resource version up to which the reader has all changes: after the last returned change, that of the log, if the
-    /// reader has all of it.
+    /// Returns the resource version up to which the reader has all changes. If it has read the whole log, this is the version of the
+    /// log, which bookmarks advance.
     pub fn resource_version(&mut self) -> &str {
         if let Some(inner) = self.inner.upgrade() {
             let log = lock(&inner.log);

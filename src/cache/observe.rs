@@ -11,14 +11,14 @@ use super::log::Observed;
 use super::object::Stored;
 use super::state::Snapshot;
 use super::write::Deleted;
-use crate::object::{compare_resource_versions, is_older};
+use crate::object::{is_comparable, is_older};
 use crate::sync::lock;
 use crate::wire::Encoding;
 
-/// Closes the log if a function of the caller panics in the middle of a write.
-struct CloseOnPanic<'s, T: Stored + ?Sized>(Option<&'s Inner<T>>);
+/// Closes the log when a write does not complete: after an error, or a panic in a function of the caller.
+struct CloseUnlessWritten<'s, T: Stored + ?Sized>(Option<&'s Inner<T>>);
 
-impl<T: Stored + ?Sized> Drop for CloseOnPanic<'_, T> {
+impl<T: Stored + ?Sized> Drop for CloseUnlessWritten<'_, T> {
     fn drop(&mut self) {
         if let Some(inner) = self.0 {
             lock(&inner.log).close();
@@ -27,69 +27,44 @@ impl<T: Stored + ?Sized> Drop for CloseOnPanic<'_, T> {
 }
 
 impl<T: Stored + ?Sized> Inner<T> {
-    /// Writes an object that a watch delivered.
-    pub(super) fn observe(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
+    /// Writes or deletes an object that a watch delivered.
+    pub(super) fn observe(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
         let mut writer = self.writer();
-        let writer = &mut *writer;
-        if !writer.has_log {
-            return self.write_or_skip(writer, encoding, bytes, false).map(drop);
-        }
-        let mut guard = CloseOnPanic(Some(self));
-        let (old, object) = match self.write_or_skip(writer, encoding, bytes, false)? {
-            Written::Added(new) => (None, Some(Arc::clone(new.entry()))),
-            Written::Modified { old, new } => (Some(Arc::clone(old.entry())), Some(Arc::clone(new.entry()))),
-            // Others than the reflector have written this state or a newer one, or the watch has delivered it again.
-            Written::Unchanged | Written::Stale => (None, None),
+        let has_log = writer.has_log;
+        let mut guard = CloseUnlessWritten(has_log.then_some(self));
+        let effect = if is_deleted {
+            self.delete(&mut writer, encoding, bytes)?.map(|Deleted { old, last }| (Some(old), last))
+        } else {
+            match self.write_or_skip(&mut writer, encoding, bytes, false)? {
+                Written::Added(new) => Some((None, Arc::clone(new.entry()))),
+                Written::Modified { old, new } => Some((Some(Arc::clone(old.entry())), Arc::clone(new.entry()))),
+                Written::Unchanged | Written::Stale => None,
+            }
         };
-        let identity = Identity::of(encoding, bytes)?;
-        let known = self.known(&identity);
-        let has_effect = object.is_some();
-        let object = object
-            .unwrap_or_else(|| Arc::new(Entry::encoded(encoding, bytes, &identity, || (*identity.namespace).into())));
-        self.append(&identity, old, object, false, has_effect, known.as_ref());
+        if has_log {
+            let observed = match effect {
+                Some((old, object)) => Observed { old, object, is_deleted, has_effect: true, known: None },
+                None => self.without_effect(encoding, bytes, is_deleted)?,
+            };
+            lock(&self.log).append(observed, &self.codec);
+        }
         guard.0 = None;
         Ok(())
     }
 
-    /// Deletes an object that a watch delivered.
-    pub(super) fn observe_deletion(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
-        let mut writer = self.writer();
-        let writer = &mut *writer;
-        if !writer.has_log {
-            return self.delete(writer, encoding, bytes).map(drop);
-        }
-        let mut guard = CloseOnPanic(Some(self));
-        let deleted = self.delete(writer, encoding, bytes)?;
-        let identity = Identity::of(encoding, bytes)?;
-        let known = self.known(&identity);
-        let has_effect = deleted.is_some();
-        let (old, object) = match deleted {
-            Some(Deleted { old, last }) => (Some(old), last),
-            None => (None, Arc::new(Entry::encoded(encoding, bytes, &identity, || (*identity.namespace).into()))),
-        };
-        self.append(&identity, old, object, true, has_effect, known.as_ref());
-        guard.0 = None;
-        Ok(())
-    }
-
-    fn known(&self, identity: &Identity<'_>) -> Option<Arc<Entry<T::Decoded>>> {
-        self.find(self.hash(&identity.namespace, &identity.name), identity).map(|(_, known)| known)
-    }
-
-    fn append(
+    /// Returns a change without an effect: others than the reflector have written this state or a newer one, or the watch has
+    /// delivered it again.
+    fn without_effect(
         &self,
-        identity: &Identity<'_>,
-        old: Option<Arc<Entry<T::Decoded>>>,
-        object: Arc<Entry<T::Decoded>>,
+        encoding: Encoding,
+        bytes: &[u8],
         is_deleted: bool,
-        has_effect: bool,
-        known: Option<&Arc<Entry<T::Decoded>>>,
-    ) {
-        let key = (&*identity.namespace, &*identity.name);
-        let resource_version = &*identity.resource_version;
-        let observed = Observed { key, resource_version, old, object, is_deleted, has_effect };
-        let mut log = lock(&self.log);
-        log.append(observed, known.map(|known| known.resource_version()), &self.codec);
+    ) -> Result<Observed<T::Decoded>, StoreError> {
+        let identity = Identity::of(encoding, bytes)?;
+        let known = self.find(self.hash(&identity.namespace, &identity.name), &identity);
+        let known = known.map(|(_, known)| known.resource_version().to_owned());
+        let object = Arc::new(Entry::encoded(encoding, bytes, &identity, || (*identity.namespace).into()));
+        Ok(Observed { old: None, object, is_deleted, has_effect: false, known })
     }
 
     /// Records a write of others than the reflector.
@@ -103,8 +78,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         if !log.is_closed() {
             return log.advance(resource_version);
         }
-        let has_order = compare_resource_versions(resource_version, resource_version).is_some();
-        if !has_order || writer.open.is_some() || writer.is_mixed || writer.skipped.len() > 0 {
+        if !is_comparable(resource_version) || writer.open.is_some() || writer.is_mixed || writer.skipped.len() > 0 {
             return;
         }
         let state = self.state();

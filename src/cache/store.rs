@@ -19,8 +19,10 @@ use super::open::Open;
 use super::reader::StoreReader;
 use super::write::Deleted;
 #[cfg(feature = "client")]
-use super::write::{is_ordered, is_within};
+use super::write::is_within;
 use crate::meta::TypeMeta;
+#[cfg(feature = "client")]
+use crate::object::is_comparable;
 #[cfg(feature = "client")]
 use crate::sync::lock;
 use crate::wire::Encoding;
@@ -115,7 +117,7 @@ impl<T: Stored + ?Sized> Store<T> {
         let identity = Identity::of(encoding, bytes)?;
         let mut writer = self.inner.writer();
         let version = &*identity.resource_version;
-        if !is_ordered(version) {
+        if !is_comparable(version) {
             return Ok(Written::Stale);
         }
         let is_known = is_within(version, &self.inner.state().version);
@@ -191,14 +193,9 @@ impl<T: Stored + ?Sized> Store<T> {
         }
     }
 
-    /// Writes an object that a watch delivered.
-    pub(crate) fn observe(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
-        self.inner.observe(encoding, bytes)
-    }
-
-    /// Deletes an object that a watch delivered.
-    pub(crate) fn observe_deletion(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
-        self.inner.observe_deletion(encoding, bytes)
+    /// Writes or deletes an object that a watch delivered.
+    pub(crate) fn observe(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
+        self.inner.observe(encoding, bytes, is_deleted)
     }
 
     /// Registers a reflector that writes to the store.

@@ -14,7 +14,7 @@ use super::key::Identity;
 use super::memory::Usage;
 use super::object::{Object, Stored};
 use super::state::resized;
-use crate::object::{compare_resource_versions, is_older};
+use crate::object::{compare_resource_versions, is_comparable, is_older};
 use crate::sync::write;
 use crate::wire::Encoding;
 
@@ -72,7 +72,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         } else {
             // Its version is not newer than the collection's, and the store does not have it: it was deleted.
             let version = &*identity.resource_version;
-            let was_there = writer.open.is_none() && is_ordered(version) && is_within(version, &self.state().version);
+            let was_there =
+                writer.open.is_none() && is_comparable(version) && is_within(version, &self.state().version);
             if was_there || writer.is_deleted(identity) {
                 return Ok(Written::Stale);
             }
@@ -433,11 +434,6 @@ impl<T: Stored + ?Sized> Writer<T> {
             self.tombstones.shrink_to_fit();
         }
     }
-}
-
-/// Returns true if the version compares with other versions.
-pub(super) fn is_ordered(version: &str) -> bool {
-    compare_resource_versions(version, "1").is_some()
 }
 
 /// Returns true if the version is not newer than the collection's; false if the two do not compare.

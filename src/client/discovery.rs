@@ -9,6 +9,7 @@ use super::resolve::DiscoveredResource;
 use super::transport::chain;
 use super::{Client, Document, body};
 use crate::error::{DecodeError, DecodeErrorKind};
+use crate::meta::OneLine;
 
 /// Requests aggregated discovery (1.26 and later), or else the older documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -66,7 +67,8 @@ impl Client {
             serde_json::from_slice(body).map_err(|error| match body.first() {
                 None => ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Incomplete, 0, None, 0)),
                 Some(b'{') if body::json_status(body).is_none() => {
-                    ErrorKind::Discovery(format!("{path}: {}", printable(&error.to_string())))
+                    // The message of serde quotes the document.
+                    ErrorKind::Discovery(format!("{path}: {}", OneLine(&error.to_string())))
                 }
                 Some(_) => self.unexpected(body, headers),
             })
@@ -219,10 +221,4 @@ impl ApiResource {
             verbs: self.verbs,
         }
     }
-}
-
-/// Escapes control characters: serde's message quotes the document.
-fn printable(message: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    message.chars().map(escaped).collect()
 }

@@ -33,7 +33,7 @@ pub use self::selector::{FieldSelector, LabelSelector};
 pub use self::shard::Shard;
 pub use self::version::compare_resource_versions;
 #[cfg(any(feature = "cache", feature = "client"))]
-pub(crate) use self::version::is_older;
+pub(crate) use self::version::{is_comparable, is_older};
 use crate::error::ItemError;
 use crate::limits::estimate;
 use crate::wire::Encoding;

@@ -18,9 +18,6 @@ use std::cmp::Ordering;
 /// ```
 #[must_use]
 pub fn compare_resource_versions(a: &str, b: &str) -> Option<Ordering> {
-    let is_comparable = |version: &str| {
-        !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
-    };
     if a == b {
         Some(Ordering::Equal)
     } else if is_comparable(a) && is_comparable(b) {
@@ -28,6 +25,11 @@ pub fn compare_resource_versions(a: &str, b: &str) -> Option<Ordering> {
     } else {
         None
     }
+}
+
+/// Returns true if the version compares with other versions.
+pub(crate) fn is_comparable(version: &str) -> bool {
+    !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns true if `version` is older than `than`; false if they do not compare.

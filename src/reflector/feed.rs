@@ -172,8 +172,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                     store.skip_unwritten(encoding, item.bytes());
                     Err(error)
                 }
-                (ChangeType::Deleted, _, Ok(bytes)) => store.observe_deletion(encoding, &bytes),
-                (_, _, Ok(bytes)) => store.observe(encoding, &bytes),
+                (change, _, Ok(bytes)) => store.observe(encoding, &bytes, change == ChangeType::Deleted),
             };
             if let Err(error) = written {
                 received.skipped(&item, error);

@@ -62,7 +62,7 @@ use self::feed::{Feed, Received, Step};
 use self::silence::Silence;
 pub use self::status::{ReflectorStatus, SkippedObject, SyncError};
 pub use self::sync::Strategy;
-use self::sync::{Attempt, Next, SyncState, is_comparable};
+use self::sync::{Attempt, Next, SyncState};
 pub use self::warm::WarmStartError;
 use crate::adapt::FromRef;
 use crate::cache::{ChangeLogLimits, StorageFormat, Store, Stored};
@@ -71,7 +71,7 @@ use crate::client::{
     chain,
 };
 use crate::meta::TypeMeta;
-use crate::object::Projection;
+use crate::object::{Projection, is_comparable};
 
 /// The longest wait between two attempts, which jitter may double.
 const MAX_DELAY: Duration = Duration::from_secs(30);

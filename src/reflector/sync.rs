@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 
 use crate::client::{Class, Error, ErrorKind, ResourceVersion};
-use crate::object::{compare_resource_versions, is_older};
+use crate::object::{is_comparable, is_older};
 
 /// How a reflector gets the whole collection into its store, and the changes after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -195,9 +195,4 @@ impl SyncState {
         };
         if gives && self.version.is_empty() { Next::Give } else { Next::Later }
     }
-}
-
-/// Returns true if the version compares with others.
-pub(super) fn is_comparable(version: &str) -> bool {
-    compare_resource_versions(version, "1").is_some()
 }
