@@ -51,7 +51,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// needs, requires a feature of its own that chooses a version of Kubernetes.
 pub struct KubeTransport {
     client: Mutex<kube::Client>,
-    /// `None` with the caller's own client, whose connections may outlive the transport.
+    /// `None` on the caller's runtime, where connections may outlive the transport.
     io: Option<IoThread>,
     /// Builds a client with fresh credentials; `None` if the credentials cannot be renewed.
     renewable: Option<kube::Config>,
@@ -134,6 +134,14 @@ impl KubeTransport {
         let (io, refused, sent) = (Some(IoThread::default()), AtomicBool::new(false), Arc::<Sent>::default());
         let client = Mutex::new(build(config, &sent)?);
         Ok(Self { client, io, renewable, refused, server, near, secrets, sent })
+    }
+
+    /// Reads connections on the caller's runtime instead of a thread of the transport: see
+    /// [`HttpTransport`](listwatch::client::HttpTransport). Connections may then outlive the transport.
+    #[must_use]
+    pub fn on_caller_runtime(mut self) -> Self {
+        self.io = None;
+        self
     }
 
     /// Returns the client, with fresh credentials if the server has refused the previous ones.

@@ -92,11 +92,13 @@ impl Connection {
         Ok((Client::new(server).compression(compression), namespace))
     }
 
-    /// Returns a client of the server, and its transport.
-    pub async fn shared(self) -> Result<(Client, Arc<dyn Transport>), Failure> {
-        let compression = self.compression();
-        let transport: Arc<dyn Transport> = Arc::new(self.open().await?.0);
-        Ok((Client::new(Arc::clone(&transport)).compression(compression), transport))
+    /// Returns a client of the server and its transport, and a client whose connections are read on the caller's runtime.
+    pub async fn shared(self) -> Result<(Client, Arc<dyn Transport>, Client), Failure> {
+        let config = self.config().await?;
+        let transport: Arc<dyn Transport> = Arc::new(self.transport(config.clone(), Reads::OwnThread)?);
+        let on_runtime = self.transport(config, Reads::CallerRuntime)?;
+        let client = |transport| Client::new(transport).compression(self.compression());
+        Ok((client(Arc::clone(&transport)), transport, client(Arc::new(on_runtime))))
     }
 
     fn compression(&self) -> Compression {
@@ -105,14 +107,18 @@ impl Connection {
 
     /// Returns the server and the default namespace.
     pub async fn open(self) -> Result<(Server, String), Failure> {
+        let config = self.config().await?;
+        let namespace = config.as_ref().map_or_else(|| "default".to_owned(), |config| config.default_namespace.clone());
+        Ok((self.transport(config, Reads::OwnThread)?, namespace))
+    }
+
+    /// Returns the configuration of kube's client; `None` if no option needs it.
+    async fn config(&self) -> Result<Option<Config>, Failure> {
         if self.insecure_skip_tls_verify {
             notices::warn("--insecure-skip-tls-verify: the server's certificate is not verified");
         }
-        let config = self.config().await?;
-        if let (None, Some(url), false) = (&config, &self.server, self.needs_kube()) {
-            return Ok((Server::Direct(Box::new(self.direct(url)?)), "default".to_owned()));
-        }
-        let config = match (config, &self.server) {
+        let config = match (self.kubeconfig().await?, &self.server) {
+            (None, Some(_)) if !self.needs_kube() => return Ok(None),
             (Some(config), _) => config,
             (None, Some(url)) => Config::new(address(url)?),
             (None, None) => Config::incluster().map_err(|_| {
@@ -120,10 +126,20 @@ impl Connection {
                 Failure::Error(reason.to_owned())
             })?,
         };
-        let config = self.overridden(config)?;
-        let namespace = config.default_namespace.clone();
+        self.overridden(config).map(Some)
+    }
+
+    fn transport(&self, config: Option<Config>, reads: Reads) -> Result<Server, Failure> {
+        let Some(config) = config else {
+            let url = self.server.as_deref().unwrap_or_default();
+            return Ok(Server::Direct(Box::new(self.direct(url, reads)?)));
+        };
         let transport = KubeTransport::from_config(config).map_err(|error| Failure::Error(chain(&error)))?;
-        Ok((Server::Kube(Box::new(transport)), namespace))
+        let transport = match reads {
+            Reads::OwnThread => transport,
+            Reads::CallerRuntime => transport.on_caller_runtime(),
+        };
+        Ok(Server::Kube(Box::new(transport)))
     }
 
     /// Returns true if an option is set that only kube's client supports.
@@ -135,8 +151,11 @@ impl Connection {
             || self.impersonate.is_some()
     }
 
-    fn direct(&self, url: &str) -> Result<HttpTransport, Failure> {
+    fn direct(&self, url: &str, reads: Reads) -> Result<HttpTransport, Failure> {
         let mut builder = HttpTransport::builder(url);
+        if reads == Reads::CallerRuntime {
+            builder = builder.on_caller_runtime();
+        }
         if let Some(path) = &self.token_file {
             builder = builder.token_file(path);
         }
@@ -147,7 +166,7 @@ impl Connection {
     }
 
     /// Returns the configuration from the kubeconfig; `None` if there is no kubeconfig, or `--server` makes it unnecessary.
-    async fn config(&self) -> Result<Option<Config>, Failure> {
+    async fn kubeconfig(&self) -> Result<Option<Config>, Failure> {
         let Self { kubeconfig, context, cluster, user, server, .. } = self;
         let is_chosen = kubeconfig.is_some() || context.is_some() || cluster.is_some() || user.is_some();
         if !is_chosen && server.as_ref().is_some_and(|url| !url.starts_with("https://")) {
@@ -249,6 +268,13 @@ fn address(url: &str) -> Result<Uri, Failure> {
 fn check_readable(path: &Path) -> Result<(), Failure> {
     let unreadable = |error| Failure::Error(format!("cannot read {}: {error}", path.to_string_lossy()));
     std::fs::File::open(path).map(drop).map_err(unreadable)
+}
+
+/// Where the connections of a transport are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    OwnThread,
+    CallerRuntime,
 }
 
 /// A transport to the server.

@@ -8,7 +8,6 @@ mod status;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use clap::ValueEnum;
 use listwatch::cache::{ChangeLogLimits, StorageFormat};
 use listwatch::reflector;
 use listwatch_mirror::{Access, Mirror};
-use tokio::runtime;
+use tokio::runtime::{self, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
@@ -160,15 +159,16 @@ const SAVE: Duration = Duration::from_secs(300);
 const SHARE: Duration = Duration::from_secs(10);
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    // Responses must not delay the watches, so they need more than the thread of `main`.
-    let runtime = runtime::Builder::new_multi_thread().thread_name("mirror").enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Error(format!("cannot start threads: {error}")))?;
-    let done = runtime.spawn(mirror(args)).await;
-    runtime.shutdown_background();
-    done.unwrap_or_else(|error| resume_unwind(error.into_panic()))
+    // Responses have threads of their own, so that they do not delay the watches. The reflectors and their connections share this
+    // thread: waking another thread for each change would cost more than the change.
+    let readers = runtime::Builder::new_multi_thread().thread_name("readers").enable_all().build();
+    let readers = readers.map_err(|error| Failure::Error(format!("cannot start threads: {error}")))?;
+    let done = mirror(args, readers.handle()).await;
+    readers.shutdown_background();
+    done
 }
 
-async fn mirror(args: Args) -> Result<(), Failure> {
+async fn mirror(args: Args, readers: &Handle) -> Result<(), Failure> {
     let listen = args.listen;
     if args.tls_cert.is_none() && !listen.ip().is_loopback() {
         let reason = "is not a loopback address: use --tls-cert and --tls-key, so that the mirror reviews its readers";
@@ -180,7 +180,7 @@ async fn mirror(args: Args) -> Result<(), Failure> {
     };
     let listener = TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))?;
     let address = listener.local_addr().map_err(|error| cannot_listen(listen, &error))?;
-    let (client, transport) = args.connection.shared().await?;
+    let (client, transport, reflecting) = args.connection.shared().await?;
 
     let mut found = Vec::new();
     for typed in args.resources {
@@ -205,7 +205,7 @@ async fn mirror(args: Args) -> Result<(), Failure> {
         let namespace = namespace.filter(|_| resource.is_namespaced()).map(str::to_owned);
         let file = args.dir.as_ref().map(|dir| dir.join(format!("{resource}.cache")));
         let format = args.format.into();
-        let (collection, mut reflector) = Collection::new(&client, resource, namespace, format, projection, log);
+        let (collection, mut reflector) = Collection::new(&reflecting, resource, namespace, format, projection, log);
         if let Some(strategy) = args.strategy {
             reflector = reflector.strategy(strategy.into());
         }
@@ -230,7 +230,7 @@ async fn mirror(args: Args) -> Result<(), Failure> {
     }
     let (shutdown, stopped) = oneshot::channel::<()>();
     // It completes too when the sender is dropped.
-    let mut serving = tokio::spawn(mirror.serve(listener, async { _ = stopped.await }));
+    let mut serving = readers.spawn(mirror.serve(listener, async { _ = stopped.await }));
 
     let (end, mut ended) = mpsc::unbounded_channel();
     let mut starting = pin!(start(&collections, reflectors, budget, end));
