@@ -4,6 +4,9 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the end-to-end tests read /proc: they need Linux");
 
+mod changes;
+mod view;
+
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::{self, File};
@@ -12,7 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use listwatch::client::{HttpTransport, HttpTransportBuilder};
+use listwatch::client::{Client, HttpTransport, HttpTransportBuilder};
+use tempfile::TempDir;
+
+pub use changes::{CHANGED, Changes, annotate, pod};
+pub use view::{View, agree, listed, of_kube, seen};
 
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -26,44 +33,55 @@ pub fn size(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
 }
 
-/// A kube-apiserver with its own directory and port; etcd has the next two ports. Dropping it kills the process with SIGKILL.
+/// A kube-apiserver with its own directory and port; etcd has the next two ports. Dropping it kills the process with SIGKILL, and
+/// removes the directory.
 pub struct Server {
     child: Child,
-    pub dir: PathBuf,
+    port: u16,
     pub url: String,
-    etcd_port: String,
+    dir: TempDir,
 }
 
 impl Server {
-    /// Starts a server, with the data and certificates of an earlier start if the directory has them.
-    pub fn start(dir: &Path, port: u16, flags: &[&str]) -> Result<Self> {
-        let etcd_port = (port + 1).to_string();
-        fs::create_dir_all(dir)?;
-        let mut child = Command::new(bin("server"))
-            .args(["-port", &port.to_string(), "-etcd-port", &etcd_port, "-dir"])
-            .arg(dir)
-            .arg("--")
-            .args(flags)
-            .stdout(Stdio::piped())
-            .stderr(File::create(dir.join("server.log"))?)
-            .spawn()?;
-        let stdout = child.stdout.take().ok_or("no stdout")?;
-        let ready = BufReader::new(stdout).lines().next().ok_or("the server ended before it was ready")??;
-        let url = ready.strip_prefix("ready ").ok_or(ready.clone())?.to_owned();
-        Ok(Self { child, dir: dir.to_owned(), url, etcd_port })
+    pub fn start(port: u16, flags: &[&str]) -> Result<Self> {
+        Self::start_in(TempDir::with_prefix("listwatch-")?, port, flags)
+    }
+
+    /// Starts a server with the data and certificates of another one, if the directory has them.
+    pub fn start_in(dir: TempDir, port: u16, flags: &[&str]) -> Result<Self> {
+        let (child, url) = spawn(dir.path(), port, flags)?;
+        Ok(Self { child, port, url, dir })
+    }
+
+    /// Kills the process if it runs, and starts the server again, with its data and certificates.
+    pub fn restart(&mut self, flags: &[&str]) -> Result<()> {
+        self.kill();
+        (self.child, self.url) = spawn(self.dir(), self.port, flags)?;
+        Ok(())
+    }
+
+    /// Kills the process with SIGKILL.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Returns the exit status and the last lines of the log, if the server has ended by itself.
     pub fn last_words(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
-        let log = fs::read_to_string(self.dir.join("server.log")).unwrap_or_default();
+        let log = fs::read_to_string(self.dir().join("server.log")).unwrap_or_default();
         let last: Vec<_> = log.lines().rev().take(20).collect();
         Some(format!("{status}\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n")))
     }
 
     pub fn load(&self, pods: u64) -> Result<()> {
         let status = Command::new(bin("load"))
-            .args(["-host", &self.url, "-etcd", &format!("http://127.0.0.1:{}", self.etcd_port)])
+            .args(["-host", &self.url, "-etcd", &format!("http://127.0.0.1:{}", self.port + 1)])
             .args(["-base", "400", "-n", &pods.to_string()])
             .stdout(Stdio::null())
             .status()?;
@@ -72,7 +90,7 @@ impl Server {
 
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         let output =
-            Command::new("kubectl").arg("--kubeconfig").arg(self.dir.join("kubeconfig")).args(args).output()?;
+            Command::new("kubectl").arg("--kubeconfig").arg(self.dir().join("kubeconfig")).args(args).output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into());
         }
@@ -89,7 +107,7 @@ impl Server {
     /// Applies the definition of `widgets.example.com`, and these widgets.
     pub fn apply_widgets(&self, widgets: &str) -> Result<()> {
         for (file, documents) in [("definition.json", WIDGETS), ("widgets.json", widgets)] {
-            let path = self.dir.join(file);
+            let path = self.dir().join(file);
             fs::write(&path, documents)?;
             self.kubectl(&["apply", "-f", path.to_str().ok_or("no path")?])?;
             self.kubectl(&["wait", "--for=condition=Established", "crd/widgets.example.com"])?;
@@ -98,16 +116,26 @@ impl Server {
     }
 
     pub fn ca(&self) -> Result<Vec<u8>> {
-        Ok(fs::read(self.dir.join("ca.crt"))?)
+        Ok(fs::read(self.dir().join("ca.crt"))?)
     }
 
     pub fn http(&self, token: &str) -> Result<HttpTransportBuilder> {
         Ok(HttpTransport::builder(&self.url).bearer_token(token).ca_pem(self.ca()?))
     }
 
+    /// Returns a client that may do anything.
+    pub fn client(&self) -> Result<Client> {
+        Ok(Client::new(self.http("admin")?.build()?))
+    }
+
+    /// Returns a client of kube that may do anything.
+    pub async fn kube_client(&self) -> Result<kube::Client> {
+        Ok(kube::Client::try_from(self.kube(|_| {}).await?)?)
+    }
+
     /// Returns kubectl's configuration, with `change` applied to its user.
     pub async fn kube(&self, change: impl FnOnce(&mut AuthInfo)) -> Result<kube::Config> {
-        let mut kubeconfig = Kubeconfig::read_from(self.dir.join("kubeconfig"))?;
+        let mut kubeconfig = Kubeconfig::read_from(self.dir().join("kubeconfig"))?;
         let user = kubeconfig.auth_infos.first_mut().and_then(|user| user.auth_info.as_mut()).ok_or("no user")?;
         change(user);
         Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
@@ -116,12 +144,29 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 
-fn bin(name: &str) -> PathBuf {
+/// Starts the process, and returns its URL once it is ready.
+fn spawn(dir: &Path, port: u16, flags: &[&str]) -> Result<(Child, String)> {
+    let mut child = Command::new(bin("server"))
+        .args(["-port", &port.to_string(), "-etcd-port", &(port + 1).to_string(), "-dir"])
+        .arg(dir)
+        .arg("--")
+        .args(flags)
+        .stdout(Stdio::piped())
+        .stderr(File::create(dir.join("server.log"))?)
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or("no stdout")?;
+    let ready = BufReader::new(stdout).lines().next().ok_or("the server ended before it was ready")??;
+    let url = ready.strip_prefix("ready ").ok_or(ready.clone())?.to_owned();
+    Ok((child, url))
+}
+
+/// Returns the path of a program that apiserver/build.sh builds.
+#[must_use]
+pub fn bin(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("apiserver/bin").join(name)
 }
 

@@ -2,8 +2,6 @@
 //! largest size.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +18,7 @@ use listwatch::cache::{Object, StorageFormat, Store};
 use listwatch::client::{Resource, Selection};
 use listwatch::compare_resource_versions;
 use listwatch::reflector::{Cache, Reflector};
-use listwatch_e2e::{Result, Server, size};
+use listwatch_e2e::{CHANGED, Changes, Result, Server, annotate, of_kube, pod, size};
 use listwatch_kube::KubeTransport;
 use listwatch_kube::controller::{Action, Controller};
 use serde_json::json;
@@ -30,19 +28,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 const PORT: u16 = 16943;
 const WRITERS: u64 = 8;
-const CHANGED: &str = "example.com/changed";
 /// The label that names the controller of a ConfigMap.
 const BY: &str = "example.com/by";
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_controllers_keep_equal_objects_through_restarts() -> Result<()> {
-    let state = std::env::temp_dir().join(format!("listwatch-controller-{}", std::process::id()));
-    let done = run(&state).await;
-    fs::remove_dir_all(&state)?;
-    done
-}
 
 /// A Pod, as both reconcilers see it.
 struct Seen<'p> {
@@ -206,44 +195,33 @@ async fn settled(client: &Client, running: &Running) -> Result<String> {
     }
 }
 
-/// Changes and deletes Pods, and deletes ConfigMaps, until there were enough writes. Pauses after an error while the server is down.
-async fn write(client: &Client, names: &[(String, String)], writer: u64, done: &AtomicU64, changes: u64) {
+/// Changes and deletes Pods, and deletes ConfigMaps, until there were enough writes.
+async fn write(client: &Client, names: &[String], writer: u64, done: &Changes, changes: u64) {
     let mut random = fastrand::Rng::with_seed(writer ^ changes);
     let delete = DeleteParams::default().grace_period(0);
-    while done.load(Relaxed) < changes {
-        let (namespace, name) = &names[random.usize(..names.len())];
-        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-        let config_maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-        let written = match random.u8(..20) {
+    let write = async || {
+        let (pods, name) = pod(client, &names[random.usize(..names.len())]);
+        let config_maps = Api::<ConfigMap>::namespaced(client.clone(), pods.namespace().unwrap_or_default());
+        match random.u8(..20) {
             0 => pods.delete(name, &delete).await.map(drop),
             1..4 => config_maps.delete(&format!("kube-{name}"), &delete).await.map(drop),
             4..7 => config_maps.delete(&format!("ours-{name}"), &delete).await.map(drop),
-            _ => {
-                let patch = json!({"metadata": {"annotations": {CHANGED: random.u64(..).to_string()}}});
-                pods.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
-            }
-        };
-        match written {
-            Ok(()) => drop(done.fetch_add(1, Relaxed)),
-            // It was deleted before.
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(_) => sleep(Duration::from_millis(100)).await,
+            _ => annotate(&pods, name, &random.u64(..).to_string()).await.map(drop),
         }
-    }
+    };
+    done.write_until(changes, write).await;
 }
 
-async fn run(state: &Path) -> Result<()> {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_controllers_keep_equal_objects_through_restarts() -> Result<()> {
     // The two controllers together write a few hundred objects a second.
     let (pods, changes) = (size("PODS", 500).min(2000), size("CHANGES", 1000).min(4000));
-    let mut server = Some(Server::start(state, PORT, &[])?);
-    let config = {
-        let Some(server) = &server else { return Err("no server".into()) };
-        server.load(pods)?;
-        server.kube(|user| user.token = Some("admin".into())).await?
-    };
+    let mut server = Server::start(PORT, &[])?;
+    server.load(pods)?;
+    let config = server.kube(|_| {}).await?;
     let client = Client::try_from(config.clone())?;
     let listed = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?;
-    let names: Vec<_> = listed.iter().map(|pod| (pod.namespace().unwrap_or_default(), pod.name_any())).collect();
+    let names: Vec<_> = listed.iter().map(|pod| of_kube(pod).0).collect();
 
     let reconciles = Reconciles::default();
     let report = |what: &str, settled: String| {
@@ -252,19 +230,15 @@ async fn run(state: &Path) -> Result<()> {
     };
     let mut running = start(&config, &reconciles)?;
     report("start", settled(&client, &running).await?);
-    let done = AtomicU64::new(0);
+    let done = Changes::default();
     let writing =
         |until| join_all((0..WRITERS).map(|writer| write(&client, &names, writer, &done, until))).boxed_local();
     writing(changes / 2).await;
     report("changes", settled(&client, &running).await?);
 
     let restarting = async {
-        while done.load(Relaxed) < changes * 3 / 4 {
-            sleep(Duration::from_millis(10)).await;
-        }
-        drop(server.take());
-        server = Some(block_in_place(|| Server::start(state, PORT, &[]))?);
-        Ok::<_, Error>(())
+        done.reach(changes * 3 / 4).await;
+        block_in_place(|| server.restart(&[]))
     };
     tokio::join!(writing(changes), restarting).1?;
     report("a restart of the server", settled(&client, &running).await?);

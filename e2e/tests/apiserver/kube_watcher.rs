@@ -1,43 +1,29 @@
 //! The watcher of listwatch-kube and kube's own watcher fill equal stores. `PODS=5000` and `CHANGES=20000` set the size;
 //! each Pod takes about a megabyte of memory, in eight stores of decoded Pods and four of metadata.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::fs;
 use std::hash::Hash;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher as theirs;
 use kube::runtime::{WatchStreamExt as _, reflector};
-use kube::{Api, Client, Resource, ResourceExt as _};
-use listwatch_e2e::{Result, Server, size};
+use kube::{Api, Client, Resource};
+use listwatch_e2e::{Changes, Result, Server, View, agree, annotate, of_kube, pod, size};
 use listwatch_kube::runtime::watcher as ours;
 use listwatch_kube::runtime::watcher::{self, Config, Event};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::block_in_place;
+use tokio::time::Instant;
 
 const PORT: u16 = 16853;
 const WRITERS: u64 = 8;
-
-/// Versions by name.
-type View = BTreeMap<String, String>;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_watchers_fill_equal_stores_through_restarts() -> Result<()> {
-    let state = std::env::temp_dir().join(format!("listwatch-kube-runtime-{}", std::process::id()));
-    let done = run(&state).await;
-    fs::remove_dir_all(&state)?;
-    done
-}
 
 /// A kube store that a watcher fills.
 struct Followed {
@@ -72,40 +58,29 @@ where
             counted.fetch_add(u64::from(event.is_err()), Relaxed);
         }
     });
-    Followed { name, see: Box::new(move || store.state().iter().map(|object| see(&**object)).collect()), errors }
-}
-
-fn see<K: Resource>(object: &K) -> (String, String) {
-    let key = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-    (key, object.resource_version().unwrap_or_default())
+    Followed { name, see: Box::new(move || store.state().iter().map(|object| of_kube(&**object)).collect()), errors }
 }
 
 async fn listed<K: Resource + Clone + Debug + DeserializeOwned>(api: &Api<K>) -> Result<View> {
-    Ok(api.list(&ListParams::default()).await?.items.iter().map(see).collect())
+    Ok(api.list(&ListParams::default()).await?.items.iter().map(of_kube).collect())
 }
 
 /// Waits until every store has the expected objects.
-async fn agreed(followed: &[Followed], expected: &View) {
+async fn agreed(followed: &[Followed], expected: &View) -> Result<()> {
     for Followed { name, see, .. } in followed {
-        let agrees = async {
-            while see() != *expected {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        // Debug builds decode 12 times as many Pods from JSON, on one machine with the server.
-        let limit = Duration::from_secs(120) + Duration::from_millis(100) * u32::try_from(expected.len()).unwrap();
-        let agrees = timeout(limit, agrees).await;
-        assert!(agrees.is_ok(), "{name}: {} of {}", see().len(), expected.len());
+        agree(name, expected, || Ok(see())).await?;
     }
+    Ok(())
 }
 
-async fn run(state: &Path) -> Result<()> {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_watchers_fill_equal_stores_through_restarts() -> Result<()> {
     let (pods, changes) = (size("PODS", 1000), size("CHANGES", 2000));
-    let server = Server::start(state, PORT, &[])?;
+    let mut server = Server::start(PORT, &[])?;
     server.load(pods)?;
     let widgets: Vec<_> = (0..50).map(widget).collect();
     server.apply_widgets(&json!({"apiVersion": "v1", "kind": "List", "items": widgets}).to_string())?;
-    let client = Client::try_from(server.kube(|user| user.token = Some("admin".into())).await?)?;
+    let client = server.kube_client().await?;
     let (all, metadata) = (Api::<Pod>::all(client.clone()), Api::<PartialObjectMeta<Pod>>::all(client.clone()));
 
     let started = Instant::now();
@@ -120,7 +95,7 @@ async fn run(state: &Path) -> Result<()> {
         followed.push(follow(format!("listwatch, {name}"), ours(all.clone(), config.clone())));
         followed.push(follow(format!("listwatch, {name}, metadata"), ours(metadata.clone(), config)));
     }
-    agreed(&followed, &listed(&all).await?).await;
+    agreed(&followed, &listed(&all).await?).await?;
     println!("{} stores of {pods} Pods in {:?}", followed.len(), started.elapsed());
 
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
@@ -134,25 +109,20 @@ async fn run(state: &Path) -> Result<()> {
             [kubes, follow_into(format!("listwatch, widgets, {name}"), ours(widgets.clone(), config), this)]
         })
         .collect();
-    agreed(&of_widgets, &listed(&widgets).await?).await;
+    agreed(&of_widgets, &listed(&widgets).await?).await?;
 
     let names: Vec<String> = listed(&all).await?.into_keys().collect();
-    let mut server = Some(server);
-    let done = AtomicU64::new(0);
+    let done = Changes::default();
     for restart in 1..=2 {
         let writing = join_all((0..WRITERS).map(|number| write(&client, &names, number, &done, restart * changes / 2)));
         let restarting = async {
-            while done.load(Relaxed) < restart * changes / 2 - changes / 4 {
-                sleep(Duration::from_millis(10)).await;
-            }
-            drop(server.take());
-            server = Some(tokio::task::block_in_place(|| Server::start(state, PORT, &[]))?);
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+            done.reach(restart * changes / 2 - changes / 4).await;
+            block_in_place(|| server.restart(&[]))
         };
         tokio::join!(writing, restarting).1?;
-        agreed(&followed, &listed(&all).await?).await;
-        agreed(&of_widgets, &listed(&widgets).await?).await;
-        println!("{} changes and {restart} restarts in {:?}", done.load(Relaxed), started.elapsed());
+        agreed(&followed, &listed(&all).await?).await?;
+        agreed(&of_widgets, &listed(&widgets).await?).await?;
+        println!("{} changes and {restart} restarts in {:?}", done.count(), started.elapsed());
     }
     for Followed { name, errors, .. } in followed.iter().chain(&of_widgets) {
         println!("{name}: {} errors", errors.load(Relaxed));
@@ -165,23 +135,15 @@ fn widget(number: u32) -> serde_json::Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"n": number}})
 }
 
-/// Changes and deletes Pods until there were enough writes, and pauses after an error while the server is down.
-async fn write(client: &Client, names: &[String], writer: u64, done: &AtomicU64, changes: u64) {
+/// Changes and deletes Pods until there were enough writes.
+async fn write(client: &Client, names: &[String], writer: u64, done: &Changes, changes: u64) {
     let mut rng = fastrand::Rng::with_seed(writer);
-    while done.load(Relaxed) < changes {
-        let Some((namespace, name)) = names[rng.usize(..names.len())].split_once('/') else { return };
-        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-        let written = if rng.u8(..) < 8 {
-            pods.delete(name, &kube::api::DeleteParams::default().grace_period(0)).await.map(drop)
-        } else {
-            let patch = json!({"metadata": {"annotations": {"example.com/changed": rng.u64(..).to_string()}}});
-            pods.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
-        };
-        match written {
-            Ok(()) => drop(done.fetch_add(1, Relaxed)),
-            // The Pod was deleted before.
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(_) => sleep(Duration::from_millis(100)).await,
+    let write = async || {
+        let (pods, name) = pod(client, &names[rng.usize(..names.len())]);
+        match rng.u8(..) {
+            ..8 => pods.delete(name, &DeleteParams::default().grace_period(0)).await.map(drop),
+            _ => annotate(&pods, name, &rng.u64(..).to_string()).await.map(drop),
         }
-    }
+    };
+    done.write_until(changes, write).await;
 }

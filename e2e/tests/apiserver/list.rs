@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -61,14 +60,7 @@ async fn names(list: List<Name>) -> Result<(BTreeSet<String>, ListSummary)> {
 
 #[tokio::test]
 async fn lists_equal_kubectl_and_report_interruptions() -> Result<()> {
-    let state = std::env::temp_dir().join(format!("listwatch-e2e-{}", std::process::id()));
-    let done = run(&state).await;
-    fs::remove_dir_all(&state)?;
-    done
-}
-
-async fn run(state: &Path) -> Result<()> {
-    let server = Server::start(state, PORT, &["--feature-gates=ShardedListAndWatch=true"])?;
+    let mut server = Server::start(PORT, &["--feature-gates=ShardedListAndWatch=true"])?;
     server.load(PODS as u64)?;
     let all = all_names(&server).await?;
     server.apply_widgets(WIDGET)?;
@@ -81,17 +73,15 @@ async fn run(state: &Path) -> Result<()> {
     over_http2(&server, &all).await?;
     credentials(&server, &all).await?;
     trust(&server).await?;
-    drop(server);
 
-    let server = Server::start(state, PORT, &["--etcd-compaction-interval=3s"])?;
+    server.restart(&["--etcd-compaction-interval=3s"])?;
     expired_pages(&server, &all).await?;
-    drop(server);
 
-    let server = Server::start(state, PORT, &["--request-timeout=3s"])?;
+    server.restart(&["--request-timeout=3s"])?;
     request_timeout(&server, &all).await?;
 
-    killed(server).await?;
-    let server = Server::start(state, PORT, &[])?;
+    killed(&mut server).await?;
+    server.restart(&[])?;
     for client in clients(&server, "admin").await? {
         assert!(names(named(&client, &defaults())).await?.0 == all, "after the restart");
     }
@@ -299,7 +289,7 @@ async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
     assert!(error.is_forbidden() && error.to_string().contains("\"nobody\""), "{error}");
 
-    let plugin = server.dir.join("plugin");
+    let plugin = server.dir().join("plugin");
     fs::write(&plugin, PLUGIN)?;
     fs::set_permissions(&plugin, fs::Permissions::from_mode(0o700))?;
     let exec = ExecConfig {
@@ -410,13 +400,13 @@ async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> 
 }
 
 /// Kills the server in the middle of a list.
-async fn killed(server: Server) -> Result<()> {
-    let clients = clients(&server, "admin").await?;
+async fn killed(server: &mut Server) -> Result<()> {
+    let clients = clients(server, "admin").await?;
     let mut lists = clients.each_ref().map(|client| pods(client, &defaults()).stream());
     for items in &mut lists {
         assert!(items.try_next().await?.is_some());
     }
-    drop(server);
+    server.kill();
     for (mut items, client) in lists.into_iter().zip(clients) {
         let (rest, end) = drain(&mut items).await;
         let error = end.unwrap_err();

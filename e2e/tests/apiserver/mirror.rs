@@ -1,11 +1,8 @@
 //! A mirror answers as the API server does: the same bytes, to kubectl, client-go, kube-rs and this library.
 //! `PODS=5000` and `CHANGES=20000` set the size.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,24 +12,23 @@ use futures::future::join_all;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use listwatch::cache::{ChangeLogLimits, StorageFormat, Store};
-use listwatch::client::{Client, ListParams, Resource, Selection, Transport};
+use listwatch::client::{Client, Resource, Selection, Transport};
 use listwatch::reflector::{Cache, Reflector, Strategy};
-use listwatch::{FieldPath, ItemError, ListDecoder, path};
-use listwatch_e2e::{Result, Server, size};
+use listwatch::{FieldPath, ListDecoder, path};
+use listwatch_e2e::{Changes, Result, Server, View, agree, bin, listed, of_kube, pod, seen, size};
 use listwatch_mirror::{Mirror, Mirrored};
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::task::block_in_place;
+use tokio::time::timeout;
 
 const PORT: u16 = 16953;
 const SECOND_PORT: u16 = 16963;
 const WRITERS: u64 = 4;
-
-/// Versions by name.
-type View = BTreeMap<String, String>;
 
 fn widgets() -> Resource {
     Resource::new("example.com", "v1", "widgets", "Widget")
@@ -84,14 +80,6 @@ impl Running {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
-    let state = std::env::temp_dir().join(format!("listwatch-mirror-bytes-{}", std::process::id()));
-    let done = same_bytes(&state).await;
-    fs::remove_dir_all(&state)?;
-    done
-}
-
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 
@@ -104,8 +92,9 @@ async fn get(http: &reqwest::Client, url: &str, accept: &str) -> Result<(u16, St
     Ok((status, content_type.transpose()?.unwrap_or_default(), is_cached, response.bytes().await?.to_vec()))
 }
 
-async fn same_bytes(state: &Path) -> Result<()> {
-    let server = Server::start(state, PORT, &[])?;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
+    let server = Server::start(PORT, &[])?;
     server.load(300)?;
     let metadata = |number: u32| json!({"name": format!("w-{number}"), "namespace": "default", "labels": {"n": "x"}});
     let widgets: Vec<_> = (0..5)
@@ -299,14 +288,6 @@ fn kubectl(server: &Server, mirror: &Running) -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
-    let state = std::env::temp_dir().join(format!("listwatch-mirror-readers-{}", std::process::id()));
-    let done = readers(&state).await;
-    fs::remove_dir_all(&state)?;
-    done
-}
-
 /// An informer of client-go in its own process.
 struct Informer {
     name: String,
@@ -317,8 +298,7 @@ struct Informer {
 
 impl Informer {
     fn start(host: &str, watch_list: bool, metadata: bool) -> Result<Self> {
-        let bin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("apiserver/bin/informer");
-        let mut child = Command::new(bin)
+        let mut child = Command::new(bin("informer"))
             .args(["-host", host])
             .args(metadata.then_some("-metadata"))
             .env("KUBE_FEATURE_WatchListClient", watch_list.to_string())
@@ -353,15 +333,16 @@ impl Drop for Informer {
     }
 }
 
-async fn readers(state: &Path) -> Result<()> {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
     let (pods, changes) = (size("PODS", 300), size("CHANGES", 600));
-    let server = Server::start(state, SECOND_PORT, &[])?;
+    let mut server = Server::start(SECOND_PORT, &[])?;
     server.load(pods)?;
     let metadata = json!({"name": "w", "namespace": "default"});
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"n": 1}});
     server.apply_widgets(&widget.to_string())?;
-    let direct = Client::new(server.http("admin")?.build()?);
-    let writer = kube::Client::try_from(server.kube(|user| user.token = Some("admin".into())).await?)?;
+    let direct = server.client()?;
+    let writer = server.kube_client().await?;
     let mirror = Running::start(&server, false, StorageFormat::Compressed).await?;
 
     let mut informers = Vec::new();
@@ -388,93 +369,48 @@ async fn readers(state: &Path) -> Result<()> {
     tokio::spawn(async move { events.for_each(|_| async {}).await });
 
     let names: Vec<String> = listed(&direct, "").await?.into_keys().collect();
-    let mut server = Some(server);
-    for round in 0..2 {
+    let done = Changes::default();
+    for round in 1..=2 {
         let writing =
-            join_all((0..WRITERS).map(|number| write(&writer, &names, number + 10 * round, changes / WRITERS)));
+            join_all((0..WRITERS).map(|number| write(&writer, &names, number + 10 * round, &done, round * changes)));
         let restarting = async {
-            if round == 1 {
-                sleep(Duration::from_millis(500)).await;
-                drop(server.take());
-                server = Some(tokio::task::block_in_place(|| Server::start(state, SECOND_PORT, &[]))?);
+            if round == 2 {
+                done.reach(changes * 3 / 2).await;
+                block_in_place(|| server.restart(&[]))?;
             }
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+            Result::Ok(())
         };
         tokio::join!(writing, restarting).1?;
         let expected = listed(&direct, "").await?;
         let odd = listed(&direct, "example.com/odd=yes").await?;
         assert!(!odd.is_empty() && odd.len() < expected.len());
-        agree("the mirror", &expected, || Ok(view(&mirror.caches[0]))).await?;
+        agree("the mirror", &expected, || Ok(seen(&mirror.caches[0]))).await?;
         for (name, cache) in &caches {
             let expected = if name.ends_with("selected") { &odd } else { &expected };
-            agree(name, expected, || Ok(view(cache))).await?;
+            agree(name, expected, || Ok(seen(cache))).await?;
         }
-        agree("kube-rs", &expected, || {
-            use kube::ResourceExt as _;
-            let key = |pod: &Pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-            Ok(kube_store.state().iter().map(|pod| (key(pod), pod.resource_version().unwrap_or_default())).collect())
-        })
-        .await?;
+        agree("kube-rs", &expected, || Ok(kube_store.state().iter().map(|pod| of_kube(&**pod)).collect())).await?;
         for informer in &mut informers {
             let name = informer.name.clone();
-            agree(&name, &expected, || tokio::task::block_in_place(|| informer.view())).await?;
+            agree(&name, &expected, || block_in_place(|| informer.view())).await?;
         }
         println!("round {round}: {} Pods, {} selected", expected.len(), odd.len());
     }
     mirror.stop().await
 }
 
-fn view(cache: &Cache<[u8]>) -> View {
-    let key =
-        |object: &listwatch::cache::Object<[u8]>| (object.key().to_string(), object.resource_version().to_owned());
-    cache.snapshot().iter().map(|object| key(&object)).collect()
-}
-
-async fn listed(client: &Client, labels: &str) -> Result<View> {
-    let params = ListParams::new(Selection::default().labels(labels.parse()?));
-    let items = client.list_with(&Resource::PODS, &params, |item| {
-        let meta = item.meta()?;
-        let key = format!("{}/{}", meta.namespace(), meta.name());
-        Ok::<_, ItemError>((key, meta.resource_version().into_owned()))
-    });
-    Ok(items.into_vec().await?.0.into_iter().collect())
-}
-
-/// Waits until a reader has the expected objects.
-async fn agree(name: &str, expected: &View, mut see: impl FnMut() -> Result<View>) -> Result<()> {
-    let agrees = async {
-        while see()? != *expected {
-            sleep(Duration::from_millis(20)).await;
-        }
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
-    };
-    if let Ok(result) = timeout(Duration::from_secs(120), agrees).await {
-        return result;
-    }
-    let seen = see()?;
-    let differing: Vec<_> = expected.iter().filter(|(key, version)| seen.get(*key) != Some(version)).take(3).collect();
-    panic!("{name}: {} of {}, without {differing:?}", seen.len(), expected.len());
-}
-
-/// Changes, labels and deletes Pods, and pauses after an error while the server is down.
-async fn write(client: &kube::Client, names: &[String], seed: u64, changes: u64) {
+/// Changes, labels and deletes Pods until there were enough writes.
+async fn write(client: &kube::Client, names: &[String], seed: u64, done: &Changes, changes: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut done = 0;
-    while done < changes {
-        let Some((namespace, name)) = names[rng.usize(..names.len())].split_once('/') else { return };
-        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-        let written = if rng.u8(..) < 20 {
-            pods.delete(name, &kube::api::DeleteParams::default().grace_period(0)).await.map(drop)
-        } else {
-            let odd = if rng.bool() { json!("yes") } else { json!(null) };
-            let patch = json!({"metadata": {"labels": {"example.com/odd": odd}, "annotations": {"at": rng.u64(..).to_string()}}});
-            let params = kube::api::PatchParams::default();
-            pods.patch(name, &params, &kube::api::Patch::Merge(patch)).await.map(drop)
-        };
-        match written {
-            Ok(()) => done += 1,
-            Err(kube::Error::Api(status)) if status.code == 404 => done += 1,
-            Err(_) => sleep(Duration::from_millis(100)).await,
+    let write = async || {
+        let (pods, name) = pod(client, &names[rng.usize(..names.len())]);
+        if rng.u8(..) < 20 {
+            return pods.delete(name, &DeleteParams::default().grace_period(0)).await.map(drop);
         }
-    }
+        let odd = if rng.bool() { json!("yes") } else { json!(null) };
+        let annotations = json!({"at": rng.u64(..).to_string()});
+        let patch = json!({"metadata": {"labels": {"example.com/odd": odd}, "annotations": annotations}});
+        pods.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    };
+    done.write_until(changes, write).await;
 }

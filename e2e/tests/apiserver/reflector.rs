@@ -1,41 +1,28 @@
 //! Three reflectors stay synced while Pods change and the server is killed. `PODS=50000` and `CHANGES=60000` set the size.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::join_all;
 use k8s_pb::api::core::v1::Pod;
-use listwatch::ItemError;
+use kube::ResourceExt as _;
 use listwatch::cache::{Change, Object, StorageFormat, Store, Subscriber};
-use listwatch::client::{Client, ListParams, Resource};
-use listwatch::reflector::{Cache, Reflector, Strategy};
-use listwatch_e2e::{Result, Server, size};
-use tokio::time::{Instant, sleep, timeout};
+use listwatch::client::Resource;
+use listwatch::reflector::{Reflector, Strategy};
+use listwatch_e2e::{Changes, Result, Server, View, agree, annotate, listed, pod, seen, size};
+use tokio::task::block_in_place;
+use tokio::time::{Instant, timeout};
 
 const PORT: u16 = 16753;
 const WRITERS: u64 = 16;
 
-/// Versions by name.
-type View = BTreeMap<String, String>;
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reflectors_stay_synced_through_a_restart() -> Result<()> {
-    let state = std::env::temp_dir().join(format!("listwatch-reflector-{}", std::process::id()));
-    let done = run(&state).await;
-    fs::remove_dir_all(&state)?;
-    done
-}
-
-async fn run(state: &Path) -> Result<()> {
     let (pods, changes) = (size("PODS", 2000), size("CHANGES", 3000));
-    let server = Server::start(state, PORT, &[])?;
+    let mut server = Server::start(PORT, &[])?;
     server.load(pods)?;
-    let client = Client::new(server.http("admin")?.build()?);
+    let client = server.client()?;
 
     let mut followed = Vec::new();
     for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
@@ -49,47 +36,33 @@ async fn run(state: &Path) -> Result<()> {
         tokio::spawn(reflector.run());
         let version = timeout(Duration::from_secs(300), cache.synced()).await??;
         // A list from the watch cache may be older than the last loaded Pods.
-        let loaded = listed(&client).await?;
-        let is_loaded = async {
-            while seen(&cache) != loaded {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let is_loaded = timeout(Duration::from_secs(60), is_loaded).await;
-        assert!(is_loaded.is_ok(), "{strategy}: {} of {} Pods, {pods} were loaded", cache.len(), loaded.len());
+        let loaded = listed(&client, "").await?;
+        agree("the loaded Pods", &loaded, || Ok(seen(&cache))).await?;
         let memory = cache.memory();
         println!("{strategy}: {} Pods at {version} in {:?}, {} bytes", cache.len(), started.elapsed(), memory.total());
         followed.push((strategy, cache, view, memory.total()));
     }
 
-    let writer = kube::Client::try_from(server.kube(|user| user.token = Some("admin".into())).await?)?;
-    let names: Vec<String> = listed(&client).await?.into_keys().collect();
-    let done = AtomicU64::new(0);
+    let writer = server.kube_client().await?;
+    let names: Vec<String> = listed(&client, "").await?.into_keys().collect();
+    let done = Changes::default();
     let started = Instant::now();
     let writing = join_all((0..WRITERS).map(|number| write(&writer, &names, number, &done, changes)));
     let restarting = async {
-        while done.load(Relaxed) < changes / 2 {
-            sleep(Duration::from_millis(10)).await;
-        }
-        drop(server);
-        tokio::task::block_in_place(|| Server::start(state, PORT, &[]))
+        done.reach(changes / 2).await;
+        block_in_place(|| server.restart(&[]))
     };
-    let (_, server) = tokio::join!(writing, restarting);
-    let _server = server?;
+    tokio::join!(writing, restarting).1?;
     println!("{changes} changes and a restart in {:?}", started.elapsed());
 
-    let last = annotate(&writer, &names[0], "last").await?;
-    let expected = listed(&client).await?;
+    let (pods, name) = pod(&writer, &names[0]);
+    let last = annotate(&pods, name, "last").await?.resource_version().ok_or("no version")?;
+    let expected = listed(&client, "").await?;
     for (strategy, cache, view, before) in followed {
         timeout(Duration::from_secs(120), cache.wait_for_resource_version(&last)).await??;
         assert_eq!(seen(&cache), expected, "{strategy}");
         // The subscriber gets the last change a moment later.
-        let is_received = async {
-            while *view.lock().unwrap() != expected {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(Duration::from_secs(60), is_received).await?;
+        agree("the subscriber", &expected, || Ok(view.lock().unwrap().clone())).await?;
         let (status, after) = (cache.status(), cache.memory().total());
         println!("{strategy}: {} events, {} syncs, {before} bytes before, {after} after", status.events, status.syncs);
         assert!(after < before + before / 20 + 100_000, "{strategy}: the store grew from {before} to {after} bytes");
@@ -98,24 +71,8 @@ async fn run(state: &Path) -> Result<()> {
     Ok(())
 }
 
-fn key((namespace, name): (&str, &str)) -> String {
-    format!("{namespace}/{name}")
-}
-
-async fn listed(client: &Client) -> Result<View> {
-    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
-        let meta = pod.meta()?;
-        Ok::<_, ItemError>((key((&meta.namespace(), &meta.name())), meta.resource_version().into_owned()))
-    });
-    Ok(pods.into_vec().await?.0.into_iter().collect())
-}
-
 fn see(object: &Object<Pod>) -> (String, String) {
-    (key((object.namespace(), object.name())), object.resource_version().to_owned())
-}
-
-fn seen(cache: &Cache<Pod>) -> View {
-    cache.snapshot().iter().map(|object| see(&object)).collect()
+    (object.key().to_string(), object.resource_version().to_owned())
 }
 
 async fn follow(mut subscriber: Subscriber<Pod>, view: Arc<Mutex<View>>) {
@@ -132,25 +89,12 @@ async fn follow(mut subscriber: Subscriber<Pod>, view: Arc<Mutex<View>>) {
     }
 }
 
-/// Annotates random Pods until there were enough writes, and pauses after an error while the server is down.
-async fn write(client: &kube::Client, names: &[String], writer: u64, done: &AtomicU64, changes: u64) {
+/// Annotates random Pods until there were enough writes.
+async fn write(client: &kube::Client, names: &[String], writer: u64, done: &Changes, changes: u64) {
     let mut rng = fastrand::Rng::with_seed(writer);
-    while done.load(Relaxed) < changes {
-        match annotate(client, &names[rng.usize(..names.len())], &rng.u64(..).to_string()).await {
-            Ok(_) => drop(done.fetch_add(1, Relaxed)),
-            Err(_) => sleep(Duration::from_millis(100)).await,
-        }
-    }
-}
-
-/// Sets an annotation of the Pod, and returns its new version.
-async fn annotate(client: &kube::Client, pod: &str, value: &str) -> Result<String> {
-    let (namespace, name) = pod.split_once('/').ok_or("no name")?;
-    let body = format!(r#"{{"metadata":{{"annotations":{{"example.com/changed":"{value}"}}}}}}"#);
-    let request = http::Request::builder()
-        .method("PATCH")
-        .uri(format!("/api/v1/namespaces/{namespace}/pods/{name}"))
-        .header("content-type", "application/merge-patch+json");
-    let pod: serde_json::Value = serde_json::from_str(&client.request_text(request.body(body.into_bytes())?).await?)?;
-    Ok(pod["metadata"]["resourceVersion"].as_str().ok_or("no version")?.to_owned())
+    let write = async || {
+        let (pods, name) = pod(client, &names[rng.usize(..names.len())]);
+        annotate(&pods, name, &rng.u64(..).to_string()).await.map(drop)
+    };
+    done.write_until(changes, write).await;
 }

@@ -6,18 +6,15 @@ mod assignment;
 mod replica;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::future::pending;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use listwatch::ItemError;
 use listwatch::Shard;
 use listwatch::client::{Client, ListParams, Resource, Selection};
 use listwatch::reflector::Cache;
-use listwatch_e2e::{Result, Server};
+use listwatch_e2e::{Result, Server, listed};
 use replica::{Change, Replica};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -52,20 +49,17 @@ struct Running {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_pod_is_in_one_replica() -> Result<()> {
     for (knows_shards, flags) in [(true, &["--feature-gates=ShardedListAndWatch=true"][..]), (false, &[])] {
-        let state = std::env::temp_dir().join(format!("listwatch-shards-{}", std::process::id()));
         println!("a server that {} shards", if knows_shards { "supports" } else { "ignores" });
-        let done = run(&state, knows_shards, flags).await;
-        fs::remove_dir_all(&state)?;
-        done?;
+        run(knows_shards, flags).await?;
     }
     Ok(())
 }
 
-async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
-    let server = Server::start(state, PORT, flags)?;
+async fn run(knows_shards: bool, flags: &[&str]) -> Result<()> {
+    let server = Server::start(PORT, flags)?;
     server.load(PODS as u64)?;
-    let config = server.kube(|user| user.token = Some("admin".into())).await?;
-    let client = Client::new(server.http("admin")?.build()?);
+    let config = server.kube(|_| {}).await?;
+    let client = server.client()?;
     let options = ListParams::new(Selection::all().shard(Shard::new(0, SHARDS)?));
     let (_, summary) = client.list::<[u8]>(&Resource::PODS, &options).into_vec().await?;
     assert_eq!(summary.other_shards == 0, knows_shards);
@@ -81,8 +75,8 @@ async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
     settled(&board, &client, &[("a", 1), ("b", 1), ("c", 1)]).await?;
 
     let writer = kube::Client::try_from(config.clone())?;
-    let pods = listed(&client).await?;
-    for (i, (pod, _)) in pods.iter().enumerate().take(60) {
+    let pods = listed(&client, "").await?;
+    for (i, pod) in pods.keys().enumerate().take(60) {
         let (namespace, name) = pod.split_once('/').ok_or("no name")?;
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         let (method, path, body) = if i % 3 == 0 {
@@ -95,8 +89,11 @@ async fn run(state: &Path, knows_shards: bool, flags: &[&str]) -> Result<()> {
         writer.request_text(request).await?;
     }
     settled(&board, &client, &[("a", 1), ("b", 1), ("c", 1)]).await?;
-    let changed = listed(&client).await?;
-    assert!(changed.len() < pods.len() && changed.iter().filter(|pod| !pods.contains(pod)).count() >= 40);
+    let changed = listed(&client, "").await?;
+    assert!(
+        changed.len() < pods.len()
+            && changed.iter().filter(|(pod, version)| pods.get(*pod) != Some(version)).count() >= 40
+    );
 
     // Replica b is killed, or cut off from the server: then it must stop serving before another replica takes its shard.
     let b = if knows_shards {
@@ -210,7 +207,9 @@ async fn settled(board: &Mutex<Board>, client: &Client, expected: &[(&str, usize
                 }
                 counts
             };
-            if counts.into_iter().eq(expected.iter().copied()) && cached(board) == listed(client).await? {
+            if counts.into_iter().eq(expected.iter().copied())
+                && listed(client, "").await?.into_iter().eq(cached(board))
+            {
                 return Ok(());
             }
         }
@@ -223,18 +222,7 @@ async fn settled(board: &Mutex<Board>, client: &Client, expected: &[(&str, usize
     is_settled.map_err(|_| format!("the replicas do not reach {expected:?}"))?
 }
 
-/// Returns the names and versions of all Pods.
-async fn listed(client: &Client) -> Result<Vec<(String, String)>> {
-    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
-        let meta = pod.meta()?;
-        Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().into_owned()))
-    });
-    let mut pods = pods.into_vec().await?.0;
-    pods.sort();
-    Ok(pods)
-}
-
-/// Returns the names and versions of the Pods in all caches; a Pod in two caches is returned twice.
+/// Returns the sorted names and versions of the Pods in all caches; a Pod in two caches is returned twice.
 fn cached(board: &Mutex<Board>) -> Vec<(String, String)> {
     let caches: Vec<_> = board.lock().unwrap().served.values().map(|(_, cache)| cache.clone()).collect();
     let mut pods = Vec::new();

@@ -1,7 +1,6 @@
 //! Warm starts: caches start from files and resume their watch without a list. `PODS=50000` sets the size; times are worth
 //! reading with `--release` and `--nocapture`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -9,19 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::ItemError;
 use listwatch::cache::{StorageFormat, Store};
-use listwatch::client::{Client, HttpTransport, ListParams, Resource, Transport};
+use listwatch::client::{Client, HttpTransport, Resource, Transport};
 use listwatch::client::{Request, ResponseFuture};
 use listwatch::reflector::{Cache, Reflector, Strategy, WarmStartError};
-use listwatch_e2e::{Result, Server, size};
+use listwatch_e2e::{Result, Server, agree, listed, seen, size};
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 const PORT: u16 = 17953;
-
-/// Versions by name.
-type View = BTreeMap<String, String>;
 
 /// Records the requests.
 #[derive(Clone)]
@@ -68,14 +64,8 @@ impl Running {
 
     async fn is_synced(&self, server: &Server) -> Result<()> {
         timeout(Duration::from_secs(120), self.cache.synced()).await??;
-        let listed = listed(&Client::new(Recording::new(server)?)).await?;
-        let is_all = async {
-            while seen(&self.cache) != listed {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(Duration::from_secs(60), is_all).await.map_err(|_| "the cache differs from the list")?;
-        Ok(())
+        let expected = listed(&server.client()?, "").await?;
+        agree("the cache", &expected, || Ok(seen(&self.cache))).await
     }
 }
 
@@ -107,19 +97,14 @@ async fn refused(server: &Server, path: &Path) -> Result<WarmStartError> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn warm_starts_resume_without_a_list() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    run(folder.path()).await
-}
-
-async fn run(folder: &Path) -> Result<()> {
     let pods = size("PODS", 2000);
-    let [state, backup, other] = ["state", "backup", "other"].map(|name| folder.join(name));
-    let server = Server::start(&state, PORT, &[])?;
+    let mut server = Server::start(PORT, &[])?;
     server.load(pods)?;
-    let first_pods = listed(&Client::new(Recording::new(&server)?)).await?;
+    let first_pods = listed(&server.client()?, "").await?;
     let name = |at: usize| first_pods.keys().nth(at).map_or("", |key| key.split_once('/').unwrap_or_default().1);
 
-    let file = folder.join("pods");
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("pods");
     for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
         for strategy in [Strategy::WatchList, Strategy::ListThenWatch] {
             let transport = Recording::new(&server)?;
@@ -164,9 +149,9 @@ async fn run(folder: &Path) -> Result<()> {
     drop(running);
 
     // A restarted server has no history: the reflector relists, and keeps the entries of unchanged objects.
-    drop(server);
-    copy(&state, &backup)?;
-    let server = Server::start(&state, PORT, &[])?;
+    server.kill();
+    let backup = copy(server.dir())?;
+    server.restart(&[])?;
     let running = warm(&server, StorageFormat::Compressed, &file).await?;
     let untouched = running.cache.get((namespace(0), name(0))).ok_or("no such Pod")?.decode()?;
     running.is_synced(&server).await?;
@@ -184,7 +169,7 @@ async fn run(folder: &Path) -> Result<()> {
     running.cache.save(&file)?;
     drop(running);
     drop(server);
-    let server = Server::start(&backup, PORT, &[])?;
+    let server = Server::start_in(backup, PORT, &[])?;
     println!("restored from a backup: {}", refused(&server, &file).await?);
     // The restored server gets other changes, past the saved version.
     for value in 20..60 {
@@ -195,27 +180,15 @@ async fn run(folder: &Path) -> Result<()> {
     assert!(matches!(error, WarmStartError::OtherHistory { .. }), "{error}");
     drop(server);
 
-    let server = Server::start(&other, PORT, &[])?;
+    let server = Server::start(PORT, &[])?;
     server.load(500)?;
     println!("another cluster: {}", refused(&server, &file).await?);
     Ok(())
 }
 
 /// Copies the data directory of a server that does not run.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let status = Command::new("cp").arg("-a").args([from, to]).status()?;
-    if status.success() { Ok(()) } else { Err(format!("cp: {status}").into()) }
-}
-
-async fn listed(client: &Client) -> Result<View> {
-    let pods = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
-        let meta = pod.meta()?;
-        Ok::<_, ItemError>((format!("{}/{}", meta.namespace(), meta.name()), meta.resource_version().into_owned()))
-    });
-    Ok(pods.into_vec().await?.0.into_iter().collect())
-}
-
-fn seen(cache: &Cache<Pod>) -> View {
-    let see = |object: listwatch::cache::Object<Pod>| (object.key().to_string(), object.resource_version().to_owned());
-    cache.snapshot().iter().map(see).collect()
+fn copy(from: &Path) -> Result<TempDir> {
+    let to = tempfile::tempdir()?;
+    let status = Command::new("cp").arg("-a").args([&from.join("."), to.path()]).status()?;
+    if status.success() { Ok(to) } else { Err(format!("cp: {status}").into()) }
 }

@@ -1,30 +1,25 @@
 //! Watches through both transports, and a watch that resumes while the server is restarted. `CHANGES=20000` sets the size.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
 use listwatch::client::{Client, Error, OwnedEvent, Resource, Selection, Watch, WatchParams};
 use listwatch::{ItemError, ItemRef, compare_resource_versions};
-use listwatch_e2e::{Result, Server, size};
+use listwatch_e2e::{Changes, Result, Server, View, size};
 use listwatch_kube::KubeTransport;
-use tokio::sync::watch;
+use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
 const PORT: u16 = 16653;
-const RESTARTS: u32 = 5;
+const RESTARTS: u64 = 5;
 const WRITERS: u64 = 16;
 /// The object that is written last.
 const LAST: &str = "default/last";
 
 /// Name and version.
 type Seen = (String, String);
-type View = BTreeMap<String, String>;
 type See = fn(ItemRef<'_>) -> std::result::Result<Seen, ItemError>;
 
 fn see(item: ItemRef<'_>) -> std::result::Result<Seen, ItemError> {
@@ -42,27 +37,19 @@ fn defaults() -> WatchParams {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_resume_through_restarts() -> Result<()> {
-    let state = std::env::temp_dir().join(format!("listwatch-watch-{}", std::process::id()));
-    let done = run(&state).await;
-    fs::remove_dir_all(&state)?;
-    done
-}
-
-async fn run(state: &Path) -> Result<()> {
-    let server = Server::start(state, PORT, &[])?;
+    let mut server = Server::start(PORT, &[])?;
     server.apply_widgets(WIDGETS)?;
-    let config = server.kube(|user| user.token = Some("admin".into())).await?;
-    let http = Client::new(server.http("admin")?.build()?);
+    let config = server.kube(|_| {}).await?;
+    let http = server.client()?;
     let http2 = Client::new(server.http("admin")?.http2().build()?);
     for client in [&http, &http2, &Client::new(KubeTransport::from_config(config)?)] {
         single_connections(&server, client).await?;
         resumed(&server, client).await?;
     }
-    drop(server);
     // This server refuses sendInitialEvents.
-    let server = Server::start(state, PORT, &["--feature-gates=WatchList=false"])?;
+    server.restart(&["--feature-gates=WatchList=false"])?;
     resumed(&server, &http).await?;
-    through_restarts(server, state, http).await
+    through_restarts(server, http).await
 }
 
 async fn single_connections(server: &Server, client: &Client) -> Result<()> {
@@ -146,35 +133,28 @@ async fn resumed(server: &Server, client: &Client) -> Result<()> {
 }
 
 /// Writes as fast as the server allows, while it is killed and restarted.
-async fn through_restarts(server: Server, state: &Path, client: Client) -> Result<()> {
-    let config = server.kube(|user| user.token = Some("admin".into())).await?;
-    let writer = kube::Client::try_from(config)?;
+async fn through_restarts(mut server: Server, client: Client) -> Result<()> {
+    let writer = server.kube_client().await?;
     let total = size("CHANGES", 8000);
-    let changes = AtomicU64::new(0);
-    let (restarts, restarted) = watch::channel(0);
-    let writing = join_all((0..WRITERS).map(|number| write(&writer, number, &changes, total, restarted.clone())));
+    let changes = Changes::default();
+    let writing = join_all((0..WRITERS).map(|number| write(&writer, number, &changes, total)));
     let load = async {
         writing.await;
         // A view that has the last object has all changes before it.
         while request(&writer, "POST", PATH, r#"{"metadata":{"name":"last"}}"#).await.is_err() {
             sleep(Duration::from_millis(100)).await;
         }
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        Result::Ok(())
     };
     let restarting = async {
-        let mut server = server;
         for restart in 1..=RESTARTS {
-            while changes.load(Relaxed) < total * u64::from(restart) / u64::from(RESTARTS + 1) {
-                sleep(Duration::from_millis(10)).await;
-            }
-            drop(server);
-            server = tokio::task::block_in_place(|| Server::start(state, PORT, &["--feature-gates=WatchList=false"]))?;
-            restarts.send_replace(restart);
+            changes.reach(total * restart / (RESTARTS + 1)).await;
+            block_in_place(|| server.restart(&["--feature-gates=WatchList=false"]))?;
         }
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(server)
+        Result::Ok(())
     };
     let watching = converge(&client);
-    let ((), server, (view, counts)) = tokio::try_join!(load, restarting, watching)?;
+    let ((), (), (view, counts)) = tokio::try_join!(load, restarting, watching)?;
     let columns = "custom-columns=NS:.metadata.namespace,N:.metadata.name,V:.metadata.resourceVersion";
     let expected: View = server
         .kubectl(&["get", "configmaps", "-A", "--chunk-size=0", "--no-headers", "-o", columns])?
@@ -184,11 +164,10 @@ async fn through_restarts(server: Server, state: &Path, client: Client) -> Resul
             Some((format!("{}/{}", cells.next()?, cells.next()?), cells.next()?.to_owned()))
         })
         .collect();
-    println!("{counts:?}, {} changes written, {} objects left", changes.load(Relaxed), expected.len());
+    println!("{counts:?}, {} changes written, {} objects left", changes.count(), expected.len());
     assert!(expected.len() > 100 && expected == view, "the view equals kubectl's");
     // A restarted server has no history, so earlier versions are expired.
-    let least = u64::from(RESTARTS);
-    assert!(counts.disconnects >= least && counts.expired > 0 && counts.events >= total / 2, "{counts:?}");
+    assert!(counts.disconnects >= RESTARTS && counts.expired > 0 && counts.events >= total / 2, "{counts:?}");
     Ok(())
 }
 
@@ -247,34 +226,22 @@ async fn converge(client: &Client) -> Result<(View, Counts)> {
     }
 }
 
-/// Creates, changes and deletes its own ConfigMaps; while the server is down, waits for its restart.
-async fn write(
-    client: &kube::Client,
-    writer: u64,
-    changes: &AtomicU64,
-    total: u64,
-    mut restarted: watch::Receiver<u32>,
-) {
-    for number in 0.. {
-        let done = changes.load(Relaxed);
-        if done >= total {
-            return;
-        }
+/// Creates, changes and deletes its own ConfigMaps.
+async fn write(client: &kube::Client, writer: u64, changes: &Changes, total: u64) {
+    let mut numbers = 0..;
+    let write = async || {
+        let number = numbers.next().unwrap_or(0);
         let name = format!("w{writer}-{}", number / 4);
         let path = format!("{PATH}/{name}");
         let data = format!(r#"{{"data":{{"number":"{number}"}}}}"#);
-        let sent = match number % 4 {
-            0 => request(client, "POST", PATH, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await,
-            3 if number % 8 == 3 => request(client, "DELETE", &path, "").await,
+        let sent = match number % 8 {
+            0 | 4 => request(client, "POST", PATH, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await,
+            3 => request(client, "DELETE", &path, "").await,
             _ => request(client, "PATCH", &path, &data).await,
         };
-        match sent {
-            Ok(_) => drop(changes.fetch_add(1, Relaxed)),
-            // An interrupted write may have been applied or not, so the next write may get 404 or 409.
-            Err(kube::Error::Api(_)) => {}
-            Err(_) => drop(timeout(Duration::from_secs(1), restarted.changed()).await),
-        }
-    }
+        sent.map(drop)
+    };
+    changes.write_until(total, write).await;
 }
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";

@@ -18,12 +18,10 @@ mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use std::{env, fs, process};
 
 use caches::Caches;
 use clap::Parser;
@@ -83,10 +81,7 @@ fn main() -> ExitCode {
     let clients = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let helpers = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let reflectors = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let state = env::temp_dir().join(format!("listwatch-soak-{}", process::id()));
-    let done = clients.block_on(soak(&args, &state, helpers.handle(), reflectors.handle()));
-    let _ = fs::remove_dir_all(&state);
-    match done {
+    match clients.block_on(soak(&args, helpers.handle(), reflectors.handle())) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error}");
@@ -95,12 +90,12 @@ fn main() -> ExitCode {
     }
 }
 
-async fn soak(args: &Args, state: &Path, helpers: &Handle, reflectors: &Handle) -> Result<ExitCode> {
+async fn soak(args: &Args, helpers: &Handle, reflectors: &Handle) -> Result<ExitCode> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}");
     let mut rng = Rng::with_seed(seed);
-    let mut server = Some(Server::start(state, PORT, &[])?);
-    let world = Arc::new(world(server.as_ref().ok_or("no server")?, args).await?);
+    let mut server = Server::start(PORT, &[])?;
+    let world = Arc::new(world(&server, args).await?);
     let mut workers = Vec::new();
     for _ in 0..args.workers {
         let trouble = Arc::new(Trouble::default());
@@ -125,13 +120,18 @@ async fn soak(args: &Args, state: &Path, helpers: &Handle, reflectors: &Handle) 
         }
         if !interrupted.load(Ordering::Relaxed) {
             world.outage.lock().unwrap().down = true;
-            if let Some(words) = server.take().and_then(|mut server| server.last_words()) {
+            if let Some(words) = server.last_words() {
                 world.tally.lock().unwrap().wrong.push(format!("the server ended by itself: {words}"));
             }
-            let state = state.to_owned();
-            let again = helpers.spawn_blocking(move || Server::start(&state, PORT, &[])).await?;
+            let restarted;
+            (server, restarted) = helpers
+                .spawn_blocking(move || {
+                    let restarted = server.restart(&[]);
+                    (server, restarted)
+                })
+                .await?;
             if !interrupted.load(Ordering::Relaxed) {
-                server = Some(again?);
+                restarted?;
                 *world.outage.lock().unwrap() = Outage { down: false, up_since: Some(Instant::now()) };
             }
             restarts += 1;
@@ -141,7 +141,7 @@ async fn soak(args: &Args, state: &Path, helpers: &Handle, reflectors: &Handle) 
             workers.push(worker?);
         }
         let _quiet = caches.quiet().await;
-        if server.is_some() {
+        if !interrupted.load(Ordering::Relaxed) {
             for diverged in caches.divergences().await {
                 println!("WRONG: {diverged}");
                 world.tally.lock().unwrap().wrong.push(diverged);
