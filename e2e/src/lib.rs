@@ -104,12 +104,17 @@ impl Server {
         Ok(output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join("/")).collect())
     }
 
+    /// Applies YAML or JSON documents.
+    pub fn apply(&self, documents: &str) -> Result<()> {
+        let path = self.dir().join("applied");
+        fs::write(&path, documents)?;
+        self.kubectl(&["apply", "-f", path.to_str().ok_or("no path")?]).map(drop)
+    }
+
     /// Applies the definition of `widgets.example.com`, and these widgets.
     pub fn apply_widgets(&self, widgets: &str) -> Result<()> {
-        for (file, documents) in [("definition.json", WIDGETS), ("widgets.json", widgets)] {
-            let path = self.dir().join(file);
-            fs::write(&path, documents)?;
-            self.kubectl(&["apply", "-f", path.to_str().ok_or("no path")?])?;
+        for documents in [WIDGETS, widgets] {
+            self.apply(documents)?;
             self.kubectl(&["wait", "--for=condition=Established", "crd/widgets.example.com"])?;
         }
         Ok(())

@@ -7,6 +7,7 @@ mod controller;
 mod kube_watcher;
 mod list;
 mod mirror;
+mod mirror_access;
 mod reflector;
 mod shards;
 mod warm;

@@ -23,7 +23,7 @@ use listwatch_e2e::{Changes, Result, Server, View, agree, bin, listed, of_kube, 
 use listwatch_mirror::{Mirror, Mirrored};
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::task::block_in_place;
+use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::timeout;
 
 const PORT: u16 = 16953;
@@ -35,53 +35,76 @@ fn widgets() -> Resource {
 }
 
 /// A mirror in this process.
-struct Running {
-    url: String,
+pub struct Running {
+    pub url: String,
     caches: Vec<Cache<[u8]>>,
-    stop: Option<oneshot::Sender<()>>,
-    serving: tokio::task::JoinHandle<std::io::Result<()>>,
-    reflecting: Vec<tokio::task::JoinHandle<()>>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<std::io::Result<()>>,
+    reflecting: Vec<JoinHandle<()>>,
 }
 
 impl Running {
-    async fn start(server: &Server, stale_reads: bool, format: StorageFormat) -> Result<Self> {
-        let transport: Arc<dyn Transport> = Arc::new(server.http("admin")?.build()?);
-        let client = Client::new(Arc::clone(&transport));
-        let mut mirror = Mirror::new(transport).stale_reads(stale_reads);
+    /// Starts a mirror of collections, with an index of Pods by node. It uses TLS if the scheme is `https`.
+    pub async fn start(
+        mut mirror: Mirror,
+        collections: Vec<(Resource, Reflector<[u8]>)>,
+        listener: TcpListener,
+        scheme: &str,
+    ) -> Result<Self> {
         let (mut caches, mut reflecting) = (Vec::new(), Vec::new());
-        for resource in [Resource::PODS, Resource::CONFIG_MAPS, Resource::NODES, Resource::NAMESPACES, widgets()] {
-            let is_widget = resource.group() == "example.com";
-            let selection = if is_widget { Selection::default().json() } else { Selection::default() };
-            let reflector = Reflector::<[u8]>::new(&client, &resource).selection(selection);
-            let reflector = reflector.store(Store::new(format)).change_log(ChangeLogLimits::default());
+        for (resource, reflector) in collections {
             let cache = reflector.cache();
             reflecting.push(tokio::spawn(async { drop(reflector.run().await) }));
             timeout(Duration::from_secs(120), cache.synced()).await??;
-            let mut mirrored = Mirrored::new(cache.clone(), resource.clone(), None);
-            if resource.plural() == "pods" {
-                let node: FieldPath = path::pod::NODE_NAME.clone();
-                mirrored = mirrored.index("spec.nodeName", node);
-            }
-            mirror = mirror.resource(mirrored);
+            let is_pods = resource == Resource::PODS;
+            let mirrored = Mirrored::new(cache.clone(), resource, None);
+            let node: FieldPath = path::pod::NODE_NAME.clone();
+            mirror = mirror.resource(if is_pods { mirrored.index("spec.nodeName", node) } else { mirrored });
             caches.push(cache);
         }
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let url = format!("http://{}", listener.local_addr()?);
+        let url = format!("{scheme}://{}", listener.local_addr()?);
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(mirror.serve(listener, async { drop(stopped.await) }));
-        Ok(Self { url, caches, stop: Some(stop), serving, reflecting })
+        Ok(Self { url, caches, stop, serving, reflecting })
     }
 
-    async fn stop(mut self) -> Result<()> {
-        drop(self.stop.take());
+    pub async fn stop(self) -> Result<()> {
+        drop(self.stop);
         self.serving.await??;
-        self.reflecting.iter().for_each(tokio::task::JoinHandle::abort);
+        self.reflecting.iter().for_each(JoinHandle::abort);
         Ok(())
+    }
+
+    /// Runs kubectl without a kubeconfig.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let output =
+            Command::new("kubectl").args(["--server", &self.url]).args(args).env("KUBECONFIG", "/dev/null").output()?;
+        let text = String::from_utf8(output.stdout)?;
+        if output.status.success() { Ok(text) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
     }
 }
 
+/// Returns a collection for a mirror.
+pub fn collection(client: &Client, resource: Resource, format: StorageFormat) -> (Resource, Reflector<[u8]>) {
+    let is_widget = resource.group() == "example.com";
+    let selection = if is_widget { Selection::default().json() } else { Selection::default() };
+    let reflector = Reflector::<[u8]>::new(client, &resource).selection(selection);
+    let reflector = reflector.store(Store::new(format)).change_log(ChangeLogLimits::default());
+    (resource, reflector)
+}
+
+/// Starts a mirror on loopback, with the rights of the administrator.
+async fn on_loopback(server: &Server, stale_reads: bool, format: StorageFormat) -> Result<Running> {
+    let transport: Arc<dyn Transport> = Arc::new(server.http("admin")?.build()?);
+    let client = Client::new(Arc::clone(&transport));
+    let resources = [Resource::PODS, Resource::CONFIG_MAPS, Resource::NODES, Resource::NAMESPACES, widgets()];
+    let collections = resources.map(|resource| collection(&client, resource, format)).into();
+    let mirror = Mirror::new(transport).stale_reads(stale_reads);
+    Running::start(mirror, collections, TcpListener::bind("127.0.0.1:0")?, "http").await
+}
+
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const JSON: &str = "application/json";
+pub const JSON: &str = "application/json";
 
 /// Returns the status, the content type, whether the mirror answered from its cache, and the body.
 async fn get(http: &reqwest::Client, url: &str, accept: &str) -> Result<(u16, String, bool, Vec<u8>)> {
@@ -127,7 +150,7 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
     server.kubectl(&["create", "configmap", "-n", "default", "last"])?;
 
     for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
-        let mirror = Running::start(&server, true, format).await?;
+        let mirror = on_loopback(&server, true, format).await?;
         // From here on the server's version differs from the mirror's.
         server.kubectl(&["create", "serviceaccount", "-n", "default", &format!("{format:?}").to_lowercase()])?;
         let partial = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -188,7 +211,7 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
 }
 
 /// Compares two bodies. The server's version advances with every write of any resource, and the mirror's with its own resources.
-fn assert_same(case: &str, ours: &[u8], theirs: &[u8]) {
+pub fn assert_same(case: &str, ours: &[u8], theirs: &[u8]) {
     let (ours, theirs) = (without_version(ours), without_version(theirs));
     let at = ours.iter().zip(&theirs).position(|(ours, theirs)| ours != theirs).unwrap_or(0);
     let near = |body: &[u8]| {
@@ -273,15 +296,6 @@ async fn pages(http: &reqwest::Client, server: &Server, mirror: &Running) -> Res
 
 /// kubectl reads from the mirror what it reads from the server.
 fn kubectl(server: &Server, mirror: &Running) -> Result<()> {
-    let from_mirror = |args: &[&str]| -> Result<String> {
-        let output = Command::new("kubectl")
-            .args(["--server", &mirror.url])
-            .args(args)
-            .env("KUBECONFIG", "/dev/null")
-            .output()?;
-        let text = String::from_utf8(output.stdout)?;
-        if output.status.success() { Ok(text) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
-    };
     for args in [
         &["get", "pods", "-A", "-o", "name"][..],
         &["get", "pods", "-A", "--chunk-size=20", "-o", "jsonpath={.items[*].metadata.uid}"],
@@ -291,17 +305,17 @@ fn kubectl(server: &Server, mirror: &Running) -> Result<()> {
         &["get", "nodes", "-o", "wide"],
         &["api-resources", "-o", "name"],
     ] {
-        assert_eq!(from_mirror(args)?, server.kubectl(args)?, "{args:?}");
+        assert_eq!(mirror.kubectl(args)?, server.kubectl(args)?, "{args:?}");
     }
-    let denied = from_mirror(&["delete", "namespace", "default"]).err().map(|error| error.to_string());
+    let denied = mirror.kubectl(&["delete", "namespace", "default"]).err().map(|error| error.to_string());
     assert!(denied.as_ref().is_some_and(|error| error.contains("MethodNotAllowed")), "{denied:?}");
-    let secrets = from_mirror(&["get", "secrets", "-A"]).err().map(|error| error.to_string());
+    let secrets = mirror.kubectl(&["get", "secrets", "-A"]).err().map(|error| error.to_string());
     assert!(secrets.as_ref().is_some_and(|error| error.contains("Forbidden")), "{secrets:?}");
     Ok(())
 }
 
 /// An informer of client-go in its own process.
-struct Informer {
+pub struct Informer {
     name: String,
     child: Child,
     stdin: ChildStdin,
@@ -309,7 +323,7 @@ struct Informer {
 }
 
 impl Informer {
-    fn start(host: &str, watch_list: bool, metadata: bool) -> Result<Self> {
+    pub fn start(host: &str, watch_list: bool, metadata: bool) -> Result<Self> {
         let mut child = Command::new(bin("informer"))
             .args(["-host", host])
             .args(metadata.then_some("-metadata"))
@@ -332,7 +346,7 @@ impl Informer {
         Ok(line)
     }
 
-    fn view(&mut self) -> Result<View> {
+    pub fn view(&mut self) -> Result<View> {
         self.stdin.write_all(b"\n")?;
         Ok(serde_json::from_str(&self.line()?)?)
     }
@@ -355,7 +369,7 @@ async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
     server.apply_widgets(&widget.to_string())?;
     let direct = server.client()?;
     let writer = server.kube_client().await?;
-    let mirror = Running::start(&server, false, StorageFormat::Compressed).await?;
+    let mirror = on_loopback(&server, false, StorageFormat::Compressed).await?;
 
     let mut informers = Vec::new();
     for (watch_list, metadata) in [(true, false), (false, false), (true, true), (false, true)] {
