@@ -36,6 +36,10 @@ pub struct Args {
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 
+    /// Threads of each cache: TOKIO_WORKER_THREADS and GOMAXPROCS. Unset, each has as many as cores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+
     /// Kill the server halfway and start it again
     #[arg(long)]
     restart: bool,
@@ -58,6 +62,8 @@ struct Results {
     rate: u32,
     seconds: u32,
     restart: bool,
+    #[serde(default)]
+    threads: Option<u32>,
     cores: usize,
     versions: String,
     runs: Vec<Followed>,
@@ -92,7 +98,11 @@ struct Followed {
 
 impl Args {
     pub fn run(&self) -> anyhow::Result<()> {
-        let name = if self.restart { "follow-restart" } else { "follow" };
+        let name = match (self.restart, self.threads) {
+            (true, _) => "follow-restart",
+            (false, Some(_)) => "follow-threads",
+            (false, None) => "follow",
+        };
         self.output.write(name, || self.measure(), table).map(drop)
     }
 
@@ -103,6 +113,7 @@ impl Args {
             rate: self.rate,
             seconds: self.seconds,
             restart: self.restart,
+            threads: self.threads,
             cores: thread::available_parallelism()?.get(),
             versions: programs.versions()?,
             runs: Vec::new(),
@@ -123,6 +134,9 @@ impl Args {
     fn follow(&self, way: &Way, programs: &Programs, server: &mut ApiServer) -> anyhow::Result<Followed> {
         let mut command = programs.command(way, "follower")?;
         command.arg(&server.url).arg(&server.directory.0);
+        if let Some(threads) = self.threads {
+            command.env("TOKIO_WORKER_THREADS", threads.to_string()).env("GOMAXPROCS", threads.to_string());
+        }
         let mut follower = Process::start(command)?;
         let _: String = follower.message()?;
         let proc = follower.proc()?;
@@ -310,10 +324,11 @@ const COLUMNS: [Title; 12] = [
 ];
 
 fn table(results: &Results) -> String {
-    let Results { pods, rate, seconds, restart, cores, versions, runs } = results;
+    let Results { pods, rate, seconds, restart, threads, cores, versions, runs } = results;
+    let threads = threads.map(|threads| format!(", {threads} of them for the cache")).unwrap_or_default();
     let restarts = if *restart { ", the API server killed and restarted halfway" } else { "" };
     let mut out = format!(
-        "{} Pods of a real API server, {} changes a second for {seconds} s{restarts}; {cores} cores. In brackets: the \
+        "{} Pods of a real API server, {} changes a second for {seconds} s{restarts}; {cores} cores{threads}. In brackets: the \
          ratio to the first row. Bold: the best of the column.\n\n{versions}.\n\n",
         count(*pods),
         count(*rate),

@@ -3,6 +3,7 @@
 //! Its handler receives every Pod decoded, including the initial ones, and reads an annotation. The handlers of some ways read it from the
 //! bytes instead; they also read connections on the runtime of the program. A controller's reconciler reads five more fields and an index.
 
+use std::convert::Infallible;
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
@@ -89,6 +90,7 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
             Box::new(listwatch(server, StorageFormat::Encoded, Strategy::WatchList, true, handler).await?)
         }
         "controller" => Box::new(controller(server, handler).await?),
+        "kube-controller" => Box::new(kube_controller(server.kube().await?, default.streaming_lists(), handler).await?),
         "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
         "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
         "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), handler).await?),
@@ -137,6 +139,37 @@ async fn listwatch(
     }
     is_synced.await?;
     Ok(cache)
+}
+
+/// As [`controller`], without the index, which kube does not have.
+async fn kube_controller(
+    pods: Api<KubePod>,
+    config: watcher::Config,
+    handler: Handler,
+) -> anyhow::Result<reflector::Store<KubePod>> {
+    async fn reconcile(
+        pod: Arc<KubePod>,
+        context: Arc<(Handler, Arc<Reconciles>)>,
+    ) -> Result<kube::runtime::controller::Action, Infallible> {
+        let status = pod.status.as_ref();
+        black_box(status.map(|status| (&status.phase, &status.pod_ip, &status.qos_class)));
+        black_box(pod.spec.as_ref().map(|spec| (&spec.service_account_name, &spec.node_name)));
+        let (handler, reconciles) = &*context;
+        handler.record(pod.annotations().get(CHANGED_AT));
+        reconciles.add();
+        Ok(kube::runtime::controller::Action::await_change())
+    }
+    let controller = kube::runtime::Controller::new(pods, config);
+    let store = controller.store();
+    let reconciles = Arc::<Reconciles>::default();
+    let context = Arc::new((handler, Arc::clone(&reconciles)));
+    let retry = |_, _: &Infallible, _| kube::runtime::controller::Action::await_change();
+    tokio::spawn(controller.run(reconcile, retry, context).for_each(async |_| {}));
+    // `wait_until_ready` wakes only one of several waiters, and the controller is one. The store gets all Pods at once, before
+    // the first reconcile.
+    reconciles.wait_for(1).await;
+    reconciles.wait_for(store.len()).await;
+    Ok(store)
 }
 
 /// Counts reconciles, and waits for a number of them.

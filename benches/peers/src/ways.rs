@@ -247,6 +247,7 @@ pub const FOLLOWERS: &[Way] = &[
     way("go", "client-go, informer", Program::Go, "follow"),
     way("go-list", "client-go, informer, no WatchList", Program::GoWithoutWatchList, "follow"),
     way("controller", "listwatch, Controller, compressed", Program::Rust, "controller"),
+    way("kube-controller", "kube, Controller with streaming lists, JSON", Program::Rust, "kube-controller"),
 ];
 
 /// Caches that relist a collection.
