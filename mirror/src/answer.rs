@@ -4,23 +4,28 @@ use std::sync::Arc;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{Method, Request, Response, Version};
-use http_body::Body as _;
-use hyper::body::Incoming;
+use http::{HeaderMap, Method, Request, Response, Version};
+use http_body::Body as HttpBody;
 
+use crate::auth::Granted;
 use crate::body::Body;
+use crate::mirrored::Mirrored;
 use crate::request::{self, Asked, Own, Read, ReadKind, What};
 use crate::shared::Shared;
 use crate::status::{self, Refusal};
-use crate::{accept, auth, forward, health, reads};
+use crate::{accept, auth, forward, gzip, health, reads};
 
-/// Answers a request. Errors are responses too.
-pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+/// Answers a request. Errors are responses too. Responses are not compressed for readers on this host.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    request: Request<impl HttpBody>,
+    is_from_this_host: bool,
+) -> Response<Body> {
     let (head, body) = request.into_parts();
     // A body that is not read could be taken for the next request.
     let has_body = !body.is_end_stream() || has_body(&head);
     let (kind, response) = match asked(shared, &head, has_body) {
-        Ok(asked) => (kind(&asked.what), granted(shared, &head, asked).await),
+        Ok(asked) => (kind(&asked.what), granted(shared, &head, asked, is_from_this_host).await),
         Err(refusal) => ("refused", Err(refusal)),
     };
     let mut response = response.unwrap_or_else(refused);
@@ -60,7 +65,12 @@ fn has_body(head: &Parts) -> bool {
 }
 
 /// Authorizes a request and answers it.
-async fn granted(shared: &Arc<Shared>, head: &Parts, asked: Asked) -> Result<Response<Body>, Refusal> {
+async fn granted(
+    shared: &Arc<Shared>,
+    head: &Parts,
+    asked: Asked,
+    is_from_this_host: bool,
+) -> Result<Response<Body>, Refusal> {
     let own = match &asked.what {
         // Probes have no token. With one, they get the same answer.
         What::Own(own @ (Own::Live | Own::Ready { .. })) => return health::answer(shared, own),
@@ -74,16 +84,30 @@ async fn granted(shared: &Arc<Shared>, head: &Parts, asked: Asked) -> Result<Res
     if let What::Read(read) = &asked.what
         && let Some(mirrored) = shared.find(read)
     {
-        let answered = match accept::negotiate(&head.headers, read.kind, mirrored.has_protobuf()) {
-            Ok(form) => reads::answer(shared, mirrored, Read::clone(read), form, granted.clone()).await,
-            Err(refusal) => Err(refusal),
-        };
-        match answered {
+        match from_memory(shared, mirrored, read, &head.headers, granted.clone(), is_from_this_host).await {
             Err(Refusal::Forward) => {}
             answered => return answered,
         }
     }
     forward::forward(shared, &asked, &head.headers, granted).await
+}
+
+/// Answers a read from the cache of its resource.
+async fn from_memory(
+    shared: &Shared,
+    mirrored: &Arc<Mirrored>,
+    read: &Read,
+    headers: &HeaderMap,
+    granted: Granted,
+    is_from_this_host: bool,
+) -> Result<Response<Body>, Refusal> {
+    let form = accept::negotiate(headers, read.kind, mirrored.has_protobuf())?;
+    let response = reads::answer(shared, mirrored, read.clone(), form, granted).await?;
+    if is_from_this_host || read.is_head || read.kind == ReadKind::Watch || !gzip::is_accepted(headers) {
+        return Ok(response);
+    }
+    // The response has not started, so the API server can still answer.
+    gzip::compress(response).await.map_err(|_| Refusal::Forward)
 }
 
 fn refused(refusal: Refusal) -> Response<Body> {
@@ -104,5 +128,74 @@ fn kind(what: &What) -> &'static str {
         },
         What::Forward => "other",
         What::Own(_) => "own",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use bytes::Bytes;
+    use flate2::read::GzDecoder;
+    use futures::FutureExt as _;
+    use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST, VARY};
+    use http_body_util::{BodyExt as _, Empty};
+
+    use super::*;
+    use crate::mirror::Limits;
+    use crate::testing::Api;
+
+    async fn get(
+        shared: &Arc<Shared>,
+        method: Method,
+        path: &str,
+        coding: &str,
+        is_from_this_host: bool,
+    ) -> Response<Body> {
+        let request = Request::builder().method(method).uri(format!("/api/v1{path}"));
+        let request = request.header(HOST, "localhost").header(ACCEPT_ENCODING, coding);
+        let response = answer(shared, request.body(Empty::<Bytes>::new()).unwrap(), is_from_this_host).await;
+        assert!(response.status().is_success(), "{path}: {}", response.status());
+        response
+    }
+
+    async fn bytes(response: Response<Body>) -> Bytes {
+        response.into_body().collect().await.unwrap().to_bytes()
+    }
+
+    #[tokio::test]
+    async fn compresses_large_responses_to_other_hosts() {
+        const LIST: &str = "/configmaps?resourceVersion=0";
+        const OBJECT: &str = "/namespaces/web/configmaps/000001";
+
+        let shared = Api::new(4, 200_000).mirror(Limits::default()).await;
+        for path in [LIST, OBJECT] {
+            let plain = bytes(get(&shared, Method::GET, path, "gzip", true).await).await;
+            let response = get(&shared, Method::GET, path, "gzip", false).await;
+            let headers = [CONTENT_ENCODING, VARY].map(|name| response.headers()[name].clone());
+            assert_eq!(headers, ["gzip", "Accept-Encoding"], "{path}");
+            let (compressed, mut decompressed) = (bytes(response).await, Vec::new());
+            GzDecoder::new(&*compressed).read_to_end(&mut decompressed).unwrap();
+            assert!(decompressed == plain && compressed.len() < plain.len() / 5, "{path}");
+        }
+        let small = Api::new(4, 30_000).mirror(Limits::default()).await;
+        for (shared, method, path, coding, is_from_this_host) in [
+            (&shared, Method::GET, LIST, "gzip", true),
+            (&shared, Method::GET, LIST, "identity", false),
+            (&shared, Method::HEAD, LIST, "gzip", false),
+            (&shared, Method::HEAD, OBJECT, "gzip", false),
+            (&shared, Method::GET, "/configmaps?watch=1", "gzip", false),
+            (&small, Method::GET, LIST, "gzip", false),
+            (&small, Method::GET, OBJECT, "gzip", false),
+        ] {
+            let response = get(shared, method.clone(), path, coding, is_from_this_host).await;
+            let headers = [CONTENT_ENCODING, VARY].map(|name| response.headers().get(name).cloned());
+            assert_eq!(headers, [None, None], "{method} {path}");
+            let frame = response.into_body().frame().now_or_never().unwrap();
+            if method == Method::GET {
+                let frame = frame.unwrap().unwrap().into_data().unwrap();
+                assert_eq!(frame[0], b'{', "{path}");
+            }
+        }
     }
 }

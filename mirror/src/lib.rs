@@ -5,6 +5,7 @@ mod answer;
 mod auth;
 mod body;
 mod forward;
+mod gzip;
 mod health;
 mod metrics;
 mod mirror;
@@ -17,6 +18,8 @@ mod server;
 mod shared;
 mod stall;
 mod status;
+#[cfg(test)]
+mod testing;
 mod ttl;
 
 pub use self::mirror::{Access, Limits, Mirror};

@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::answer;
 use crate::mirror::Limits;
 use crate::shared::Shared;
-use crate::stall::{Activity, Responses, Sent, StallTimeout};
+use crate::stall::{Activity, Responses, StallTimeout};
 
 /// The delay after a failed accept, for example with too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -92,8 +92,12 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, tls: Option<TlsAccep
     // Both fail only for a closed socket.
     _ = stream.set_nodelay(true);
     _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE));
+    let is_from_this_host = match (stream.peer_addr(), stream.local_addr()) {
+        (Ok(reader), Ok(own)) => is_same_host(reader, own),
+        _ => false,
+    };
     let io = StallTimeout::new(stream, shared.limits.stall_timeout);
-    let Some(tls) = tls else { return http(shared, io).await };
+    let Some(tls) = tls else { return http(shared, io, is_from_this_host).await };
     let shutdown = shared.shutdown();
     tokio::select! {
         biased;
@@ -101,21 +105,27 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, tls: Option<TlsAccep
         shaken = timeout(shared.limits.header_timeout, tls.accept(io)) => {
             // The handshake fails, for example, for a client that does not trust the certificate.
             if let Ok(Ok(io)) = shaken {
-                http(shared, io).await;
+                http(shared, io, is_from_this_host).await;
             }
         }
     }
 }
 
+/// Returns true if the reader is on the host of the mirror, given the two addresses of its connection.
+fn is_same_host(reader: SocketAddr, own: SocketAddr) -> bool {
+    let [reader, own] = [reader, own].map(|address| address.ip().to_canonical());
+    reader.is_loopback() || reader == own
+}
+
 /// Serves HTTP/1.1 or HTTP/2, whichever the reader speaks, and disconnects readers that stall.
-async fn http(shared: Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+async fn http(shared: Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, is_from_this_host: bool) {
     let responses = Arc::new(Responses::default());
     let service = service_fn(|request: Request<Incoming>| {
         let (shared, started) = (Arc::clone(&shared), responses.start());
         async move {
             let bytes = shared.metrics.bytes();
-            let response: Response<Sent> = answer::answer(&shared, request).await.map(|body| started.body(body, bytes));
-            Ok::<_, Infallible>(response)
+            let response = answer::answer(&shared, request, is_from_this_host).await;
+            Ok::<_, Infallible>(response.map(|body| started.body(body, bytes)))
         }
     });
     let limits = &shared.limits;
@@ -169,4 +179,25 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .max_send_buf_size(STREAM_BUFFER);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinguishes_readers_on_this_host() {
+        for (reader, own, expected) in [
+            ("127.0.0.2:5", "127.0.0.1:1", true),
+            ("[::1]:5", "[::1]:1", true),
+            ("[::ffff:127.0.0.1]:5", "[::ffff:127.0.0.1]:1", true),
+            ("10.0.0.1:5", "10.0.0.1:1", true),
+            ("[::ffff:10.0.0.1]:5", "10.0.0.1:1", true),
+            ("10.0.0.2:5", "10.0.0.1:5", false),
+            ("[2001:db8::2]:5", "[2001:db8::1]:5", false),
+            ("0.0.0.0:5", "10.0.0.1:5", false),
+        ] {
+            assert_eq!(is_same_host(reader.parse().unwrap(), own.parse().unwrap()), expected, "{reader} {own}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use listwatch::client::Resource;
 use listwatch_mirror::Access;
 
-use crate::support::{Running, Upstream, code, mirror, mirrored};
+use crate::support::{Running, Upstream, code, mirror, mirrored, synced};
 
 #[tokio::test]
 async fn listens_elsewhere_only_with_reviews_and_tls() {
@@ -156,6 +156,15 @@ async fn tells_health_and_metrics() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+}
+
+#[tokio::test]
+async fn compresses_nothing() {
+    let upstream = Upstream::new();
+    let mirror = Running::start(mirror(&upstream).resource(synced(&upstream, 4, 100_000).await));
+    let response = mirror.get("/api/v1/configmaps?resourceVersion=0", "Accept-Encoding: gzip\r\n").await;
+    assert_eq!(code(&response), "200");
+    assert!(!response.contains("content-encoding") && response.len() > 400_000);
 }
 
 #[tokio::test]

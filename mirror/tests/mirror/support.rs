@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::{future, io};
 
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use listwatch::cache::ChangeLogLimits;
 use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport, TransportError};
-use listwatch::reflector::Reflector;
+use listwatch::reflector::{Reflector, Strategy};
 use listwatch_mirror::{Access, Mirror, Mirrored};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -35,6 +36,8 @@ pub struct Upstream {
     /// Every user may read everything, except requests whose review contains one of these texts.
     pub denied: Mutex<Vec<&'static str>>,
     pub fails: AtomicBool,
+    /// The list of ConfigMaps, if there are any: see [`synced`].
+    config_maps: OnceLock<Bytes>,
     /// The number of open endless bodies.
     pub open: watch::Sender<usize>,
 }
@@ -112,7 +115,10 @@ impl Transport for To {
             "/openapi/missing" => StatusCode::NOT_FOUND,
             _ => StatusCode::OK,
         };
-        let body = if path.contains("watch=1") {
+        let config_maps = self.0.config_maps.get().filter(|_| path.starts_with("/api/v1/configmaps?"));
+        let body = if let Some(list) = config_maps {
+            if path.contains("watch=") { stream::pending().boxed() } else { stream::iter([Ok(list.clone())]).boxed() }
+        } else if path.contains("watch=1") {
             let first = stream::iter([Bytes::from_static(b"event\n")]);
             self.0.counted(first.chain(stream::pending())).boxed()
         } else if path == "/openapi/endless" {
@@ -144,6 +150,26 @@ pub struct Running {
 pub fn mirrored(upstream: &Arc<Upstream>, resource: &Resource) -> Mirrored {
     let client = Client::new(To(Arc::clone(upstream)));
     Mirrored::new(Reflector::<[u8]>::new(&client, resource).cache(), resource.clone(), None)
+}
+
+/// Returns a synced cache with this many ConfigMaps, each with this many bytes of data.
+pub async fn synced(upstream: &Arc<Upstream>, objects: usize, len: usize) -> Mirrored {
+    let data = "x".repeat(len);
+    let items = (0..objects).map(|n| {
+        let name = format!("{n:06}");
+        let meta = json!({ "name": name, "namespace": "a", "uid": name, "resourceVersion": "5" });
+        json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": { "x": data } })
+    });
+    let (items, meta): (Vec<_>, _) = (items.collect(), json!({ "resourceVersion": "7" }));
+    let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": meta, "items": items });
+    upstream.config_maps.set(list.to_string().into()).unwrap();
+    let client = Client::new(To(Arc::clone(upstream)));
+    let reflector = Reflector::<[u8]>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+    let reflector = reflector.change_log(ChangeLogLimits::default());
+    let cache = reflector.cache();
+    tokio::spawn(reflector.run());
+    cache.synced().await.unwrap();
+    Mirrored::new(cache, Resource::CONFIG_MAPS, None)
 }
 
 pub fn mirror(upstream: &Arc<Upstream>) -> Mirror {

@@ -1,0 +1,66 @@
+//! A mirror of an API server without sockets, for tests.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures::channel::mpsc::{UnboundedSender, unbounded};
+use futures::{FutureExt as _, StreamExt as _, stream};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use listwatch::cache::ChangeLogLimits;
+use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport};
+use listwatch::reflector::{Reflector, Strategy};
+use serde_json::{Value, json};
+
+use crate::mirror::{Access, Limits};
+use crate::mirrored::Mirrored;
+use crate::shared::Shared;
+
+/// An API server with ConfigMaps. It sends the list at version 1000, and then changes.
+pub(crate) struct Api {
+    list: Bytes,
+    /// The open watch.
+    watch: Mutex<Option<UnboundedSender<Bytes>>>,
+}
+
+impl Api {
+    /// Creates an API server with this many ConfigMaps, each with this many bytes of data.
+    pub(crate) fn new(objects: usize, len: usize) -> Arc<Self> {
+        let items: Vec<_> = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
+        let meta = json!({ "resourceVersion": "1000" });
+        let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": meta, "items": items });
+        Arc::new(Self { list: list.to_string().into(), watch: Mutex::default() })
+    }
+
+    /// Returns a mirror whose cache is synced.
+    pub(crate) async fn mirror(self: &Arc<Self>, limits: Limits) -> Arc<Shared> {
+        let transport = Arc::clone(self) as Arc<dyn Transport>;
+        let reflector = Reflector::<[u8]>::new(&Client::new(Arc::clone(&transport)), &Resource::CONFIG_MAPS);
+        let reflector = reflector.strategy(Strategy::ListThenWatch).change_log(ChangeLogLimits::default());
+        let cache = reflector.cache();
+        tokio::spawn(reflector.run());
+        cache.synced().await.unwrap();
+        let mirrored = Mirrored::new(cache, Resource::CONFIG_MAPS, None);
+        Arc::new(Shared::new(transport, vec![Arc::new(mirrored)], Access::Loopback, true, limits, 80, false))
+    }
+}
+
+fn config_map(name: &str, version: usize, len: usize) -> Value {
+    let meta = json!({ "name": name, "namespace": "web", "uid": name, "resourceVersion": version.to_string() });
+    let data = json!({ "x": name.repeat(len / name.len()) });
+    json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data })
+}
+
+impl Transport for Api {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        let body = if request.path_and_query.contains("watch=") {
+            let (sender, changes) = unbounded();
+            *self.watch.lock().unwrap() = Some(sender);
+            changes.map(Ok).boxed()
+        } else {
+            stream::iter([Ok(self.list.clone())]).boxed()
+        };
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        std::future::ready(Ok(Response::new(StatusCode::OK, headers, body))).boxed()
+    }
+}
