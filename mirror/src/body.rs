@@ -17,8 +17,12 @@ pub(crate) enum Body {
     /// Bytes that are known when the response starts; `None` after they were read, and for an empty body.
     Whole(Option<Bytes>),
     /// A body that is produced while it is sent.
-    Streamed(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
+    Streamed(Produced),
+    /// Such a body that ends at any time: of a watch, for example.
+    Endless(Produced),
 }
+
+type Produced = Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>;
 
 impl Body {
     pub(crate) fn empty() -> Self {
@@ -29,6 +33,16 @@ impl Body {
         stream: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     ) -> Self {
         Self::new(StreamBody::new(stream.map_ok(Frame::data).map_err(Into::into)))
+    }
+
+    pub(crate) fn endless<E: Into<BodyError> + 'static>(
+        stream: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+    ) -> Self {
+        Self::Endless(Box::pin(StreamBody::new(stream.map_ok(Frame::data).map_err(Into::into))))
+    }
+
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self, Self::Endless(_))
     }
 
     /// Creates a body from an implementation of [`http_body::Body`].
@@ -50,21 +64,21 @@ impl HttpBody for Body {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Streamed(body) => body.as_mut().poll_frame(cx),
+            Self::Streamed(body) | Self::Endless(body) => body.as_mut().poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Streamed(body) => body.is_end_stream(),
+            Self::Streamed(body) | Self::Endless(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Streamed(body) => body.size_hint(),
+            Self::Streamed(body) | Self::Endless(body) => body.size_hint(),
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) async fn forward(
     let body = if is_endless(asked) {
         let shutdown = shared.shutdown();
         let end = async move { futures::future::select(shutdown.boxed(), granted.withdrawn().boxed()).await };
-        Body::from_stream(chunks.take_until(end))
+        Body::endless(chunks.take_until(end))
     } else {
         Body::from_stream(chunks)
     };

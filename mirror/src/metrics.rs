@@ -25,7 +25,7 @@ struct Counters {
     requests: Family<Labels<2>, Counter>,
     denied: Family<Labels<1>, Counter>,
     forwarded: Counter,
-    bytes: Counter,
+    bytes: Family<Labels<1>, Counter>,
     connections: Gauge,
     watchers: Family<Labels<1>, Gauge>,
     expired: Family<Labels<1>, Counter>,
@@ -63,9 +63,10 @@ impl Metrics {
         self.0.forwarded.inc();
     }
 
-    /// Returns the counter of the bytes of bodies, for a body to keep.
-    pub(crate) fn bytes(&self) -> Counter {
-        self.0.bytes.clone()
+    /// Returns the counter of the bytes of bodies, for a body to keep. `None` is for all bodies that are not from memory.
+    pub(crate) fn bytes(&self, mirrored: Option<&Mirrored>) -> Counter {
+        let labels = mirrored.map_or_else(|| [("resource", "other".to_owned())], of);
+        self.0.bytes.get_or_create(&labels).clone()
     }
 
     /// Counts a connection until the result is dropped.
@@ -90,7 +91,7 @@ impl Metrics {
         registry.register("requests", "Requests by kind and status code", requests.clone());
         registry.register("denied", "Requests that were denied, by reason", denied.clone());
         registry.register("forwarded", "Requests that were forwarded to the API server", forwarded.clone());
-        registry.register("sent_bytes", "Bytes of bodies that were sent to readers", bytes.clone());
+        registry.register("sent_bytes", "Bytes of bodies that were sent to readers, by resource", bytes.clone());
         registry.register("connections", "Open connections of readers", connections.clone());
         registry.register("watchers", "Open watches", watchers.clone());
         registry.register("expired", "Watches that began or ended with a 410", expired.clone());

@@ -65,6 +65,9 @@ pub struct Limits {
     pub streams_per_connection: u32,
     /// A reader that accepts no byte for this time is disconnected, also in the middle of a list. Default: 30 s.
     pub stall_timeout: Duration,
+    /// The time in which a reader must have accepted all of a list, an object or another response that is not a watch. Then its
+    /// connection is closed, so that a slow reader does not keep a list in memory for hours. Default: 5 min; an API server has 60 s.
+    pub list_timeout: Duration,
     /// A connection without requests is closed after this time. Default: 2 min.
     pub idle_timeout: Duration,
     /// Lists that are written at the same time. Default: 100.
@@ -83,6 +86,7 @@ impl Default for Limits {
             header_bytes: 64 << 10,
             streams_per_connection: 250,
             stall_timeout: Duration::from_secs(30),
+            list_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(120),
             lists: 100,
             waiting_lists: 1000,

@@ -123,9 +123,9 @@ async fn http(shared: Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin + Sen
     let service = service_fn(|request: Request<Incoming>| {
         let (shared, started) = (Arc::clone(&shared), responses.start());
         async move {
-            let bytes = shared.metrics.bytes();
-            let response = answer::answer(&shared, request, is_from_this_host).await;
-            Ok::<_, Infallible>(response.map(|body| started.body(body, bytes)))
+            let mut response = answer::answer(&shared, request, is_from_this_host).await;
+            let bytes = response.extensions_mut().remove().unwrap_or_else(|| shared.metrics.bytes(None));
+            Ok::<_, Infallible>(response.map(|body| started.body(body, bytes, shared.limits.list_timeout)))
         }
     });
     let limits = &shared.limits;

@@ -1,9 +1,9 @@
-//! The detection of readers that accept no bytes.
+//! The detection of readers that accept no bytes, or too few.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -106,6 +106,8 @@ struct Progress {
     is_unread: AtomicBool,
     /// What [`Responses::check`] found last: its number of polls.
     seen: AtomicU32,
+    /// The time at which the reader must have all of it.
+    due: OnceLock<Instant>,
 }
 
 /// What a connection does now.
@@ -113,7 +115,7 @@ struct Progress {
 pub(crate) enum Activity {
     /// It has open responses, or had some until just now.
     Busy,
-    /// A body made no progress since the previous check, because the reader accepts no byte.
+    /// A body made no progress since the previous check, because the reader accepts no byte; or a body is overdue.
     Stalled,
     /// It has no open response since this time.
     Idle { since: Instant, is_new: bool },
@@ -142,6 +144,7 @@ impl Responses {
             let polls = response.polls.load(Ordering::Relaxed);
             let is_same = response.seen.swap(polls, Ordering::Relaxed) == polls;
             is_stalled |= is_same && response.is_unread.load(Ordering::Relaxed);
+            is_stalled |= response.due.get().is_some_and(|due| *due <= Instant::now());
             true
         });
         if is_stalled {
@@ -159,7 +162,12 @@ impl Responses {
 pub(crate) struct Started(Arc<Progress>);
 
 impl Started {
-    pub(crate) fn body(self, body: Body, bytes: Counter) -> Sent {
+    /// Starts the response. A body that ends has this time.
+    pub(crate) fn body(self, body: Body, bytes: Counter, time: Duration) -> Sent {
+        if !body.is_endless() {
+            // It is set once.
+            _ = self.0.due.set(Instant::now() + time);
+        }
         Sent { body, progress: self.0, bytes }
     }
 }
@@ -231,8 +239,8 @@ mod tests {
         let responses = Responses::default();
         assert!(matches!(responses.check(), Activity::Idle { is_new: true, .. }));
         let (bytes, waiting) = (Counter::default(), futures::stream::pending::<Result<Bytes, BodyError>>());
-        let mut waits = responses.start().body(Body::from_stream(waiting), bytes.clone());
-        let mut unread = responses.start().body(Body::from("frame"), bytes.clone());
+        let mut waits = responses.start().body(Body::endless(waiting), bytes.clone(), AFTER);
+        let mut unread = responses.start().body(Body::from("frame"), bytes.clone(), AFTER);
         assert!(waits.frame().now_or_never().is_none());
         assert_eq!([responses.check(), responses.check()], [Activity::Busy; 2]);
         unread.frame().await.unwrap().unwrap();
@@ -242,5 +250,25 @@ mod tests {
         drop((waits, unread));
         assert!(matches!(responses.check(), Activity::Idle { is_new: false, .. }));
         assert_eq!(bytes.get(), 5);
+    }
+
+    /// A reader that accepts a few bytes now and then must not hold the objects of a list for hours.
+    #[tokio::test(start_paused = true)]
+    async fn finds_bodies_that_take_too_long() {
+        let responses = Responses::default();
+        let endless = || Body::endless(futures::stream::repeat_with(|| Ok::<_, BodyError>(Bytes::from_static(b"x"))));
+        let list = Body::from_stream(futures::stream::repeat_with(|| Ok::<_, BodyError>(Bytes::from_static(b"x"))));
+        let mut watch = responses.start().body(endless(), Counter::default(), 3 * AFTER);
+        let mut list = responses.start().body(list, Counter::default(), 3 * AFTER);
+        for expected in [Activity::Busy, Activity::Busy, Activity::Stalled] {
+            for body in [&mut watch, &mut list] {
+                body.frame().await.unwrap().unwrap();
+            }
+            advance(AFTER).await;
+            assert_eq!(responses.check(), expected);
+        }
+        drop(list);
+        watch.frame().await.unwrap().unwrap();
+        assert_eq!(responses.check(), Activity::Busy);
     }
 }

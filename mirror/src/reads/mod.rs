@@ -66,6 +66,7 @@ pub(crate) async fn answer(
     let mut response = Response::new(body);
     let is_watch = kind == ReadKind::Watch;
     let content_type = if is_watch { form.watch_content_type() } else { form.content_type() };
+    response.extensions_mut().insert(shared.metrics.bytes(Some(mirrored)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
     if let Some(lag) = status.lag {

@@ -77,7 +77,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         let frame = watch.next().await?;
         Some((frame, watch))
     });
-    Ok(Body::from_stream(frames))
+    Ok(Body::endless(frames))
 }
 
 /// The objects of the initial state that are left to send.

@@ -159,12 +159,15 @@ async fn tells_health_and_metrics() {
 }
 
 #[tokio::test]
-async fn compresses_nothing() {
+async fn compresses_nothing_and_counts_the_bytes_of_each_resource() {
     let upstream = Upstream::new();
     let mirror = Running::start(mirror(&upstream).resource(synced(&upstream, 4, 100_000).await));
     let response = mirror.get("/api/v1/configmaps?resourceVersion=0", "Accept-Encoding: gzip\r\n").await;
     assert_eq!(code(&response), "200");
     assert!(!response.contains("content-encoding") && response.len() > 400_000);
+    let metrics = mirror.get("/metrics", "").await;
+    let sent = metrics.split("listwatch_mirror_sent_bytes_total{resource=\"configmaps\"} ").nth(1).unwrap();
+    assert!(sent.lines().next().unwrap().parse::<usize>().unwrap() > 400_000);
 }
 
 #[tokio::test]
