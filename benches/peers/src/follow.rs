@@ -325,7 +325,7 @@ const COLUMNS: [Title; 12] = [
 
 fn table(results: &Results) -> String {
     let Results { pods, rate, seconds, restart, threads, cores, versions, runs } = results;
-    let threads = threads.map(|threads| format!(", {threads} of them for the cache")).unwrap_or_default();
+    let threads = threads.map(|threads| format!(", caches with {threads} thread")).unwrap_or_default();
     let restarts = if *restart { ", the API server killed and restarted halfway" } else { "" };
     let mut out = format!(
         "{} Pods of a real API server, {} changes a second for {seconds} s{restarts}; {cores} cores{threads}. In brackets: the \
