@@ -45,6 +45,14 @@ impl Api {
     }
 }
 
+impl Api {
+    /// Sends a change of an object, at a version after the list's, to the open watch.
+    pub(crate) fn change(&self, version: usize) {
+        let event = json!({ "type": "MODIFIED", "object": config_map("000000", version, 100) });
+        self.watch.lock().unwrap().as_ref().unwrap().unbounded_send(format!("{event}\n").into()).unwrap();
+    }
+}
+
 fn config_map(name: &str, version: usize, len: usize) -> Value {
     let meta = json!({ "name": name, "namespace": "web", "uid": name, "resourceVersion": version.to_string() });
     let data = json!({ "x": name.repeat(len / name.len()) });

@@ -233,3 +233,57 @@ impl Watch {
         Ok(Some(frame.into()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use allocation_counter::measure;
+    use http::header::HOST;
+    use http_body::Body as _;
+    use http_body_util::Empty;
+
+    use super::*;
+    use crate::answer::answer;
+    use crate::mirror::Limits;
+    use crate::testing::Api;
+
+    /// Reads all frames that the bodies have, and returns their number.
+    fn read(bodies: &mut [Body]) -> usize {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut frames = 0;
+        for body in bodies {
+            while let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(&mut cx) {
+                frame.expect("the watch goes on").unwrap();
+                frames += 1;
+            }
+        }
+        frames
+    }
+
+    #[tokio::test]
+    async fn sends_a_change_to_many_readers_without_an_allocation_for_each() {
+        const READERS: usize = 1000;
+
+        let api = Api::new(2, 100);
+        let shared = api.mirror(Limits::default()).await;
+        let mut bodies = Vec::new();
+        for _ in 0..READERS {
+            let request = http::Request::builder().uri("/api/v1/configmaps?watch=1&resourceVersion=1000");
+            let request = request.header(HOST, "localhost").body(Empty::<Bytes>::new()).unwrap();
+            let response = answer(&shared, request, true).await;
+            assert!(response.status().is_success());
+            bodies.push(response.into_body());
+        }
+        assert_eq!(read(&mut bodies), 0);
+        for version in 1001..1010 {
+            api.change(version);
+            shared.resources[0].cache.wait_for_resource_version(&version.to_string()).await.unwrap();
+            let mut frames = 0;
+            let allocations = measure(|| frames = read(&mut bodies)).count_total;
+            assert_eq!(frames, READERS);
+            // The frame is encoded once, and the list of wakers grows.
+            assert!(version == 1001 || allocations < 30, "{allocations} allocations");
+        }
+    }
+}
