@@ -32,8 +32,10 @@ pub use self::projection::Projection;
 pub use self::selector::{FieldSelector, LabelSelector};
 pub use self::shard::Shard;
 pub use self::version::compare_resource_versions;
+#[cfg(feature = "cache")]
+pub(crate) use self::version::is_comparable;
 #[cfg(any(feature = "cache", feature = "client"))]
-pub(crate) use self::version::{is_comparable, is_older};
+pub(crate) use self::version::is_older;
 use crate::error::ItemError;
 use crate::limits::estimate;
 use crate::wire::Encoding;

@@ -18,7 +18,7 @@ pub enum Strategy {
     ListThenWatch,
     /// A watch from the version of a list of one object, and in parallel the whole list, into the same store. It syncs however long
     /// the list takes, in pages if the request timeout interrupted it, and the store has changes before it has all objects. If versions do not
-    /// [compare](compare_resource_versions), the reflector lists, and watches from the version of the list.
+    /// [compare](crate::compare_resource_versions), the reflector lists, and watches from the version of the list.
     WatchFirst,
 }
 
