@@ -20,6 +20,7 @@ mod stall;
 mod status;
 #[cfg(test)]
 mod testing;
+mod tls;
 mod ttl;
 
 pub use self::mirror::{Access, Limits, Mirror};

@@ -3,19 +3,16 @@
 use std::future::Future;
 use std::io;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use listwatch::client::Transport;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 use crate::mirrored::Mirrored;
 use crate::server;
 use crate::shared::Shared;
+use crate::tls::{Files, Tls};
 
 /// A read-only Kubernetes API server over caches.
 ///
@@ -25,14 +22,9 @@ pub struct Mirror {
     transport: Arc<dyn Transport>,
     resources: Vec<Arc<Mirrored>>,
     access: Access,
-    tls: Option<Tls>,
+    tls: Option<Files>,
     stale_reads: bool,
     limits: Limits,
-}
-
-struct Tls {
-    certificates: Vec<u8>,
-    key: Vec<u8>,
 }
 
 /// Who may read from a mirror.
@@ -120,9 +112,12 @@ impl Mirror {
         self
     }
 
-    /// Serves TLS with this certificate (PEM, followed by its intermediates) and its key (PEM).
-    pub fn tls(mut self, certificates_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
-        self.tls = Some(Tls { certificates: certificates_pem.into(), key: key_pem.into() });
+    /// Serves TLS with the certificate and the key of these files, both in PEM. Intermediate certificates follow the certificate.
+    ///
+    /// The mirror reads the files again each minute, so that a renewed certificate needs no restart. While they cannot be used, it
+    /// keeps the certificate that it has, and logs a warning. Open connections are not affected.
+    pub fn tls(mut self, certificates: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.tls = Some(Files { certificates: certificates.into(), key: key.into() });
         self
     }
 
@@ -143,7 +138,7 @@ impl Mirror {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for a certificate or key that cannot be used, for [`Access::Loopback`] on another
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for a certificate or key that cannot be read or used, for [`Access::Loopback`] on another
     /// address, and for [`Access::Reviewed`] without TLS; errors of the listener.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let address = listener.local_addr()?;
@@ -154,32 +149,13 @@ impl Mirror {
             Access::Reviewed if self.tls.is_none() => return Err(invalid("readers are reviewed only over TLS")),
             Access::Loopback | Access::Reviewed => {}
         }
-        let tls = self.tls.as_ref().map(Tls::acceptor).transpose()?;
-        let Self { transport, resources, access, stale_reads, limits, .. } = self;
+        let Self { transport, resources, access, stale_reads, limits, tls } = self;
+        let tls = tls.map(Tls::open).transpose()?;
         let shared = Shared::new(transport, resources, access, stale_reads, limits, address.port(), tls.is_some());
         server::serve(Arc::new(shared), listener, tls, shutdown).await
     }
 }
 
-impl Tls {
-    fn acceptor(&self) -> io::Result<TlsAcceptor> {
-        let certificates: Vec<_> = CertificateDer::pem_slice_iter(&self.certificates)
-            .collect::<Result<_, _>>()
-            .map_err(|error| invalid(format!("the certificate: {error}")))?;
-        // The parser's error is not quoted: it might contain a part of the key.
-        let key =
-            PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| invalid("the key: no private key in the PEM"))?;
-        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_no_client_auth()
-            .with_single_cert(certificates, key)
-            .map_err(|error| invalid(format!("the certificate and key: {error}")))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(TlsAcceptor::from(Arc::new(config)))
-    }
-}
-
-fn invalid(message: impl Into<String>) -> io::Error {
+pub(crate) fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message.into())
 }

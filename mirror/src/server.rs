@@ -18,13 +18,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::answer;
 use crate::mirror::Limits;
 use crate::shared::Shared;
 use crate::stall::{Activity, Responses, StallTimeout};
+use crate::tls::Tls;
+
+/// The interval at which the files of the certificate are read.
+const RELOAD: Duration = Duration::from_secs(60);
 
 /// The delay after a failed accept, for example with too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -45,7 +49,7 @@ const CONNECTION_BUFFER: usize = 64 << 10;
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    mut tls: Option<Tls>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -53,6 +57,8 @@ pub(crate) async fn serve(
     let permits = Arc::new(Semaphore::new(shared.limits.connections));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
+    let mut reload = interval(RELOAD);
+    reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = async {
             // Further connections wait in the backlog.
@@ -63,9 +69,12 @@ pub(crate) async fn serve(
             biased;
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => {}
+            _ = reload.tick() => if let Some(tls) = &mut tls {
+                tls.reload();
+            },
             (accepted, permit) = accepted => match accepted {
                 Ok((stream, _)) => {
-                    let (shared, tls) = (Arc::clone(&shared), tls.clone());
+                    let (shared, tls) = (Arc::clone(&shared), tls.as_ref().map(|tls| tls.acceptor().clone()));
                     connections.spawn(async move {
                         let _permit = permit;
                         connection(shared, stream, tls).await;

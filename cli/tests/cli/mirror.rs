@@ -480,7 +480,7 @@ fn refuses_an_unreadable_certificate() {
         api.run(&[&["mirror"], &PODS[..], &files, &["--listen", listen]].concat())
     };
     let output = run("0.0.0.0:0");
-    assert!(stderr(&output).contains("error: cannot read "), "{}", stderr(&output));
+    assert!(stderr(&output).contains("error: cannot serve: cannot read "), "{}", stderr(&output));
     for name in ["tls.crt", "tls.key"] {
         std::fs::write(file(name), "no PEM").unwrap();
     }

@@ -1,6 +1,5 @@
 //! A mirror with the manifests of docs/mirror.md reviews its readers over TLS: each has its own rights.
 
-use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +118,8 @@ impl Deployed {
             collections.push(collection(&client, resolve(resource, &known)?, StorageFormat::Compressed));
         }
         assert_eq!(collections.len(), 4);
-        let [certificate, key] = ["server.crt", "server.key"].map(|file| fs::read(server.dir().join(file)));
-        let mirror = Mirror::new(transport).tls(certificate?, key?).access(Access::Reviewed);
+        let [certificate, key] = ["server.crt", "server.key"].map(|file| server.dir().join(file));
+        let mirror = Mirror::new(transport).tls(certificate, key).access(Access::Reviewed);
         let mirror = Running::start(mirror, collections, TcpListener::bind("127.0.0.1:0")?, "https").await?;
         let ca = Certificate::from_pem_bundle(&server.ca()?)?;
         let builder = || reqwest::Client::builder().tls_certs_only(ca.clone());

@@ -18,7 +18,12 @@ async fn listens_elsewhere_only_with_reviews_and_tls() {
     assert!(error.to_string().ends_with("is not a loopback address: readers must be reviewed"), "{error}");
     let error = mirror(&upstream).access(Access::Reviewed).serve(listen(), never()).await.unwrap_err();
     assert_eq!(error.to_string(), "readers are reviewed only over TLS");
-    let error = mirror(&upstream).tls("x", "s3cret").serve(listen(), never()).await.unwrap_err();
+    let files = tempfile::tempdir().unwrap();
+    let [certificate, key] = [("tls.crt", "x"), ("tls.key", "s3cret")].map(|(name, text)| {
+        std::fs::write(files.path().join(name), text).unwrap();
+        files.path().join(name)
+    });
+    let error = mirror(&upstream).tls(certificate, key).serve(listen(), never()).await.unwrap_err();
     assert!(!error.to_string().contains("s3cret"), "{error}");
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::{future, io};
+use std::{fs, future, io};
 
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
@@ -142,6 +142,8 @@ impl Transport for To {
 pub struct Running {
     pub address: SocketAddr,
     certificate: Option<CertificateDer<'static>>,
+    /// The files of the certificate.
+    _files: Option<tempfile::TempDir>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<io::Result<()>>,
 }
@@ -182,15 +184,18 @@ impl Running {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(mirror.serve(listener, async move { _ = stopped.await }));
-        Self { address, certificate: None, stop: Some(stop), served }
+        Self { address, certificate: None, _files: None, stop: Some(stop), served }
     }
 
     /// Starts a mirror with TLS and reviews.
     pub fn reviewed(mirror: Mirror) -> Self {
         let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (certificate, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
+        let folder = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+        fs::write(&certificate, certified.cert.pem()).unwrap();
+        fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
         let running = Self::start(mirror.access(Access::Reviewed).tls(certificate, key));
-        Self { certificate: Some(certified.cert.der().clone()), ..running }
+        Self { certificate: Some(certified.cert.der().clone()), _files: Some(folder), ..running }
     }
 
     /// Asks the mirror to end.

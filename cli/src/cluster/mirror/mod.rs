@@ -8,7 +8,7 @@ mod status;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -174,10 +174,6 @@ async fn mirror(args: Args, readers: &Handle) -> Result<(), Failure> {
         let reason = "is not a loopback address: use --tls-cert and --tls-key, so that the mirror reviews its readers";
         return Err(Failure::Usage(format!("--listen {listen} {reason}")));
     }
-    let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
-        _ => None,
-    };
     let listener = TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))?;
     let address = listener.local_addr().map_err(|error| cannot_listen(listen, &error))?;
     let (client, transport, reflecting) = args.connection.shared().await?;
@@ -218,7 +214,7 @@ async fn mirror(args: Args, readers: &Handle) -> Result<(), Failure> {
     }
 
     let mut mirror = Mirror::new(transport).stale_reads(args.stale_reads);
-    if let Some((certificate, key)) = tls {
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         mirror = mirror.tls(certificate, key).access(Access::Reviewed);
     }
     for collection in &mut collections {
@@ -280,10 +276,6 @@ async fn save(collections: &[Collection]) {
 /// Returns the failure of a resource.
 fn of(resource: &impl std::fmt::Display, error: &dyn std::error::Error) -> Failure {
     Failure::Error(format!("{resource}: {}", chain(error)))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::Error(format!("cannot read {}: {error}", path.to_string_lossy())))
 }
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
