@@ -3,6 +3,7 @@
 //!
 //! Each schedule runs in paused time. `SEED=N cargo test --test reflector model` runs only the schedule of a failure.
 
+use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use listwatch::cache::{Change, ChangeLogLimits, Object, SaveError, StorageFormat
 use listwatch::client::{Client, Resource};
 use listwatch::encode::EventType;
 use listwatch::reflector::{Cache, Reflector, Strategy};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 /// How often each event occurred in the schedules.
@@ -31,6 +33,9 @@ struct Met {
     resumed: u64,
     expired: u64,
     caught_up: u64,
+    /// The readers that resumed from the log of a restarted cache, and those that it made begin again.
+    resumed_after_restart: u64,
+    expired_after_restart: u64,
 }
 
 /// How the saves and loads of restarts ended.
@@ -79,7 +84,7 @@ fn converges(strategy: Option<Strategy>) {
 
 #[test]
 fn converges_across_saves_and_restarts() {
-    let (met, mut restarts) = (Arc::default(), Restarts::default());
+    let (met, mut restarts) = (Arc::<Mutex<Met>>::default(), Restarts::default());
     let schedules = cases(225, 2000);
     let are_all = each_schedule(schedules, async |seed| {
         let strategies = [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)];
@@ -87,8 +92,10 @@ fn converges_across_saves_and_restarts() {
         run(seed, strategy, &met, Some(&mut restarts)).await;
     });
     let Restarts { saved, not_saved, loaded, not_loaded, warm } = restarts;
-    let least = [saved, not_saved, loaded, not_loaded, warm].into_iter().min();
-    assert!(least >= Some((schedules / 5).min(100)) || !are_all, "{restarts:?}");
+    let Met { resumed_after_restart, expired_after_restart, .. } = *met.lock().unwrap();
+    let readers = [resumed_after_restart, expired_after_restart];
+    let least = [saved, not_saved, loaded, not_loaded, warm].into_iter().chain(readers).min();
+    assert!(least >= Some((schedules / 5).min(100)) || !are_all, "{restarts:?}, {readers:?}");
 }
 
 async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, restarts: Option<&mut Restarts>) {
@@ -99,6 +106,13 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
     let client = Client::new(world.clone());
     tokio::spawn(world.clone().live());
     let mut reflector = new_reflector(&client, strategy, &mut rng);
+    let (current, readers) = watch::channel(Some(reflector.cache()));
+    let mut followers = Vec::new();
+    for _ in 0..rng.u8(1..4) {
+        let view = Arc::new(Mutex::new(Objects::new()));
+        tokio::spawn(follow(world.clone(), readers.clone(), Arc::clone(&view), rng.fork(), Arc::clone(met)));
+        followers.push(view);
+    }
     let mut lists = None;
     if let Some(restarts) = restarts {
         let folder = tempfile::tempdir().unwrap();
@@ -114,10 +128,13 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
             }
             // The file does not have the changes from here on.
             sleep(Duration::from_millis(rng.u64(..200_000))).await;
+            // Readers lose their connections.
+            current.send_replace(None);
             run.abort();
             reflector = new_reflector(&client, strategy, &mut rng);
             lists = reflector.load(&path).await.ok().map(|()| (world.lists(), &mut restarts.warm));
             *if lists.is_some() { &mut restarts.loaded } else { &mut restarts.not_loaded } += 1;
+            current.send_replace(Some(reflector.cache()));
         }
     }
     let cache = reflector.cache();
@@ -132,13 +149,6 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
         tokio::spawn(consume(world.clone(), subscriber, Arc::clone(&view), rng.fork(), Arc::clone(met)));
         views.push((view, wants));
     }
-    let mut followers = Vec::new();
-    for _ in 0..rng.u8(1..4) {
-        let view = Arc::new(Mutex::new(Objects::new()));
-        tokio::spawn(follow(world.clone(), cache.clone(), Arc::clone(&view), rng.fork(), Arc::clone(met)));
-        followers.push(view);
-    }
-
     for _ in 0..2000 {
         // Long enough for stalled requests to time out.
         sleep(Duration::from_secs(3600)).await;
@@ -232,8 +242,14 @@ async fn consume(
 }
 
 /// Reads a change log, as readers of a mirror do: the objects of one version, then the changes, and again after an expired version.
-/// After each change the view must equal the server's objects at that version.
-async fn follow(world: World, cache: Cache<[u8]>, view: Arc<Mutex<Objects>>, mut rng: Rng, met: Arc<Mutex<Met>>) {
+/// After a restart it resumes from the log of the new cache. After each change the view must equal the server's objects at that version.
+async fn follow(
+    world: World,
+    mut current: watch::Receiver<Option<Cache<[u8]>>>,
+    view: Arc<Mutex<Objects>>,
+    mut rng: Rng,
+    met: Arc<Mutex<Met>>,
+) {
     // A server that was restored has two states of one version.
     let check = |view: &Objects, version: &str| {
         if world.restored() == 0 {
@@ -241,7 +257,7 @@ async fn follow(world: World, cache: Cache<[u8]>, view: Arc<Mutex<Objects>>, mut
         }
     };
     loop {
-        let Some(snapshot) = cache.exact_snapshot() else {
+        let Some(snapshot) = running(&mut current).await.exact_snapshot() else {
             sleep(Duration::from_secs(rng.u64(..100))).await;
             continue;
         };
@@ -249,9 +265,26 @@ async fn follow(world: World, cache: Cache<[u8]>, view: Arc<Mutex<Objects>>, mut
         *view.lock().unwrap() = snapshot.iter().map(|object| see(&object)).collect();
         check(&view.lock().unwrap(), &version);
         drop(snapshot);
-        while let Ok(mut changes) = cache.changes_after(&version) {
+        let mut has_restarted = false;
+        loop {
+            let has_begun_again = mem::take(&mut has_restarted);
+            let resumed = running(&mut current).await.changes_after(&version);
+            if has_begun_again {
+                let mut met = met.lock().unwrap();
+                *if resumed.is_ok() { &mut met.resumed_after_restart } else { &mut met.expired_after_restart } += 1;
+            }
+            let Ok(mut changes) = resumed else { break };
             let mut left = rng.u32(..50);
-            while let Some(Ok(change)) = changes.next().await {
+            loop {
+                let change = tokio::select! {
+                    biased;
+                    _ = current.changed() => {
+                        has_restarted = true;
+                        break;
+                    }
+                    change = changes.next() => change,
+                };
+                let Some(Ok(change)) = change else { break };
                 let mut view = view.lock().unwrap();
                 let (name, object) = see(&change.object());
                 let old = match change.kind() {
@@ -271,7 +304,7 @@ async fn follow(world: World, cache: Cache<[u8]>, view: Arc<Mutex<Objects>>, mut
             }
             let caught_up = changes.resource_version().to_owned();
             assert!(at(&caught_up) >= at(&version));
-            if left > 0 {
+            if left > 0 && !has_restarted {
                 break;
             }
             version = caught_up;
@@ -282,6 +315,11 @@ async fn follow(world: World, cache: Cache<[u8]>, view: Arc<Mutex<Objects>>, mut
         }
         met.lock().unwrap().expired += 1;
     }
+}
+
+/// Waits until there is a cache.
+async fn running(current: &mut watch::Receiver<Option<Cache<[u8]>>>) -> Cache<[u8]> {
+    current.wait_for(Option::is_some).await.unwrap().clone().unwrap()
 }
 
 fn see(object: &Object<[u8]>) -> (String, (u64, String)) {
