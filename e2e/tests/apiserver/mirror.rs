@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +17,19 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use listwatch::cache::{ChangeLogLimits, StorageFormat, Store};
-use listwatch::client::{Client, Resource, Selection, Transport};
+use listwatch::client::{Client, HttpTransport, Resource, Selection, Transport};
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch::{FieldPath, ListDecoder, path};
 use listwatch_e2e::{Changes, Result, Server, View, agree, bin, listed, of_kube, pod, seen, size};
 use listwatch_mirror::{Mirror, Mirrored};
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, block_in_place};
+use tokio::task::{JoinHandle, JoinSet, block_in_place};
 use tokio::time::timeout;
 
 const PORT: u16 = 16953;
 const SECOND_PORT: u16 = 16963;
+const THIRD_PORT: u16 = 16983;
 const WRITERS: u64 = 4;
 
 fn widgets() -> Resource {
@@ -38,9 +40,10 @@ fn widgets() -> Resource {
 pub struct Running {
     pub url: String,
     caches: Vec<Cache<[u8]>>,
-    stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<std::io::Result<()>>,
-    reflecting: Vec<JoinHandle<()>>,
+    /// Dropping it ends the reflectors.
+    _reflectors: JoinSet<()>,
 }
 
 impl Running {
@@ -51,10 +54,10 @@ impl Running {
         listener: TcpListener,
         scheme: &str,
     ) -> Result<Self> {
-        let (mut caches, mut reflecting) = (Vec::new(), Vec::new());
+        let (mut caches, mut reflectors) = (Vec::new(), JoinSet::new());
         for (resource, reflector) in collections {
             let cache = reflector.cache();
-            reflecting.push(tokio::spawn(async { drop(reflector.run().await) }));
+            reflectors.spawn(async { drop(reflector.run().await) });
             timeout(Duration::from_secs(120), cache.synced()).await??;
             let is_pods = resource == Resource::PODS;
             let mirrored = Mirrored::new(cache.clone(), resource, None);
@@ -65,13 +68,13 @@ impl Running {
         let url = format!("{scheme}://{}", listener.local_addr()?);
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(mirror.serve(listener, async { drop(stopped.await) }));
-        Ok(Self { url, caches, stop, serving, reflecting })
+        Ok(Self { url, caches, stop: Some(stop), serving, _reflectors: reflectors })
     }
 
-    pub async fn stop(self) -> Result<()> {
-        drop(self.stop);
-        self.serving.await??;
-        self.reflecting.iter().for_each(JoinHandle::abort);
+    /// Ends the watches of readers, and serves no more. The caches stay up to date until the mirror is dropped, as in the command.
+    pub async fn stop(&mut self) -> Result<()> {
+        drop(self.stop.take());
+        (&mut self.serving).await??;
         Ok(())
     }
 
@@ -150,7 +153,7 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
     server.kubectl(&["create", "configmap", "-n", "default", "last"])?;
 
     for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
-        let mirror = on_loopback(&server, true, format).await?;
+        let mut mirror = on_loopback(&server, true, format).await?;
         // From here on the server's version differs from the mirror's.
         server.kubectl(&["create", "serviceaccount", "-n", "default", &format!("{format:?}").to_lowercase()])?;
         let partial = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -369,13 +372,13 @@ async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
     server.apply_widgets(&widget.to_string())?;
     let direct = server.client()?;
     let writer = server.kube_client().await?;
-    let mirror = on_loopback(&server, false, StorageFormat::Compressed).await?;
+    let mut mirror = on_loopback(&server, false, StorageFormat::Compressed).await?;
 
     let mut informers = Vec::new();
     for (watch_list, metadata) in [(true, false), (false, false), (true, true), (false, true)] {
         informers.push(Informer::start(&mirror.url, watch_list, metadata)?);
     }
-    let over_mirror = Client::new(listwatch::client::HttpTransport::builder(&mirror.url).build()?);
+    let over_mirror = Client::new(HttpTransport::builder(&mirror.url).build()?);
     let mut caches = Vec::new();
     for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
         let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy);
@@ -421,6 +424,106 @@ async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
             agree(&name, &expected, || block_in_place(|| informer.view())).await?;
         }
         println!("round {round}: {} Pods, {} selected", expected.len(), odd.len());
+    }
+    mirror.stop().await
+}
+
+/// What happens around a restart of a mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Around {
+    Nothing,
+    /// Pods change while the mirror does not run.
+    Changes,
+    /// The file was saved long before, so the readers are ahead of the mirror.
+    OldFile,
+    /// Pods change after the watches have ended, and before the file is saved: it is ahead of the readers.
+    ChangesBeforeSave,
+    /// Pods change while the mirror does not run, and it has no file.
+    NoFile,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_resume_from_the_file_of_a_mirror() -> Result<()> {
+    let server = Server::start(THIRD_PORT, &[])?;
+    server.load(300)?;
+    let (direct, writer) = (server.client()?, server.kube_client().await?);
+    let folder = tempfile::tempdir()?;
+    let [file, old] = ["new", "old"].map(|name| folder.path().join(name));
+    let start = async |listener: TcpListener, file: Option<&Path>| {
+        let transport: Arc<dyn Transport> = Arc::new(server.http("admin")?.build()?);
+        let client = Client::new(Arc::clone(&transport));
+        let (pods, mut reflector) = collection(&client, Resource::PODS, StorageFormat::Compressed);
+        if let Some(file) = file {
+            reflector.load(file).await?;
+        }
+        Running::start(Mirror::new(transport), vec![(pods, reflector)], listener, "http").await
+    };
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let mut mirror = start(listener, None).await?;
+
+    let over_mirror = Client::new(HttpTransport::builder(&mirror.url).build()?);
+    // Not `WatchFirst`: its list names a version of the API server, which the mirror of a quiet collection learns only from a bookmark.
+    let caches = [Strategy::WatchList, Strategy::ListThenWatch].map(|strategy| {
+        let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy);
+        let cache = reflector.cache();
+        tokio::spawn(reflector.run());
+        cache
+    });
+    let names: Vec<String> = listed(&direct, "").await?.into_keys().collect();
+    let done = Changes::default();
+    let change = async || write(&writer, &names, done.count(), &done, done.count() + 30).await;
+    let agreed = async |informers: &mut [Informer]| {
+        let expected = listed(&direct, "").await?;
+        for cache in &caches {
+            agree("a reflector", &expected, || Ok(seen(cache))).await?;
+        }
+        for informer in informers {
+            agree(&informer.name.clone(), &expected, || block_in_place(|| informer.view())).await?;
+        }
+        Result::Ok(())
+    };
+    agreed(&mut []).await?;
+    mirror.caches[0].save(&old)?;
+
+    for (around, relists) in [
+        (Around::Nothing, 0),
+        (Around::Changes, 0),
+        (Around::OldFile, 0),
+        (Around::ChangesBeforeSave, 1),
+        (Around::NoFile, 1),
+    ] {
+        // client-go waits longer before each reconnect, for up to a minute, so each restart has new informers.
+        let mut informers = [Informer::start(&mirror.url, true, false)?, Informer::start(&mirror.url, false, true)?];
+        change().await;
+        agreed(&mut informers).await?;
+        let before = caches.each_ref().map(|cache| cache.status().syncs);
+        mirror.stop().await?;
+        if around == Around::ChangesBeforeSave {
+            change().await;
+            let expected = listed(&direct, "").await?;
+            agree("the mirror", &expected, || Ok(seen(&mirror.caches[0]))).await?;
+        }
+        mirror.caches[0].save(&file)?;
+        drop(mirror);
+        if matches!(around, Around::Changes | Around::NoFile) {
+            change().await;
+        }
+        let file = match around {
+            Around::OldFile => Some(&*old),
+            Around::NoFile => None,
+            _ => Some(&*file),
+        };
+        mirror = start(TcpListener::bind(address)?, file).await?;
+        assert_eq!(mirror.caches[0].status().syncs, u64::from(file.is_none()), "{around:?}");
+        change().await;
+        agreed(&mut informers).await?;
+        let metrics = reqwest::get(format!("{}/metrics", mirror.url)).await?.text().await?;
+        let relisted = metrics.lines().any(|line| line.contains("expired_total{") || line.contains("kind=\"list\""));
+        assert_eq!(relisted, relists > 0, "{around:?}: {metrics}");
+        let after = caches.each_ref().map(|cache| cache.status().syncs);
+        assert_eq!(after, before.map(|syncs| syncs + relists), "{around:?}");
+        println!("{around:?}: {before:?} syncs before, {after:?} after");
     }
     mirror.stop().await
 }

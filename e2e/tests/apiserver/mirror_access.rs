@@ -46,7 +46,7 @@ struct Tokens {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_a_mirror_have_their_own_rights() -> Result<()> {
-    let deployed = Deployed::start().await?;
+    let mut deployed = Deployed::start().await?;
     let Deployed { server, mirror, .. } = &deployed;
     let pods = listed(&server.client()?, "").await?;
     let names = |of: &str| pods.keys().find_map(|key| key.strip_prefix(of)?.strip_prefix('/')).ok_or("no Pod");
