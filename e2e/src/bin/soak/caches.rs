@@ -1,19 +1,25 @@
-//! Reflectors that run in parallel with the lists, with their own faults, while their objects change; and checks of their stores.
+//! Reflectors that run in parallel with the lists, with their own faults, while their objects change; readers of a mirror; and checks of
+//! their stores.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap as KubeConfigMap;
 use k8s_pb::api::core::v1::ConfigMap;
+use kube::runtime::{WatchStreamExt as _, reflector, watcher};
+use kube::{Api, ResourceExt as _};
 use listwatch::ItemError;
-use listwatch::cache::{Change, Object, StorageFormat, Store, Subscriber};
+use listwatch::cache::{Change, ChangeLogLimits, Object, StorageFormat, Store, Subscriber};
 use listwatch::client::{Client, HttpTransport, ListParams, Resource, Transport};
 use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch_kube::KubeTransport;
+use listwatch_mirror::{Mirror, Mirrored};
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -34,9 +40,13 @@ const SYNC_WITHIN: Duration = Duration::from_secs(90);
 /// By name: the version of the object, and a hash of its bytes.
 type View = BTreeMap<String, (String, u64)>;
 
-/// The reflectors, one for each strategy, and the tasks that change their objects.
+/// The reflectors, one for each strategy, the readers of a mirror, and the tasks that change their objects.
 pub struct Caches {
     caches: Vec<Followed>,
+    /// The cache of the mirror.
+    mirrored: Cache<[u8]>,
+    /// kube's reflector, which reads from the mirror.
+    kube: reflector::Store<KubeConfigMap>,
     /// The tasks that write objects or inject faults hold it for reading.
     gate: Arc<RwLock<()>>,
     direct: Client,
@@ -45,7 +55,7 @@ pub struct Caches {
 }
 
 struct Followed {
-    strategy: Strategy,
+    name: String,
     cache: Cache<ConfigMap>,
     /// The objects according to a subscriber.
     received: Arc<Mutex<View>>,
@@ -77,18 +87,20 @@ impl Caches {
                     troubled(KubeTransport::from_config(config)?, &trouble)
                 }
             };
-            let reflector = Reflector::<ConfigMap>::new(&client, &Resource::CONFIG_MAPS).namespace(NAMESPACE);
-            let reflector = reflector.strategy(strategy).store(Store::new(StorageFormat::Compressed));
-            let cache = reflector.cache();
-            let received = Arc::new(Mutex::new(View::new()));
-            tokio::spawn(follow(cache.subscribe().with_initial_state().start(), Arc::clone(&received)));
-            let reflector = tokio::spawn(async { drop(reflector.run().await) });
-            cache.synced().await?;
+            caches.push(Followed::start(strategy.to_string(), &client, strategy).await?);
             tokio::spawn(make_trouble(trouble, rng.fork(), Arc::clone(&gate), Arc::clone(&faults)));
-            caches.push(Followed { strategy, cache, received, reflector });
         }
+        let trouble = Arc::new(Trouble::default());
+        let upstream = transport(proxy(world.server, Arc::clone(&trouble)).await?).build()?;
+        let (mirrored, url) = mirror(Troubled { inner: upstream, trouble: Arc::clone(&trouble) }).await?;
+        tokio::spawn(make_trouble(trouble, rng.fork(), Arc::clone(&gate), Arc::clone(&faults)));
+        for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
+            let client = Client::new(HttpTransport::builder(&url).build()?);
+            caches.push(Followed::start(format!("{strategy} of the mirror"), &client, strategy).await?);
+        }
+        let kube = read_by_kube(&url)?;
         tokio::spawn(write(writer, rng.fork(), Arc::clone(&gate)));
-        Ok(Self { caches, gate, direct, faults })
+        Ok(Self { caches, mirrored, kube, gate, direct, faults })
     }
 
     /// Stops the writes and the faults until the guard is dropped.
@@ -105,33 +117,41 @@ impl Caches {
         };
         let mut wrong = Vec::new();
         for followed in &self.caches {
-            let Followed { strategy, cache, received, reflector } = followed;
+            let Followed { name, cache, received, reflector } = followed;
             let start = Instant::now();
             loop {
                 let differs = differs("the cache", &seen(cache), &listed)
                     .or_else(|| differs("the subscriber", &received.lock().unwrap(), &listed));
                 let Some(differs) = differs else { break };
                 if start.elapsed() > SYNC_WITHIN || reflector.is_finished() {
-                    wrong.push(format!("{strategy}: {differs}; {:?}", cache.status()));
+                    wrong.push(format!("{name}: {differs}; {:?}", cache.status()));
                     break;
                 }
                 sleep(Duration::from_millis(10)).await;
             }
+        }
+        let start = Instant::now();
+        while let Some(differs) = differs("the store", &seen_by_kube(&self.kube, &listed), &listed) {
+            if start.elapsed() > SYNC_WITHIN {
+                wrong.push(format!("kube's reflector of the mirror: {differs}"));
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
         }
         wrong
     }
 
     /// Returns how much of the memory that Rust has allocated the stores report as theirs.
     pub fn memory(&self) -> usize {
-        let of = |followed: &Followed| followed.cache.memory().total() - followed.cache.memory().zstd;
-        self.caches.iter().map(of).sum()
+        let memory = self.caches.iter().map(|followed| followed.cache.memory()).chain([self.mirrored.memory()]);
+        memory.map(|memory| memory.total() - memory.zstd).sum()
     }
 
     pub fn summary(&self) -> String {
-        let of = |Followed { strategy, cache, .. }: &Followed| {
+        let of = |Followed { name, cache, .. }: &Followed| {
             let (status, objects) = (cache.status(), cache.len());
             format!(
-                "{strategy}: {objects} objects, {} kB, {} events, {} syncs, {} errors\n",
+                "{name}: {objects} objects, {} kB, {} events, {} syncs, {} errors\n",
                 cache.memory().total() >> 10,
                 status.events,
                 status.syncs,
@@ -151,6 +171,54 @@ impl Caches {
         });
         Ok(list.namespace(NAMESPACE).into_vec().await?.0.into_iter().collect())
     }
+}
+
+impl Followed {
+    /// Starts a reflector, and waits until it is synced.
+    async fn start(name: String, client: &Client, strategy: Strategy) -> Result<Self> {
+        let reflector = Reflector::<ConfigMap>::new(client, &Resource::CONFIG_MAPS).namespace(NAMESPACE);
+        let reflector = reflector.strategy(strategy).store(Store::new(StorageFormat::Compressed));
+        let cache = reflector.cache();
+        let received = Arc::new(Mutex::new(View::new()));
+        tokio::spawn(follow(cache.subscribe().with_initial_state().start(), Arc::clone(&received)));
+        let reflector = tokio::spawn(async { drop(reflector.run().await) });
+        cache.synced().await?;
+        Ok(Self { name, cache, received, reflector })
+    }
+}
+
+/// Starts a mirror. Returns its cache and its URL.
+async fn mirror(upstream: impl Transport) -> Result<(Cache<[u8]>, String)> {
+    let upstream: Arc<dyn Transport> = Arc::new(upstream);
+    let reflector = Reflector::<[u8]>::new(&Client::new(Arc::clone(&upstream)), &Resource::CONFIG_MAPS);
+    let reflector = reflector.store(Store::new(StorageFormat::Compressed)).change_log(ChangeLogLimits::default());
+    let cache = reflector.cache();
+    tokio::spawn(async { drop(reflector.run().await) });
+    cache.synced().await?;
+    let mirrored = Mirrored::new(cache.clone(), Resource::CONFIG_MAPS, None);
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}", listener.local_addr()?);
+    tokio::spawn(Mirror::new(upstream).resource(mirrored).serve(listener, pending::<()>()));
+    Ok((cache, url))
+}
+
+/// Starts kube's reflector.
+fn read_by_kube(url: &str) -> Result<reflector::Store<KubeConfigMap>> {
+    let config_maps = Api::namespaced(kube::Client::try_from(kube::Config::new(url.parse()?))?, NAMESPACE);
+    let (store, writer) = reflector::store();
+    let events = watcher(config_maps, watcher::Config::default()).default_backoff().reflect(writer);
+    tokio::spawn(events.for_each(async |_| {}));
+    Ok(store)
+}
+
+/// Returns the objects of kube's store, which has no bytes: their hashes are those of the list.
+fn seen_by_kube(store: &reflector::Store<KubeConfigMap>, listed: &View) -> View {
+    let see = |object: Arc<KubeConfigMap>| {
+        let (name, version) = (object.name_any(), object.resource_version().unwrap_or_default());
+        let hash = listed.get(&name).map_or(0, |(_, hash)| *hash);
+        (name, (version, hash))
+    };
+    store.state().into_iter().map(see).collect()
 }
 
 fn troubled(inner: impl Transport, trouble: &Arc<Trouble>) -> Client {

@@ -5,8 +5,8 @@
 //! number of delivered items, if a list ends after its deadline, or if memory, descriptors or tasks are left when no list runs.
 //!
 //! At the same time, three reflectors, one for each strategy, fill compressed stores over unreliable connections, while objects
-//! are changed, deleted and created. It fails if, once the changes stop, a store differs from the server in any byte, or its
-//! subscriber has missed a change.
+//! are changed, deleted and created. A mirror serves these objects to three more reflectors and to kube's. It fails if, once the changes
+//! stop, a store differs from the server in any byte, or its subscriber has missed a change.
 
 mod caches;
 mod query;
