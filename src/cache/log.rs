@@ -172,6 +172,8 @@ pub(super) struct Log<T: Stored + ?Sized> {
     version: String,
     /// The newest version that the watch has delivered since the last list began, also while the log is closed.
     seen: String,
+    /// The version of a list beside which a watch has run. Its objects may be deleted at versions up to this one.
+    listed: String,
     /// The watch has delivered a change without a version of its own, which is newer than this version.
     unsure: Option<String>,
     /// The number of changes that were dropped from the front of `kept`.
@@ -232,6 +234,7 @@ impl<T: Stored + ?Sized> Log<T> {
             start: String::new(),
             version: String::new(),
             seen: String::new(),
+            listed: String::new(),
             unsure: None,
             dropped: 0,
             kept: VecDeque::new(),
@@ -279,7 +282,20 @@ impl<T: Stored + ?Sized> Log<T> {
     pub(super) fn begin_replace(&mut self) {
         self.close();
         self.seen.clear();
+        self.listed.clear();
         self.unsure = None;
+    }
+
+    /// Records the version of the list.
+    pub(super) fn listed_at(&mut self, version: &str) {
+        version.clone_into(&mut self.listed);
+    }
+
+    /// Records that the watch delivers the changes after this version.
+    pub(super) fn watched_from(&mut self, version: &str) {
+        if self.has_not_seen(version) {
+            version.clone_into(&mut self.seen);
+        }
     }
 
     /// Begins at a version up to which the store has all changes, and which has an order. `newest` is the newest version of an object of the store.
@@ -290,9 +306,8 @@ impl<T: Stored + ?Sized> Log<T> {
         }
         self.unsure = None;
         version.clone_into(&mut self.version);
-        if self.has_not_seen(version) {
-            version.clone_into(&mut self.seen);
-        }
+        self.watched_from(version);
+        let newest = if is_older(newest, &self.listed) { &*self.listed } else { newest };
         if is_older(version, newest) {
             self.state = LogState::Opening(newest.to_owned());
         } else {
@@ -308,9 +323,7 @@ impl<T: Stored + ?Sized> Log<T> {
             return;
         }
         version.clone_into(&mut self.version);
-        if self.has_not_seen(version) {
-            version.clone_into(&mut self.seen);
-        }
+        self.watched_from(version);
         if let LogState::Opening(newest) = &self.state {
             let newest = newest.clone();
             self.open(version, &newest);
@@ -341,9 +354,10 @@ impl<T: Stored + ?Sized> Log<T> {
         let resource_version = object.resource_version();
         if self.has_not_seen(resource_version) {
             resource_version.clone_into(&mut self.seen);
-        } else if has_effect || is_deleted && !self.ahead.is_empty() {
+        } else if has_effect || is_deleted && (!self.ahead.is_empty() || self.is_closed()) {
             // A deletion without a version of its own, as an API server may send to a watch with a selector; versions without an order;
-            // or a server that was restored from a backup.
+            // or a server that was restored from a backup. While the log is closed, a deletion may have no effect because the list
+            // has not delivered the object yet.
             self.unsure = Some(self.seen.clone());
             return self.close();
         } else {

@@ -193,6 +193,16 @@ impl<T: Stored + ?Sized> Store<T> {
         }
     }
 
+    /// Records that a watch which runs beside a list delivers the changes after this version.
+    pub(crate) fn watched_from(&self, resource_version: &str) {
+        lock(&self.inner.log).watched_from(resource_version);
+    }
+
+    /// Records the version of a list beside which a watch runs.
+    pub(crate) fn listed_at(&self, resource_version: &str) {
+        lock(&self.inner.log).listed_at(resource_version);
+    }
+
     /// Writes or deletes an object that a watch delivered.
     pub(crate) fn observe(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
         self.inner.observe(encoding, bytes, is_deleted)

@@ -106,6 +106,9 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
 
     fn begin_replace(&mut self) {
         let replace = self.store.begin_replace();
+        if let (Some(_), Some(began)) = (&self.list, &self.began) {
+            self.store.watched_from(began);
+        }
         self.replace = Some(if self.attempt.went_back { replace.replace_equal_versions() } else { replace });
     }
 
@@ -209,7 +212,10 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                 return Poll::Ready(None);
             }
             // The watch delivers the changes since then. Later pages may have newer versions than the list.
-            (Ok(None), Some(began)) => Ok(began.clone()),
+            (Ok(None), Some(began)) => list.version().map(|listed| {
+                self.store.listed_at(&listed);
+                began.clone()
+            }),
             (Ok(None), None) => list.version(),
             (Err(error), _) => Err(error),
         };
