@@ -1,5 +1,6 @@
 //! A mirror of an API server without sockets, for tests.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -18,7 +19,8 @@ use crate::shared::Shared;
 
 /// An API server with ConfigMaps. It sends the list at version 1000, and then changes.
 pub(crate) struct Api {
-    list: Bytes,
+    items: Vec<Value>,
+    version: AtomicUsize,
     /// The open watch.
     watch: Mutex<Option<UnboundedSender<Bytes>>>,
 }
@@ -26,10 +28,8 @@ pub(crate) struct Api {
 impl Api {
     /// Creates an API server with this many ConfigMaps, each with this many bytes of data.
     pub(crate) fn new(objects: usize, len: usize) -> Arc<Self> {
-        let items: Vec<_> = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
-        let meta = json!({ "resourceVersion": "1000" });
-        let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": meta, "items": items });
-        Arc::new(Self { list: list.to_string().into(), watch: Mutex::default() })
+        let items = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
+        Arc::new(Self { items, version: AtomicUsize::new(1000), watch: Mutex::default() })
     }
 
     /// Returns a mirror whose cache is synced.
@@ -46,6 +46,11 @@ impl Api {
 }
 
 impl Api {
+    /// Advances the version of the list, as a write to another resource does.
+    pub(crate) fn advance(&self, version: usize) {
+        self.version.store(version, Ordering::Relaxed);
+    }
+
     /// Sends a change of an object, at a version after the list's, to the open watch.
     pub(crate) fn change(&self, version: usize) {
         let event = json!({ "type": "MODIFIED", "object": config_map("000000", version, 100) });
@@ -66,7 +71,9 @@ impl Transport for Api {
             *self.watch.lock().unwrap() = Some(sender);
             changes.map(Ok).boxed()
         } else {
-            stream::iter([Ok(self.list.clone())]).boxed()
+            let meta = json!({ "resourceVersion": self.version.load(Ordering::Relaxed).to_string() });
+            let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": meta, "items": self.items });
+            stream::iter([Ok(list.to_string().into())]).boxed()
         };
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         std::future::ready(Ok(Response::new(StatusCode::OK, headers, body))).boxed()

@@ -52,7 +52,7 @@ async fn current(shared: &Shared, request: &Request) -> Result<Arc<Snapshot<[u8]
         // As before `resourceVersionMatch`.
         || params.resource_version_match == Match::Unset && params.limit > 0 && !matches!(version, "" | "0");
     if is_exact {
-        freshness::at_least(mirrored, version).await?;
+        freshness::at_least(shared, mirrored, version).await?;
         let current = mirrored.cache.exact_snapshot().filter(|snapshot| snapshot.resource_version() == version);
         let known = current.map(Arc::new).or_else(|| mirrored.paged_at(version));
         let gone = || status::expired(format!("The provided resource version {version} is not the mirror's."));

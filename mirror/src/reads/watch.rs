@@ -36,7 +36,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         return Err(status::bad_request(format!("invalid resource version {version:?}")).into());
     }
     if params.send_initial_events.is_some() && !is_new {
-        freshness::at_least(&request.mirrored, version).await?;
+        freshness::at_least(shared, &request.mirrored, version).await?;
     }
     let cache = &request.mirrored.cache;
     let (initial, changes) = if has_initial || is_new {

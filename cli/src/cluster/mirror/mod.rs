@@ -249,11 +249,12 @@ async fn mirror(args: Args, readers: &Handle) -> Result<(), Failure> {
                 _ => Failure::Error("cannot serve".to_owned()),
             }),
             () = &mut interrupted => {
+                // The files must not be newer than the last bookmarks of the readers: from an older file, the readers resume.
+                save(&collections).await;
                 // The receiver has ended if serving has failed.
                 _ = shutdown.send(());
                 _ = serving.await;
                 live.end();
-                save(&collections).await;
                 return Ok(());
             }
             Some((resource, error)) = ended.recv() => return Err(of(&resource, &error)),
