@@ -463,8 +463,7 @@ async fn readers_resume_from_the_file_of_a_mirror() -> Result<()> {
     let mut mirror = start(listener, None).await?;
 
     let over_mirror = Client::new(HttpTransport::builder(&mirror.url).build()?);
-    // Not `WatchFirst`: its list names a version of the API server, which the mirror of a quiet collection learns only from a bookmark.
-    let caches = [Strategy::WatchList, Strategy::ListThenWatch].map(|strategy| {
+    let caches = [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst].map(|strategy| {
         let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy);
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
