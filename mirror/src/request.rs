@@ -172,7 +172,7 @@ fn segment(raw: &str) -> Result<Cow<'_, str>, Refusal> {
     Ok(segment)
 }
 
-/// The API server has no resource under a path that ends in a slash.
+/// Refuses a path of a resource that ends in a slash. The API server answers such paths, but no client sends them.
 fn no_slash(ends_in_slash: bool) -> Result<(), Refusal> {
     if ends_in_slash { Err(status::no_such_path().into()) } else { Ok(()) }
 }
