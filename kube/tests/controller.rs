@@ -374,7 +374,48 @@ async fn reconciles_the_owners_of_changed_objects() {
     pods.put_owned("p", 6, &[("v1", MINE, "a")]);
     pods.delete("p", 7, &[("v1", MINE, "a")]);
     sleep(seconds(1.0)).await;
-    assert_eq!(log.take(), "5 b@1, 5 a@1, 5 done b, 5 done a", "the former owner, too");
+    assert_eq!(log.take(), "5 a@1, 5 b@1, 5 done a, 5 done b", "the former owner, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_in_states_that_were_coalesced_are_reconciled() {
+    for (late, expected) in [
+        // A Pod that exists only while the stream is not polled: b is reconciled between its creation and its deletion.
+        ("DELETED", "10 b@1"),
+        // The Pod belonged to b for a moment.
+        ("MODIFIED", "10 b@1, 10 c@1"),
+    ] {
+        let main = Collection::<Main>::of(["a", "b", "c"]);
+        let pods = Collection::<Kube<Pod>>::of([]);
+        let log = Log::new();
+        let reconciled = log.clone();
+        let items = Controller::new(main.cache.clone()).owns(pods.cache.clone()).run(
+            move |object: Object<Main>, _| {
+                reconciled.add(written(&object));
+                async { Ok::<_, io::Error>(Action::await_change()) }
+            },
+            |_, _, _| Action::backoff(),
+            Arc::new(()),
+        );
+        // The consumer of the stream sleeps after the first three items.
+        tokio::spawn(async move {
+            let mut items = std::pin::pin!(items);
+            for _ in 0..3 {
+                items.next().await;
+            }
+            sleep(seconds(10.0)).await;
+            items.for_each(async |_| {}).await;
+        });
+        sleep(seconds(1.0)).await;
+        assert_eq!(log.take(), "0 a@1, 0 b@1, 0 c@1");
+        pods.put_owned("p", 2, &[("v1", "ConfigMap", "b")]);
+        sleep(seconds(1.0)).await;
+        assert!(pods.cache.get(&key("p")).is_some());
+        let owners: &[Owner<'_>] = if late == "DELETED" { &[("v1", "ConfigMap", "b")] } else { &[("v1", "ConfigMap", "c")] };
+        pods.events.send::<Kube<Pod>>(late, owned("p", 3, owners));
+        sleep(seconds(20.0)).await;
+        assert_eq!(log.take(), expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -450,6 +491,37 @@ async fn a_graceful_shutdown_waits_for_running_reconciles_only() {
     main.put("c", 2);
     done.await.unwrap();
     assert_eq!(log.take(), "0 a@1, 0 b@1, 10 c@1, 10 done a, 10 done b, 20 done c, 20 end");
+    // Objects that wait do not keep the task busy while the running reconciles end.
+    for ends_cache in [false, true] {
+        let names: Vec<_> = (0..2000).map(|n| format!("o-{n}")).collect();
+        let main = Collection::<Main>::of(names.iter().map(String::as_str));
+        let pods = Collection::<Kube<Pod>>::of([]);
+        let mut controller = Controller::new(main.cache.clone()).owns(pods.cache.clone()).concurrency(4);
+        if !ends_cache {
+            controller = controller.graceful_shutdown_on(sleep(seconds(5.0)));
+        }
+        let reconcile = async |_, _| {
+            sleep(seconds(10.0)).await;
+            Ok::<_, io::Error>(Action::await_change())
+        };
+        let mut items = Box::pin(controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(())));
+        let polls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&polls);
+        let items = stream::poll_fn(move |cx| {
+            counted.fetch_add(1, SeqCst);
+            items.poll_next_unpin(cx)
+        });
+        let done = tokio::spawn(items.count());
+        sleep(seconds(4.0)).await;
+        if ends_cache {
+            pods.reflector.abort();
+        }
+        sleep(seconds(2.0)).await;
+        polls.store(0, SeqCst);
+        let items = done.await.unwrap();
+        assert_eq!(items, 4 + usize::from(ends_cache));
+        assert!(polls.load(SeqCst) <= 10, "{polls:?}");
+    }
     // Before the caches are synced.
     let unsynced = Collection::<Main>::unsynced();
     let log = Log::new();

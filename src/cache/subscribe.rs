@@ -20,7 +20,7 @@ use super::object::{Codec, Object, Stored};
 use super::queue::{Delivery, LOOK_AHEAD, Queue};
 #[cfg(feature = "client")]
 use super::resync::Resync;
-use super::subscription::{Filter, Route, Subscription};
+use super::subscription::{Filter, Inspect, Route, Subscription};
 #[cfg(feature = "client")]
 use crate::object::LabelSelector;
 use crate::sync::{Mutex, lock};
@@ -33,6 +33,7 @@ pub struct Subscribe<T: Stored + ?Sized> {
     route: Option<Box<dyn Route<T>>>,
     namespace: Option<String>,
     filters: Vec<Filter<T>>,
+    inspect: Option<Inspect<T>>,
     #[cfg(feature = "client")]
     resync: Option<Resync>,
 }
@@ -47,7 +48,7 @@ pub struct Subscribe<T: Stored + ?Sized> {
 /// with an error, [`Change::Ended`] is the last change. A subscriber that is registered afterwards gets the initial state, if it
 /// requested that, and ends.
 ///
-/// If its filter panics, its own next call resumes the panic; writers and other subscribers are not affected.
+/// If one of its functions panics, its own next call resumes the panic; writers and other subscribers are not affected.
 ///
 /// # Memory
 ///
@@ -72,6 +73,7 @@ impl<T: Stored + ?Sized> Subscribe<T> {
             route: None,
             namespace: None,
             filters: Vec::new(),
+            inspect: None,
             #[cfg(feature = "client")]
             resync: None,
         }
@@ -92,6 +94,17 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// it: the subscriber then ends with that panic. All filters and indexes together decompress and decode an object once.
     pub fn filter(mut self, filter: impl Fn(&Object<T>) -> bool + Send + Sync + 'static) -> Self {
         self.filters.push(Box::new(filter));
+        self
+    }
+
+    /// Calls this function for each state that a write replaces or stores, and for the last states of a deleted object, also if the
+    /// subscriber does not receive the state because changes are coalesced. A second call replaces the first.
+    ///
+    /// Work queues need it: the state that an object had for a moment can name other objects to process, for example an owner.
+    /// The function is called once the write is visible to readers, before the consumer is woken, and not for the initial state. It
+    /// does not depend on the filters, and has the same limits as a [`filter`](Self::filter).
+    pub fn inspect(mut self, inspect: impl Fn(&Object<T>) + Send + Sync + 'static) -> Self {
+        self.inspect = Some(Box::new(inspect));
         self
     }
 
@@ -135,8 +148,9 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// write meanwhile.
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
-        let Self { inner, with_initial_state, route, namespace, filters, .. } = self;
-        let subscription = Arc::new(Subscription { route, namespace, filters, queue: Mutex::new(Queue::new()) });
+        let Self { inner, with_initial_state, route, namespace, filters, inspect, .. } = self;
+        let inspect = inspect.map(|inspect| (inspect, Arc::clone(&inner.codec)));
+        let subscription = Arc::new(Subscription { route, namespace, filters, inspect, queue: Mutex::new(Queue::new()) });
         inner.register(&subscription, with_initial_state);
         if !with_initial_state {
             while inner.look_ahead(&subscription) {}
@@ -157,7 +171,7 @@ impl<T: Stored + ?Sized> Subscriber<T> {
     ///
     /// # Panics
     ///
-    /// Panics if a filter panicked: it resumes that panic.
+    /// Panics if a filter or the function that inspects all states panicked: it resumes that panic.
     pub fn try_next(&mut self) -> Option<Change<T>> {
         match self.advance(None) {
             Poll::Ready(change) => change,

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use super::entry::Entry;
 use super::error::Cause;
-use super::object::{Object, Stored};
+use super::object::{Codec, Object, Stored};
 use super::queue::{LOOK_AHEAD, Queue, Walk};
 use crate::sync::{Mutex, lock};
 
@@ -24,11 +24,15 @@ pub(super) trait Route<T: Stored + ?Sized>: Send + Sync {
 
 pub(super) type Filter<T> = Box<dyn Fn(&Object<T>) -> bool + Send + Sync>;
 
+/// Is called for all states of the objects that are written.
+pub(super) type Inspect<T> = Box<dyn Fn(&Object<T>) + Send + Sync>;
+
 /// The state that a subscriber and a store share. The store changes it under its writer's lock.
 pub(super) struct Subscription<T: Stored + ?Sized> {
     pub(super) route: Option<Box<dyn Route<T>>>,
     pub(super) namespace: Option<String>,
     pub(super) filters: Vec<Filter<T>>,
+    pub(super) inspect: Option<(Inspect<T>, Arc<Codec<T>>)>,
     pub(super) queue: Mutex<Queue<T::Decoded>>,
 }
 
@@ -41,13 +45,17 @@ impl<T: Stored + ?Sized> Subscription<T> {
         if self.filters.is_empty() && self.route.is_none() {
             return true;
         }
+        self.call(|| {
+            self.route.as_ref().is_none_or(|route| route.has(slot)) && self.filters.iter().all(|filter| filter(object))
+        })
+    }
+
+    /// Calls functions of the user. Returns false if one panics or has panicked, which ends the subscriber.
+    fn call(&self, functions: impl FnOnce() -> bool) -> bool {
         if lock(&self.queue).has_panicked {
             return false;
         }
-        let passes = || {
-            self.route.as_ref().is_none_or(|route| route.has(slot)) && self.filters.iter().all(|filter| filter(object))
-        };
-        catch_unwind(AssertUnwindSafe(passes)).unwrap_or_else(|panic| {
+        catch_unwind(AssertUnwindSafe(functions)).unwrap_or_else(|panic| {
             let mut queue = lock(&self.queue);
             queue.panic = Some(panic);
             queue.has_panicked = true;
@@ -56,7 +64,18 @@ impl<T: Stored + ?Sized> Subscription<T> {
         })
     }
 
+    /// Calls the function that inspects all states. The write is visible to readers already.
+    fn inspect(&self, new: Option<&Object<T>>, others: &[&Arc<Entry<T::Decoded>>]) {
+        let Some((inspect, codec)) = &self.inspect else { return };
+        self.call(|| {
+            others.iter().for_each(|entry| inspect(&Object::new(entry, codec)));
+            new.into_iter().for_each(inspect);
+            true
+        });
+    }
+
     fn put(&self, slot: u32, old: Option<&Arc<Entry<T::Decoded>>>, object: &Object<T>) -> Option<Waker> {
+        self.inspect(Some(object), old.as_slice());
         let wants = self.wants(slot, object);
         let mut queue = lock(&self.queue);
         match old {
@@ -75,6 +94,8 @@ impl<T: Stored + ?Sized> Subscription<T> {
         last: &Arc<Entry<T::Decoded>>,
         final_state_unknown: bool,
     ) -> Option<Waker> {
+        let both = [old, last];
+        self.inspect(None, &both[usize::from(Arc::ptr_eq(old, last))..]);
         let mut queue = lock(&self.queue);
         if !queue.is_closed {
             queue.remove(slot, old, last, final_state_unknown);

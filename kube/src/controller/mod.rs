@@ -161,7 +161,7 @@ impl<T: Stored + ?Sized> Controller<T> {
     /// Reconciles the owners of each object that changes in another cache.
     ///
     /// The owners are all owner references of the controller's group and kind, of the old and the new state, as in kube; the version of the group
-    /// does not matter. The function reads the metadata of both states, which decompresses them in a compressed cache.
+    /// does not matter. Each write of the other cache reads the metadata of both states, which decompresses them in a compressed cache.
     pub fn owns<O: Stored + ?Sized>(self, cache: Cache<O>) -> Self {
         let resource = self.resource.clone();
         self.related(cache, move |object| owners(object, &resource))
@@ -169,10 +169,13 @@ impl<T: Stored + ?Sized> Controller<T> {
 
     /// Reconciles the objects that `mapper` returns for each object that changes in another cache. It is called for the
     /// old and for the new state, also of a deleted object. kube calls the mapper for the new state only.
+    ///
+    /// `mapper` is called for each write of the other cache, while other writers of it wait, and has the limits of
+    /// [`Subscribe::inspect`](listwatch::cache::Subscribe::inspect). So no state is left out, however long the reconciles take.
     pub fn watches<O: Stored + ?Sized, I: IntoIterator<Item = ObjectKey>>(
         self,
         cache: Cache<O>,
-        mapper: impl Fn(&Object<O>) -> I + Send + 'static,
+        mapper: impl Fn(&Object<O>) -> I + Send + Sync + 'static,
     ) -> Self {
         self.related(cache, move |object| mapper(object).into_iter().collect())
     }
@@ -180,7 +183,7 @@ impl<T: Stored + ?Sized> Controller<T> {
     fn related<O: Stored + ?Sized>(
         mut self,
         cache: Cache<O>,
-        keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + 'static,
+        keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         self.synced.push(synced(cache.clone()));
         self.related.push(subscribe(cache, keys));

@@ -1,7 +1,12 @@
 //! Caches whose changes request reconciles of other objects.
 
+use std::collections::BTreeSet;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
 use futures::future::BoxFuture;
-use futures::stream::{BoxStream, once};
+use futures::stream::{BoxStream, poll_fn};
 use futures::{FutureExt as _, StreamExt as _};
 use listwatch::ItemError;
 use listwatch::cache::{Change, Object, ObjectKey, Stored};
@@ -9,23 +14,32 @@ use listwatch::client::Resource;
 use listwatch::reflector::{Cache, SyncError};
 
 /// The keys of the objects to reconcile, or the error of the cache.
-pub(super) type Keys = BoxStream<'static, Result<Vec<ObjectKey>, SyncError>>;
+pub(super) type Keys = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;
 
 /// Registers a subscriber, for the changes from then on.
 pub(super) type Subscribe = Box<dyn FnOnce() -> Keys + Send>;
 
 /// `keys` returns the objects to reconcile for one state of a related object.
+///
+/// It is called for every state: a subscriber coalesces changes, but a reconcile can have seen a state that no change delivers.
 pub(super) fn subscribe<O: Stored + ?Sized>(
     cache: Cache<O>,
-    keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + 'static,
+    keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
 ) -> Subscribe {
     Box::new(move || {
-        let changes = cache.subscribe().start().map(Some).chain(once(async { None }));
-        let requests = changes.map(move |change| match change {
-            Some(Change::Applied { old, new }) => Ok(old.iter().chain([&new]).flat_map(&keys).collect()),
-            Some(Change::Deleted { old, last, .. }) => Ok([&old, &last].into_iter().flat_map(&keys).collect()),
-            None | Some(Change::Ended(_)) => Err(ended(&cache)),
-            Some(_) => Ok(Vec::new()),
+        let requested = Arc::new(Mutex::new(BTreeSet::new()));
+        let taken = Arc::clone(&requested);
+        let take = move || mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
+        let inspect = move |object: &Object<O>| {
+            let keys = keys(object);
+            requested.lock().unwrap_or_else(PoisonError::into_inner).extend(keys);
+        };
+        let mut changes = cache.subscribe().inspect(inspect).start();
+        let requests = poll_fn(move |cx| match changes.poll_next_unpin(cx) {
+            Poll::Ready(None | Some(Change::Ended(_))) => Poll::Ready(Some(Err(ended(&cache)))),
+            // The keys are taken after the change: the consumer is woken for it after they were added.
+            Poll::Ready(Some(_)) => Poll::Ready(Some(Ok(take()))),
+            Poll::Pending => Some(take()).filter(|keys| !keys.is_empty()).map_or(Poll::Pending, |keys| Poll::Ready(Some(Ok(keys)))),
         });
         requests.boxed()
     })

@@ -147,6 +147,7 @@ impl<T: Stored + ?Sized, E: Send + 'static> Running<T, E> {
         self.requested.clear();
         self.graceful.clear();
         self.queue.clear();
+        self.is_paused = false;
     }
 
     fn fail(&mut self, error: SyncError) -> Poll<Option<Item<E>>> {
