@@ -8,6 +8,7 @@
 //! It needs permission to list, watch and patch ConfigMaps, and to get, create and patch Leases in the namespace `default`.
 
 use std::error::Error as StdError;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -20,7 +21,7 @@ use listwatch::cache::Object;
 use listwatch::client::Client;
 use listwatch::reflector::{Cache, Reflector};
 use listwatch_kube::KubeTransport;
-use listwatch_kube::controller::{Action, Controller};
+use listwatch_kube::controller::{self, Action, Controller};
 use serde_json::json;
 
 type Error = Box<dyn StdError + Send + Sync>;
@@ -40,7 +41,9 @@ async fn reconcile(config_map: Object<ConfigMap>, context: Arc<Context>) -> Resu
         let written = api.patch(config_map.name(), &PatchParams::default(), &patch).await?;
         println!("{} has {keys}", config_map.key());
         // The next reconcile sees the label.
-        context.config_maps.wait_for_resource_version(&written.resource_version().unwrap_or_default()).await?;
+        if let Some(version) = written.resource_version() {
+            context.config_maps.wait_for_resource_version(&version).await?;
+        }
     }
     Ok(Action::await_change())
 }
@@ -61,13 +64,23 @@ async fn main() -> Result<(), Error> {
     println!("reconciling {} ConfigMaps", config_maps.len());
     let controller = Controller::new(config_maps.clone()).shutdown_on_signal();
     let items = controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(Context { client, config_maps }));
-    let reconciling = items.for_each(async |item| {
-        if let Err(error) = item {
-            eprintln!("error: {error}");
+    let reconciling = async {
+        let mut items = pin!(items);
+        while let Some(item) = items.next().await {
+            match item {
+                // The stream ends with this error.
+                Err(controller::Error::Cache(error)) => return Err(error),
+                Err(error) => eprintln!("error: {error}"),
+                Ok(_) => {}
+            }
         }
-    });
+        Ok(())
+    };
     tokio::select! {
-        () = reconciling => Ok(lease.release().await?),
+        ended = reconciling => {
+            lease.release().await?;
+            Ok(ended?)
+        }
         // The stream is dropped, which aborts its reconciles. `changed` also renews the Lease.
         lost = lease.changed() => Err(lost.map_or_else(Error::from, |_| "lost the Lease".into())),
     }

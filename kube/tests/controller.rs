@@ -411,7 +411,8 @@ async fn owners_in_states_that_were_coalesced_are_reconciled() {
         pods.put_owned("p", 2, &[("v1", "ConfigMap", "b")]);
         sleep(seconds(1.0)).await;
         assert!(pods.cache.get(&key("p")).is_some());
-        let owners: &[Owner<'_>] = if late == "DELETED" { &[("v1", "ConfigMap", "b")] } else { &[("v1", "ConfigMap", "c")] };
+        let owners: &[Owner<'_>] =
+            if late == "DELETED" { &[("v1", "ConfigMap", "b")] } else { &[("v1", "ConfigMap", "c")] };
         pods.events.send::<Kube<Pod>>(late, owned("p", 3, owners));
         sleep(seconds(20.0)).await;
         assert_eq!(log.take(), expected);

@@ -150,7 +150,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     pub fn start(self) -> Subscriber<T> {
         let Self { inner, with_initial_state, route, namespace, filters, inspect, .. } = self;
         let inspect = inspect.map(|inspect| (inspect, Arc::clone(&inner.codec)));
-        let subscription = Arc::new(Subscription { route, namespace, filters, inspect, queue: Mutex::new(Queue::new()) });
+        let subscription =
+            Arc::new(Subscription { route, namespace, filters, inspect, queue: Mutex::new(Queue::new()) });
         inner.register(&subscription, with_initial_state);
         if !with_initial_state {
             while inner.look_ahead(&subscription) {}

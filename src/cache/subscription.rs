@@ -1,6 +1,7 @@
 //! The subscribers of a store, and the choice of those that a write notifies.
 
 use std::collections::HashMap;
+use std::iter::once;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -65,17 +66,22 @@ impl<T: Stored + ?Sized> Subscription<T> {
     }
 
     /// Calls the function that inspects all states. The write is visible to readers already.
-    fn inspect(&self, new: Option<&Object<T>>, others: &[&Arc<Entry<T::Decoded>>]) {
+    fn inspect<'e>(&self, new: Option<&Object<T>>, others: impl IntoIterator<Item = &'e Arc<Entry<T::Decoded>>>)
+    where
+        T::Decoded: 'e,
+    {
         let Some((inspect, codec)) = &self.inspect else { return };
         self.call(|| {
-            others.iter().for_each(|entry| inspect(&Object::new(entry, codec)));
+            for entry in others {
+                inspect(&Object::new(entry, codec));
+            }
             new.into_iter().for_each(inspect);
             true
         });
     }
 
     fn put(&self, slot: u32, old: Option<&Arc<Entry<T::Decoded>>>, object: &Object<T>) -> Option<Waker> {
-        self.inspect(Some(object), old.as_slice());
+        self.inspect(Some(object), old);
         let wants = self.wants(slot, object);
         let mut queue = lock(&self.queue);
         match old {
@@ -94,8 +100,8 @@ impl<T: Stored + ?Sized> Subscription<T> {
         last: &Arc<Entry<T::Decoded>>,
         final_state_unknown: bool,
     ) -> Option<Waker> {
-        let both = [old, last];
-        self.inspect(None, &both[usize::from(Arc::ptr_eq(old, last))..]);
+        let last_states = once(old).chain(Some(last).filter(|last| !Arc::ptr_eq(old, last)));
+        self.inspect(None, last_states);
         let mut queue = lock(&self.queue);
         if !queue.is_closed {
             queue.remove(slot, old, last, final_state_unknown);

@@ -93,18 +93,25 @@ impl<T: Stored + ?Sized> Cache<T> {
     /// Waits until the store has all changes up to this resource version, for example the version of an object that the caller has
     /// just written.
     ///
-    /// It waits forever for a version that does not [compare](compare_resource_versions) with the server's versions. It ignores
-    /// [skipped](ReflectorStatus::skipped) objects.
+    /// It has no time limit: while the reflector cannot reach the server it waits, so a caller that must not wait that long uses
+    /// [`timeout`](tokio::time::timeout). It ignores [skipped](ReflectorStatus::skipped) objects.
     ///
     /// # Errors
     ///
-    /// [`SyncError::Ended`] if the reflector ended first.
+    /// [`SyncError::Incomparable`] for a version that does not [compare](compare_resource_versions) with the server's versions, such
+    /// as an empty one, once the cache is synced; [`SyncError::Ended`] if the reflector ended first.
     pub async fn wait_for_resource_version(&self, resource_version: &str) -> Result<(), SyncError> {
         self.wait_for(|status| {
             let so_far = status.resource_version.as_deref()?;
-            compare_resource_versions(so_far, resource_version)?.is_ge().then_some(())
+            match compare_resource_versions(so_far, resource_version) {
+                Some(order) => order.is_ge().then_some(Ok(())),
+                None => Some(Err(SyncError::Incomparable {
+                    resource_version: resource_version.to_owned(),
+                    cached: so_far.to_owned(),
+                })),
+            }
         })
-        .await
+        .await?
     }
 
     /// Saves the collection with its resource version, so that the next start can [load](super::Reflector::load) it: see

@@ -81,6 +81,13 @@ pub enum SyncError {
         /// The last skipped object.
         last: Option<SkippedObject>,
     },
+    /// The awaited resource version and the cache's have no order, so waiting would not end.
+    Incomparable {
+        /// The version that the caller waited for.
+        resource_version: String,
+        /// The version of the cache.
+        cached: String,
+    },
     /// The reflector has ended, so the cache gets no more changes.
     Ended {
         /// The error that [`run`](super::Reflector::run) returned; `None` when the reflector was dropped.
@@ -95,6 +102,12 @@ impl fmt::Display for SyncError {
                 let were = if *skipped == 1 { "object was" } else { "objects were" };
                 write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")
             }
+            Self::Incomparable { resource_version, cached } => {
+                write!(
+                    f,
+                    "the resource version {resource_version:?} does not compare with the cache's version {cached:?}"
+                )
+            }
             Self::Ended { cause: Some(_) } => f.write_str("the reflector of the cache has ended"),
             Self::Ended { cause: None } => f.write_str("the reflector of the cache was dropped"),
         }
@@ -105,6 +118,7 @@ impl Error for SyncError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Incomplete { last, .. } => last.as_ref().map(|last| last as _),
+            Self::Incomparable { .. } => None,
             Self::Ended { cause } => cause.as_ref().map(|cause| cause as _),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use crate::support::cases;
 use crate::support::seeds::each_seed;
@@ -462,4 +462,40 @@ async fn a_resync_period_of_zero_disables_resync() {
         assert!(matches!(short.next().await, Some(Change::Applied { .. })));
     }
     assert!(started.elapsed() >= Duration::from_millis(90), "{:?}", started.elapsed());
+}
+
+#[test]
+fn inspect_gets_the_states_that_are_coalesced() {
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    let bytes = |name: &str, version: &str| object("ns", name, version).to_bytes(Protobuf);
+    drop(store.apply(Protobuf, &bytes("before", "1")).unwrap());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (inspected, reader) = (Arc::clone(&seen), store.reader());
+    let mut subscriber = store
+        .subscribe()
+        .filter(|object| object.name() != "other")
+        .inspect(move |object| {
+            let stored = reader.get(&object.key()).map_or(String::new(), |object| object.resource_version().to_owned());
+            let state = format!("{}@{} in {stored:?}", object.name(), object.resource_version());
+            inspected.lock().unwrap().push(state);
+        })
+        .start();
+    let take = || std::mem::take(&mut *seen.lock().unwrap());
+    assert!(take().is_empty(), "not for the initial state");
+    drop(store.apply(Protobuf, &bytes("a", "2")).unwrap());
+    drop(store.apply(Protobuf, &bytes("a", "3")).unwrap());
+    drop(store.delete(Protobuf, &bytes("a", "4")).unwrap());
+    assert!(subscriber.try_next().is_none(), "added and deleted");
+    assert_eq!(take(), [r#"a@2 in "2""#, r#"a@2 in "3""#, r#"a@3 in "3""#, r#"a@3 in """#, r#"a@4 in """#]);
+    drop(store.apply(Protobuf, &bytes("other", "5")).unwrap());
+    assert!(subscriber.try_next().is_none(), "filtered");
+    assert_eq!(take(), [r#"other@5 in "5""#]);
+    // A panic ends this subscriber only.
+    let mut panics = store.subscribe().inspect(|_| panic!("scheduled by the test")).start();
+    drop(store.apply(Protobuf, &bytes("a", "6")).unwrap());
+    drop(store.apply(Protobuf, &bytes("a", "7")).unwrap());
+    let panic = catch_unwind(AssertUnwindSafe(|| panics.try_next())).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"scheduled by the test"));
+    assert!(panics.try_next().is_none());
+    assert!(matches!(subscriber.try_next(), Some(Change::Applied { old: None, .. })));
 }

@@ -106,6 +106,12 @@ async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
     cache.wait_for_resource_version("12").await.unwrap();
     assert_eq!(objects(&cache), "a@1 b@12");
     assert!(timeout(Duration::from_secs(60), cache.wait_for_resource_version("13")).await.is_err());
+    for version in ["", "0", "x"] {
+        let error =
+            timeout(Duration::from_secs(60), cache.wait_for_resource_version(version)).await.unwrap().unwrap_err();
+        let expected = format!("the resource version {version:?} does not compare with the cache's version \"12\"");
+        assert_eq!(error.to_string(), expected);
+    }
     run.abort();
     assert!(run.await.unwrap_err().is_cancelled());
     assert!(cache.wait_for_resource_version("13").await.is_err(), "the reflector has ended");

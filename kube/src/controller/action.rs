@@ -51,7 +51,7 @@ pub enum Error<E> {
     Cache(SyncError),
 }
 
-/// It includes the reconciler's error, which may be a `Box<dyn Error>`.
+/// It includes the reconciler's error, which may be a `Box<dyn Error>`. The cause of [`Cache`](Error::Cache) is its source.
 impl<E: fmt::Display> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

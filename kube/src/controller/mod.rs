@@ -34,8 +34,9 @@
 //!     let api = Api::<api::ConfigMap>::namespaced(context.client.clone(), pod.namespace());
 //!     let written = api.patch(pod.name(), &PatchParams::apply("example"), &Patch::Apply(config_map)).await?;
 //!     // The next reconcile of this Pod sees the ConfigMap.
-//!     let version = written.metadata.resource_version.unwrap_or_default();
-//!     context.config_maps.wait_for_resource_version(&version).await?;
+//!     if let Some(version) = written.metadata.resource_version {
+//!         context.config_maps.wait_for_resource_version(&version).await?;
+//!     }
 //!     Ok(Action::await_change())
 //! }
 //!
@@ -52,7 +53,7 @@
 //!     .run(reconcile, |_, _, _| Action::backoff(), Arc::new(context))
 //!     .for_each(async |done| {
 //!         if let Err(error) = done {
-//!             eprintln!("error: {error}");
+//!             eprintln!("error: {error:?}");
 //!         }
 //!     })
 //!     .await;
@@ -65,9 +66,13 @@
 //! A reconciler writes with kube's [`Api`](kube::Api), and records events with kube's [`Recorder`](kube::runtime::events::Recorder).
 //! The cache gets such a write later, by its watch. So after a write, a reconciler should make one of two calls:
 //!
-//! - [`Cache::wait_for_resource_version`] waits until the watch has delivered the write.
+//! - [`Cache::wait_for_resource_version`] waits until the watch has delivered the write. It has no time limit, so a reconcile waits while
+//!   the watch is down; a [`timeout`](tokio::time::timeout) with [`Action::backoff`] ends it earlier.
 //! - [`Cache::apply_decoded`] and [`Cache::apply`] write the server's answer into the cache, and wait for nothing. The answer has the type or
 //!   the encoding of the cache, so kube's answers fit caches of [`Kube<K>`](crate::Kube).
+//!
+//! [`finalizer()`](finalizer::finalizer) makes neither call for its own patch: it may be called again with the state before it, and then
+//! the server refuses a second patch, which is an error that the error policy repeats.
 //!
 //! No later reconcile sees a state that is older than such a write. controller-runtime has had a client since 2026 that does the first
 //! for each write ([`EnableReadYourWritesConsistency`]): reads of a written object, and lists of its kind, block until the informer

@@ -39,7 +39,9 @@ pub(super) fn subscribe<O: Stored + ?Sized>(
             Poll::Ready(None | Some(Change::Ended(_))) => Poll::Ready(Some(Err(ended(&cache)))),
             // The keys are taken after the change: the consumer is woken for it after they were added.
             Poll::Ready(Some(_)) => Poll::Ready(Some(Ok(take()))),
-            Poll::Pending => Some(take()).filter(|keys| !keys.is_empty()).map_or(Poll::Pending, |keys| Poll::Ready(Some(Ok(keys)))),
+            Poll::Pending => {
+                Some(take()).filter(|keys| !keys.is_empty()).map_or(Poll::Pending, |keys| Poll::Ready(Some(Ok(keys))))
+            }
         });
         requests.boxed()
     })

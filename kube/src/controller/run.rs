@@ -225,6 +225,10 @@ impl<T: Stored + ?Sized, E: Send + 'static> Running<T, E> {
             Next::AwaitChange => None,
             Next::Backoff => Some(delay(failures)),
         };
+        if failures > 0 && after.is_none() && self.cache.get(&*key).is_none() {
+            // The object was deleted during the reconcile: nothing else removes its failures.
+            self.queue.count(&key, false);
+        }
         let now = Instant::now();
         let next = after.and_then(|after| now.checked_add(after)).map(|at| Request { at, reason });
         self.queue.finish(&key, next, now);
