@@ -307,6 +307,10 @@ impl<T: Stored + ?Sized> Encoded<T> {
     ///
     /// As [`Object::view`].
     pub fn view<'a, V: View<'a>>(&'a self) -> Result<V, ItemError> {
+        // A check that was remembered before the kind of the collection was known may be of another kind.
+        if let Some(type_meta) = self.codec.type_meta.get() {
+            V::kind().expect(type_meta)?;
+        }
         let number = view::number(V::kind());
         if number != 0 && self.entry.checked() == number {
             return Ok(view::trusted(self));

@@ -24,9 +24,9 @@ pub trait View<'a>: Copy {
 
 /// The bytes of an object in protobuf that was checked for a [`View`]: valid as its kind, and canonical.
 ///
-/// Valid: the wire format, the types of all fields in the [table](crate::schema), UTF-8 in all strings, no groups, and no more than
-/// 100 nested messages. Canonical: the numbers of fields ascend, single fields occur once, repeated numbers are not packed, and the
-/// keys of maps ascend. API servers send canonical objects.
+/// Valid: the wire format, the types of all fields in the [table](crate::schema), UTF-8 in all strings, times in the years 0 to 9999,
+/// no groups, and no more than 100 nested messages. Canonical: the numbers of fields ascend, single fields occur once, repeated
+/// numbers are not packed, and the keys of maps ascend. API servers send canonical objects.
 #[derive(Clone, Copy)]
 pub struct Canonical<'a>(&'a [u8]);
 
@@ -73,7 +73,7 @@ impl ViewKind {
     }
 
     /// Checks that objects of this type are of this kind. An empty kind is unknown, and may be any.
-    fn expect(&self, type_meta: &TypeMeta) -> Result<(), ItemError> {
+    pub(crate) fn expect(&self, type_meta: &TypeMeta) -> Result<(), ItemError> {
         let TypeMeta { api_version, .. } = type_meta;
         let kind = type_meta.item_kind();
         if kind.is_empty() || kind == self.kind && self.api_versions.contains(&api_version.as_str()) {

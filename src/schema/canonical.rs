@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Field, MAX_DEPTH, Message, Shape, Type};
+use super::{Field, MAX_DEPTH, Message, SECONDS, Shape, Type};
 use crate::wire::Fault;
 use crate::wire::protobuf::{Fields, Value, Varint, WireField};
 
@@ -52,8 +52,8 @@ impl Malformed {
     }
 }
 
-/// Checks an object of this kind: its wire format, the types of all fields that the table has, UTF-8, and the depth. Returns true if
-/// it is canonical. What it accepts, prost accepts.
+/// Checks an object of this kind: its wire format, the types of all fields that the table has, UTF-8, the range of times, and the
+/// depth. Returns true if it is canonical. What it accepts, prost accepts.
 ///
 /// It allocates nothing.
 pub(crate) fn check(kind: &Message, object: &[u8]) -> Result<bool, Malformed> {
@@ -123,7 +123,10 @@ impl Check {
             | (Type::Bool | Type::Int32 | Type::Int64, Value::Varint(_))
             | (Type::Double, Value::Fixed64(_)) => Ok(()),
             (Type::Message(_), Value::Len(bytes)) if depth < MAX_DEPTH => match of.message() {
-                Some(message) => self.message(message, bytes, depth + 1),
+                Some(message) => {
+                    self.message(message, bytes, depth + 1)?;
+                    if message.is_time() { time(bytes, start) } else { Ok(()) }
+                }
                 None => Ok(()),
             },
             (Type::Message(_), Value::Len(_)) => Err(Malformed::new(Fault::Depth, start)),
@@ -162,6 +165,17 @@ impl Check {
 #[inline]
 fn utf8(text: &[u8], start: &[u8]) -> Result<(), Malformed> {
     if is_ascii(text) || str::from_utf8(text).is_ok() { Ok(()) } else { Err(Malformed::new(Fault::Utf8, start)) }
+}
+
+/// Checks that a time has a JSON form, as each time of an API server has.
+#[inline]
+fn time(bytes: &[u8], start: &[u8]) -> Result<(), Malformed> {
+    let is_valid = Fields::new(bytes).flatten().all(|field| match (field.number, field.value) {
+        (1, Value::Varint(seconds)) => SECONDS.contains(&seconds.cast_signed()),
+        (2, Value::Varint(nanos)) => nanos < 1_000_000_000,
+        _ => true,
+    });
+    if is_valid { Ok(()) } else { Err(Malformed::new(Fault::Value, start)) }
 }
 
 /// Returns true if the text is ASCII, as most text is: eight bytes at a time, because most texts are short.
@@ -208,7 +222,7 @@ fn unpack(packed: &[u8], mut each: impl FnMut(u64)) -> Result<(), Fault> {
     if varint.is_empty() { Ok(()) } else { Err(Fault::PastParent) }
 }
 
-/// Returns the canonical form of an object that [`check`] accepts. prost and Go decode the same value from both. Unknown fields are
+/// Returns the canonical form of an object that [`check`] accepts. prost decodes the same value from both. Unknown fields are
 /// kept, in their order, at the place of their number.
 ///
 /// It allocates a few words for each field.
@@ -323,6 +337,10 @@ mod tests {
         len(1, parts)
     }
 
+    fn deletion(time: &[&[u8]]) -> Vec<u8> {
+        metadata(&[&len(9, time)])
+    }
+
     fn spec(parts: &[&[u8]]) -> Vec<u8> {
         len(2, parts)
     }
@@ -349,6 +367,8 @@ mod tests {
             ("empty", vec![], None),
             ("ascending", [metadata(&[&name, &a, &b]), spec(&[&node])].concat(), None),
             ("an empty message and an absent key", [metadata(&[&label(&[])]), spec(&[])].concat(), None),
+            ("the first time", deletion(&[&int(1, (-62_167_219_200_i64).cast_unsigned()), &int(2, 0)]), None),
+            ("the last time", deletion(&[&int(1, 253_402_207_200), &int(2, 999_999_999)]), None),
             ("unknown fields", [metadata(&[&name, &unknown, &unknown]), unknown.clone(), fixed32].concat(), None),
             ("an overlong varint", b"\x0a\x82\x80\x00\x0a\x00".to_vec(), None),
             (
@@ -408,6 +428,15 @@ mod tests {
             // The time of the deletion as text, and a number in it as text.
             (metadata(&[&int(9, 1)]), Fault::WireType, "Pod.metadata.deletionTimestamp", 2),
             (metadata(&[&len(9, &[&len(1, &[])])]), Fault::WireType, "Pod.metadata.deletionTimestamp.seconds", 4),
+            (deletion(&[&int(1, 253_402_207_201)]), Fault::Value, "Pod.metadata.deletionTimestamp", 2),
+            (
+                deletion(&[&int(1, (-62_167_219_201_i64).cast_unsigned())]),
+                Fault::Value,
+                "Pod.metadata.deletionTimestamp",
+                2,
+            ),
+            (deletion(&[&int(1, 1), &int(2, 1_000_000_000)]), Fault::Value, "Pod.metadata.deletionTimestamp", 2),
+            (deletion(&[&int(2, u64::MAX)]), Fault::Value, "Pod.metadata.deletionTimestamp", 2),
             (spec(&[&len(11, &[b"\x01"])]), Fault::WireType, "Pod.spec.hostNetwork", 2),
             (groups(&[&len(4, &[b"\x80"])]), Fault::PastParent, "Pod.spec.securityContext.supplementalGroups", 4),
             (groups(&[&len(4, &[&[0xff; 10]])]), Fault::Varint, "Pod.spec.securityContext.supplementalGroups", 4),

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
 use super::text::{write, write_raw, write_str};
-use super::{Field, Form, MAX_DEPTH, Message, Omit, Shape, Type};
+use super::{Field, Form, MAX_DEPTH, Message, Omit, SECONDS, Shape, Type};
 use crate::error::{Fault, ItemError};
 use crate::limits::{Limits, estimate};
 use crate::meta::TypeMeta;
@@ -399,8 +399,7 @@ fn is_zero_time(slots: &[Slot<'_>]) -> bool {
 fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(), Fault> {
     let fraction = i32::try_from(nanos.unwrap_or(0)).ok().filter(|nanos| (0..1_000_000_000).contains(nanos));
     let time = Timestamp::new(seconds, fraction.ok_or(Fault::Value)?).map_err(|_| Fault::Value)?;
-    // RFC 3339 has only the years 0 to 9999.
-    if seconds < -62_167_219_200 {
+    if !SECONDS.contains(&seconds) {
         return Err(Fault::Value);
     }
     let format = if nanos.is_some() { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };

@@ -35,6 +35,10 @@ use crate::error::ItemError;
 /// limit.
 const MAX_DEPTH: usize = 100;
 
+/// The seconds since the Unix epoch of the times that have a JSON form, which is RFC 3339: from the year 0 to the end of the range of
+/// `jiff::Timestamp` on the last day but one of 9999.
+const SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_207_200;
+
 /// A message of protobuf: a kind of object, or a part of an object.
 ///
 /// ```
@@ -158,6 +162,10 @@ impl Message {
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name.get()
+    }
+
+    fn is_time(&self) -> bool {
+        matches!(self.form, Form::Time | Form::MicroTime)
     }
 
     /// Returns the fields, in the order of JSON.

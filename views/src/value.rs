@@ -34,7 +34,8 @@ impl Time {
         self.0.map_or(0, |(_, nanos)| nanos)
     }
 
-    /// Converts it; `None` for the zero time, and for a time outside of the years -9999 to 9999.
+    /// Converts it; `None` for the zero time. Other times are in the range of [`Timestamp`]: the check of the object refuses those that
+    /// are not.
     #[must_use]
     pub fn timestamp(self) -> Option<Timestamp> {
         self.0.and_then(|(seconds, nanos)| Timestamp::new(seconds, nanos).ok())

@@ -84,7 +84,12 @@ fn a_view_of_another_kind_is_refused() {
     let object = store.get(("ns", "web")).unwrap();
     // The kind is unknown.
     assert_eq!(object.view::<PartialObjectMetadataView<'_>>().unwrap().metadata().name(), "web");
+    let encoded = object.encoded().unwrap();
+    assert!(encoded.view::<PartialObjectMetadataView<'_>>().is_ok());
     store.set_type_meta(TypeMeta::new("v1", "Pod"));
+    // Checked before, as the wrong kind.
+    assert!(matches!(object.view::<PartialObjectMetadataView<'_>>(), Err(ItemError::WrongKind { .. })));
+    assert!(matches!(encoded.view::<PartialObjectMetadataView<'_>>(), Err(ItemError::WrongKind { .. })));
     assert!(object.view::<PodView<'_>>().is_ok());
     let error = object.view::<ConfigMapView<'_>>().unwrap_err().to_string();
     assert_eq!(error, "unexpected kind: the object is a Pod of v1, the view reads a ConfigMap of v1");
