@@ -196,7 +196,7 @@ impl<T: Stored + ?Sized> Object<T> {
 
     /// Returns a typed view, such as `PodView` of the crate `listwatch-views`. Its reads are infallible.
     ///
-    /// The first view of an object checks the whole object, which takes about 4 µs for a Pod of 8.5 kB. The store remembers the check
+    /// The first view of an object checks the whole object, which takes about 3 µs for a Pod of 8.5 kB. The store remembers the check
     /// for all readers, except of an object that it keeps decoded. An object that is valid, but not
     /// [canonical](crate::view::Canonical), as no API server sends it, is rewritten; this handle keeps the rewritten bytes until it
     /// is dropped, and the store keeps the bytes that arrived.

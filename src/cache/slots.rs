@@ -45,7 +45,10 @@ impl Slots {
     pub(super) fn insert(&mut self, slot: u32) {
         match self {
             Self::List(list) => {
-                if let Err(at) = list.binary_search(&slot) {
+                // A new index adds ascending slots.
+                if list.last().is_none_or(|last| *last < slot) {
+                    list.push(slot);
+                } else if let Err(at) = list.binary_search(&slot) {
                     list.insert(at, slot);
                 }
                 let places = list.last().copied().unwrap_or_default() as usize;

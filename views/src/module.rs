@@ -3,7 +3,7 @@
 pub(crate) use jiff::SignedDuration;
 pub(crate) use listwatch::view::{Canonical, View, ViewKind};
 
-pub(crate) use crate::read::{Element, List, Map, Raw, Value};
+pub(crate) use crate::read::{Element, List, Map, Raw};
 pub(crate) use crate::value::{IntOrString, Quantity, RawJson, Time};
 
 /// Declares a view of a message.
@@ -22,9 +22,11 @@ macro_rules! view {
         }
 
         impl<'a> Element<'a> for $name<'a> {
+            type Wire = &'a [u8];
+
             #[inline]
-            fn read(value: Value<'a>) -> Self {
-                Self(Raw::read(value))
+            fn read(bytes: &'a [u8]) -> Self {
+                Self(Raw::read(bytes))
             }
         }
 

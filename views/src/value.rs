@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::amount::Amount;
-use crate::read::{Element, Raw, Value};
+use crate::read::{Element, Raw};
 
 /// A time: `Time` or `MicroTime` of Kubernetes.
 ///
@@ -43,15 +43,19 @@ impl Time {
 }
 
 impl<'a> Element<'a> for Time {
-    fn read(value: Value<'a>) -> Self {
-        let message = Raw::read(value);
+    type Wire = &'a [u8];
+
+    fn read(bytes: &'a [u8]) -> Self {
+        let message = Raw::read(bytes);
         Self((!message.bytes().is_empty()).then(|| (message.get(1), message.get(2))))
     }
 }
 
 impl<'a> Element<'a> for SignedDuration {
-    fn read(value: Value<'a>) -> Self {
-        Self::from_nanos(Raw::read(value).get(1))
+    type Wire = &'a [u8];
+
+    fn read(bytes: &'a [u8]) -> Self {
+        Self::from_nanos(Raw::read(bytes).get(1))
     }
 }
 
@@ -109,8 +113,10 @@ impl fmt::Display for IntOrString<'_> {
 }
 
 impl<'a> Element<'a> for IntOrString<'a> {
-    fn read(value: Value<'a>) -> Self {
-        let message = Raw::read(value);
+    type Wire = &'a [u8];
+
+    fn read(bytes: &'a [u8]) -> Self {
+        let message = Raw::read(bytes);
         match message.get::<i64>(1) {
             0 => Self::Int(message.get(2)),
             _ => Self::String(message.get(3)),
@@ -131,9 +137,11 @@ impl<'a> RawJson<'a> {
 }
 
 impl<'a> Element<'a> for RawJson<'a> {
+    type Wire = &'a [u8];
+
     #[inline]
-    fn read(value: Value<'a>) -> Self {
-        Self(Raw::read(value).get(1))
+    fn read(bytes: &'a [u8]) -> Self {
+        Self(Raw::read(bytes).get(1))
     }
 }
 
@@ -183,8 +191,10 @@ impl fmt::Display for Quantity<'_> {
 }
 
 impl<'a> Element<'a> for Quantity<'a> {
+    type Wire = &'a [u8];
+
     #[inline]
-    fn read(value: Value<'a>) -> Self {
-        Self(Raw::read(value).opt(1).unwrap_or("0"))
+    fn read(bytes: &'a [u8]) -> Self {
+        Self(Raw::read(bytes).opt(1).unwrap_or("0"))
     }
 }
