@@ -118,6 +118,16 @@ impl<D> Queue<D> {
         }
     }
 
+    /// Records that the store has its current state in another form.
+    #[cfg(feature = "zstd")]
+    pub(super) fn change_form(&mut self, slot: u32, old: &Arc<Entry<D>>, new: &Arc<Entry<D>>) {
+        if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut())
+            && Arc::ptr_eq(&update.new, old)
+        {
+            update.new = Arc::clone(new);
+        }
+    }
+
     /// Records that the store replaced `old` with a state that does not pass the filters.
     pub(super) fn leave(&mut self, slot: u32, old: &Arc<Entry<D>>) {
         let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());

@@ -180,9 +180,10 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     }
 
     /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait meanwhile.
+    /// Before, it compresses the few objects that a [compressed](super::StorageFormat::Compressed) store has yet to compress.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        self.inner.measure(&self.inner.writer())
+        self.inner.measure(&self.inner.settled_writer())
     }
 
     /// Returns the number of objects that the store does not have in their latest state, because it could not hold them: a write

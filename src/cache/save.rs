@@ -87,7 +87,7 @@ impl<T: Stored + ?Sized> Store<T> {
     /// [`SaveError`].
     pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), SaveError> {
         let inner = &self.inner;
-        let writer = inner.writer();
+        let writer = inner.settled_writer();
         // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped before.
         if inner.state().version.is_empty() || writer.is_mixed || writer.skipped.len() > 0 {
             return Err(SaveError::Incomplete);

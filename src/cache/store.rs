@@ -82,7 +82,7 @@ impl<T: Stored + ?Sized> Store<T> {
     /// been written, so the rest may exceed the limit by its growth in between. Subscribers and objects that only callers hold do not
     /// count.
     pub fn set_budget(&self, bytes: Option<usize>) {
-        let spending = &mut self.inner.writer().spending;
+        let spending = &mut self.inner.settled_writer().spending;
         *spending = Spending { budget: bytes, least_refused: spending.least_refused, ..Spending::default() };
     }
 

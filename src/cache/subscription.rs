@@ -246,6 +246,14 @@ impl<T: Stored + ?Sized> Subscribers<T> {
         self.notify(namespace, routed, |subscription| subscription.remove(slot, old, last, final_state_unknown));
     }
 
+    /// Replaces the form of a current state that subscribers have yet to receive, so that it is not kept in two forms.
+    #[cfg(feature = "zstd")]
+    pub(super) fn change_form(&mut self, slot: u32, old: &Arc<Entry<T::Decoded>>, new: &Arc<Entry<T::Decoded>>) {
+        for subscription in self.all.iter().filter_map(Weak::upgrade) {
+            lock(&subscription.queue).change_form(slot, old, new);
+        }
+    }
+
     pub(super) fn synced(&mut self) {
         each(&mut self.all, &mut self.wakers, &mut Subscription::synced);
     }

@@ -79,14 +79,27 @@ impl<T: Stored + ?Sized> Inner<T> {
             }
         }
         let slot = found.as_ref().map(|(slot, _)| *slot);
-        let entry = self.entry_in_budget(writer, slot, encoding, bytes, identity)?;
+        #[cfg(feature = "zstd")]
+        let defers = slot.is_some() && Self::defers(writer, bytes.len(), listed);
+        #[cfg(not(feature = "zstd"))]
+        let defers = false;
+        let entry = if defers {
+            Self::encoded(writer, &NewObject { known: None, encoding, bytes, identity })
+        } else {
+            self.entry_in_budget(writer, slot, encoding, bytes, identity)?
+        };
         let object = Object::for_functions(&entry, &self.codec);
         let has_functions = !writer.indexes.is_empty() || !writer.subscribers.is_empty();
         let object = if has_functions { object.with_bytes(bytes) } else { object };
         let slot = self.put(writer, hash, slot, &object);
         writer.mark(slot, listed);
         #[cfg(feature = "zstd")]
-        self.train_if_due(writer, slot, bytes.len());
+        {
+            self.train_if_due(writer, slot, bytes.len());
+            if defers {
+                self.defer(writer, slot, bytes.len());
+            }
+        }
         let new = self.object(&entry);
         Ok(match found {
             Some((_, old)) => Written::Modified { old: self.object(&old), new },
@@ -277,7 +290,10 @@ impl<T: Stored + ?Sized> Inner<T> {
         self.shrink(writer, version);
         self.measure_rest(writer);
         #[cfg(feature = "zstd")]
-        self.train_if_waiting(writer);
+        {
+            self.compress_deferred(writer);
+            self.train_if_waiting(writer);
+        }
         writer.subscribers.synced();
         Ok(changes)
     }
