@@ -84,7 +84,7 @@ use http::Uri;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub use self::error::{ApiError, Error, ErrorKind, Incomplete, InvalidParams, UnexpectedBody};
+pub use self::error::{Error, ErrorKind};
 pub use self::io_thread::IoThread;
 #[cfg(feature = "cache")]
 pub(crate) use self::list::Pages;
@@ -96,7 +96,7 @@ use self::progress::Counters;
 pub use self::progress::Progress;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
-pub use self::resolve::{DiscoveredResource, ResolveError, ResourceName, resolve};
+pub use self::resolve::{DiscoveredResource, ResourceName, resolve};
 pub use self::resource::{Kind, Resource};
 pub(crate) use self::retry::Class;
 pub use self::retry::Retry;
@@ -333,7 +333,7 @@ impl Client {
             Some(_) => return Err(self.unexpected(body, headers)),
         };
         if found.kind == "Status" {
-            return Err(body::api_error(500, headers, body, &*self.transport).into());
+            return Err(body::api_error(500, headers, body, &*self.transport));
         }
         if !found.is_expected(&expected) {
             return Err(ErrorKind::OtherKind { expected, found });
@@ -427,13 +427,13 @@ impl Client {
     /// Returns the error for a body that is neither protobuf nor the requested JSON.
     fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
         if let Some(found) = body::json_status(beginning) {
-            return body::of_status(found, 500, headers).into();
+            return body::of_status(found, 500, headers);
         }
-        ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
+        ErrorKind::UnexpectedBody {
             format: beginning.first().map_or(BodyFormat::Binary, |byte| BodyFormat::by_first_byte(*byte)),
             content_type: body::content_type(headers),
             snippet: body::snippet(beginning, &*self.transport),
-        }))
+        }
     }
 
     /// Requests a document that is not a list, with the retries of a list, and converts it by `read`.

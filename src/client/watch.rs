@@ -370,7 +370,7 @@ impl Connection {
         on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
         let Self { client, answer, decoder, chunk, expected, shard, idle } = self;
-        let api_error = |status: &Status| ErrorKind::from(body::of_status(status.clone(), 500, &answer.headers));
+        let api_error = |status: &Status| body::of_status(status.clone(), 500, &answer.headers);
         loop {
             let is_first = decoder.position() == 0;
             let mut rest = &chunk[..];

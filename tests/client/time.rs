@@ -99,8 +99,8 @@ async fn the_servers_request_timeout_is_named() {
         assert!(error.is_incomplete(), "{error}");
         let text = error.to_string();
         assert_eq!(text.contains("about or past the server's request timeout of 60 s"), is_named, "{text}");
-        let ErrorKind::Incomplete(incomplete) = error.kind() else { panic!("{error}") };
-        assert_eq!(incomplete.request_timeout, is_named.then_some(SECOND * 60), "{text}");
+        let ErrorKind::Incomplete { request_timeout, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(*request_timeout, is_named.then_some(SECOND * 60), "{text}");
         assert_eq!(error.is_retryable(), !is_named);
     }
     // The timeout that the client requested.

@@ -391,8 +391,8 @@ async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> 
         let (rest, end) = drain(&mut items).await;
         let error = end.unwrap_err();
         assert!(error.is_incomplete() && error.items() == rest + 1, "{error}");
-        let ErrorKind::Incomplete(incomplete) = error.kind() else { return Err(error.into()) };
-        assert_eq!(incomplete.request_timeout, Some(Duration::from_secs(3)), "{error}");
+        let ErrorKind::Incomplete { request_timeout, .. } = error.kind() else { return Err(error.into()) };
+        assert_eq!(*request_timeout, Some(Duration::from_secs(3)), "{error}");
         assert!(items.try_next().await?.is_none() && items.summary().is_none());
         assert!(&names(named(&client, &defaults().page_size(1000))).await?.0 == all);
     }

@@ -561,7 +561,7 @@ impl Run {
     fn passes(&mut self, error: &Error) -> bool {
         match (self.plan.client.classify(error), error.kind()) {
             // A page is short enough for the request timeout.
-            (_, ErrorKind::Incomplete(incomplete)) if incomplete.request_timeout.is_some() => self.pages = true,
+            (_, ErrorKind::Incomplete { request_timeout: Some(_), .. }) => self.pages = true,
             (Class::Transient, _) => {}
             (Class::Lasting, _) if !self.fails_fast => {}
             (Class::Expired, _) if !self.is_synced => {}
