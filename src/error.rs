@@ -93,7 +93,7 @@ impl DecodeError {
         matches!(self.0.kind, DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame)
     }
 
-    /// Returns the limit that the body, or the decoded form of one of its items, exceeds.
+    /// Returns the limit that the body, or the decoded form of one of its items, exceeds. The [`kind`](Self::kind) has the sizes.
     ///
     /// ```
     /// use listwatch::{Limit, Limits, ListReader};
@@ -101,16 +101,13 @@ impl DecodeError {
     /// # let body = &include_bytes!("../fixtures/configmaps.pb")[..];
     /// let mut items = ListReader::new::<[u8]>(body).limits(Limits::default().items(5));
     /// let Some(Err(listwatch::ListError::Decode(error))) = items.nth(5) else { panic!("the sixth item is an error") };
-    /// let exceeded = error.limit().expect("the list exceeds a limit");
-    /// assert_eq!((exceeded.limit, exceeded.size, exceeded.max), (Limit::Items, 6, 5));
+    /// assert_eq!(error.limit(), Some(Limit::Items));
     /// ```
     #[must_use]
-    pub fn limit(&self) -> Option<LimitExceeded> {
+    pub fn limit(&self) -> Option<Limit> {
         match self.0.kind {
-            DecodeErrorKind::Limit { limit, size, max } => Some(LimitExceeded { limit, size, max }),
-            DecodeErrorKind::Item(ItemError::DecodedSize { estimate, max }) => {
-                Some(LimitExceeded { limit: Limit::DecodedSize, size: estimate, max })
-            }
+            DecodeErrorKind::Limit { limit, .. } => Some(limit),
+            DecodeErrorKind::Item(ItemError::DecodedSize { .. }) => Some(Limit::DecodedSize),
             _ => None,
         }
     }
@@ -317,18 +314,6 @@ pub enum Limit {
     MetadataSize,
     /// [`Limits::decoded_size`](crate::Limits::decoded_size)
     DecodedSize,
-}
-
-/// A limit that a body exceeds: see [`DecodeError::limit`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LimitExceeded {
-    /// The limit.
-    pub limit: Limit,
-    /// The size that was declared, reached or estimated, in bytes or items.
-    pub size: u64,
-    /// The largest size that is allowed.
-    pub max: u64,
 }
 
 /// The error of an item that a type or a closure refused.

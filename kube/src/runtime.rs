@@ -52,8 +52,8 @@ pub use kube::runtime::watcher::{self};
 use kube::runtime::watcher::{Config, Error as WatcherError, Event, InitialListStrategy, ListSemantic};
 use listwatch::Fault;
 use listwatch::client::{
-    Client, Compression, Error, ErrorKind, Items, List, ListParams, OwnedEvent, Resource, ResourceVersion, Retry,
-    Selection, TransportErrorKind, WatchEvents, WatchParams,
+    Client, Compression, Error, ErrorKind, List, ListParams, OwnedEvent, Resource, ResourceVersion, Retry, Selection,
+    TransportErrorKind, WatchEvents, WatchParams,
 };
 use listwatch::{DecodeErrorKind, Encoding, ItemError, ItemRef, Projection, compare_resource_versions};
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
@@ -226,7 +226,7 @@ enum State<K: DeserializeOwned + Send + 'static> {
     Empty,
     /// A list is requested next.
     Init,
-    Listing(Box<Items<Decode<K>>>),
+    Listing(Box<List<Decode<K>>>),
     /// The initial events of a watch.
     Streaming(Events<K>),
     /// All events up to this version were delivered.
@@ -260,7 +260,7 @@ where
             }
             State::Init => {
                 let list = self.source.list().map_err(WatcherError::InitialListFailed)?;
-                self.state = State::Listing(Box::new(list.stream()));
+                self.state = State::Listing(Box::new(list));
                 Ok(None)
             }
             State::Listing(mut items) => match items.next().await {

@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::redact::redact;
 use super::transport::{Transport, TransportError, TransportErrorKind};
-use crate::error::{DecodeError, DecodeErrorKind, InvalidInput, LimitExceeded};
+use crate::error::{DecodeError, DecodeErrorKind, InvalidInput, Limit};
 use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
 use crate::wire::BodyFormat;
 
@@ -117,9 +117,9 @@ impl Error {
         }
     }
 
-    /// Returns the limit that the body or one of its items exceeds, with its size.
+    /// Returns the limit that the body or one of its items exceeds.
     #[must_use]
-    pub fn limit(&self) -> Option<LimitExceeded> {
+    pub fn limit(&self) -> Option<Limit> {
         match self.kind() {
             ErrorKind::Decode(error) => error.limit(),
             _ => None,

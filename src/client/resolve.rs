@@ -76,20 +76,19 @@ pub fn resolve(typed: &str, discovered: &[DiscoveredResource]) -> Result<Resourc
 
 /// One way to read a typed name; `group` and `version` are `None` if any matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ResourceName<'a> {
+struct ResourceName<'a> {
     /// A plural, singular or short name, or a kind.
-    pub name: &'a str,
+    name: &'a str,
     /// The version, in the reading `name.version.group`.
-    pub version: Option<&'a str>,
+    version: Option<&'a str>,
     /// The group, or its beginning.
-    pub group: Option<&'a str>,
+    group: Option<&'a str>,
 }
 
 impl<'a> ResourceName<'a> {
     /// Returns the one or two readings of a name, in the order in which kubectl tries them (apimachinery
     /// `schema.ParseResourceArg`): `a.b.c.d` is `a` in version `b` of group `c.d`, or else `a` of group `b.c.d`.
-    pub fn readings(typed: &'a str) -> impl Iterator<Item = Self> {
+    fn readings(typed: &'a str) -> impl Iterator<Item = Self> {
         let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
         let given = |text: &'a str| (!text.is_empty()).then_some(text);
         let versioned =

@@ -18,7 +18,7 @@ use tracing::{Instrument, Span};
 
 use self::idle::Idle;
 #[cfg(feature = "cache")]
-pub(crate) use self::resume::{ChangeType, Connections, PAGE};
+pub(crate) use self::resume::{Connections, PAGE};
 pub use self::resume::{Disconnect, ResumedWatch};
 use super::body;
 use super::error::{Error, ErrorKind};

@@ -191,7 +191,7 @@ async fn list_within(case: &str, client: Client, whole: &Whole, limits: Limits) 
     let before = sockets();
     let ending = timeout(DEADLINE, async {
         let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).limits(limits);
-        let mut items = list.stream();
+        let mut items = list;
         let mut delivered = 0;
         let error = loop {
             match items.next().await {

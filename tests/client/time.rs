@@ -73,7 +73,7 @@ async fn a_deadline_ends_the_list() {
 async fn a_slow_consumer_is_not_disconnected() {
     const PIECE: usize = 5000;
     let transport = Scripted::always(Answer::ok(recorded_pods()).pieces_of(PIECE).paced(SECOND).then_ends(SECOND));
-    let mut items = pods(&transport).stream();
+    let mut items = pods(&transport);
     let progress = items.progress();
     let mut seen = 0;
     while let Some(item) = items.next().await {

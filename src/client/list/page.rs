@@ -193,7 +193,7 @@ impl Page {
     }
 
     fn refuse(&mut self, error: ItemError, listing: &mut Listing) -> Result<(), Error> {
-        match self.decoder.refuse_item(error, listing.plan.on_item_error) {
+        match self.decoder.refuse_item(error, listing.plan.skips_item_errors) {
             Ok(skipped) => listing.plan.report(&skipped),
             Err(error) => return Err(self.decode_error(error, listing)),
         }

@@ -53,8 +53,8 @@ pub(super) enum State {
 }
 
 impl Pages {
-    pub(super) fn new(plan: Plan, on_restart: Option<OnRestart>) -> Self {
-        Self { run: Run::new(plan, on_restart), state: State::Start }
+    pub(super) fn new(plan: Plan) -> Self {
+        Self { run: Run::new(plan), state: State::Start }
     }
 
     /// Returns the summary of the list, once it is complete.
@@ -126,7 +126,7 @@ impl Pages {
 /// The progress of a list through its namespaces, pages and attempts.
 pub(super) struct Run {
     pub(super) listing: Listing,
-    on_restart: Option<OnRestart>,
+    pub(super) on_restart: Option<OnRestart>,
     /// The index of the namespace.
     namespace: usize,
     /// The continue token of the next request.
@@ -145,7 +145,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    fn new(plan: Plan, on_restart: Option<OnRestart>) -> Self {
+    fn new(plan: Plan) -> Self {
         let span = tracing::info_span!(
             "listwatch.list",
             resource = %plan.resource,
@@ -166,7 +166,7 @@ impl Run {
             deadline: None,
             span,
             listing: Listing::new(plan),
-            on_restart,
+            on_restart: None,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::client::params::{ListParams, ResourceVersion, WatchStart};
 use crate::client::retry::{Class, Retry};
 use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEvent;
+use crate::encode::EventType;
 use crate::error::ItemError;
 use crate::object::{ItemRef, is_older};
 
@@ -101,14 +102,6 @@ pub struct Disconnect {
     pub lists: bool,
     /// The time until the next request.
     pub wait: Duration,
-}
-
-/// The type of an object's change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChangeType {
-    Added,
-    Modified,
-    Deleted,
 }
 
 /// The connections of a watch, without a decoder of its objects.
@@ -221,7 +214,7 @@ impl Connections {
     pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
-        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
         let next = ready!(self.try_advance(cx, decode));
         if next.is_err() {
@@ -233,7 +226,7 @@ impl Connections {
     fn try_advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
-        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
         let Self { run, state } = self;
         loop {
@@ -276,7 +269,7 @@ impl Connections {
                         Err(error) => Some(error),
                     }
                 }
-                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| decode(ChangeType::Added, item))) {
+                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| decode(EventType::Added, item))) {
                     Ok(Some(item)) => {
                         run.delivered.events += 1;
                         run.has_begun = true;
@@ -404,12 +397,12 @@ impl Run {
         }
         // The list retries an interrupted page.
         let (client, list) = if self.pages { (client.clone(), list.page_size(PAGE)) } else { (once(), list) };
-        let list = client.list::<[u8]>(resource, &list).limits(*limits);
+        let list = span.in_scope(|| client.list::<[u8]>(resource, &list)).limits(*limits);
         let list = match namespace {
             Some(namespace) => list.namespace(namespace),
             None => list,
         };
-        Ok(State::Listing(Box::new(span.in_scope(|| list.into_pages()))))
+        Ok(State::Listing(Box::new(list.into_pages())))
     }
 
     /// Returns the version from which the watch resumes.
@@ -430,7 +423,7 @@ impl Run {
         &mut self,
         event: WatchEvent<'_>,
         is_in_shard: bool,
-        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
         // A bookmark of an older version means that the server went back, not that the watch is up to date.
         let went_back = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
@@ -438,13 +431,13 @@ impl Run {
         self.heard += u64::from(!went_back);
         let (object, version, change, made): (_, _, _, fn(O) -> OwnedEvent<O>) = match event {
             WatchEvent::Added { object, resource_version } => {
-                (object, resource_version, ChangeType::Added, OwnedEvent::Added)
+                (object, resource_version, EventType::Added, OwnedEvent::Added)
             }
             WatchEvent::Modified { object, resource_version } => {
-                (object, resource_version, ChangeType::Modified, OwnedEvent::Modified)
+                (object, resource_version, EventType::Modified, OwnedEvent::Modified)
             }
             WatchEvent::Deleted { object, resource_version } => {
-                (object, resource_version, ChangeType::Deleted, OwnedEvent::Deleted)
+                (object, resource_version, EventType::Deleted, OwnedEvent::Deleted)
             }
             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                 if self.is_synced {
@@ -463,14 +456,14 @@ impl Run {
             }
             return Ok(None);
         }
-        let is_initial = !self.is_synced && change == ChangeType::Added;
-        let deletion = (change == ChangeType::Deleted).then(|| self.delivered.deletion(object, version)).transpose()?;
+        let is_initial = !self.is_synced && change == EventType::Added;
+        let deletion = (change == EventType::Deleted).then(|| self.delivered.deletion(object, version)).transpose()?;
         if !is_initial && self.delivered.has(version, deletion) {
             return Ok(None);
         }
         let object = decode(change, object).map_err(Into::into)?;
         // Initial events have no order, and a deletion may have any version.
-        if self.is_synced || change == ChangeType::Modified {
+        if self.is_synced || change == EventType::Modified {
             self.delivered.advance(version);
         }
         if let Some(deletion) = deletion {

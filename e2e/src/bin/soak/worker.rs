@@ -154,7 +154,7 @@ impl Worker {
 
         let started = Instant::now();
         let list = (query.list)(&route.client).deadline(deadline);
-        let mut items = list.stream();
+        let mut items = list;
         let progress = items.progress();
         let (mut kept, mut check) = (Vec::new(), known.check());
         let (mut delivered, mut exact) = (0, Ok(()));
