@@ -28,6 +28,7 @@ pub enum StoreError {
     Superseded,
     /// The changes after a version are not in the [change log](super::Changes): it is closed, or it has dropped them. The reader has to
     /// list again.
+    #[cfg(feature = "client")]
     #[error("the change log does not have all changes after this resource version")]
     ChangesExpired,
 }

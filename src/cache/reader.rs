@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::error::StoreError;
 use super::index::{self, Index};
 use super::inner::Inner;
+#[cfg(feature = "client")]
 use super::log::{ChangeLogStatus, Changes};
 use super::memory::Memory;
 use super::object::{Object, Stored};
