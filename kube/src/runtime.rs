@@ -573,7 +573,7 @@ mod tests {
         ] {
             let client = Client::new(Answers(answer.clone())).retry(Retry::never());
             let mut events =
-                client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &WatchParams::from_version("1")).stream();
+                client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &WatchParams::from_version("1")).once();
             let error = events.next().await.expect("an item").expect_err("an error");
             let error = interruption(error);
             assert!(format!("{error:?}").starts_with(expected), "{error:?}, not {expected}, for {answer:?}");

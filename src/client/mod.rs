@@ -24,7 +24,7 @@
 //! | to | call | which gives |
 //! |---|---|---|
 //! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream, a `Vec` or [`ParallelItems`], and a [`ListSummary`] |
-//! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: [`WatchEvents`] of one connection, or a [`ResumedWatch`] |
+//! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: a stream that resumes, or [`WatchEvents`] of one connection |
 //! | get an object | [`Client::get`] | the object |
 //! | find a resource by a typed name | [`Client::discover`] and [`resolve`] | [`Resource`] |
 //!
@@ -107,7 +107,7 @@ pub use self::transport::{
 };
 #[cfg(feature = "cache")]
 pub(crate) use self::watch::{Connections, PAGE};
-pub use self::watch::{Disconnect, OwnedEvent, ResumedWatch, Watch, WatchEvents};
+pub use self::watch::{Disconnect, OwnedEvent, Watch, WatchEvents};
 use crate::adapt::FromRef;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
 use crate::meta;

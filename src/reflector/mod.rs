@@ -429,7 +429,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             None => watch,
         };
         let status = Arc::clone(&self.status);
-        let watch = watch.resume().on_disconnect(move |disconnect| {
+        let watch = watch.on_disconnect(move |disconnect| {
             if let Some(error) = &disconnect.error {
                 failed(&status, error.clone());
             }

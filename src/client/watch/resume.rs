@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep};
 use tracing::field;
 
 use super::delivered::Delivered;
-use super::{Connection, Locating, Opening, OwnedEvent, Plan, Watch};
+use super::{Connection, Locating, Opening, OwnedEvent, Plan};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
@@ -32,7 +32,10 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// The page size of a list that the server could not write within its request timeout; the same as client-go's (`tools/pager`).
 pub(crate) const PAGE: u32 = 500;
 
-/// A watch over consecutive connections, as a stream.
+/// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
+///
+/// Nothing is sent before it is polled: set it up before. [`once`](Self::once) and [`open`](Self::open) use one connection instead,
+/// which the server ends after some minutes.
 ///
 /// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
 /// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
@@ -47,7 +50,7 @@ pub(crate) const PAGE: u32 = 500;
 ///
 /// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes from the
 /// version of the last event or of a later bookmark when the server ends it, when the connection breaks or [is
-/// dead](super::Watch::idle_timeout), and on 408, 429 and 5xx. It also retries 401, 403, 404, unreadable credentials and a
+/// dead](Self::idle_timeout), and on 408, 429 and 5xx. It also retries 401, 403, 404, unreadable credentials and a
 /// proxy's page, with a warning in the log, because a role or a resource may be created later;
 /// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
 /// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait at least the server's
@@ -68,7 +71,7 @@ pub(crate) const PAGE: u32 = 500;
 /// use listwatch::client::{Client, OwnedEvent, Resource, WatchParams};
 ///
 /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
-/// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state()).resume();
+/// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state());
 /// while let Some(event) = pods.try_next().await? {
 ///     match event {
 ///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
@@ -82,13 +85,13 @@ pub(crate) const PAGE: u32 = 500;
 /// # }
 /// ```
 #[must_use = "nothing is sent until it is polled"]
-pub struct ResumedWatch<F> {
-    connections: Connections,
-    decode: F,
+pub struct Watch<F> {
+    pub(super) connections: Connections,
+    pub(super) decode: F,
 }
 
 /// No field is pinned.
-impl<F> Unpin for ResumedWatch<F> {}
+impl<F> Unpin for Watch<F> {}
 
 /// A connection that ended or failed, and the next request.
 #[derive(Clone, Debug)]
@@ -106,7 +109,7 @@ pub struct Disconnect {
 
 /// The connections of a watch, without a decoder of its objects.
 pub(crate) struct Connections {
-    run: Run,
+    pub(super) run: Run,
     state: State,
 }
 
@@ -127,23 +130,15 @@ enum State {
     Ended,
 }
 
-/// The default of [`ResumedWatch::initial_events_timeout`].
+/// The default of [`Watch::initial_events_timeout`].
 const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<F> Watch<F> {
-    /// Returns the events of consecutive connections: see [`ResumedWatch`]. Nothing is sent before it is polled.
-    pub fn resume(self) -> ResumedWatch<F> {
-        let connections = Connections { run: Run::new(self.plan), state: State::Start };
-        ResumedWatch { connections, decode: self.decode }
-    }
-}
-
-impl<F> ResumedWatch<F> {
     /// Sets the timeout for each initial event, and for the bookmark after them: 30 s unless set. After it the collection is listed
     /// instead.
     ///
     /// Some servers and proxies never send that bookmark. The time that the consumer takes does not count. After the bookmark
-    /// [`idle_timeout`](super::Watch::idle_timeout) applies.
+    /// [`idle_timeout`](Self::idle_timeout) applies.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.connections.run.initial_events_timeout = timeout;
         self
@@ -185,6 +180,10 @@ impl<F> ResumedWatch<F> {
 }
 
 impl Connections {
+    pub(super) fn new(plan: Plan) -> Self {
+        Self { run: Run::new(plan), state: State::Start }
+    }
+
     /// Starts after a version that a server sent, in any form.
     #[cfg(feature = "cache")]
     pub(crate) fn after_version(mut self, version: String) -> Self {
@@ -199,7 +198,7 @@ impl Connections {
         matches!(self.state, State::Watching(_))
     }
 
-    /// As [`ResumedWatch::resource_version`].
+    /// As [`Watch::resource_version`].
     pub(crate) fn resource_version(&self) -> Option<&str> {
         self.run.version()
     }
@@ -296,7 +295,7 @@ impl Connections {
     }
 }
 
-impl<F, O, E> Stream for ResumedWatch<F>
+impl<F, O, E> Stream for Watch<F>
 where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
@@ -309,9 +308,9 @@ where
     }
 }
 
-impl<F> fmt::Debug for ResumedWatch<F> {
+impl<F> fmt::Debug for Watch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResumedWatch")
+        f.debug_struct("Watch")
             .field("resource", &self.connections.run.plan.resource)
             .field("resource_version", &self.resource_version())
             .field("delivered", &self.connections.run.delivered.events)
@@ -323,8 +322,8 @@ type OnDisconnect = Box<dyn FnMut(&Disconnect) + Send>;
 
 /// The progress of a watch, and the choice of its next request.
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
-struct Run {
-    plan: Plan,
+pub(super) struct Run {
+    pub(super) plan: Plan,
     initial_events_timeout: Duration,
     on_disconnect: Option<OnDisconnect>,
     delivered: Delivered,
