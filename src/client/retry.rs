@@ -63,9 +63,10 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
             DecodeErrorKind::Item(_) => Class::Final,
             _ => Class::Unreadable,
         },
-        ErrorKind::Redirect { .. } => Class::Lasting,
-        // A proxy's page.
-        ErrorKind::UnexpectedBody { format: BodyFormat::Html | BodyFormat::Text, .. } => Class::Lasting,
+        // A body of text is a proxy's page.
+        ErrorKind::Redirect { .. } | ErrorKind::UnexpectedBody { format: BodyFormat::Html | BodyFormat::Text, .. } => {
+            Class::Lasting
+        }
         ErrorKind::UnexpectedBody { .. }
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
