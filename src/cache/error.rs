@@ -26,8 +26,8 @@ pub enum StoreError {
     /// Another [`Replace`](super::Replace) of the store was begun, so this one was not committed.
     #[error("another replace of the store was begun")]
     Superseded,
-    /// The changes after a version are not in the [change log](super::Changes): it is closed, or it has dropped them. The reader has to
-    /// list again.
+    /// The changes after a version are not in the [change log](super::Changes), because it is closed or has dropped them. The reader has
+    /// to list again.
     #[cfg(feature = "client")]
     #[error("the change log does not have all changes after this resource version")]
     ChangesExpired,
@@ -43,8 +43,9 @@ impl From<StoreError> for ItemError {
     }
 }
 
-/// An object that a store or an index does not have in its latest state, because the store could not hold it or the function of the index
-/// failed.
+/// An object that a store or an index does not have in its latest state.
+///
+/// The store could not hold it, or the function of the index failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectError {

@@ -454,8 +454,8 @@ impl<T: Stored + ?Sized> Log<T> {
 
 /// A cursor in the change log: see [`StoreReader::changes_after`](super::StoreReader::changes_after).
 ///
-/// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it has not returned, when a
-/// relist begins, and when the store is dropped.
+/// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it has not
+/// returned, when a relist begins, and when the store is dropped.
 pub struct Changes<T: Stored + ?Sized> {
     inner: Weak<Inner<T>>,
     number: u64,

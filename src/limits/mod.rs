@@ -78,8 +78,8 @@ impl Limits {
 
     /// Sets the most memory that an item may take when it is decoded, estimated in advance from its bytes:
     /// [`DEFAULT_DECODED_SIZE`](Self::DEFAULT_DECODED_SIZE) unless set. An item over it is
-    /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which [`skip_item_errors`](crate::ListReader::skip_item_errors) skips. Stores
-    /// use the default.
+    /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which [`skip_item_errors`](crate::ListReader::skip_item_errors) skips.
+    /// Stores use the default.
     ///
     /// It bounds the memory for an item with a few bytes per element: 1.4 MB of empty volumes would take 2.3 GB. Items of up to
     /// 16 KiB are not estimated. The estimate is 64 bytes for each string or message, 1 KiB more for a value whose bytes could be a
