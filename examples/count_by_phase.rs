@@ -18,11 +18,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
     let client = Client::new(HttpTransport::builder(url).build()?);
-    let phases = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
+    let mut phases = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         Ok::<_, ItemError>(pod::PHASE.str(item)?.map_or_else(|| "none".to_owned(), String::from))
     });
     let mut counts = BTreeMap::<String, u64>::new();
-    let mut phases = phases.stream();
     while let Some(phase) = phases.try_next().await? {
         *counts.entry(phase).or_default() += 1;
     }

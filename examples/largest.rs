@@ -17,10 +17,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
     let client = Client::new(HttpTransport::builder(url).build()?);
-    let sizes = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
+    let mut sizes = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         item.meta().map(|meta| (item.bytes().len(), meta.name().into_owned()))
     });
-    let mut sizes = sizes.stream();
     let mut largest = BinaryHeap::new();
     while let Some(size) = sizes.try_next().await? {
         largest.push(Reverse(size));

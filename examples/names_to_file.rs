@@ -18,12 +18,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let file = args().nth(2).unwrap_or_else(|| "target/names.txt".to_owned());
 
     let client = Client::new(HttpTransport::builder(url).build()?);
-    let names = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
+    let mut names = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         item.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
     });
     let part = format!("{file}.part");
     let mut writer = BufWriter::new(File::create(&part)?);
-    let mut names = names.stream();
     while let Some(name) = names.try_next().await? {
         writeln!(writer, "{name}")?;
     }

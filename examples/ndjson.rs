@@ -20,11 +20,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Client::new(HttpTransport::builder(url).build()?);
     let widgets = Resource::new(group, version, plural, kind);
-    let lines = client.list_with(&widgets, &ListParams::new(Selection::all().json()), |item| {
+    let mut lines = client.list_with(&widgets, &ListParams::new(Selection::all().json()), |item| {
         let mut line = Vec::new();
         item.to_json(&mut line).map(|_| line)
     });
-    let mut lines = lines.stream();
     let mut out = BufWriter::new(stdout().lock());
     while let Some(line) = lines.try_next().await? {
         out.write_all(&line)?;

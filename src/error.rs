@@ -2,7 +2,6 @@
 //!
 //! Each error displays its own part on one line and returns the rest as `source()`.
 
-use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -94,7 +93,7 @@ impl DecodeError {
         matches!(self.0.kind, DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame)
     }
 
-    /// Returns the limit that the body, or the decoded form of one of its items, exceeds.
+    /// Returns the limit that the body, or the decoded form of one of its items, exceeds. The [`kind`](Self::kind) has the sizes.
     ///
     /// ```
     /// use listwatch::{Limit, Limits, ListReader};
@@ -102,16 +101,13 @@ impl DecodeError {
     /// # let body = &include_bytes!("../fixtures/configmaps.pb")[..];
     /// let mut items = ListReader::new::<[u8]>(body).limits(Limits::default().items(5));
     /// let Some(Err(listwatch::ListError::Decode(error))) = items.nth(5) else { panic!("the sixth item is an error") };
-    /// let exceeded = error.limit().expect("the list exceeds a limit");
-    /// assert_eq!((exceeded.limit, exceeded.size, exceeded.max), (Limit::Items, 6, 5));
+    /// assert_eq!(error.limit(), Some(Limit::Items));
     /// ```
     #[must_use]
-    pub fn limit(&self) -> Option<LimitExceeded> {
+    pub fn limit(&self) -> Option<Limit> {
         match self.0.kind {
-            DecodeErrorKind::Limit { limit, size, max } => Some(LimitExceeded { limit, size, max }),
-            DecodeErrorKind::Item(ItemError::DecodedSize { estimate, max }) => {
-                Some(LimitExceeded { limit: Limit::DecodedSize, size: estimate, max })
-            }
+            DecodeErrorKind::Limit { limit, .. } => Some(limit),
+            DecodeErrorKind::Item(ItemError::DecodedSize { .. }) => Some(Limit::DecodedSize),
             _ => None,
         }
     }
@@ -262,37 +258,42 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The error of a text that is not a selector, a field path or a shard.
+/// The error of input that the caller has to correct: a selector, a field path, a shard, the name of a resource, or the parameters of a
+/// request, which was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid {what} {text:?}: {reason}")]
-pub struct ParseError {
-    what: &'static str,
-    text: String,
+#[error("{message}")]
+pub struct InvalidInput {
+    message: Box<str>,
+    text: Box<str>,
     offset: usize,
-    reason: Cow<'static, str>,
 }
 
-impl ParseError {
-    pub(crate) fn new(what: &'static str, text: &str, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { what, text: text.to_owned(), offset: 0, reason: reason.into() }
+impl InvalidInput {
+    /// `message` has the text, quoted.
+    pub(crate) fn new(message: impl Into<Box<str>>, text: &str) -> Self {
+        Self { message: message.into(), text: text.into(), offset: 0 }
+    }
+
+    pub(crate) fn of(what: &str, text: &str, reason: impl fmt::Display) -> Self {
+        Self::new(format!("invalid {what} {text:?}: {reason}"), text)
     }
 
     /// The fault is the character at the offset, or, at the end, that something is missing.
     #[cfg(feature = "client")]
-    pub(crate) fn at(what: &'static str, text: &str, offset: usize, reason: &str) -> Self {
+    pub(crate) fn at(what: &str, text: &str, offset: usize, reason: &str) -> Self {
         let character = text.get(offset..).unwrap_or_default().chars().next();
         let found = character.map_or("the end".to_owned(), |c| format!("{c:?}"));
-        Self { offset, ..Self::new(what, text, format!("{found} at byte {offset}: {reason}")) }
+        Self { offset, ..Self::of(what, text, format_args!("{found} at byte {offset}: {reason}")) }
     }
 
-    /// Returns the whole text.
+    /// Returns the whole text; empty if the fault is not in a text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the byte offset of the faulty character of a selector, or the length of the text when something is missing; 0 for a
-    /// field path and a shard.
+    /// Returns the byte offset of the faulty character of a selector, or the length of the text when something is missing; 0 for other
+    /// input.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
@@ -313,18 +314,6 @@ pub enum Limit {
     MetadataSize,
     /// [`Limits::decoded_size`](crate::Limits::decoded_size)
     DecodedSize,
-}
-
-/// A limit that a body exceeds: see [`DecodeError::limit`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LimitExceeded {
-    /// The limit.
-    pub limit: Limit,
-    /// The size that was declared, reached or estimated, in bytes or items.
-    pub size: u64,
-    /// The largest size that is allowed.
-    pub max: u64,
 }
 
 /// The error of an item that a type or a closure refused.

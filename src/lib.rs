@@ -61,8 +61,8 @@ pub use adapt::{FromRef, ListError, ListReader};
 #[cfg(feature = "async")]
 pub use adapt::{ListCodec, ListStream};
 pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
-pub use error::{DecodeError, DecodeErrorKind, ItemError, Limit, LimitExceeded, ParseError};
-pub use limits::{Limits, OnItemError};
+pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
+pub use limits::Limits;
 pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 #[cfg(feature = "json")]
 pub use object::Json;

@@ -10,7 +10,6 @@ use bytesize::ByteSize;
 use clap::error::ErrorKind;
 use listwatch::{
     BodyFormat, DecodeErrorKind, ItemError, ItemRef, LabelSelector, Limit, Limits, ListDecoder, ListError, ListStream,
-    OnItemError,
 };
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -139,7 +138,7 @@ pub async fn run(mut args: Args) -> Result<(), Failure> {
     let mut items = ListStream::with(ReaderStream::with_capacity(body, CHUNK), &mut row)
         .accept_json()
         .limits(args.limits())
-        .on_item_error(args.on_item_error());
+        .skip_item_errors(args.skip_bad_items);
     let mut output = Output::new(&args.shown);
     let done = rows::print(&mut items, &mut output, &mut limit, |items| reached(items.decoder())).await?;
     let error = done.err().map(|error| (explain(&error, &source, items.decoder()), error));
@@ -199,11 +198,7 @@ impl Args {
             .items(self.max_items.unwrap_or(u64::MAX))
             .bytes(self.max_bytes.map_or(u64::MAX, |size| size.as_u64()))
             .metadata_size(self.max_metadata_size.as_u64())
-            .on_oversized(self.on_item_error())
-    }
-
-    fn on_item_error(&self) -> OnItemError {
-        if self.skip_bad_items { OnItemError::Skip } else { OnItemError::Fail }
+            .skip_oversized(self.skip_bad_items)
     }
 }
 
@@ -247,7 +242,7 @@ pub fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder
 /// Returns the option that raises the limit of the error.
 fn option(error: &ListError<io::Error>) -> &'static str {
     let ListError::Decode(error) = error else { return "" };
-    match error.limit().map(|exceeded| exceeded.limit) {
+    match error.limit() {
         Some(Limit::ItemSize) => "; --max-item-size raises the limit",
         Some(Limit::Items) => "; --max-items raises the limit",
         Some(Limit::Bytes) => "; --max-bytes raises the limit",

@@ -47,8 +47,8 @@ fn check(error: &Error) {
     assert!(!text.contains(char::is_control), "an error with control characters: {text}");
     let texts = said(error);
     assert!(!texts.contains(TOKEN), "an error with the token: {texts}");
-    if let ErrorKind::UnexpectedBody(body) = error.kind() {
-        assert!(body.snippet.as_ref().is_none_or(|snippet| snippet.len() <= LONGEST), "{body}");
+    if let ErrorKind::UnexpectedBody { snippet, .. } = error.kind() {
+        assert!(snippet.as_ref().is_none_or(|snippet| snippet.len() <= LONGEST), "{error}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Any bytes, in any chunks, yield the same events and the same end, in memory that the limits bound.
 
 use allocation_counter::measure;
-use listwatch::{Encoding, Event, Limits, ListDecoder, ListEnd, ListMeta, OnItemError, TypeMeta};
+use listwatch::{Encoding, Event, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta};
 
 use super::support::cut;
 
@@ -38,9 +38,8 @@ impl Caps {
         let item_size = cap(0, small, Limits::DEFAULT_ITEM_SIZE);
         let items = cap(1, small % 8, u64::MAX);
         let metadata_size = cap(2, small, Limits::DEFAULT_METADATA_SIZE);
-        let on_oversized = if skip.is_multiple_of(2) { OnItemError::Fail } else { OnItemError::Skip };
         let limits = Limits::default().item_size(item_size).items(items).metadata_size(metadata_size);
-        let limits = limits.bytes(cap(3, 8 * small, u64::MAX)).on_oversized(on_oversized);
+        let limits = limits.bytes(cap(3, 8 * small, u64::MAX)).skip_oversized(!skip.is_multiple_of(2));
         Self { item_size, items, metadata_size, limits }
     }
 

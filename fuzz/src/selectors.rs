@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use listwatch::ParseError;
+use listwatch::InvalidInput;
 use listwatch::{Event, ListDecoder};
 use listwatch::{FieldSelector, LabelSelector};
 
@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn parse<S: FromStr<Err = ParseError> + Display + Debug + PartialEq>(text: &[u8]) -> Option<S> {
+fn parse<S: FromStr<Err = InvalidInput> + Display + Debug + PartialEq>(text: &[u8]) -> Option<S> {
     let text = str::from_utf8(text).ok()?;
     match text.parse::<S>() {
         Ok(selector) => {

@@ -6,7 +6,7 @@ use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 #[cfg(feature = "cache")]
 use listwatch::cache::Stored;
 use listwatch::client::{Kind, Resource};
-use listwatch::{Encoding, Item, ItemError, ItemRef, Json, LabelSelector, ParseError};
+use listwatch::{Encoding, InvalidInput, Item, ItemError, ItemRef, Json, LabelSelector};
 use serde::de::DeserializeOwned;
 
 /// Decodes each item of a list as a `Box<K>`, for a type of k8s-openapi or a type that derives `kube::CustomResource`.
@@ -79,19 +79,19 @@ impl<K: kube::Resource<DynamicType = (), Scope: Scope>> Kind for Kube<K> {
 ///
 /// let web = LabelSelector { match_labels: Some([("app".into(), "web".into())].into()), ..LabelSelector::default() };
 /// assert_eq!(web.to_label_selector()?.to_string(), "app=web");
-/// # Ok::<(), listwatch::ParseError>(())
+/// # Ok::<(), listwatch::InvalidInput>(())
 /// ```
 pub trait ToLabelSelector {
     /// Converts the selector of a Deployment, a Service or another object.
     ///
     /// # Errors
     ///
-    /// [`ParseError`] for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`.
-    fn to_label_selector(&self) -> Result<LabelSelector, ParseError>;
+    /// [`InvalidInput`] for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`.
+    fn to_label_selector(&self) -> Result<LabelSelector, InvalidInput>;
 }
 
 impl ToLabelSelector for k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector {
-    fn to_label_selector(&self) -> Result<LabelSelector, ParseError> {
+    fn to_label_selector(&self) -> Result<LabelSelector, InvalidInput> {
         let labels = self.match_labels.iter().flatten();
         let equal = labels.fold(LabelSelector::new(), |all, (key, value)| all.equal(key, value));
         self.match_expressions.iter().flatten().try_fold(equal, |all, expression| {

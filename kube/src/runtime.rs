@@ -52,8 +52,8 @@ pub use kube::runtime::watcher::{self};
 use kube::runtime::watcher::{Config, Error as WatcherError, Event, InitialListStrategy, ListSemantic};
 use listwatch::Fault;
 use listwatch::client::{
-    ApiError, Client, Compression, Error, ErrorKind, Items, List, ListParams, OwnedEvent, Resource, ResourceVersion,
-    Retry, Selection, TransportErrorKind, WatchEvents, WatchParams,
+    Client, Compression, Error, ErrorKind, List, ListParams, OwnedEvent, Resource, ResourceVersion, Retry, Selection,
+    TransportErrorKind, WatchEvents, WatchParams,
 };
 use listwatch::{DecodeErrorKind, Encoding, ItemError, ItemRef, Projection, compare_resource_versions};
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
@@ -226,7 +226,7 @@ enum State<K: DeserializeOwned + Send + 'static> {
     Empty,
     /// A list is requested next.
     Init,
-    Listing(Box<Items<Decode<K>>>),
+    Listing(Box<List<Decode<K>>>),
     /// The initial events of a watch.
     Streaming(Events<K>),
     /// All events up to this version were delivered.
@@ -260,7 +260,7 @@ where
             }
             State::Init => {
                 let list = self.source.list().map_err(WatcherError::InitialListFailed)?;
-                self.state = State::Listing(Box::new(list.stream()));
+                self.state = State::Listing(Box::new(list));
                 Ok(None)
             }
             State::Listing(mut items) => match items.next().await {
@@ -470,7 +470,9 @@ fn newer(version: String, other: String) -> String {
 /// Returns the error of an interrupted watch, or `None` if kube's watcher would resume without an error.
 fn interruption(error: Error) -> Option<WatcherError> {
     match error.kind() {
-        ErrorKind::Api(error) => return Some(WatcherError::WatchError(Box::new(status(error)))),
+        ErrorKind::Api { code, status, .. } => {
+            return Some(WatcherError::WatchError(Box::new(of_server(*code, status))));
+        }
         ErrorKind::Transport(error)
             if error.io_error_kind() == Some(io::ErrorKind::UnexpectedEof)
                 || error.kind() == TransportErrorKind::ReadIdle =>
@@ -500,14 +502,14 @@ fn invalid(reason: impl ToString) -> kube::Error {
 
 fn kube_error(error: Error) -> kube::Error {
     match error.kind() {
-        ErrorKind::Api(error) => kube::Error::Api(Box::new(status(error))),
+        ErrorKind::Api { code, status, .. } => kube::Error::Api(Box::new(of_server(*code, status))),
         ErrorKind::Params(_) => invalid(error),
         _ => kube::Error::Service(Box::new(error)),
     }
 }
 
-fn status(error: &ApiError) -> Status {
-    let listwatch::Status { metadata, status, message, reason, details, .. } = error.status.clone();
+fn of_server(code: u16, status: &listwatch::Status) -> Status {
+    let listwatch::Status { metadata, status, message, reason, details, .. } = status.clone();
     let metadata = metadata.map(|meta| ListMeta {
         continue_: Some(meta.continue_token).filter(|token| !token.is_empty()),
         remaining_item_count: meta.remaining_item_count,
@@ -527,7 +529,7 @@ fn status(error: &ApiError) -> Status {
         "Failure" => Some(StatusSummary::Failure),
         _ => None,
     };
-    Status { status, code: error.code, message, metadata, reason, details }
+    Status { status, code, message, metadata, reason, details }
 }
 
 fn cause(cause: listwatch::StatusCause) -> StatusCause {
@@ -571,7 +573,7 @@ mod tests {
         ] {
             let client = Client::new(Answers(answer.clone())).retry(Retry::never());
             let mut events =
-                client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &WatchParams::from_version("1")).stream();
+                client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &WatchParams::from_version("1")).once();
             let error = events.next().await.expect("an item").expect_err("an error");
             let error = interruption(error);
             assert!(format!("{error:?}").starts_with(expected), "{error:?}, not {expected}, for {answer:?}");

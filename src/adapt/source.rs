@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::decode::{Event, ListDecoder, ListEnd};
 use crate::error::{DecodeError, ItemError, SkipHook};
-use crate::limits::OnItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
 #[cfg(feature = "json")]
@@ -46,7 +45,7 @@ pub type FromRef<T> = fn(ItemRef<'_>) -> Result<<T as Item>::Owned, ItemError>;
 
 pub(super) struct Source<F> {
     pub(super) decoder: ListDecoder,
-    pub(super) on_item_error: OnItemError,
+    pub(super) skips_item_errors: bool,
     pub(super) on_skip: Option<SkipHook>,
     pub(super) end: Option<ListEnd>,
     convert: F,
@@ -54,7 +53,7 @@ pub(super) struct Source<F> {
 
 impl<F> Source<F> {
     pub(super) fn with(convert: F) -> Self {
-        Self { decoder: ListDecoder::new(), on_item_error: OnItemError::default(), on_skip: None, end: None, convert }
+        Self { decoder: ListDecoder::new(), skips_item_errors: false, on_skip: None, end: None, convert }
     }
 
     /// Returns the next item in `chunk`, or `None` when all of it is consumed.
@@ -63,7 +62,7 @@ impl<F> Source<F> {
         F: FnMut(ItemRef<'_>) -> Result<T, E>,
         E: Into<ItemError>,
     {
-        let Self { decoder, on_item_error, on_skip, convert, .. } = self;
+        let Self { decoder, skips_item_errors, on_skip, convert, .. } = self;
         let mut report = |error: &DecodeError| on_skip.iter_mut().for_each(|on_skip| on_skip(error));
         loop {
             let on_event = |event: Event<'_>| match event {
@@ -78,7 +77,7 @@ impl<F> Source<F> {
                 None => return Ok(None),
                 Some(None) => {}
                 Some(Some(Ok(value))) => return Ok(Some(value)),
-                Some(Some(Err(error))) => report(&decoder.refuse_item(error.into(), *on_item_error)?),
+                Some(Some(Err(error))) => report(&decoder.refuse_item(error.into(), *skips_item_errors)?),
             }
         }
     }
@@ -102,10 +101,10 @@ pub(super) fn source_of<T: Item + ?Sized>() -> Source<FromRef<T>> {
 
 impl<F> fmt::Debug for Source<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { decoder, on_item_error, end, on_skip: _, convert: _ } = self;
+        let Self { decoder, skips_item_errors, end, on_skip: _, convert: _ } = self;
         f.debug_struct("Source")
             .field("decoder", decoder)
-            .field("on_item_error", on_item_error)
+            .field("skips_item_errors", skips_item_errors)
             .field("end", end)
             .finish_non_exhaustive()
     }
@@ -133,19 +132,16 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// Sets the action for an item that the closure or the type refuses: [`OnItemError::Fail`] unless set.
-        ///
-        /// [`OnItemError::Fail`]: crate::OnItemError::Fail
+        /// Sets whether an item that the closure or the type refuses is skipped and counted in
+        /// [`ListEnd::skipped`](crate::ListEnd::skipped): false unless set, so that the list ends in an error that names the item.
         #[must_use]
-        pub fn on_item_error(mut self, what: crate::OnItemError) -> Self {
-            self.source.on_item_error = what;
+        pub fn skip_item_errors(mut self, skip: bool) -> Self {
+            self.source.skips_item_errors = skip;
             self
         }
 
-        /// Calls `hook` with the error of each item that [`OnItemError::Skip`](crate::OnItemError::Skip) skips.
-        ///
-        /// With `OnItemError::Fail` the list would have ended in that error. `hook` also gets the errors of items over
-        /// [`Limits::item_size`](crate::Limits::item_size) that [`Limits::on_oversized`](crate::Limits::on_oversized) skips.
+        /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) or
+        /// [`Limits::skip_oversized`](crate::Limits::skip_oversized) skips. Without them the list would have ended in that error.
         #[must_use]
         pub fn on_skip(mut self, hook: impl FnMut(&crate::DecodeError) + Send + 'static) -> Self {
             self.source.on_skip = Some(Box::new(hook));

@@ -1,12 +1,13 @@
 //! The errors of stores and indexes.
 
 use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 use super::key::ObjectKey;
 use crate::error::ItemError;
 
-/// The store could not hold an object, or could not commit a list.
+/// The store could not hold an object, could not commit a list, or does not have the changes after a version.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -25,6 +26,11 @@ pub enum StoreError {
     /// Another [`Replace`](super::Replace) of the store was begun, so this one was not committed.
     #[error("another replace of the store was begun")]
     Superseded,
+    /// The changes after a version are not in the [change log](super::Changes), because it is closed or has dropped them. The reader has
+    /// to list again.
+    #[cfg(feature = "client")]
+    #[error("the change log does not have all changes after this resource version")]
+    ChangesExpired,
 }
 
 /// Lets a closure that writes items to a store return the store's errors.
@@ -37,17 +43,35 @@ impl From<StoreError> for ItemError {
     }
 }
 
-/// The function of an index failed for an object, so the index does not have the object.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("index {index} failed for {key}")]
+/// An object that a store or an index does not have in its latest state.
+///
+/// The store could not hold it, or the function of the index failed.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct IndexError {
-    /// The name of the index.
-    pub index: Arc<str>,
-    /// The object.
-    pub key: ObjectKey,
-    /// The error that the function returned.
+pub struct ObjectError {
+    /// The object; `None` if its key cannot be read.
+    pub key: Option<ObjectKey>,
+    /// The name of the index; `None` if the store does not have the object.
+    pub index: Option<Arc<str>>,
+    /// The error that the function of the index returned, or a [`StoreError`].
     pub source: Arc<dyn Error + Send + Sync>,
+}
+
+impl fmt::Display for ObjectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.index, &self.key) {
+            (Some(index), Some(key)) => write!(f, "index {index} failed for {key}"),
+            (Some(index), None) => write!(f, "index {index} failed"),
+            (None, Some(key)) => write!(f, "cannot store {key}"),
+            (None, None) => f.write_str("cannot store an object"),
+        }
+    }
+}
+
+impl Error for ObjectError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
 }
 
 /// The error with which a reflector ended.

@@ -65,36 +65,30 @@ pub(super) const MAX_COMPRESSED: u32 = 16 << 20;
 #[cfg(feature = "zstd")]
 pub(super) const MAX_DICTIONARIES: usize = 64;
 
-/// A store was not saved. The previous file is intact, except after [`Unflushed`](Self::Unflushed).
+/// The error of a file of a store: nothing was saved, or nothing was loaded.
+///
+/// After an error of saving the previous file is intact, except after [`Unflushed`](Self::Unflushed). After an error of loading the store
+/// and the reflector are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SaveError {
-    /// The store has no resource version yet; or an uncommitted [`Replace`](super::Replace) has changed it; or it lacks objects
-    /// that it could not hold ([`skipped`](super::StoreReader::skipped)).
-    #[error("the store does not have the whole collection at one resource version")]
-    Incomplete,
-    /// The store keeps objects decoded, and the type lacks fields of this object: encoded again it would be incomplete.
-    #[error("{0} was decoded as a type that does not have all its fields")]
-    Lossy(ObjectKey),
-    /// The object cannot be encoded or decompressed.
-    #[error("cannot read {0}")]
-    Object(ObjectKey, #[source] ItemError),
-    /// The file cannot be written.
-    #[error("the file cannot be written")]
+pub enum FileError {
+    /// The file cannot be written; or it cannot be read, for example because nothing was saved yet.
+    #[error("the file cannot be read or written")]
     Io(#[from] io::Error),
     /// The new file has replaced the previous one, but the folder could not be flushed to disk: a crash of the machine may
     /// restore the previous file.
     #[error("the file was written, but its folder cannot be flushed to disk")]
     Unflushed(#[source] io::Error),
-}
-
-/// Nothing was loaded. The store is unchanged.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The file cannot be read, for example because nothing was saved yet.
-    #[error("the file cannot be read")]
-    Io(#[from] io::Error),
+    /// Not saved: the store has no resource version yet; or an uncommitted [`Replace`](super::Replace) has changed it; or it lacks
+    /// objects that it could not hold ([`skipped`](super::StoreReader::skipped)).
+    #[error("the store does not have the whole collection at one resource version")]
+    Incomplete,
+    /// Not saved: the store keeps objects decoded, and the type lacks fields of this object: encoded again it would be incomplete.
+    #[error("{0} was decoded as a type that does not have all its fields")]
+    Lossy(ObjectKey),
+    /// Not saved: the object cannot be encoded or decompressed.
+    #[error("cannot read {0}")]
+    Unreadable(ObjectKey, #[source] ItemError),
     /// The file does not begin like a saved store.
     #[error("the file was not written by Store::save")]
     NotSaved,
@@ -120,12 +114,39 @@ pub enum LoadError {
     /// The file was saved with the feature `zstd`, which is disabled.
     #[error("the file is compressed: reading it needs the feature zstd")]
     Compressed,
-    /// The store cannot hold an object: it cannot be decoded, and the store keeps objects decoded; or the objects exceed the budget.
+    /// The store cannot hold an object of the file: it cannot be decoded, and the store keeps objects decoded; or the objects exceed
+    /// the budget.
     #[error("the store cannot hold an object of the file")]
     Object(#[from] StoreError),
-    /// The store has been written to.
+    /// Not loaded: the store has been written to.
     #[error("the store is not empty")]
     NotEmpty,
+    /// A request of a reflector for an object of the file failed; or the server has not reached the resource version of the file
+    /// ([`Error::is_too_large_version`](crate::client::Error::is_too_large_version)).
+    #[cfg(feature = "client")]
+    #[error("cannot check that the file is from this cluster")]
+    Client(#[from] crate::client::Error),
+    /// The server has an object at a version that the file should have, or at an older version: the file is from another cluster, or
+    /// the server was restored from a backup.
+    #[cfg(feature = "client")]
+    #[error(
+        "{object} is at version {found} on the server and at {saved} in the file, which has all changes up to {version}"
+    )]
+    OtherHistory {
+        /// The object.
+        object: ObjectKey,
+        /// Its resource version in the file.
+        saved: String,
+        /// Its resource version on the server.
+        found: String,
+        /// The resource version of the file.
+        version: String,
+    },
+    /// The server has none of the requested objects: the file is from another cluster, or too old to decide. Also for a file without
+    /// objects, or with objects without a uid.
+    #[cfg(feature = "client")]
+    #[error("the server has none of the requested objects of the file, which may be from another cluster")]
+    Unknown,
 }
 
 pub(super) struct Output<'f> {
@@ -192,7 +213,7 @@ impl<'f> Output<'f> {
         &mut self,
         object: &Object<T>,
         #[cfg(feature = "zstd")] compressor: Option<&mut Compressor>,
-    ) -> Result<(), SaveError> {
+    ) -> Result<(), FileError> {
         let entry = object.entry();
         #[cfg(feature = "zstd")]
         let form = match entry.form() {
@@ -205,9 +226,9 @@ impl<'f> Output<'f> {
         if let Some(form) = form {
             return Ok(self.entry(entry, form, entry.body())?);
         }
-        let bytes = object.encoded().map_err(|error| SaveError::Object(object.key(), error))?;
+        let bytes = object.encoded().map_err(|error| FileError::Unreadable(object.key(), error))?;
         if bytes.len() != entry.wire_len() as usize {
-            return Err(SaveError::Lossy(object.key()));
+            return Err(FileError::Lossy(object.key()));
         }
         #[cfg(feature = "zstd")]
         if entry.wire_len() <= MAX_COMPRESSED
@@ -289,40 +310,40 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
+    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
         let mut file = BufReader::with_capacity(BUFFER, file);
         let (mut magic, mut format) = ([0; MAGIC.len()], [0; 4]);
         let at = (magic.len() + format.len()) as u64;
         let Some(end) = len.checked_sub(CHECKSUM_LEN as u64).filter(|end| *end >= at) else {
-            return Err(LoadError::NotSaved);
+            return Err(FileError::NotSaved);
         };
         file.read_exact(&mut magic)?;
         file.read_exact(&mut format)?;
         if magic != MAGIC {
-            return Err(LoadError::NotSaved);
+            return Err(FileError::NotSaved);
         }
         let format = u32::from_le_bytes(format);
         if format != FORMAT {
-            return Err(LoadError::Format(format));
+            return Err(FileError::Format(format));
         }
         file.rewind()?;
         if sum(&mut file, end)? {
             file.seek(io::SeekFrom::Start(at))?;
             Ok(Self { file, at, end, record: Vec::new() })
         } else {
-            Err(LoadError::Damaged { what: "wrong checksum", offset: end })
+            Err(FileError::Damaged { what: "wrong checksum", offset: end })
         }
     }
 
     /// Returns the next record and its offset.
-    pub(super) fn record(&mut self) -> Result<Option<(u64, &[u8])>, LoadError> {
+    pub(super) fn record(&mut self) -> Result<Option<(u64, &[u8])>, FileError> {
         let at = self.at;
         if at == self.end {
             return Ok(None);
         }
-        let damaged = LoadError::Damaged { what: "a record past the end of the file", offset: at };
+        let damaged = FileError::Damaged { what: "a record past the end of the file", offset: at };
         let mut len = [0; 8];
         let Some(left) = (self.end - at).checked_sub(len.len() as u64) else { return Err(damaged) };
         self.file.read_exact(&mut len)?;

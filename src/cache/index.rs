@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
-use super::error::IndexError;
+use super::error::ObjectError;
 use super::inner::{Inner, Maintained};
 use super::object::{Object, Stored};
 use super::slots::{Slots, spilled};
@@ -103,7 +103,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
 
     /// Returns an error for each object that the index does not have because its function failed.
     #[must_use]
-    pub fn errors(&self) -> Vec<IndexError> {
+    pub fn errors(&self) -> Vec<ObjectError> {
         read(&self.kept.data).failed.values().cloned().collect()
     }
 
@@ -195,7 +195,7 @@ struct Data<V> {
     free: Vec<u32>,
     /// By slot.
     of: Vec<Groups>,
-    failed: HashMap<u32, IndexError>,
+    failed: HashMap<u32, ObjectError>,
 }
 
 struct Members<V> {
@@ -214,8 +214,8 @@ struct Pending<V> {
     emptied: Vec<(u32, Arc<V>)>,
     /// The next values, if groups are created or emptied.
     values: Option<ValueMap<V>>,
-    error: Option<IndexError>,
-    old_error: Option<IndexError>,
+    error: Option<ObjectError>,
+    old_error: Option<ObjectError>,
     /// The values with subscribers that the object had or has: places in `Routes::lists`.
     routes: SmallVec<[u32; 4]>,
 }
@@ -247,6 +247,12 @@ impl<T: Stored + ?Sized, V: Ord + Clone> Kept<T, V> {
     }
 }
 
+impl<T: Stored + ?Sized, V> Kept<T, V> {
+    fn error(&self, object: &Object<T>, source: Arc<dyn Error + Send + Sync>) -> ObjectError {
+        ObjectError { key: Some(object.key()), index: Some(Arc::clone(&self.name)), source }
+    }
+}
+
 impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync> Maintained<T> for Kept<T, V> {
     // It skips what only a change of a shared map needs: the map of earlier values, routes, and locks for each object.
     // An index of 50,000 stored Pods by node takes 76 ms of user time, by `prepare` and `keep` 87 ms. tests/cache/model.rs adds indexes at any time.
@@ -256,8 +262,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync> Maintained<T> for Kept<T,
             let found = match (self.function)(&object) {
                 Ok(found) => found,
                 Err(source) => {
-                    let (index, key) = (Arc::clone(&self.name), object.key());
-                    data.failed.insert(slot, IndexError { index, key, source });
+                    data.failed.insert(slot, self.error(&object, source));
                     continue;
                 }
             };
@@ -285,8 +290,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync> Maintained<T> for Kept<T,
             None => Values::new(),
             Some((_, Ok(values))) => values,
             Some((object, Err(source))) => {
-                let key = object.key();
-                pending.error = Some(IndexError { index: Arc::clone(&self.name), key, source });
+                pending.error = Some(self.error(object, source));
                 Values::new()
             }
         };
@@ -323,7 +327,7 @@ impl<T: Stored + ?Sized, V: Ord + Clone + Send + Sync> Maintained<T> for Kept<T,
         drop(before);
     }
 
-    fn keep(&self, slot: u32) -> Option<IndexError> {
+    fn keep(&self, slot: u32) -> Option<ObjectError> {
         let mut pending = lock(&self.pending);
         let mut data = write(&self.data);
         for (group, value) in &pending.created {

@@ -12,7 +12,7 @@ use super::budget::{Skipped, Spending};
 #[cfg(feature = "zstd")]
 use super::compress::{Common, Compressor};
 use super::entry::Entry;
-use super::error::IndexError;
+use super::error::ObjectError;
 #[cfg(feature = "zstd")]
 use super::family::Families;
 #[cfg(feature = "zstd")]
@@ -71,7 +71,7 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     pub(super) namespaces: HashSet<Arc<str>>,
     pub(super) indexes: Vec<Weak<dyn Maintained<T>>>,
     /// The number of failures of index functions since the reflector last read it, and the last error.
-    pub(super) index_errors: (u64, Option<IndexError>),
+    pub(super) index_errors: (u64, Option<ObjectError>),
     pub(super) subscribers: Subscribers<T>,
     /// The number of reflectors that write to the store. Subscribers end when the last of them ends.
     #[cfg(feature = "client")]
@@ -104,7 +104,7 @@ pub(super) trait Maintained<T: Stored + ?Sized>: Send + Sync {
     fn fill(&self, objects: &mut dyn Iterator<Item = (u32, Object<T>)>);
     /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is removed.
     fn prepare(&self, slot: Option<u32>, object: Option<&Object<T>>);
-    fn keep(&self, slot: u32) -> Option<IndexError>;
+    fn keep(&self, slot: u32) -> Option<ObjectError>;
     /// Appends the subscribers to the values that the object had or has.
     fn finish(&self, subscribers: &mut Vec<Arc<Subscription<T>>>);
     fn bytes(&self) -> usize;

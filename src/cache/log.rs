@@ -15,6 +15,7 @@ use futures_core::Stream;
 use tokio::time::Instant;
 
 use super::entry::Entry;
+use super::error::StoreError;
 use super::inner::Inner;
 use super::key::ObjectKey;
 use super::object::{Codec, Object, Stored};
@@ -52,12 +53,6 @@ pub struct ChangeLogStatus {
     /// The age of the oldest change.
     pub age: Duration,
 }
-
-/// The changes after a version are not in the log: it is closed, or it has dropped them. The reader has to list again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the change log does not have all changes after this resource version")]
-#[non_exhaustive]
-pub struct ChangesExpired;
 
 /// A change of a collection as the server made it: see [`StoreReader::changes_after`](super::StoreReader::changes_after).
 pub struct LoggedChange<T: Stored + ?Sized> {
@@ -446,11 +441,11 @@ impl<T: Stored + ?Sized> Log<T> {
     }
 
     /// Returns the place after the changes up to this version.
-    fn place_after(&self, resource_version: &str) -> Result<u64, ChangesExpired> {
+    fn place_after(&self, resource_version: &str) -> Result<u64, StoreError> {
         // Also refuses versions without an order.
         let has_all = compare_resource_versions(&self.start, resource_version).is_some_and(Ordering::is_le);
         if !self.is_open() || !has_all {
-            return Err(ChangesExpired);
+            return Err(StoreError::ChangesExpired);
         }
         let place = self.kept.partition_point(|kept| !is_older(resource_version, &kept.change.resource_version));
         Ok(self.dropped + place as u64)
@@ -459,8 +454,8 @@ impl<T: Stored + ?Sized> Log<T> {
 
 /// A cursor in the change log: see [`StoreReader::changes_after`](super::StoreReader::changes_after).
 ///
-/// It keeps no change and not the store. It ends with [`ChangesExpired`] when the log drops changes that it has not returned, when a
-/// relist begins, and when the store is dropped.
+/// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it has not
+/// returned, when a relist begins, and when the store is dropped.
 pub struct Changes<T: Stored + ?Sized> {
     inner: Weak<Inner<T>>,
     number: u64,
@@ -472,7 +467,7 @@ pub struct Changes<T: Stored + ?Sized> {
 }
 
 impl<T: Stored + ?Sized> Changes<T> {
-    pub(super) fn after(inner: &Arc<Inner<T>>, resource_version: &str) -> Result<Self, ChangesExpired> {
+    pub(super) fn after(inner: &Arc<Inner<T>>, resource_version: &str) -> Result<Self, StoreError> {
         let mut log = lock(&inner.log);
         let next = log.place_after(resource_version)?;
         log.readers += 1;
@@ -499,17 +494,20 @@ impl<T: Stored + ?Sized> Changes<T> {
     ///
     /// # Errors
     ///
-    /// [`ChangesExpired`].
-    pub fn try_next(&mut self) -> Result<Option<Arc<LoggedChange<T>>>, ChangesExpired> {
+    /// [`StoreError::ChangesExpired`].
+    pub fn try_next(&mut self) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
         self.advance(None)
     }
 
-    fn advance(&mut self, waker: Option<&Waker>) -> Result<Option<Arc<LoggedChange<T>>>, ChangesExpired> {
-        let inner = self.inner.upgrade().ok_or(ChangesExpired)?;
+    fn advance(&mut self, waker: Option<&Waker>) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
+        let inner = self.inner.upgrade().ok_or(StoreError::ChangesExpired)?;
         let mut log = lock(&inner.log);
         loop {
-            let at =
-                self.next.checked_sub(log.dropped).filter(|_| log.opening == self.opening).ok_or(ChangesExpired)?;
+            let at = self
+                .next
+                .checked_sub(log.dropped)
+                .filter(|_| log.opening == self.opening)
+                .ok_or(StoreError::ChangesExpired)?;
             let kept = usize::try_from(at).ok().and_then(|at| log.kept.get(at));
             let Some(Kept { change, .. }) = kept else { break };
             self.next += 1;
@@ -528,7 +526,7 @@ impl<T: Stored + ?Sized> Changes<T> {
 
 /// Ends after an error.
 impl<T: Stored + ?Sized> Stream for Changes<T> {
-    type Item = Result<Arc<LoggedChange<T>>, ChangesExpired>;
+    type Item = Result<Arc<LoggedChange<T>>, StoreError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.has_ended {

@@ -79,17 +79,17 @@ mod subscription;
 mod write;
 
 pub use self::change::{Change, Written};
-pub use self::error::{IndexError, StoreError};
-pub use self::file::{LoadError, SaveError};
+pub use self::error::{ObjectError, StoreError};
+pub use self::file::FileError;
 pub use self::index::Index;
 pub use self::inner::StorageFormat;
 #[cfg(feature = "client")]
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
 #[cfg(feature = "client")]
-pub use self::log::{ChangeLogLimits, ChangeLogStatus, Changes, ChangesExpired, LoggedChange};
+pub use self::log::{ChangeLogLimits, ChangeLogStatus, Changes, LoggedChange};
 pub use self::memory::Memory;
-pub use self::object::{Encoded, Object, Stored};
+pub use self::object::{Object, Stored};
 pub use self::reader::StoreReader;
 #[cfg(feature = "client")]
 pub(crate) use self::save::Saved;

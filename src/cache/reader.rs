@@ -4,10 +4,12 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "client")]
+use super::error::StoreError;
 use super::index::{self, Index};
 use super::inner::Inner;
 #[cfg(feature = "client")]
-use super::log::{ChangeLogStatus, Changes, ChangesExpired};
+use super::log::{ChangeLogStatus, Changes};
 use super::memory::Memory;
 use super::object::{Object, Stored};
 use super::state::Snapshot;
@@ -165,10 +167,10 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     ///
     /// # Errors
     ///
-    /// [`ChangesExpired`] when the log does not have all changes after this version, or the version has no
+    /// [`StoreError::ChangesExpired`] when the log does not have all changes after this version, or the version has no
     /// [order](crate::compare_resource_versions).
     #[cfg(feature = "client")]
-    pub fn changes_after(&self, resource_version: &str) -> Result<Changes<T>, ChangesExpired> {
+    pub fn changes_after(&self, resource_version: &str) -> Result<Changes<T>, StoreError> {
         Changes::after(&self.inner, resource_version)
     }
 

@@ -18,7 +18,7 @@ use std::thread;
 use super::compress::{Base, Common, Compressor, Decompressor, Dictionary, FEW_SAMPLES, SAMPLES};
 use super::entry::{Entry, Form, wire_len};
 use super::error::StoreError;
-use super::file::{BASE, BUFFER, DICTIONARY, ENCODED, Head, Input, LoadError, OBJECT, Output, Record, SaveError};
+use super::file::{BASE, BUFFER, DICTIONARY, ENCODED, FileError, Head, Input, OBJECT, Output, Record};
 #[cfg(feature = "zstd")]
 use super::file::{BaseRecord, COMPRESSED, MAX_COMPRESSED, MAX_DICTIONARIES, MEMBER};
 #[cfg(feature = "zstd")]
@@ -84,19 +84,19 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// # Errors
     ///
-    /// [`SaveError`].
-    pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), SaveError> {
+    /// [`FileError`].
+    pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), FileError> {
         let inner = &self.inner;
         let writer = inner.settled_writer();
         // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped before.
         if inner.state().version.is_empty() || writer.is_mixed || writer.skipped.len() > 0 {
-            return Err(SaveError::Incomplete);
+            return Err(FileError::Incomplete);
         }
         let (snapshot, epoch) = (inner.snapshot(), writer.replaces);
         // So that the log can begin at the version of the file.
         #[cfg(feature = "client")]
         let snapshot = if writer.has_log {
-            let version = lock(&inner.log).exact_version().ok_or(SaveError::Incomplete)?.to_owned();
+            let version = lock(&inner.log).exact_version().ok_or(FileError::Incomplete)?.to_owned();
             snapshot.at_version(version)
         } else {
             snapshot
@@ -138,22 +138,22 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// # Errors
     ///
-    /// [`LoadError`]. The store is then unchanged.
-    pub fn load(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), LoadError> {
+    /// [`FileError`]. The store is then unchanged.
+    pub fn load(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), FileError> {
         self.put_saved(self.read_saved(path.as_ref(), holds)?)
     }
 
-    pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<Saved<T>, LoadError> {
+    pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<Saved<T>, FileError> {
         let (format, spending) = {
             let writer = self.inner.writer();
             (writer.format, writer.spending.clone())
         };
         let mut input = Input::open(path)?;
-        let damaged = |offset| LoadError::Damaged { what: "a malformed record", offset };
+        let damaged = |offset| FileError::Damaged { what: "a malformed record", offset };
         let (at, head) = input.record()?.ok_or(damaged(0))?;
         let head = Head::parse(head).ok_or(damaged(at))?;
         if head.holds != holds {
-            return Err(LoadError::Foreign { found: head.holds.to_owned(), expected: holds.to_owned() });
+            return Err(FileError::Foreign { found: head.holds.to_owned(), expected: holds.to_owned() });
         }
         let objects = head.objects;
         let mut saved = Saved::new(head.version, head.epoch);
@@ -173,7 +173,7 @@ impl<T: Stored + ?Sized> Store<T> {
                     saved.base(&self.inner.codec.decompressor, &record).ok_or(damaged(at))?;
                 }
                 #[cfg(not(feature = "zstd"))]
-                DICTIONARY | BASE => return Err(LoadError::Compressed),
+                DICTIONARY | BASE => return Err(FileError::Compressed),
                 OBJECT => {
                     let record = Record::parse(rest).ok_or(damaged(at))?;
                     bytes = bytes.saturating_add(record.size::<T::Decoded>(format));
@@ -185,7 +185,7 @@ impl<T: Stored + ?Sized> Store<T> {
             }
         }
         if saved.entries.len() as u64 != objects {
-            return Err(LoadError::Damaged { what: "wrong number of objects", offset: at });
+            return Err(FileError::Damaged { what: "wrong number of objects", offset: at });
         }
         self.expand(&mut saved.entries, &saved.namespaces, format)?;
         Ok(saved)
@@ -197,7 +197,7 @@ impl<T: Stored + ?Sized> Store<T> {
         entries: &mut [Arc<Entry<T::Decoded>>],
         namespaces: &HashSet<Arc<str>>,
         format: StorageFormat,
-    ) -> Result<(), LoadError> {
+    ) -> Result<(), FileError> {
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         let part = entries.len().div_ceil(threads).max(FEW);
         thread::scope(|scope| {
@@ -213,7 +213,7 @@ impl<T: Stored + ?Sized> Store<T> {
         entry: &mut Arc<Entry<T::Decoded>>,
         namespaces: &HashSet<Arc<str>>,
         format: StorageFormat,
-    ) -> Result<(), LoadError> {
+    ) -> Result<(), FileError> {
         let is_converted = match entry.form() {
             Form::Encoded(_) | Form::EncodedWithHead(_) => format != StorageFormat::Decoded,
             #[cfg(feature = "zstd")]
@@ -240,12 +240,12 @@ impl<T: Stored + ?Sized> Store<T> {
         Ok(())
     }
 
-    pub(crate) fn put_saved(&self, saved: Saved<T>) -> Result<(), LoadError> {
+    pub(crate) fn put_saved(&self, saved: Saved<T>) -> Result<(), FileError> {
         let inner = &self.inner;
         let mut writer = inner.writer();
         let writer = &mut *writer;
         if writer.replaces > 0 || !self.is_empty() || !inner.state().version.is_empty() {
-            return Err(LoadError::NotEmpty);
+            return Err(FileError::NotEmpty);
         }
         // The budget may have changed since `read_saved`.
         let bytes = saved.entries.iter().map(|entry| Usage::of(entry)).sum::<usize>();
@@ -277,7 +277,7 @@ impl<T: Stored + ?Sized> Store<T> {
 }
 
 /// Atomically replaces the file at this path with the file that `write` writes.
-fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), SaveError>) -> Result<(), SaveError> {
+fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), FileError>) -> Result<(), FileError> {
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut prefix = OsString::from(".");
@@ -300,7 +300,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), SaveErr
     file.persist(path).map_err(|error| error.error)?;
     // Flushes the file's name. Other systems cannot open folders.
     #[cfg(unix)]
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(SaveError::Unflushed)?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(FileError::Unflushed)?;
     Ok(())
 }
 
@@ -323,7 +323,7 @@ impl<T: Stored + ?Sized> Saved<T> {
     }
 
     /// Returns the entry of an object, in the form of the file; `None` if the record is malformed.
-    fn entry(&mut self, record: &Record<'_>) -> Result<Option<Arc<Entry<T::Decoded>>>, LoadError> {
+    fn entry(&mut self, record: &Record<'_>) -> Result<Option<Arc<Entry<T::Decoded>>>, FileError> {
         let namespace = intern(&mut self.namespaces, &record.identity.namespace);
         if record.form == ENCODED {
             if record.body.len() != record.wire_len as usize {
@@ -335,7 +335,7 @@ impl<T: Stored + ?Sized> Saved<T> {
             return Ok(Some(entry));
         }
         #[cfg(not(feature = "zstd"))]
-        return Err(LoadError::Compressed);
+        return Err(FileError::Compressed);
         #[cfg(feature = "zstd")]
         {
             let Record { encoding, form, wire_len, ref identity, body } = *record;
@@ -401,6 +401,6 @@ fn trained<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Compressor> {
     }
     let samples: Vec<_> = snapshot.iter().step_by((snapshot.len() / SAMPLES).max(1)).take(SAMPLES).collect();
     let mut compressor = Compressor::new();
-    compressor.train(samples.iter().filter_map(|object| object.encoded().ok().map(AsRef::as_ref)));
+    compressor.train(samples.iter().filter_map(|object| object.encoded().ok()));
     Some(compressor)
 }

@@ -8,7 +8,7 @@ use super::budget::Spending;
 use super::change::{Change, Written};
 use super::error::StoreError;
 #[cfg(feature = "client")]
-use super::error::{Cause, IndexError};
+use super::error::{Cause, ObjectError};
 use super::inner::{Inner, StorageFormat, Writer};
 #[cfg(feature = "client")]
 use super::key::Identity;
@@ -234,7 +234,7 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     /// Returns the number of failures of index functions since the last call, and the last error.
-    pub(crate) fn take_index_errors(&self) -> (u64, Option<IndexError>) {
+    pub(crate) fn take_index_errors(&self) -> (u64, Option<ObjectError>) {
         std::mem::take(&mut self.inner.writer().index_errors)
     }
 

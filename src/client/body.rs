@@ -15,7 +15,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use super::error::ApiError;
+use super::error::ErrorKind;
 use super::progress::Counters;
 use super::redact::redact;
 use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
@@ -157,7 +157,7 @@ pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
 }
 
 /// Returns the error of a response with this status, whatever its body is.
-pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: &dyn Transport) -> ApiError {
+pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: &dyn Transport) -> ErrorKind {
     let status = protobuf_status(body)
         .or_else(|| json_status(body))
         .unwrap_or_else(|| Status { message: snippet(body, transport).unwrap_or_default(), ..Status::default() });
@@ -165,14 +165,14 @@ pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: 
 }
 
 /// Returns the error of a Status in a response with this HTTP status code.
-pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> ApiError {
+pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> ErrorKind {
     let code = u16::try_from(status.code).ok().filter(|code| *code != 0).unwrap_or(code);
     status.code = i32::from(code);
     let seconds = |text: &http::HeaderValue| text.to_str().ok()?.trim().parse().ok();
     let in_header: Option<u64> = headers.get(RETRY_AFTER).and_then(seconds);
     let in_status = status.details.as_ref().and_then(|details| u64::try_from(details.retry_after_seconds).ok());
     let retry_after = in_header.or(in_status.filter(|seconds| *seconds > 0)).map(Duration::from_secs);
-    ApiError { code, status, retry_after }
+    ErrorKind::Api { code, status: Box::new(status), retry_after }
 }
 
 fn protobuf_status(body: &[u8]) -> Option<Status> {

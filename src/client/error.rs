@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::redact::redact;
 use super::transport::{Transport, TransportError, TransportErrorKind};
-use crate::error::{DecodeError, DecodeErrorKind, LimitExceeded};
+use crate::error::{DecodeError, DecodeErrorKind, InvalidInput, Limit};
 use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
 use crate::wire::BodyFormat;
 
@@ -52,8 +52,8 @@ impl Error {
     pub(super) fn redacted(mut self, transport: &dyn Transport) -> Self {
         let clean = |text: &mut String| *text = redact(transport, mem::take(text));
         match &mut self.0.kind {
-            ErrorKind::Api(error) => {
-                let Status { metadata, status, message, reason, details, code: _ } = &mut error.status;
+            ErrorKind::Api { status, .. } => {
+                let Status { metadata, status, message, reason, details, code: _ } = &mut **status;
                 [status, message, reason].into_iter().for_each(clean);
                 if let Some(meta) = metadata {
                     clean(&mut meta.resource_version);
@@ -71,15 +71,15 @@ impl Error {
                 }
             }
             ErrorKind::Transport(error) => clean(error.message_mut()),
-            ErrorKind::Incomplete(incomplete) => {
-                incomplete.cause.iter_mut().map(TransportError::message_mut).for_each(clean);
+            ErrorKind::Incomplete { cause, .. } => {
+                cause.iter_mut().map(TransportError::message_mut).for_each(clean);
             }
             ErrorKind::Decode(error) => {
                 if let DecodeErrorKind::NotAList { api_version, kind } = error.kind_mut() {
                     [api_version, kind].into_iter().for_each(clean);
                 }
             }
-            ErrorKind::UnexpectedBody(body) => body.content_type.iter_mut().for_each(clean),
+            ErrorKind::UnexpectedBody { content_type, .. } => content_type.iter_mut().for_each(clean),
             ErrorKind::OtherKind { expected: _, found } => {
                 [&mut found.api_version, &mut found.kind].into_iter().for_each(clean);
             }
@@ -110,16 +110,16 @@ impl Error {
 
     /// Returns the error that the API server, or a proxy, sent.
     #[must_use]
-    pub fn api(&self) -> Option<&ApiError> {
+    pub fn status(&self) -> Option<&Status> {
         match self.kind() {
-            ErrorKind::Api(error) => Some(error),
+            ErrorKind::Api { status, .. } => Some(status),
             _ => None,
         }
     }
 
-    /// Returns the limit that the body or one of its items exceeds, with its size.
+    /// Returns the limit that the body or one of its items exceeds.
     #[must_use]
-    pub fn limit(&self) -> Option<LimitExceeded> {
+    pub fn limit(&self) -> Option<Limit> {
         match self.kind() {
             ErrorKind::Decode(error) => error.limit(),
             _ => None,
@@ -129,13 +129,19 @@ impl Error {
     /// Returns the HTTP status code of the server's error; `None` for any other error.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
-        self.api().map(|error| error.code)
+        match self.kind() {
+            ErrorKind::Api { code, .. } => Some(*code),
+            _ => None,
+        }
     }
 
     /// Returns the server's `Retry-After`.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.api()?.retry_after
+        match self.kind() {
+            ErrorKind::Api { retry_after, .. } => *retry_after,
+            _ => None,
+        }
     }
 
     /// Returns true if the version or the continue token has expired (410): list from the start.
@@ -147,7 +153,7 @@ impl Error {
     /// Returns true if the watch cache has not seen the requested version yet: retry in a second.
     #[must_use]
     pub fn is_too_large_version(&self) -> bool {
-        let details = self.api().and_then(|error| error.status.details.as_ref());
+        let details = self.status().and_then(|status| status.details.as_ref());
         details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge"))
     }
 
@@ -172,7 +178,7 @@ impl Error {
     /// Returns true if the body ended before the list did.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Incomplete(_))
+        matches!(self.kind(), ErrorKind::Incomplete { .. })
     }
 }
 
@@ -221,27 +227,54 @@ impl std::error::Error for Error {
 pub enum ErrorKind {
     /// The parameters, or the resource, namespace or name, are invalid. Nothing was sent.
     #[error("parameters: {0}")]
-    Params(InvalidParams),
+    Params(InvalidInput),
 
-    /// The server's error.
-    #[error("API error: {0}")]
-    Api(Box<ApiError>),
+    /// A response with an error status, or a `Status` in place of a list or an object.
+    #[error("{}", Api(status, *retry_after))]
+    #[non_exhaustive]
+    Api {
+        /// The code of the Status, else of HTTP.
+        code: u16,
+        /// The server's error. If the body is not a Status, it has only the code, and the beginning of the body as its message.
+        status: Box<Status>,
+        /// The `Retry-After` of the headers, else of the Status.
+        retry_after: Option<Duration>,
+    },
 
     /// The transport failed before or while it received the response. An interrupted list is [`Incomplete`](Self::Incomplete).
     #[error("transport: {0}")]
     Transport(TransportError),
 
     /// The body ended before the list did.
-    #[error("incomplete: {0}")]
-    Incomplete(Box<Incomplete>),
+    #[error("{}", incomplete(cause.as_ref(), *bytes, *elapsed, *request_timeout))]
+    #[non_exhaustive]
+    Incomplete {
+        /// The error of the transport; `None` if the body ended without one.
+        cause: Option<TransportError>,
+        /// The bytes of the body that were received, after decompression.
+        bytes: u64,
+        /// The time from the request to the interruption.
+        elapsed: Duration,
+        /// The request timeout of the server, if `elapsed` is at least 90 % of it: then the server probably interrupted the list.
+        /// [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoids that.
+        request_timeout: Option<Duration>,
+    },
 
     /// The body is not a list, exceeds a limit, or has an item that cannot be decoded.
     #[error("{0}")]
     Decode(DecodeError),
 
     /// The response is neither protobuf nor JSON of the API: a proxy's page, CBOR.
-    #[error("unexpected encoding: {0}")]
-    UnexpectedBody(Box<UnexpectedBody>),
+    #[error("{}", unexpected(*format, content_type.as_deref(), snippet.as_deref()))]
+    #[non_exhaustive]
+    UnexpectedBody {
+        /// The format of the body, by its first byte.
+        format: BodyFormat,
+        /// The `Content-Type` header.
+        content_type: Option<String>,
+        /// The beginning of a text, on one line and without credentials.
+        snippet: Option<String>,
+    },
 
     /// The response is a list of another kind.
     #[error("another kind: expected {}, got {}", type_meta(.expected), type_meta(.found))]
@@ -270,147 +303,45 @@ pub enum ErrorKind {
     Discovery(String),
 }
 
-/// A response with an error status, or a `Status` in place of a list or an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ApiError {
-    /// The code of the Status, else of HTTP.
-    pub code: u16,
-    /// The server's error. If the body is not a Status, it has only the code, and the beginning of the body as its message.
-    pub status: Status,
-    /// The `Retry-After` of the headers, else of the Status.
-    pub retry_after: Option<Duration>,
-}
+/// Writes the server's error with the reasons of its causes.
+struct Api<'a>(&'a Status, Option<Duration>);
 
-impl fmt::Display for ApiError {
+impl fmt::Display for Api<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.status)?;
-        let causes = self.status.details.iter().flat_map(|details| &details.causes);
+        let Self(status, retry_after) = self;
+        write!(f, "API error: {status}")?;
+        let causes = status.details.iter().flat_map(|details| &details.causes);
         for cause in causes.filter(|cause| !cause.reason.is_empty()) {
             write!(f, " [{}]", cause.reason.escape_debug())?;
         }
-        if let Some(after) = self.retry_after {
-            write!(f, ", retry after {} s", after.as_secs())?;
-        }
-        Ok(())
-    }
-}
-
-/// How a list was interrupted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Incomplete {
-    /// The error of the transport; `None` if the body ended without one.
-    pub cause: Option<TransportError>,
-    /// The bytes of the body that were received, after decompression.
-    pub bytes: u64,
-    /// The time from the request to the interruption.
-    pub elapsed: Duration,
-    /// The request timeout of the server, if `elapsed` is at least 90 % of it: then the server probably interrupted the list.
-    /// [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoids that.
-    pub request_timeout: Option<Duration>,
-}
-
-impl fmt::Display for Incomplete {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cause, bytes, elapsed, request_timeout } = self;
-        f.write_str("the body ended before the list did")?;
-        if let Some(cause) = cause {
-            write!(f, " ({cause})")?;
-        }
-        write!(f, ", at byte {bytes}, after {:.1} s", elapsed.as_secs_f64())?;
-        if let Some(timeout) = request_timeout {
-            write!(f, ", about or past the server's request timeout of {} s", timeout.as_secs())?;
-        }
-        Ok(())
-    }
-}
-
-/// A response that is not a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnexpectedBody {
-    /// The format of the body, by its first byte.
-    pub format: BodyFormat,
-    /// The `Content-Type` header.
-    pub content_type: Option<String>,
-    /// The beginning of a text, on one line and without credentials.
-    pub snippet: Option<String>,
-}
-
-impl fmt::Display for UnexpectedBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the body looks like {}, not like a list", self.format)?;
-        if let Some(content_type) = &self.content_type {
-            write!(f, " (content type {})", content_type.escape_debug())?;
-        }
-        match &self.snippet {
-            Some(snippet) => write!(f, ": {}", snippet.escape_debug()),
+        match retry_after {
+            Some(after) => write!(f, ", retry after {} s", after.as_secs()),
             None => Ok(()),
         }
     }
 }
 
-/// The largest timeout: the server parses it as Go's `time.Duration`.
-pub(super) const MAX_TIMEOUT_SECONDS: u64 = 9_223_372_036;
-
-/// Parameters that the server would refuse or interpret in another way, or that do not form a path. Nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidParams {
-    /// The server would return the first page again.
-    #[error("an empty continue token: there is no next page")]
-    EmptyContinue,
-    /// The server returns 422 for a list, and starts a watch at any version.
-    #[error("exact version 0: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")]
-    ExactZero,
-    /// The server returns 400 or 422.
-    #[error("invalid resource version {0:?}: it must be digits, as a server sent it")]
-    Version(String),
-    /// The server would send all items.
-    #[error("page size 0")]
-    PageSize,
-    /// The server uses its own timeout for 0, and returns 400 for a timeout that is too long. `timeoutSeconds` has no fractions.
-    #[error("timeout {0:?}: it must be whole seconds, from 1 to {MAX_TIMEOUT_SECONDS}")]
-    Timeout(Duration),
-    /// The server would parse it as another label selector.
-    #[error("label selector: {0}")]
-    LabelSelector(&'static str),
-    /// The server would parse it as another field selector.
-    #[error("field selector: {0}")]
-    FieldSelector(&'static str),
-    /// A namespace was given for a resource that is not namespaced.
-    #[error("{resource} is not namespaced, but a namespace was given")]
-    NotNamespaced {
-        /// The resource, as typed.
-        resource: String,
-    },
-    /// An object of a namespaced resource was requested without its namespace.
-    #[error("{resource} is namespaced, but no namespace was given")]
-    NamespaceNeeded {
-        /// The resource, as typed.
-        resource: String,
-    },
-    /// A part of the path is empty, or would change the path.
-    #[error("{what} {value:?} {reason}")]
-    Path {
-        /// The part.
-        what: &'static str,
-        /// Its value.
-        value: String,
-        /// The reason for the refusal.
-        reason: &'static str,
-    },
+fn incomplete(
+    cause: Option<&TransportError>,
+    bytes: u64,
+    elapsed: Duration,
+    request_timeout: Option<Duration>,
+) -> String {
+    let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
+    let past = |timeout: Duration| format!(", about or past the server's request timeout of {} s", timeout.as_secs());
+    let past = request_timeout.map(past).unwrap_or_default();
+    let elapsed = elapsed.as_secs_f64();
+    format!("incomplete: the body ended before the list did{cause}, at byte {bytes}, after {elapsed:.1} s{past}")
 }
 
-impl From<ApiError> for ErrorKind {
-    fn from(error: ApiError) -> Self {
-        Self::Api(Box::new(error))
-    }
+fn unexpected(format: BodyFormat, content_type: Option<&str>, snippet: Option<&str>) -> String {
+    let content_type = content_type.map(|text| format!(" (content type {})", text.escape_debug())).unwrap_or_default();
+    let snippet = snippet.map(|text| format!(": {}", text.escape_debug())).unwrap_or_default();
+    format!("unexpected encoding: the body looks like {format}, not like a list{content_type}{snippet}")
 }
 
-impl From<InvalidParams> for ErrorKind {
-    fn from(error: InvalidParams) -> Self {
+impl From<InvalidInput> for ErrorKind {
+    fn from(error: InvalidInput) -> Self {
         Self::Params(error)
     }
 }

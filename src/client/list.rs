@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | this | [`List`], the builder; [`Items`], the stream: dropping it drops the response |
+//! | this | [`List`], the stream: dropping it drops the response |
 //! | `plan` | the settings of a list, and the counts that its pages share |
 //! | `summary` | what the caller learns of the whole list |
 //! | `run` | the choice of the next request, over namespaces, pages, retries and restarts; independent of the items' types |
@@ -36,23 +36,36 @@ use super::params::{ListParams, Selection};
 use super::progress::Progress;
 use super::resource::Resource;
 use crate::error::{DecodeError, ItemError};
-use crate::limits::{Limits, OnItemError};
+use crate::limits::Limits;
 use crate::object::ItemRef;
 
-/// A list that is not sent yet; see [`Client::list`].
+/// A list, as a stream of its items that ends after the last item or after an error; see [`Client::list`].
 ///
 /// By default it is one request for the whole collection, and items are delivered while the response arrives. Set
 /// [`ListParams::page_size`] for collections that a server cannot write within its request timeout, 60 s by default, and
 /// for lists that [etcd serves](super::ResourceVersion).
-#[must_use = "nothing is sent until into_vec, or a poll of a stream"]
+///
+/// Nothing is sent before it is polled: set it up before. A page that has expired (410) ends it in an error that [is
+/// expired](Error::is_expired), unless [`on_restart`](Self::on_restart) is set.
+///
+/// The transport reads ahead of the consumer: up to three pieces of about 256 KiB with the transports of this crate. Dropping
+/// the stream closes the connection, or resets the HTTP/2 stream.
+#[must_use = "nothing is sent until it is polled"]
 pub struct List<F> {
-    plan: Plan,
+    pages: Pages,
     decode: F,
 }
 
+/// No field is pinned.
+impl<F> Unpin for List<F> {}
+
 impl<F> List<F> {
     pub(super) fn new(client: &Client, resource: &Resource, params: ListParams, decode: F) -> Self {
-        Self { plan: Plan::new(client.clone(), resource.clone(), params), decode }
+        Self { pages: Pages::new(Plan::new(client.clone(), resource.clone(), params)), decode }
+    }
+
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.pages.run.listing.plan
     }
 
     /// Lists only this namespace.
@@ -64,7 +77,7 @@ impl<F> List<F> {
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut seen = BTreeSet::new();
         let namespaces = namespaces.into_iter().map(Into::into);
-        self.plan.namespaces = namespaces.filter(|name: &String| seen.insert(name.clone())).map(Some).collect();
+        self.plan().namespaces = namespaces.filter(|name: &String| seen.insert(name.clone())).map(Some).collect();
         self
     }
 
@@ -74,8 +87,8 @@ impl<F> List<F> {
     /// after the last page. A token holds the version of the first page, so [`ListParams::resource_version`] applies to the
     /// first page only.
     pub fn single_page(mut self, continue_token: Option<String>) -> Self {
-        self.plan.follows_pages = false;
-        self.plan.continue_token = continue_token;
+        self.plan().follows_pages = false;
+        self.plan().continue_token = continue_token;
         self
     }
 
@@ -84,61 +97,62 @@ impl<F> List<F> {
     /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between may be
     /// missing, or newer than others.
     pub fn allow_inconsistent(mut self) -> Self {
-        self.plan.allows_inconsistent = true;
+        self.plan().allows_inconsistent = true;
         self
     }
 
     /// Sets the limits on bodies. The limits of items and bytes apply to all pages together.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.plan.limits = limits;
+        self.plan().limits = limits;
         self
     }
 
-    /// Sets the action for an item that cannot be decoded: [`OnItemError::Fail`] unless set.
-    pub fn on_item_error(mut self, what: OnItemError) -> Self {
-        self.plan.on_item_error = what;
+    /// Sets whether an item that cannot be decoded is skipped and counted in [`ListSummary::skipped`]: false unless set, so that the
+    /// list ends in an error that names the item.
+    pub fn skip_item_errors(mut self, skip: bool) -> Self {
+        self.plan().skips_item_errors = skip;
         self
     }
 
-    /// Calls `hook` with the error of each item that [`OnItemError::Skip`] skips, and of each item over [`Limits::item_size`] that
-    /// [`Limits::on_oversized`] skips. The offset and the index in the error count within the page.
+    /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) or [`Limits::skip_oversized`] skips.
+    /// The offset and the index in the error count within the page.
     ///
     /// In a [parallel](Self::parallel) list the task that polls calls it, before the items that follow. The list collects the errors
     /// of up to 256 KiB of items until then.
     pub fn on_skip(mut self, hook: impl FnMut(&DecodeError) + Send + 'static) -> Self {
-        self.plan.on_skip = Some(Box::new(hook));
+        self.plan().on_skip = Some(Box::new(hook));
         self
     }
 
     /// Sets the time after which the whole list ends in an error: no deadline unless set.
     pub fn deadline(mut self, time: Duration) -> Self {
-        self.plan.deadline = Some(time);
+        self.plan().deadline = Some(time);
         self
     }
 
+    /// Starts over when a page has expired (410), at most three times, instead of ending in an error.
+    ///
+    /// It calls `hook` before the first item of the new snapshot: discard the items delivered so far.
+    pub fn on_restart(mut self, hook: impl FnMut(Restart) + Send + 'static) -> Self {
+        self.pages.run.on_restart = Some(Box::new(hook));
+        self
+    }
+
+    /// Returns the summary of the complete list; `None` before its end and after an error.
+    #[must_use]
+    pub fn summary(&self) -> Option<&ListSummary> {
+        self.pages.summary()
+    }
+
     /// Returns a handle to the progress of the list, for other threads.
+    #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress(Arc::clone(&self.plan.counters))
-    }
-
-    /// Returns the items as a stream. Nothing is sent before it is polled.
-    ///
-    /// A page that has expired (410) ends it in an error that [is expired](Error::is_expired):
-    /// [`stream_with_restarts`](Self::stream_with_restarts) starts over instead.
-    pub fn stream(self) -> Items<F> {
-        Items { pages: Pages::new(self.plan, None), decode: self.decode }
-    }
-
-    /// Returns the items as a stream that starts over when a page has expired (410), at most three times.
-    ///
-    /// It calls `on_restart` before the first item of the new snapshot: discard the items delivered so far.
-    pub fn stream_with_restarts(self, on_restart: impl FnMut(Restart) + Send + 'static) -> Items<F> {
-        Items { pages: Pages::new(self.plan, Some(Box::new(on_restart))), decode: self.decode }
+        Progress(Arc::clone(&self.pages.run.listing.plan.counters))
     }
 
     /// Returns the pages without a decoder.
     pub(crate) fn into_pages(self) -> Pages {
-        Pages::new(self.plan, None)
+        self.pages
     }
 }
 
@@ -154,15 +168,16 @@ where
     ///
     /// [`Error`] when the list is incomplete; its items are dropped.
     pub async fn into_vec(self) -> Result<(Vec<O>, ListSummary), Error> {
-        let mut items = self.stream_with_restarts(|_| {});
+        let Self { mut pages, mut decode } = self;
+        pages.run.on_restart.get_or_insert_with(|| Box::new(|_| {}));
         let mut all = Vec::new();
         loop {
-            let item = poll_fn(|cx| items.pages.advance(cx, &mut items.decode)).await?;
-            let abandoned = usize::try_from(mem::take(&mut items.pages.run.abandoned)).unwrap_or(usize::MAX);
+            let item = poll_fn(|cx| pages.advance(cx, &mut decode)).await?;
+            let abandoned = usize::try_from(mem::take(&mut pages.run.abandoned)).unwrap_or(usize::MAX);
             all.truncate(all.len().saturating_sub(abandoned));
             match item {
                 Some(item) => all.push(item),
-                None => return Ok((all, items.pages.run.listing.summary)),
+                None => return Ok((all, pages.run.listing.summary)),
             }
         }
     }
@@ -196,34 +211,7 @@ impl Client {
     }
 }
 
-/// The items of a list, as a stream that ends after the last item or after an error.
-///
-/// The transport reads ahead of the consumer: up to three pieces of about 256 KiB with the transports of this crate. Dropping
-/// the stream closes the connection, or resets the HTTP/2 stream.
-#[must_use = "nothing is sent until it is polled"]
-pub struct Items<F> {
-    pages: Pages,
-    decode: F,
-}
-
-/// No field is pinned.
-impl<F> Unpin for Items<F> {}
-
-impl<F> Items<F> {
-    /// Returns the summary of the complete list; `None` before its end and after an error.
-    #[must_use]
-    pub fn summary(&self) -> Option<&ListSummary> {
-        self.pages.summary()
-    }
-
-    /// Returns a handle to the progress of the list, for other threads.
-    #[must_use]
-    pub fn progress(&self) -> Progress {
-        Progress(Arc::clone(&self.pages.run.listing.plan.counters))
-    }
-}
-
-impl<F, O, E> Stream for Items<F>
+impl<F, O, E> Stream for List<F>
 where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
@@ -238,14 +226,8 @@ where
 
 impl<F> fmt::Debug for List<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("List").field("resource", &self.plan.resource).finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Debug for Items<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let run = &self.pages.run;
         let (resource, items) = (&run.listing.plan.resource, run.listing.summary.items);
-        f.debug_struct("Items").field("resource", resource).field("items", &items).finish_non_exhaustive()
+        f.debug_struct("List").field("resource", resource).field("items", &items).finish_non_exhaustive()
     }
 }

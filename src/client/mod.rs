@@ -10,8 +10,7 @@
 //! let mut names = client
 //!     .list_with(&Resource::PODS, &ListParams::default(), |pod| {
 //!         pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
-//!     })
-//!     .stream();
+//!     });
 //! while let Some(name) = names.try_next().await? {
 //!     println!("{name}");
 //! }
@@ -24,8 +23,8 @@
 //!
 //! | to | call | which gives |
 //! |---|---|---|
-//! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream ([`Items`], [`ParallelItems`]) or a `Vec`, and a [`ListSummary`] |
-//! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: [`WatchEvents`] of one connection, or a [`ResumedWatch`] |
+//! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream, a `Vec` or [`ParallelItems`], and a [`ListSummary`] |
+//! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: a stream that resumes, or [`WatchEvents`] of one connection |
 //! | get an object | [`Client::get`] | the object |
 //! | find a resource by a typed name | [`Client::discover`] and [`resolve`] | [`Resource`] |
 //!
@@ -84,11 +83,11 @@ use http::Uri;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub use self::error::{ApiError, Error, ErrorKind, Incomplete, InvalidParams, UnexpectedBody};
+pub use self::error::{Error, ErrorKind};
 pub use self::io_thread::IoThread;
 #[cfg(feature = "cache")]
 pub(crate) use self::list::Pages;
-pub use self::list::{Items, List, ListSummary, ParallelItems, Restart};
+pub use self::list::{List, ListSummary, ParallelItems, Restart};
 pub use self::metrics::Metrics;
 use self::metrics::Totals;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
@@ -96,7 +95,7 @@ use self::progress::Counters;
 pub use self::progress::Progress;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
-pub use self::resolve::{DiscoveredResource, ResolveError, ResourceName, resolve};
+pub use self::resolve::{DiscoveredResource, resolve};
 pub use self::resource::{Kind, Resource};
 pub(crate) use self::retry::Class;
 pub use self::retry::Retry;
@@ -104,12 +103,11 @@ use self::retry::{Tries, classify};
 #[cfg(feature = "cache")]
 pub(crate) use self::transport::chain;
 pub use self::transport::{
-    Chunks, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
-    redact_secret,
+    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback, redact_secret,
 };
 #[cfg(feature = "cache")]
-pub(crate) use self::watch::{ChangeType, Connections, PAGE};
-pub use self::watch::{Disconnect, OwnedEvent, ResumedWatch, Watch, WatchEvents};
+pub(crate) use self::watch::{Connections, PAGE};
+pub use self::watch::{Disconnect, OwnedEvent, Watch, WatchEvents};
 use crate::adapt::FromRef;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
 use crate::meta;
@@ -333,7 +331,7 @@ impl Client {
             Some(_) => return Err(self.unexpected(body, headers)),
         };
         if found.kind == "Status" {
-            return Err(body::api_error(500, headers, body, &*self.transport).into());
+            return Err(body::api_error(500, headers, body, &*self.transport));
         }
         if !found.is_expected(&expected) {
             return Err(ErrorKind::OtherKind { expected, found });
@@ -427,13 +425,13 @@ impl Client {
     /// Returns the error for a body that is neither protobuf nor the requested JSON.
     fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
         if let Some(found) = body::json_status(beginning) {
-            return body::of_status(found, 500, headers).into();
+            return body::of_status(found, 500, headers);
         }
-        ErrorKind::UnexpectedBody(Box::new(UnexpectedBody {
+        ErrorKind::UnexpectedBody {
             format: beginning.first().map_or(BodyFormat::Binary, |byte| BodyFormat::by_first_byte(*byte)),
             content_type: body::content_type(headers),
             snippet: body::snippet(beginning, &*self.transport),
-        }))
+        }
     }
 
     /// Requests a document that is not a list, with the retries of a list, and converts it by `read`.
@@ -490,7 +488,7 @@ struct Answer {
     headers: HeaderMap,
     /// The first bytes of the body; empty if the body is.
     first: Bytes,
-    chunks: Chunks,
+    chunks: transport::Chunks,
     audit_id: Option<String>,
     warnings: Vec<String>,
     /// When the request was sent.

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::error::{InvalidParams, MAX_TIMEOUT_SECONDS};
 use super::resource::{Resource, encode};
+use crate::error::InvalidInput;
 #[cfg(feature = "cache")]
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
@@ -128,9 +128,10 @@ impl Selection {
     }
 
     /// Refuses selectors that the server would parse as other selectors.
-    pub(crate) fn validate(&self) -> Result<(), InvalidParams> {
-        self.labels.validate().map_err(InvalidParams::LabelSelector)?;
-        self.fields.validate().map_err(InvalidParams::FieldSelector)
+    pub(crate) fn validate(&self) -> Result<(), InvalidInput> {
+        let of = |selector| move |reason| InvalidInput::new(format!("{selector} selector: {reason}"), "");
+        self.labels.validate().map_err(of("label"))?;
+        self.fields.validate().map_err(of("field"))
     }
 
     /// The selectors as a query string, without `?`.
@@ -182,7 +183,7 @@ impl Selection {
 /// let web = Selection::default().labels("app=web".parse()?);
 /// let params = ListParams::new(web).resource_version(ResourceVersion::Any);
 /// let paged = ListParams::default().page_size(500);
-/// # Ok::<(), listwatch::ParseError>(())
+/// # Ok::<(), listwatch::InvalidInput>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListParams {
@@ -230,7 +231,7 @@ impl ListParams {
     ///
     /// The server's rules are in apimachinery `internalversion/validation.ValidateListOptions` and apiserver
     /// `storage.ValidateListOptions`.
-    pub(super) fn validate(&self) -> Result<(), InvalidParams> {
+    pub(super) fn validate(&self) -> Result<(), InvalidInput> {
         self.selection.validate()?;
         match &self.resource_version {
             ResourceVersion::Exact(version) => check_exact(version)?,
@@ -238,7 +239,8 @@ impl ListParams {
             ResourceVersion::MostRecent | ResourceVersion::Any => {}
         }
         if self.page_size == Some(0) {
-            return Err(InvalidParams::PageSize);
+            // The server would send all items.
+            return Err(InvalidInput::new("page size 0", ""));
         }
         check_timeout(self.timeout)
     }
@@ -280,7 +282,7 @@ impl ListParams {
 /// let since = WatchParams::from_version("71532");
 /// let web = Selection::default().labels("app=web".parse()?);
 /// let state_and_changes = WatchParams::with_initial_state().selection(web);
-/// # Ok::<(), listwatch::ParseError>(())
+/// # Ok::<(), listwatch::InvalidInput>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchParams {
@@ -353,7 +355,7 @@ impl WatchParams {
         self
     }
 
-    pub(super) fn validate(&self) -> Result<(), InvalidParams> {
+    pub(super) fn validate(&self) -> Result<(), InvalidInput> {
         self.selection.validate()?;
         match &self.start {
             WatchStart::Version(version) => check_exact(version)?,
@@ -401,23 +403,32 @@ impl Query {
 /// kube-apiserver `--request-timeout`.
 pub(super) const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn check_version(version: &str) -> Result<(), InvalidParams> {
+fn check_version(version: &str) -> Result<(), InvalidInput> {
     if version.is_empty() || !version.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(InvalidParams::Version(version.to_owned()));
+        return Err(InvalidInput::of("resource version", version, "it must be digits, as a server sent it"));
     }
     Ok(())
 }
 
-/// The server takes 0 for "no version".
-fn check_exact(version: &str) -> Result<(), InvalidParams> {
+/// The server takes 0 for "no version": it returns 422 for a list, and starts a watch at any version.
+fn check_exact(version: &str) -> Result<(), InvalidInput> {
     check_version(version)?;
-    if version.bytes().all(|b| b == b'0') { Err(InvalidParams::ExactZero) } else { Ok(()) }
+    if version.bytes().all(|b| b == b'0') {
+        let reason = r#"exact version 0: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#;
+        return Err(InvalidInput::new(reason, version));
+    }
+    Ok(())
 }
 
-fn check_timeout(timeout: Option<Duration>) -> Result<(), InvalidParams> {
+/// The largest timeout: the server parses it as Go's `time.Duration`.
+const MAX_TIMEOUT_SECONDS: u64 = 9_223_372_036;
+
+/// The server uses its own timeout for 0, and returns 400 for a timeout that is too long. `timeoutSeconds` has no fractions.
+fn check_timeout(timeout: Option<Duration>) -> Result<(), InvalidInput> {
     match timeout {
         Some(timeout) if timeout.subsec_nanos() != 0 || !(1..=MAX_TIMEOUT_SECONDS).contains(&timeout.as_secs()) => {
-            Err(InvalidParams::Timeout(timeout))
+            let reason = format!("timeout {timeout:?}: it must be whole seconds, from 1 to {MAX_TIMEOUT_SECONDS}");
+            Err(InvalidInput::new(reason, ""))
         }
         _ => Ok(()),
     }
@@ -531,22 +542,31 @@ mod tests {
         let params = ListParams::default;
         let version = |version| params().resource_version(version);
         for (params, expected) in [
-            (version(exact("0")), InvalidParams::ExactZero),
-            (version(exact("00")), InvalidParams::ExactZero),
-            (version(exact("")), InvalidParams::Version(String::new())),
-            (version(at_least("")), InvalidParams::Version(String::new())),
-            (version(at_least("x1")), InvalidParams::Version("x1".into())),
-            (version(at_least("-1")), InvalidParams::Version("-1".into())),
-            (version(exact("+1")), InvalidParams::Version("+1".into())),
-            (params().page_size(0), InvalidParams::PageSize),
-            (params().timeout(seconds(0)), InvalidParams::Timeout(seconds(0))),
-            (params().timeout(Duration::from_millis(1500)), InvalidParams::Timeout(Duration::from_millis(1500))),
+            (
+                version(exact("0")),
+                r#"exact version 0: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#,
+            ),
+            (
+                version(exact("00")),
+                r#"exact version 0: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#,
+            ),
+            (version(exact("")), r#"invalid resource version "": it must be digits, as a server sent it"#),
+            (version(at_least("")), r#"invalid resource version "": it must be digits, as a server sent it"#),
+            (version(at_least("x1")), r#"invalid resource version "x1": it must be digits, as a server sent it"#),
+            (version(at_least("-1")), r#"invalid resource version "-1": it must be digits, as a server sent it"#),
+            (version(exact("+1")), r#"invalid resource version "+1": it must be digits, as a server sent it"#),
+            (params().page_size(0), "page size 0"),
+            (params().timeout(seconds(0)), "timeout 0ns: it must be whole seconds, from 1 to 9223372036"),
+            (
+                params().timeout(Duration::from_millis(1500)),
+                "timeout 1.5s: it must be whole seconds, from 1 to 9223372036",
+            ),
             (
                 params().timeout(seconds(MAX_TIMEOUT_SECONDS + 1)),
-                InvalidParams::Timeout(seconds(MAX_TIMEOUT_SECONDS + 1)),
+                "timeout 9223372037s: it must be whole seconds, from 1 to 9223372036",
             ),
         ] {
-            assert_eq!(params.validate(), Err(expected), "{params:?}");
+            assert_eq!(params.validate().map_err(|error| error.to_string()), Err(expected.to_owned()), "{params:?}");
         }
         for params in [
             params(),
@@ -559,17 +579,6 @@ mod tests {
             params().timeout(seconds(MAX_TIMEOUT_SECONDS)),
         ] {
             assert_eq!(params.validate(), Ok(()), "{params:?}");
-        }
-    }
-
-    #[test]
-    fn refusals_give_the_servers_reasons() {
-        for (error, reason) in [
-            (InvalidParams::ExactZero, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
-            (InvalidParams::Version("x".into()), "invalid resource version \"x\""),
-            (InvalidParams::Timeout(Duration::ZERO), "timeout 0ns: it must be whole seconds"),
-        ] {
-            assert!(error.to_string().contains(reason), "{error}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Resolves a typed name to a resource, by the rules of kubectl.
 
 use super::resource::{Resource, typed_name};
+use crate::error::InvalidInput;
 
 /// A resource of a server's discovery documents.
 ///
@@ -53,9 +54,9 @@ impl From<&Resource> for DiscoveredResource {
 ///
 /// # Errors
 ///
-/// [`ResolveError`] if the server has no resource of that name or does not list it, or if two resources of one group and version
+/// [`InvalidInput`] if the server has no resource of that name or does not list it, or if two resources of one group and version
 /// have the same name.
-pub fn resolve(typed: &str, discovered: &[DiscoveredResource]) -> Result<Resource, ResolveError> {
+pub fn resolve(typed: &str, discovered: &[DiscoveredResource]) -> Result<Resource, InvalidInput> {
     let listable = || {
         let all = discovered.iter();
         all.filter(|r| r.verbs.iter().any(|verb| verb == "list"))
@@ -66,59 +67,28 @@ pub fn resolve(typed: &str, discovered: &[DiscoveredResource]) -> Result<Resourc
         return Ok(if namespaced { resource } else { resource.cluster_scoped() });
     }
     if let Some(found) = find(typed, &discovered.iter())? {
-        return Err(ResolveError::NotListable { typed: typed.to_owned(), name: found.typed_name() });
+        let name = found.typed_name();
+        return Err(InvalidInput::new(format!("{typed:?} is {name}, which the server does not list"), typed));
     }
-    Err(ResolveError::Unknown { typed: typed.to_owned(), suggestions: near(typed, listable()) })
-}
-
-/// The error of a typed name that does not name one resource.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ResolveError {
-    /// The server has no resource of that name.
-    #[error("no resource {typed:?} on this server{}", did_you_mean(.suggestions))]
-    Unknown {
-        /// The typed name.
-        typed: String,
-        /// At most three similar names, the nearest first.
-        suggestions: Vec<String>,
-    },
-    /// The server has it, but it has no `list` verb.
-    #[error("{typed:?} is {name}, which the server does not list")]
-    NotListable {
-        /// The typed name.
-        typed: String,
-        /// The resource's name.
-        name: String,
-    },
-    /// Two resources of one group and version have the name, one as its plural and one as its singular.
-    #[error("{typed:?} may be {first} or {second}")]
-    Ambiguous {
-        /// The typed name.
-        typed: String,
-        /// The name of the first resource.
-        first: String,
-        /// The name of the second resource.
-        second: String,
-    },
+    let near = did_you_mean(&near(typed, listable()));
+    Err(InvalidInput::new(format!("no resource {typed:?} on this server{near}"), typed))
 }
 
 /// One way to read a typed name; `group` and `version` are `None` if any matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ResourceName<'a> {
+struct ResourceName<'a> {
     /// A plural, singular or short name, or a kind.
-    pub name: &'a str,
+    name: &'a str,
     /// The version, in the reading `name.version.group`.
-    pub version: Option<&'a str>,
+    version: Option<&'a str>,
     /// The group, or its beginning.
-    pub group: Option<&'a str>,
+    group: Option<&'a str>,
 }
 
 impl<'a> ResourceName<'a> {
     /// Returns the one or two readings of a name, in the order in which kubectl tries them (apimachinery
     /// `schema.ParseResourceArg`): `a.b.c.d` is `a` in version `b` of group `c.d`, or else `a` of group `b.c.d`.
-    pub fn readings(typed: &'a str) -> impl Iterator<Item = Self> {
+    fn readings(typed: &'a str) -> impl Iterator<Item = Self> {
         let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
         let given = |text: &'a str| (!text.is_empty()).then_some(text);
         let versioned =
@@ -168,7 +138,7 @@ impl DiscoveredResource {
 fn find<'a>(
     typed: &str,
     resources: &(impl Iterator<Item = &'a DiscoveredResource> + Clone),
-) -> Result<Option<&'a DiscoveredResource>, ResolveError> {
+) -> Result<Option<&'a DiscoveredResource>, InvalidInput> {
     let names = [Way::Name, Way::ShortName, Way::ShortNameGroupPrefix, Way::NameGroupPrefix];
     let tries = ResourceName::readings(typed)
         .flat_map(|reading| names.map(|way| (way, reading)))
@@ -178,11 +148,8 @@ fn find<'a>(
         let Some(first) = hits.next() else { continue };
         let rival = hits.find(|r| (&r.group, &r.version) == (&first.group, &first.version) && r.plural != first.plural);
         if let (Way::Name | Way::NameGroupPrefix, Some(second)) = (way, rival) {
-            return Err(ResolveError::Ambiguous {
-                typed: typed.to_owned(),
-                first: first.typed_name(),
-                second: second.typed_name(),
-            });
+            let (first, second) = (first.typed_name(), second.typed_name());
+            return Err(InvalidInput::new(format!("{typed:?} may be {first} or {second}"), typed));
         }
         return Ok(Some(first));
     }

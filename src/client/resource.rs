@@ -5,7 +5,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
-use super::error::InvalidParams;
+use crate::error::InvalidInput;
 use crate::object::Json;
 
 /// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
@@ -119,9 +119,9 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// [`InvalidParams`] for a namespace of a cluster-scoped resource, a namespace that is not a DNS label (the server would return
+    /// [`InvalidInput`] for a namespace of a cluster-scoped resource, a namespace that is not a DNS label (the server would return
     /// an empty list), or a group, version or plural that cannot be a part of a path.
-    pub fn list_path(&self, namespace: Option<&str>) -> Result<String, InvalidParams> {
+    pub fn list_path(&self, namespace: Option<&str>) -> Result<String, InvalidInput> {
         let mut path = if self.group.is_empty() {
             String::from("/api")
         } else {
@@ -131,14 +131,12 @@ impl Resource {
         path.extend(segment("version", &self.version)?);
         if let Some(namespace) = namespace {
             if !self.namespaced {
-                return Err(InvalidParams::NotNamespaced { resource: self.to_string() });
+                let message = format!("{self} is not namespaced, but a namespace was given");
+                return Err(InvalidInput::new(message, namespace));
             }
             if !is_dns_label(namespace) {
-                return Err(InvalidParams::Path {
-                    what: "namespace",
-                    value: namespace.to_owned(),
-                    reason: "must be 1 to 63 of a-z, 0-9 and '-', and start and end with a letter or digit",
-                });
+                let rule = "must be 1 to 63 of a-z, 0-9 and '-', and start and end with a letter or digit";
+                return Err(InvalidInput::new(format!("namespace {namespace:?} {rule}"), namespace));
             }
             path.push_str("/namespaces/");
             path.push_str(namespace);
@@ -152,11 +150,11 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// [`InvalidParams`] as for [`Resource::list_path`], for a missing namespace, or for a name that the server refuses
+    /// [`InvalidInput`] as for [`Resource::list_path`], for a missing namespace, or for a name that the server refuses
     /// (apimachinery `content.IsPathSegmentName`: empty, `.`, `..`, or with `/` or `%` in it).
-    pub fn get_path(&self, namespace: Option<&str>, name: &str) -> Result<String, InvalidParams> {
+    pub fn get_path(&self, namespace: Option<&str>, name: &str) -> Result<String, InvalidInput> {
         if self.namespaced && namespace.is_none() {
-            return Err(InvalidParams::NamespaceNeeded { resource: self.to_string() });
+            return Err(InvalidInput::new(format!("{self} is namespaced, but no namespace was given"), ""));
         }
         let mut path = self.list_path(namespace)?;
         path.push('/');
@@ -241,14 +239,14 @@ pub(super) fn encode(text: &str) -> PercentEncode<'_> {
 }
 
 /// Encodes one path segment. Dots are refused rather than encoded: URL parsers read `%2e%2e` as `..`.
-fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, InvalidParams> {
+fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, InvalidInput> {
     let reason = match value {
         "" => "must not be empty",
         "." | ".." => "would change the path",
         _ if value.contains(['/', '%']) => "must not contain '/' or '%'",
         _ => return Ok(encode(value)),
     };
-    Err(InvalidParams::Path { what, value: value.to_owned(), reason })
+    Err(InvalidInput::new(format!("{what} {value:?} {reason}"), value))
 }
 
 /// Returns true for a DNS label, which a namespace must be (apimachinery `content.IsDNS1123Label`).

@@ -46,15 +46,15 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         TransportErrorKind::Setup | TransportErrorKind::Tls | TransportErrorKind::Deadline => Class::Final,
     };
     match error.kind() {
-        ErrorKind::Api(error) => match error.code {
+        ErrorKind::Api { code, .. } => match code {
             408 | 429 | 500..=599 => Class::Transient,
             401 | 403 | 404 => Class::Lasting,
             410 => Class::Expired,
             _ => Class::Final,
         },
         ErrorKind::Transport(error) => of_transport(error.kind()),
-        ErrorKind::Incomplete(incomplete) => match &incomplete.cause {
-            _ if incomplete.request_timeout.is_some() => Class::Unreadable,
+        ErrorKind::Incomplete { request_timeout: Some(_), .. } => Class::Unreadable,
+        ErrorKind::Incomplete { cause, .. } => match cause {
             Some(cause) => of_transport(cause.kind()),
             None => Class::Transient,
         },
@@ -63,10 +63,11 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
             DecodeErrorKind::Item(_) => Class::Final,
             _ => Class::Unreadable,
         },
-        ErrorKind::Redirect { .. } => Class::Lasting,
-        // A proxy's page.
-        ErrorKind::UnexpectedBody(body) if matches!(body.format, BodyFormat::Html | BodyFormat::Text) => Class::Lasting,
-        ErrorKind::UnexpectedBody(_)
+        // A body of text is a proxy's page.
+        ErrorKind::Redirect { .. } | ErrorKind::UnexpectedBody { format: BodyFormat::Html | BodyFormat::Text, .. } => {
+            Class::Lasting
+        }
+        ErrorKind::UnexpectedBody { .. }
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
         | ErrorKind::PageChanged => Class::Unreadable,

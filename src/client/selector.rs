@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::ParseError;
+use crate::error::InvalidInput;
 use crate::object::selector::{FieldRequirement, FieldSelector, Label, LabelSelector};
 
 /// Writes the selector as in a request: without spaces around commas, `==` as `=`, values sorted.
@@ -31,9 +31,9 @@ impl fmt::Display for LabelSelector {
 
 /// Parses a selector by the grammar of apimachinery `labels.Parse`.
 impl FromStr for LabelSelector {
-    type Err = ParseError;
+    type Err = InvalidInput;
 
-    fn from_str(input: &str) -> Result<Self, ParseError> {
+    fn from_str(input: &str) -> Result<Self, InvalidInput> {
         let mut selector = Self::default();
         let mut tokens = Tokens { input, at: 0 };
         if tokens.peek().text.is_empty() {
@@ -57,13 +57,13 @@ impl LabelSelector {
     ///
     /// # Errors
     ///
-    /// [`ParseError`] for another operator.
+    /// [`InvalidInput`] for another operator.
     pub fn requirement(
         self,
         key: impl Into<String>,
         operator: &str,
         values: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Result<Self, ParseError> {
+    ) -> Result<Self, InvalidInput> {
         Ok(match operator {
             "In" => self.is_in(key, values),
             "NotIn" => self.not_in(key, values),
@@ -98,9 +98,9 @@ impl LabelSelector {
 /// Converts the selector of a Deployment, a Service or another object.
 #[cfg(feature = "k8s-pb")]
 impl TryFrom<&k8s_pb::apimachinery::pkg::apis::meta::v1::LabelSelector> for LabelSelector {
-    type Error = ParseError;
+    type Error = InvalidInput;
 
-    fn try_from(selector: &k8s_pb::apimachinery::pkg::apis::meta::v1::LabelSelector) -> Result<Self, ParseError> {
+    fn try_from(selector: &k8s_pb::apimachinery::pkg::apis::meta::v1::LabelSelector) -> Result<Self, InvalidInput> {
         let labels = selector.match_labels.iter();
         let equal = labels.fold(Self::new(), |all, (key, value)| all.equal(key, value));
         selector.match_expressions.iter().try_fold(equal, |all, expression| {
@@ -135,9 +135,9 @@ impl fmt::Display for FieldSelector {
 /// Parses a selector by the grammar of apimachinery `fields.ParseSelector`: `=`, `==` and `!=`, and in values `\\`, `\,` and
 /// `\=` for the characters themselves.
 impl FromStr for FieldSelector {
-    type Err = ParseError;
+    type Err = InvalidInput;
 
-    fn from_str(input: &str) -> Result<Self, ParseError> {
+    fn from_str(input: &str) -> Result<Self, InvalidInput> {
         let mut selector = Self::default();
         for (start, term) in terms(input).filter(|(_, term)| !term.is_empty()) {
             let expected = "expected '=', '==' or '!=' after the field";
@@ -175,8 +175,8 @@ struct SyntaxFault(usize, &'static str);
 
 impl SyntaxFault {
     /// Returns the error for the part that starts at `start` of `input`.
-    fn of(self, input: &str, start: usize) -> ParseError {
-        ParseError::at("selector", input, start + self.0, self.1)
+    fn of(self, input: &str, start: usize) -> InvalidInput {
+        InvalidInput::at("selector", input, start + self.0, self.1)
     }
 }
 
@@ -192,7 +192,7 @@ impl Token<'_> {
         !self.text.is_empty() && !self.text.starts_with(is_symbol)
     }
 
-    fn error(self, input: &str, reason: &'static str) -> ParseError {
+    fn error(self, input: &str, reason: &'static str) -> InvalidInput {
         SyntaxFault(self.offset, reason).of(input, 0)
     }
 }
@@ -235,7 +235,7 @@ fn is_space(c: char) -> bool {
     " \t\r\n".contains(c)
 }
 
-fn requirement<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Label), ParseError> {
+fn requirement<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Label), InvalidInput> {
     let input = tokens.input;
     let mut key = tokens.next();
     let negated = key.text == "!";
@@ -268,7 +268,7 @@ fn requirement<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Label), ParseErr
 }
 
 /// Parses a value, which may be empty.
-fn value(tokens: &mut Tokens<'_>) -> Result<String, ParseError> {
+fn value(tokens: &mut Tokens<'_>) -> Result<String, InvalidInput> {
     let token = tokens.peek();
     match token.text {
         "" | "," | ")" => Ok(String::new()),
@@ -280,7 +280,7 @@ fn value(tokens: &mut Tokens<'_>) -> Result<String, ParseError> {
     }
 }
 
-fn integer(tokens: &mut Tokens<'_>) -> Result<String, ParseError> {
+fn integer(tokens: &mut Tokens<'_>) -> Result<String, InvalidInput> {
     let token = tokens.peek();
     let text = value(tokens)?;
     match text.parse::<i64>() {
@@ -290,7 +290,7 @@ fn integer(tokens: &mut Tokens<'_>) -> Result<String, ParseError> {
 }
 
 /// Parses `(a,b)`; an element may be empty, as in `(a,)` and `()`.
-fn values(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, ParseError> {
+fn values(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, InvalidInput> {
     let open = tokens.next();
     if open.text != "(" {
         return Err(open.error(tokens.input, "expected '('"));

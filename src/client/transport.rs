@@ -3,15 +3,14 @@
 use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
-use futures_core::Stream;
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
 use http::{HeaderMap, StatusCode};
 
 /// Sends requests to one API server.
@@ -70,10 +69,10 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
 }
 
 /// The future that [`Transport::get`] and [`Transport::post`] return.
-pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send + 'a>>;
+pub type ResponseFuture<'a> = BoxFuture<'a, Result<Response, TransportError>>;
 
-/// The body of a [`Response`], as it arrives.
-pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Send>>;
+/// The body of a response, as it arrives.
+pub(super) type Chunks = BoxStream<'static, Result<Bytes, TransportError>>;
 
 /// A GET, or a POST without its body. It carries no credentials: the transport adds them.
 #[derive(Clone, Debug)]
@@ -101,13 +100,17 @@ pub struct Response {
     /// The headers.
     pub headers: HeaderMap,
     /// The body as sent, still compressed if the headers say so.
-    pub body: Chunks,
+    pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
 impl Response {
     /// Creates a response.
     #[must_use]
-    pub fn new(status: StatusCode, headers: HeaderMap, body: Chunks) -> Self {
+    pub fn new(
+        status: StatusCode,
+        headers: HeaderMap,
+        body: BoxStream<'static, Result<Bytes, TransportError>>,
+    ) -> Self {
         Self { status, headers, body }
     }
 }

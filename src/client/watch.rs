@@ -1,4 +1,4 @@
-//! Watches: [`WatchEvents`] are the events of one connection, and [`ResumedWatch`] resumes where a connection ended.
+//! Watches: [`Watch`] resumes where a connection ended, and [`WatchEvents`] are the events of one connection.
 
 mod delivered;
 mod idle;
@@ -17,9 +17,11 @@ use futures_core::Stream;
 use tracing::{Instrument, Span};
 
 use self::idle::Idle;
+pub(crate) use self::resume::Connections;
 #[cfg(feature = "cache")]
-pub(crate) use self::resume::{ChangeType, Connections, PAGE};
-pub use self::resume::{Disconnect, ResumedWatch};
+pub(crate) use self::resume::PAGE;
+use self::resume::Run;
+pub use self::resume::{Disconnect, Watch};
 use super::body;
 use super::error::{Error, ErrorKind};
 use super::params::{WatchParams, WatchStart};
@@ -36,16 +38,6 @@ use crate::object::shard::Shard;
 /// The shortest time for which the client requests a watch, unless the caller sets a timeout; the longest is twice that.
 /// The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// A watch that is not sent yet; see [`Client::watch`].
-///
-/// [`stream`](Self::stream) and [`open`](Self::open) use one connection, which the server ends after some minutes.
-/// [`resume`](Self::resume) opens a new connection each time.
-#[must_use = "nothing is sent until open, or a poll of stream or resume"]
-pub struct Watch<F> {
-    plan: Plan,
-    decode: F,
-}
 
 /// The settings that all connections of a watch share.
 struct Plan {
@@ -79,7 +71,7 @@ pub enum OwnedEvent<O> {
         /// The version.
         resource_version: String,
     },
-    /// The stream starts over with the collection: discard all delivered objects. Only [`ResumedWatch`] starts over, when the
+    /// The stream starts over with the collection: discard all delivered objects. Only [`Watch`] starts over, when the
     /// initial state was interrupted, and after an expired version.
     Reset,
 }
@@ -91,29 +83,33 @@ impl<F> Watch<F> {
         let limits = Limits::default();
         let plan =
             Plan { client, resource, params, namespace: None, limits, idle_timeout: None, bookmarks: true, span };
-        Self { plan, decode }
+        Self { connections: Connections::new(plan), decode }
+    }
+
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.connections.run.plan
     }
 
     /// Watches only this namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.plan.namespace = Some(namespace.into());
+        self.plan().namespace = Some(namespace.into());
         self
     }
 
     /// Sets the limits on the body: [`Limits::item_size`] limits a frame.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.plan.limits = limits;
+        self.plan().limits = limits;
         self
     }
 
-    /// Sets the time without a byte after which the connection counts as dead: the watch ends in
+    /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::once) then ends in
     /// [`ReadIdle`](super::TransportErrorKind::ReadIdle).
     ///
     /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the second bookmark,
     /// and in any case, the connection is dead 30 s after the server should have ended the watch: some resources, like events, have
     /// no periodic bookmarks. The time that the consumer takes does not count, but may lengthen the measured time between bookmarks.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
-        self.plan.idle_timeout = Some(timeout);
+        self.plan().idle_timeout = Some(timeout);
         self
     }
 
@@ -123,26 +119,27 @@ impl<F> Watch<F> {
     /// version to resume from may expire while nothing changes. A watch [with the initial state](WatchParams::with_initial_state)
     /// always requests them, because the initial state ends in one.
     pub fn bookmarks(mut self, bookmarks: bool) -> Self {
-        self.plan.bookmarks = bookmarks;
+        self.plan().bookmarks = bookmarks;
         self
     }
 
-    /// Returns the events of one connection. Nothing is sent before the stream is polled.
-    pub fn stream(self) -> WatchEvents<F> {
-        let Self { plan, decode } = self;
+    /// Returns the events of one connection, with its bookmarks, for callers that resume it themselves. Nothing is sent before the
+    /// stream is polled.
+    pub fn once(self) -> WatchEvents<F> {
+        let Self { connections: Connections { run: Run { plan, .. }, .. }, decode } = self;
         WatchEvents { plan, decode, state: State::Start, delivered: 0 }
     }
 
     /// Opens one connection, and returns its events once the server has sent the head of its response.
     ///
-    /// It differs from [`stream`](Self::stream) in two ways: it returns the error of a failed request, and it sends a resource
+    /// It differs from [`once`](Self::once) in two ways: it returns the error of a failed request, and it sends a resource
     /// version of any form unchanged.
     ///
     /// # Errors
     ///
     /// [`Error`] when the parameters cannot be sent, the server cannot be reached, or it refuses the watch.
     pub async fn open(self) -> Result<WatchEvents<F>, Error> {
-        let Self { plan, decode } = self;
+        let Self { connections: Connections { run: Run { plan, .. }, .. }, decode } = self;
         let located;
         let start = match &plan.params.start {
             WatchStart::Now => {
@@ -264,12 +261,6 @@ impl<O> OwnedEvent<O> {
     }
 }
 
-impl<F> fmt::Debug for Watch<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("resource", &self.plan.resource).finish_non_exhaustive()
-    }
-}
-
 impl<F> fmt::Debug for WatchEvents<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchEvents")
@@ -370,7 +361,7 @@ impl Connection {
         on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
         let Self { client, answer, decoder, chunk, expected, shard, idle } = self;
-        let api_error = |status: &Status| ErrorKind::from(body::of_status(status.clone(), 500, &answer.headers));
+        let api_error = |status: &Status| body::of_status(status.clone(), 500, &answer.headers);
         loop {
             let is_first = decoder.position() == 0;
             let mut rest = &chunk[..];

@@ -2,7 +2,7 @@
 
 use crate::error::DecodeError;
 #[cfg(doc)]
-use crate::limits::{Limits, OnItemError};
+use crate::limits::Limits;
 use crate::meta::{ListMeta, Status, TypeMeta};
 use crate::object::ItemRef;
 
@@ -20,8 +20,8 @@ pub enum Event<'a> {
     ListMeta(&'a ListMeta),
     /// An item.
     Item(ItemRef<'a>),
-    /// An item over [`Limits::item_size`] was skipped, because the caller chose [`OnItemError::Skip`]. With [`OnItemError::Fail`] the
-    /// list would have ended in this error.
+    /// An item over [`Limits::item_size`] was skipped, because the caller set [`Limits::skip_oversized`]. Otherwise the list would
+    /// have ended in this error.
     Skipped(&'a DecodeError),
 }
 
@@ -35,7 +35,7 @@ pub struct ListEnd {
     pub list_meta: ListMeta,
     /// Items delivered.
     pub items: u64,
-    /// Items skipped because the caller chose [`OnItemError::Skip`].
+    /// Items skipped because the caller set [`Limits::skip_oversized`] or, of an adapter, `skip_item_errors`.
     pub skipped: u64,
     /// Length of the body in bytes, after decompression.
     pub bytes: u64,

@@ -17,7 +17,7 @@ use super::event::{Event, ListEnd};
 use super::list_json::JsonList;
 use super::list_protobuf::ProtobufList;
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
-use crate::limits::{Limits, OnItemError};
+use crate::limits::Limits;
 use crate::meta::{ListMeta, MAGIC, TypeMeta};
 use crate::object::ItemRef;
 use crate::wire::{BodyFormat, Encoding};
@@ -241,17 +241,15 @@ impl ListDecoder {
     }
 
     /// Refuses the item that was borrowed last: counts it as skipped and returns its error, or ends the list in the error.
-    pub(crate) fn refuse_item(&mut self, error: ItemError, what: OnItemError) -> Result<DecodeError, DecodeError> {
+    pub(crate) fn refuse_item(&mut self, error: ItemError, skips: bool) -> Result<DecodeError, DecodeError> {
         let list = self.body.list_mut();
         list.items -= 1;
         let error = list.item_error(DecodeErrorKind::Item(error));
-        match what {
-            OnItemError::Skip => {
-                list.skipped += 1;
-                Ok(error)
-            }
-            OnItemError::Fail => Err(self.fail(error)),
+        if !skips {
+            return Err(self.fail(error));
         }
+        list.skipped += 1;
+        Ok(error)
     }
 
     /// Counts the item that was borrowed last as skipped.

@@ -17,7 +17,6 @@
 use super::body_state::{BodyState, FoundEvent};
 use super::list_fields::ListShape;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
-use crate::limits::OnItemError;
 use crate::meta;
 use crate::meta::TypeMeta;
 use crate::wire::BodyFormat;
@@ -313,7 +312,7 @@ impl JsonList {
         let piece = self.list.take(end.unwrap_or(window.len()) as u64, input);
         let len = len + piece.len() as u64;
         if len > max {
-            if self.list.limits.on_oversized == OnItemError::Fail {
+            if !self.list.limits.skips_oversized {
                 let kind = DecodeErrorKind::Limit { limit: Limit::ItemSize, size: len, max };
                 return Err(self.list.item_error(kind));
             }

@@ -19,7 +19,7 @@ use std::mem;
 use super::body_state::{BodyState, FoundEvent};
 use super::list_fields::{ListField, ListMessage, ListShape, ListText};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
-use crate::limits::{Limits, OnItemError};
+use crate::limits::Limits;
 use crate::meta::{MAGIC, Status, TypeMeta};
 use crate::wire::protobuf::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
 
@@ -298,13 +298,13 @@ impl ProtobufList {
     }
 
     fn begin_item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
-        let Limits { items, item_size, on_oversized, .. } = self.list.limits;
+        let Limits { items, item_size, skips_oversized, .. } = self.list.limits;
         let field = Some(ListField::Items);
         if self.list.index() >= items {
             return Err(self.over(field, Limit::Items, self.list.index() + 1, items));
         }
         if len > item_size {
-            if on_oversized == OnItemError::Fail {
+            if !skips_oversized {
                 return Err(self.over(field, Limit::ItemSize, len, item_size));
             }
             let found = self.list.skip_oversized(len);

@@ -12,9 +12,9 @@ pub(crate) mod estimate;
 /// [`decoded_size`](Self::decoded_size) apply to it.
 ///
 /// ```
-/// use listwatch::{Limits, OnItemError};
+/// use listwatch::Limits;
 ///
-/// let limits = Limits::default().item_size(2 << 20).items(1_000_000).on_oversized(OnItemError::Skip);
+/// let limits = Limits::default().item_size(2 << 20).items(1_000_000).skip_oversized(true);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -23,18 +23,7 @@ pub struct Limits {
     pub(crate) bytes: u64,
     pub(crate) metadata_size: u64,
     pub(crate) decoded_size: u64,
-    pub(crate) on_oversized: OnItemError,
-}
-
-/// The action for an item that cannot be delivered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnItemError {
-    /// The list ends in an error that names the item.
-    #[default]
-    Fail,
-    /// The item is skipped and counted in [`ListEnd::skipped`](crate::ListEnd::skipped).
-    Skip,
+    pub(crate) skips_oversized: bool,
 }
 
 impl Limits {
@@ -89,7 +78,8 @@ impl Limits {
 
     /// Sets the most memory that an item may take when it is decoded, estimated in advance from its bytes:
     /// [`DEFAULT_DECODED_SIZE`](Self::DEFAULT_DECODED_SIZE) unless set. An item over it is
-    /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which [`OnItemError`] may skip. Stores use the default.
+    /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which [`skip_item_errors`](crate::ListReader::skip_item_errors) skips.
+    /// Stores use the default.
     ///
     /// It bounds the memory for an item with a few bytes per element: 1.4 MB of empty volumes would take 2.3 GB. Items of up to
     /// 16 KiB are not estimated. The estimate is 64 bytes for each string or message, 1 KiB more for a value whose bytes could be a
@@ -101,13 +91,14 @@ impl Limits {
         self
     }
 
-    /// Sets the action for an item over [`item_size`](Self::item_size): [`OnItemError::Fail`] unless set.
+    /// Sets whether an item over [`item_size`](Self::item_size) is skipped and counted in [`ListEnd::skipped`](crate::ListEnd::skipped):
+    /// false unless set, so that the list ends in an error that names the item.
     ///
     /// An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case. So is a frame of a
     /// watch over `item_size`: a watch that skipped it would lose a change.
     #[must_use]
-    pub const fn on_oversized(mut self, what: OnItemError) -> Self {
-        self.on_oversized = what;
+    pub const fn skip_oversized(mut self, skip: bool) -> Self {
+        self.skips_oversized = skip;
         self
     }
 }
@@ -120,7 +111,7 @@ impl Default for Limits {
             bytes: u64::MAX,
             metadata_size: Self::DEFAULT_METADATA_SIZE,
             decoded_size: Self::DEFAULT_DECODED_SIZE,
-            on_oversized: OnItemError::Fail,
+            skips_oversized: false,
         }
     }
 }

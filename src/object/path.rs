@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::ItemRef;
-use crate::error::{Fault, ItemError, ParseError};
+use crate::error::{Fault, InvalidInput, ItemError};
 use crate::meta::TypeMeta;
 use crate::schema::{Field, Message};
 use crate::wire::Encoding;
@@ -88,7 +88,7 @@ impl FieldPath {
     ///
     /// # Errors
     ///
-    /// [`ParseError`] when the text is not a path, or names a field that the kind does not have.
+    /// [`InvalidInput`] when the text is not a path, or names a field that the kind does not have.
     ///
     /// ```
     /// use listwatch::path::pod;
@@ -97,10 +97,10 @@ impl FieldPath {
     /// let pods = TypeMeta::new("v1", "PodList");
     /// assert_eq!(FieldPath::parse("spec.nodeName", &pods)?, pod::NODE_NAME);
     /// assert_eq!(FieldPath::parse("2.10", &pods)?, pod::NODE_NAME);
-    /// # Ok::<(), listwatch::ParseError>(())
+    /// # Ok::<(), listwatch::InvalidInput>(())
     /// ```
-    pub fn parse(text: &str, of: &TypeMeta) -> Result<Self, ParseError> {
-        let error = |reason: &'static str| ParseError::new("field path", text, reason);
+    pub fn parse(text: &str, of: &TypeMeta) -> Result<Self, InvalidInput> {
+        let error = |reason: &'static str| InvalidInput::of("field path", text, reason);
         let (path, key) = match text.split_once('[') {
             None => (text, None),
             Some((path, key)) => {
@@ -126,7 +126,7 @@ impl FieldPath {
             (path.to_owned(), fields.into_iter().map(Field::number).collect())
         } else if known.is_some() || path.split('.').next() == Some("metadata") {
             let kind = Some(of.item_kind()).filter(|kind| !kind.is_empty()).unwrap_or("the object");
-            return Err(ParseError::new("field path", text, format!("{kind} has no such field")));
+            return Err(InvalidInput::of("field path", text, format!("{kind} has no such field")));
         } else if path.split('.').any(str::is_empty) || path.split('.').count() > 100 {
             return Err(error("expected 1 to 100 names separated by dots"));
         } else {

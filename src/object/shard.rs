@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use crate::error::ParseError;
+use crate::error::InvalidInput;
 
 /// One of several equal parts of a collection, by a hash (FNV-1a, 64 bits) of each object's uid (KEP-5866).
 ///
@@ -23,8 +23,8 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// [`ParseError`] when the index is not below `of`.
-    pub fn new(index: u32, of: u32) -> Result<Self, ParseError> {
+    /// [`InvalidInput`] when the index is not below `of`.
+    pub fn new(index: u32, of: u32) -> Result<Self, InvalidInput> {
         if index < of { Ok(Self { index, of }) } else { Err(invalid(&format!("{index}/{of}"))) }
     }
 
@@ -72,17 +72,17 @@ impl fmt::Display for Shard {
 
 /// Parses `index/of`.
 impl FromStr for Shard {
-    type Err = ParseError;
+    type Err = InvalidInput;
 
-    fn from_str(text: &str) -> Result<Self, ParseError> {
+    fn from_str(text: &str) -> Result<Self, InvalidInput> {
         let (index, of) = text.split_once('/').ok_or_else(|| invalid(text))?;
         let number = |digits: &str| digits.parse().map_err(|_| invalid(text));
         Self::new(number(index)?, number(of)?)
     }
 }
 
-fn invalid(text: &str) -> ParseError {
-    ParseError::new("shard", text, "expected I/N with I from 0 to N-1, as in 0/3, 1/3, 2/3")
+fn invalid(text: &str) -> InvalidInput {
+    InvalidInput::of("shard", text, "expected I/N with I from 0 to N-1, as in 0/3, 1/3, 2/3")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 use super::status::{ReflectorStatus, SyncError};
-use crate::cache::{SaveError, Store, StoreError, StoreReader, Stored, Written};
+use crate::cache::{FileError, Store, StoreError, StoreReader, Stored, Written};
 use crate::client::Selection;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
@@ -122,10 +122,10 @@ impl<T: Stored + ?Sized> Cache<T> {
     ///
     /// # Errors
     ///
-    /// [`SaveError`]: it is [`Incomplete`](SaveError::Incomplete) until the collection is complete, while a relist has changed a part
+    /// [`FileError`]: it is [`Incomplete`](FileError::Incomplete) until the collection is complete, while a relist has changed a part
     /// of it, and while objects are [skipped](ReflectorStatus::skipped).
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        let collection = self.collection.get().filter(|_| self.is_synced()).ok_or(SaveError::Incomplete)?;
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
+        let collection = self.collection.get().filter(|_| self.is_synced()).ok_or(FileError::Incomplete)?;
         self.store.save(path, &collection.holds)
     }
 

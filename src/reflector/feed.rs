@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::mem;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use super::status::SkippedObject;
 use super::sync::Attempt;
-use crate::cache::{ObjectKey, Replace, Store, StoreError, Stored};
-use crate::client::{ChangeType, Connections, Error, OwnedEvent, Pages};
+use crate::cache::{ObjectError, ObjectKey, Replace, Store, StoreError, Stored};
+use crate::client::{Connections, Error, OwnedEvent, Pages};
+use crate::encode::EventType;
 use crate::error::ItemError;
 use crate::object::{ItemRef, Projection, is_older};
 use crate::wire::Encoding;
@@ -43,7 +44,7 @@ pub(super) struct Received {
     /// True if the watch delivered an event or a bookmark.
     pub(super) has_heard: bool,
     /// The last object that could not be stored.
-    pub(super) skipped: Option<SkippedObject>,
+    pub(super) skipped: Option<ObjectError>,
 }
 
 impl Received {
@@ -51,7 +52,7 @@ impl Received {
         let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
         let key =
             key.map(|meta| ObjectKey { namespace: meta.namespace().into_owned(), name: meta.name().into_owned() });
-        self.skipped = Some(SkippedObject { key, error });
+        self.skipped = Some(ObjectError { key, index: None, source: Arc::new(error) });
     }
 }
 
@@ -170,12 +171,12 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
             let encoding = item.encoding();
             let bytes = projected(&item, projection);
             let written = match (change, &mut replace, bytes) {
-                (ChangeType::Added, Some(replace), bytes) => listed(replace, encoding, item.bytes(), bytes),
+                (EventType::Added, Some(replace), bytes) => listed(replace, encoding, item.bytes(), bytes),
                 (_, _, Err(error)) => {
                     store.skip_unwritten(encoding, item.bytes());
                     Err(error)
                 }
-                (change, _, Ok(bytes)) => store.observe(encoding, &bytes, change == ChangeType::Deleted),
+                (change, _, Ok(bytes)) => store.observe(encoding, &bytes, change == EventType::Deleted),
             };
             if let Err(error) = written {
                 received.skipped(&item, error);

@@ -60,10 +60,9 @@ pub use self::cache::Cache;
 use self::cache::Collection;
 use self::feed::{Feed, Received, Step};
 use self::silence::Silence;
-pub use self::status::{ReflectorStatus, SkippedObject, SyncError};
+pub use self::status::{ReflectorStatus, SyncError};
 pub use self::sync::Strategy;
 use self::sync::{Attempt, Next, SyncState};
-pub use self::warm::WarmStartError;
 use crate::adapt::FromRef;
 use crate::cache::{ChangeLogLimits, StorageFormat, Store, Stored};
 use crate::client::{
@@ -430,7 +429,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             None => watch,
         };
         let status = Arc::clone(&self.status);
-        let watch = watch.resume().on_disconnect(move |disconnect| {
+        let watch = watch.on_disconnect(move |disconnect| {
             if let Some(error) = &disconnect.error {
                 failed(&status, error.clone());
             }

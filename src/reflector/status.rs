@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Instant;
 
 use super::sync::Strategy;
-use crate::cache::{IndexError, ObjectKey, StoreError};
+use crate::cache::ObjectError;
 use crate::client;
 
 /// The progress of a [`Reflector`](super::Reflector).
@@ -32,39 +32,14 @@ pub struct ReflectorStatus {
     /// [`skipped`](crate::cache::StoreReader::skipped). The cache is incomplete unless this is 0.
     pub skipped: usize,
     /// The last object that could not be stored.
-    pub last_skipped: Option<SkippedObject>,
+    pub last_skipped: Option<ObjectError>,
     /// The number of failures of index functions. [`Index::errors`](crate::cache::Index::errors) lists the objects that an index
     /// lacks now.
     pub index_errors: u64,
     /// The last error of such a function.
-    pub last_index_error: Option<IndexError>,
+    pub last_index_error: Option<ObjectError>,
     /// The error that [`run`](super::Reflector::run) returned.
     pub ended_by: Option<client::Error>,
-}
-
-/// An object of the collection that a [`Reflector`](super::Reflector) could not store.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SkippedObject {
-    /// Its key, if that can be read.
-    pub key: Option<ObjectKey>,
-    /// The error of the store.
-    pub error: StoreError,
-}
-
-impl fmt::Display for SkippedObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.key {
-            Some(key) => write!(f, "{key}: {}", self.error),
-            None => self.error.fmt(f),
-        }
-    }
-}
-
-impl Error for SkippedObject {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error.source()
-    }
 }
 
 /// The error of waiting for a [`Cache`](super::Cache).
@@ -79,7 +54,7 @@ pub enum SyncError {
         /// The number of objects that it lacks in their latest state.
         skipped: usize,
         /// The last skipped object.
-        last: Option<SkippedObject>,
+        last: Option<ObjectError>,
     },
     /// The awaited resource version and the cache's have no order, so waiting would not end.
     Incomparable {

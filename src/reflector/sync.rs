@@ -163,9 +163,7 @@ impl SyncState {
 
     /// Handles the error of a list of this attempt.
     pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
-        if let ErrorKind::Incomplete(incomplete) = error.kind()
-            && incomplete.request_timeout.is_some()
-        {
+        if let ErrorKind::Incomplete { request_timeout: Some(_), .. } = error.kind() {
             self.pages = true;
             return Next::Later;
         }

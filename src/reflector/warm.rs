@@ -7,43 +7,11 @@ use std::path::Path;
 use tokio::task::spawn_blocking;
 
 use super::Reflector;
-use crate::cache::{Identity, LoadError, ObjectKey, Saved, Stored};
+use crate::cache::{FileError, Identity, ObjectKey, Saved, Stored};
 use crate::client::Error;
 use crate::error::ItemError;
 use crate::object::{Item, ItemRef, compare_resource_versions};
 use crate::wire::Encoding;
-
-/// The reason why a [`Reflector`] could not load a file and starts without it.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WarmStartError {
-    /// The file does not exist, is damaged, or contains another collection.
-    #[error(transparent)]
-    File(#[from] LoadError),
-    /// A request for an object of the file failed; or the server has not reached the resource version of the file
-    /// ([`Error::is_too_large_version`]).
-    #[error("cannot check that the file is from this cluster")]
-    Client(#[from] Error),
-    /// The server has an object at a version that the file should have, or at an older version: the file is from another cluster, or
-    /// the server was restored from a backup.
-    #[error(
-        "{object} is at version {found} on the server and at {saved} in the file, which has all changes up to {version}"
-    )]
-    OtherHistory {
-        /// The object.
-        object: ObjectKey,
-        /// Its resource version in the file.
-        saved: String,
-        /// Its resource version on the server.
-        found: String,
-        /// The resource version of the file.
-        version: String,
-    },
-    /// The server has none of the requested objects: the file is from another cluster, or too old to decide. Also for a file without
-    /// objects, or with objects without a uid.
-    #[error("the server has none of the requested objects of the file, which may be from another cluster")]
-    Unknown,
-}
 
 impl<T: Stored + ?Sized> Reflector<T> {
     /// Loads a file that [`Cache::save`](super::Cache::save) wrote into the empty store. [`run`](Self::run) then watches from the
@@ -71,22 +39,22 @@ impl<T: Stored + ?Sized> Reflector<T> {
     ///
     /// # Errors
     ///
-    /// [`WarmStartError`]; it is [`LoadError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
-    pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), WarmStartError> {
+    /// [`FileError`]; it is [`FileError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
+    pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let (store, path, holds) = (self.store.clone(), path.as_ref().to_owned(), self.holds()?);
         let reading = spawn_blocking(move || store.read_saved(&path, &holds));
-        let saved = reading.await.map_err(|error| LoadError::from(io::Error::other(error)))??;
+        let saved = reading.await.map_err(|error| FileError::from(io::Error::other(error)))??;
         self.is_of_this_server(&saved).await?;
         let (store, version) = (self.store.clone(), saved.version().to_owned());
         self.store.set_type_meta(self.selection.type_meta(&self.resource));
         let putting = spawn_blocking(move || store.put_saved(saved));
-        putting.await.map_err(|error| LoadError::from(io::Error::other(error)))??;
+        putting.await.map_err(|error| FileError::from(io::Error::other(error)))??;
         tracing::info!(resource = %self.resource, resource_version = version, objects = self.store.len(), "loaded the cache");
         self.sync.loaded(&version);
         Ok(())
     }
 
-    async fn is_of_this_server(&self, saved: &Saved<T>) -> Result<(), WarmStartError> {
+    async fn is_of_this_server(&self, saved: &Saved<T>) -> Result<(), FileError> {
         let mut is_known = false;
         for object in saved.witnesses().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
@@ -100,7 +68,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             match found.judge(&object, version) {
                 Verdict::Same => return Ok(()),
                 Verdict::Other => {
-                    return Err(WarmStartError::OtherHistory {
+                    return Err(FileError::OtherHistory {
                         object: ObjectKey { namespace: object.namespace.into_owned(), name: object.name.into_owned() },
                         saved: object.resource_version.into_owned(),
                         found: found.version,
@@ -111,7 +79,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 Verdict::Recreated => {}
             }
         }
-        if is_known { Ok(()) } else { Err(WarmStartError::Unknown) }
+        if is_known { Ok(()) } else { Err(FileError::Unknown) }
     }
 
     /// Returns a text that identifies the collection and the form of its objects.

@@ -8,7 +8,7 @@ use k8s_pb::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JsonSchemaProps,
 };
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use listwatch::{Encoding, Event, ItemError, ItemRef, Limits, ListDecoder, ListReader, OnItemError};
+use listwatch::{Encoding, Event, ItemError, ItemRef, Limits, ListDecoder, ListReader};
 use prost::Message;
 
 use crate::support::{body_of, chain, len_field, tag};
@@ -97,7 +97,7 @@ fn an_item_over_the_limit_is_an_error_or_skipped() {
         chain(&error),
         "cannot read item 1, at byte 16029, 1 item delivered: decoding may allocate 761602112 bytes, over the limit of 64 MiB"
     );
-    let mut reader = ListReader::new::<Pod>(&body[..]).on_item_error(OnItemError::Skip);
+    let mut reader = ListReader::new::<Pod>(&body[..]).skip_item_errors(true);
     assert_eq!((reader.by_ref().count(), reader.end().unwrap().skipped), (2, 1));
     let (result, _) =
         decode::<Pod>(&pods(&[pod_of(&[2], &len_field(1, b""), 8500)]), Limits::default().decoded_size(1 << 20));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::support::store::{Object, object};
 use allocation_counter::measure;
 use fastrand::Rng;
-use listwatch::cache::{Change, LoadError, SaveError, StorageFormat, Store, StoreError, Stored};
+use listwatch::cache::{Change, FileError, StorageFormat, Store, StoreError, Stored};
 use listwatch::{Encoding, Item, ItemError, ItemRef};
 use tempfile::TempDir;
 
@@ -55,7 +55,7 @@ fn seen<T: Stored + ?Sized>(store: &Store<T>) -> Vec<String> {
     seen
 }
 
-fn loaded(path: &Path, format: StorageFormat) -> Result<Store<[u8]>, LoadError> {
+fn loaded(path: &Path, format: StorageFormat) -> Result<Store<[u8]>, FileError> {
     let store = Store::new(format);
     store.load(path, COLLECTION)?;
     Ok(store)
@@ -139,7 +139,7 @@ fn only_the_owner_can_read_the_file() {
 fn refuses_to_save_an_incomplete_collection() {
     let (_folder, path) = path();
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
-    let is_incomplete = || matches!(store.save(&path, COLLECTION), Err(SaveError::Incomplete));
+    let is_incomplete = || matches!(store.save(&path, COLLECTION), Err(FileError::Incomplete));
     assert!(is_incomplete(), "the store has no version");
     let _ = store.apply(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
     assert!(is_incomplete());
@@ -191,19 +191,19 @@ fn rejects_a_file_of_another_collection_or_format() {
     let (folder, path) = path();
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 3, "10");
-    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Io(_))), "there is no file");
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::Io(_))), "there is no file");
     store.save(&path, "/api/v1/others").unwrap();
     let error = loaded(&path, StorageFormat::Encoded).unwrap_err();
     assert_eq!(error.to_string(), "the file holds /api/v1/others, not /api/v1/things");
     fs::write(&path, b"").unwrap();
-    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::NotSaved)));
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::NotSaved)));
     fs::write(&path, [b'x'; 1000]).unwrap();
-    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::NotSaved)));
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::NotSaved)));
     fs::write(&path, b"lw-cache\x03\0\0\0 of the future").unwrap();
-    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(LoadError::Format(3))));
-    assert!(matches!(loaded(folder.path(), StorageFormat::Encoded), Err(LoadError::Io(_))));
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::Format(3))));
+    assert!(matches!(loaded(folder.path(), StorageFormat::Encoded), Err(FileError::Io(_))));
     store.save(&path, COLLECTION).unwrap();
-    assert!(matches!(store.load(&path, COLLECTION), Err(LoadError::NotEmpty)));
+    assert!(matches!(store.load(&path, COLLECTION), Err(FileError::NotEmpty)));
     assert_eq!(store.len(), 3);
     let store = Store::<Object>::new(StorageFormat::Decoded);
     let mut garbage = bytes("ns", "a", "1");
@@ -212,7 +212,7 @@ fn rejects_a_file_of_another_collection_or_format() {
     let _ = other.apply(Encoding::Protobuf, &garbage).unwrap();
     other.advance("1");
     other.save(&path, COLLECTION).unwrap();
-    assert!(matches!(store.load(&path, COLLECTION), Err(LoadError::Object(_))), "the object cannot be decoded");
+    assert!(matches!(store.load(&path, COLLECTION), Err(FileError::Object(_))), "the object cannot be decoded");
     assert!(store.is_empty() && store.resource_version().is_empty());
 }
 
@@ -497,7 +497,7 @@ fn refuses_a_file_over_the_budget_before_decompressing_it() {
     let small = Store::<Counted>::new(StorageFormat::Decoded);
     small.set_budget(Some(budget));
     let error = small.load(&path, COLLECTION).unwrap_err();
-    assert!(matches!(error, LoadError::Object(StoreError::OverBudget(over)) if over == budget), "{error}");
+    assert!(matches!(error, FileError::Object(StoreError::OverBudget(over)) if over == budget), "{error}");
     assert_eq!(DECODED.load(Relaxed), 0);
     small.set_budget(None);
     small.load(&path, COLLECTION).unwrap();
@@ -522,7 +522,7 @@ fn refuses_to_load_more_than_the_budget() {
     store.save(&path, "objects").unwrap();
     let small = Store::<[u8]>::new(StorageFormat::Encoded);
     small.set_budget(Some(200));
-    assert!(matches!(small.load(&path, "objects"), Err(LoadError::Object(StoreError::OverBudget(200)))));
+    assert!(matches!(small.load(&path, "objects"), Err(FileError::Object(StoreError::OverBudget(200)))));
     assert!(small.is_empty() && small.resource_version().is_empty());
     small.set_budget(Some(2000));
     small.load(&path, "objects").unwrap();

@@ -296,7 +296,7 @@ fn a_panic_during_a_commit_leaves_a_list_that_the_next_one_completes() {
     assert!(panicked.is_err());
     assert_eq!(store.resource_version(), "5");
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(store.save(folder.path().join("saved"), "o"), Err(cache::SaveError::Incomplete)));
+    assert!(matches!(store.save(folder.path().join("saved"), "o"), Err(cache::FileError::Incomplete)));
     assert!(replace(&["a", "b"], "3", "y z").is_ok());
     assert_eq!((store.len(), &*store.resource_version()), (2, "3"));
     assert!(store.snapshot().iter().all(|object| object.decode().unwrap().data == "y z"));

@@ -137,7 +137,7 @@ fn millions_of_items_end_at_the_limit_in_bounded_memory() {
             let before = resident();
             let (mut delivered, mut most) = (0_u64, before);
             let list = client(&server.url(), http2).list::<[u8]>(&Resource::PODS, &ListParams::default());
-            let mut items = list.limits(Limits::default().items(LIMIT)).stream();
+            let mut items = list.limits(Limits::default().items(LIMIT));
             let ended = async {
                 while let Some(item) = items.try_next().await? {
                     assert!(item.is_empty());

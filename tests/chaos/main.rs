@@ -191,7 +191,7 @@ async fn list_within(case: &str, client: Client, whole: &Whole, limits: Limits) 
     let before = sockets();
     let ending = timeout(DEADLINE, async {
         let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).limits(limits);
-        let mut items = list.stream();
+        let mut items = list;
         let mut delivered = 0;
         let error = loop {
             match items.next().await {
@@ -212,7 +212,7 @@ async fn list_within(case: &str, client: Client, whole: &Whole, limits: Limits) 
         let shown = format!("{error}\n{error:?}\n{items:?}\n{client:?}");
         assert_eq!(leak(shown.as_bytes()), None, "{case}");
         let bytes = match error.kind() {
-            ErrorKind::Incomplete(incomplete) => Some(incomplete.bytes),
+            ErrorKind::Incomplete { bytes, .. } => Some(*bytes),
             _ => None,
         };
         Ending { text: error.to_string(), delivered, bytes }

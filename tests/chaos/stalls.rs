@@ -142,7 +142,7 @@ fn waits_for_a_late_head() {
             .await;
             let before = sockets();
             let client = client(&server.url(), http2);
-            let mut items = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).stream();
+            let mut items = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
             while server.requests().is_empty() {
                 assert!(items.next().now_or_never().is_none());
                 yield_now().await;

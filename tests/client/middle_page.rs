@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use listwatch::Shard;
 use listwatch::client::{Client, Error, ListParams, Resource, Retry, Selection};
-use listwatch::{Encoding, ItemError, ItemRef, Limits, OnItemError};
+use listwatch::{Encoding, ItemError, ItemRef, Limits};
 use listwatch_testserver::{Answer as ServerAnswer, Body, RecordedRequest};
 
 use crate::support::server::{Pods, anonymous, client_of, paged, pods, recorded, serve_by};
@@ -29,7 +29,7 @@ fn items_of(pages: usize) -> Vec<Vec<u8>> {
 
 /// Checks that the list delivers exactly the items of the first pages and then ends in this error, or completes.
 async fn delivers(list: Pods, pages: usize) -> Option<Error> {
-    let (mut items, expected) = (list.stream(), items_of(pages));
+    let (mut items, expected) = (list, items_of(pages));
     let (mut delivered, mut error) = (Vec::new(), None);
     while let Some(item) = items.next().await {
         assert!(error.is_none(), "an item after {error:?}");
@@ -65,7 +65,7 @@ fn changed(number: usize, change: fn(&mut Vec<Vec<u8>>)) -> Answer {
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_page_with_an_oversized_item_is_retried() {
     let oversized = || changed(1, |items| items[3].extend(len_field(99, &vec![b'x'; 100_000])));
-    let limits = Limits::default().item_size(100_000).on_oversized(OnItemError::Skip);
+    let limits = Limits::default().item_size(100_000).skip_oversized(true);
     let interrupted = oversized().cut(50_000);
     let server = Scripted::in_turn([page(0), interrupted, oversized(), page(2)]).afterwards(Answer::never());
     let (items, summary) = paged(&server.client()).limits(limits).into_vec().await.unwrap();
@@ -115,7 +115,7 @@ async fn an_interrupted_page_is_retried_and_delivers_the_rest() {
                 if seen % 2 == 0 { Err(ItemError::other("even")) } else { Ok(item.to_box()) }
             },
         );
-        let (items, summary) = odd.on_item_error(OnItemError::Skip).into_vec().await.unwrap();
+        let (items, summary) = odd.skip_item_errors(true).into_vec().await.unwrap();
         let expected: Vec<_> = items_of(3).into_iter().step_by(2).collect();
         assert!(items.iter().map(|item| &**item).eq(expected.iter().map(|item| &**item)), "{case}");
         assert_eq!((summary.items, summary.skipped, summary.pages), (60, 60, 3), "{case}");
@@ -166,7 +166,7 @@ async fn an_interrupted_page_ends_the_list_if_its_items_may_differ() {
         ),
     ] {
         let server = Scripted::in_turn(answers).afterwards(Answer::never());
-        let mut items = list(&server.client()).stream();
+        let mut items = list(&server.client());
         let mut delivered = Vec::new();
         let error = loop {
             match items.next().await.expect("the list ends in an error") {
@@ -188,7 +188,7 @@ async fn an_interrupted_page_that_expires_starts_over() {
     let server = Scripted::in_turn([page(0), interrupted(1, 150_000), expired, page(0), page(1), page(2)]);
     let (restarts, restarted) = std::sync::mpsc::channel();
     let list = paged(&server.client());
-    let mut items = list.stream_with_restarts(move |restart| restarts.send(restart.items).unwrap());
+    let mut items = list.on_restart(move |restart| restarts.send(restart.items).unwrap());
     let mut all = Vec::new();
     while let Some(item) = items.next().await {
         all.push(item.unwrap().into_vec());

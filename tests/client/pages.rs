@@ -109,7 +109,7 @@ async fn an_expired_token_ends_the_list() {
     for http2 in [false, true] {
         let server = serve_in_turn([recorded(PAGES[0]), expired()]).await;
         let mut seen = 0;
-        let mut items = paged(&client(&server, http2)).stream();
+        let mut items = paged(&client(&server, http2));
         let error = loop {
             match items.next().await.unwrap() {
                 Ok(_) => seen += 1,
@@ -143,7 +143,7 @@ async fn an_expired_token_restarts_the_list() {
             Ok::<_, ItemError>(())
         });
         let on_restart = move |restart| restarts.lock().unwrap().push(Some(restart));
-        let mut items = list.namespace("team-1").stream_with_restarts(on_restart);
+        let mut items = list.namespace("team-1").on_restart(on_restart);
         while let Some(item) = items.next().await {
             item.unwrap();
         }
@@ -172,7 +172,7 @@ async fn an_expired_token_restarts_the_list() {
 
         // An expired version on the first page does not restart the list.
         let server = serve_in_turn([recorded("error-410-exact.pb").status(410)]).await;
-        let mut items = paged(&self::client(&server, http2)).stream_with_restarts(|_| panic!("no restart"));
+        let mut items = paged(&self::client(&server, http2)).on_restart(|_| panic!("no restart"));
         assert!(items.next().await.unwrap().unwrap_err().is_expired());
         assert_eq!(server.requests().len(), 1);
     }
@@ -193,7 +193,7 @@ async fn continues_inconsistently_after_an_expired_token() {
         // The offered token expires too, or the server offers none.
         for answers in [vec![recorded(PAGES[0]), expired()], vec![recorded("error-410-exact.pb").status(410)]] {
             let server = serve_in_turn(answers).await;
-            let items: Vec<_> = paged(&client(&server, http2)).allow_inconsistent().stream().collect().await;
+            let items: Vec<_> = paged(&client(&server, http2)).allow_inconsistent().collect().await;
             assert!(items.last().unwrap().as_ref().unwrap_err().is_expired());
             assert!(server.requests().len() <= 3);
         }

@@ -10,7 +10,7 @@ use crate::support::fixture;
 use crate::support::server::{Pods, anonymous, client_of, pods_with, recorded, serve, serve_in_turn};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use listwatch::client::{Client, Error, ErrorKind, List, ListParams, ParallelItems, Resource, Retry};
-use listwatch::{DecodeErrorKind, ItemError, ItemRef, OnItemError};
+use listwatch::{DecodeErrorKind, ItemError, ItemRef};
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 
 const PODS: u32 = 500;
@@ -138,7 +138,7 @@ async fn an_item_that_fails_keeps_its_place() {
 async fn items_that_fail_can_be_skipped() {
     let server = serve(Answer::ok(Body::synthesize(body()))).await;
     for order in ORDERS {
-        let list = pods_with(&once(&server), but([0, 77, 499])).on_item_error(OnItemError::Skip);
+        let list = pods_with(&once(&server), but([0, 77, 499])).skip_item_errors(true);
         let (report, reported) = mpsc::channel();
         let list = list.on_skip(move |error| report.send(error.index().unwrap()).unwrap());
         let mut items = parallel(list, order, 2);
@@ -170,7 +170,7 @@ async fn an_error_follows_the_items_before_it() {
         ("another kind", Body::replay(fixture("nodes.pb"))),
     ] {
         let server = serve(Answer::ok(body)).await;
-        let (expected, expected_error) = until_error(pods_with(&once(&server), but([])).stream()).await;
+        let (expected, expected_error) = until_error(pods_with(&once(&server), but([]))).await;
         for order in ORDERS {
             let items = parallel(pods_with(&once(&server), but([])), order, 2);
             let (mut found, error) = until_error(items).await;
@@ -183,7 +183,7 @@ async fn an_error_follows_the_items_before_it() {
             );
         }
         // The error counts the delivered items.
-        let skipping = pods_with(&once(&server), but([1])).on_item_error(OnItemError::Skip);
+        let skipping = pods_with(&once(&server), but([1])).skip_item_errors(true);
         let (found, error) = until_error(parallel(skipping, Order::Listed, 2)).await;
         assert_eq!(error.items(), found.len() as u64, "{name}");
         if let ErrorKind::Decode(error) = error.kind() {

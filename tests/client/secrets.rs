@@ -114,7 +114,7 @@ async fn no_debug_form_shows_the_token() {
         clean("client", &client);
         let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
         clean("list", &list);
-        let mut items = list.stream();
+        let mut items = list;
         items.next().await.unwrap().unwrap();
         clean("items", &items);
     }

@@ -73,7 +73,7 @@ async fn a_deadline_ends_the_list() {
 async fn a_slow_consumer_is_not_disconnected() {
     const PIECE: usize = 5000;
     let transport = Scripted::always(Answer::ok(recorded_pods()).pieces_of(PIECE).paced(SECOND).then_ends(SECOND));
-    let mut items = pods(&transport).stream();
+    let mut items = pods(&transport);
     let progress = items.progress();
     let mut seen = 0;
     while let Some(item) = items.next().await {
@@ -99,8 +99,8 @@ async fn the_servers_request_timeout_is_named() {
         assert!(error.is_incomplete(), "{error}");
         let text = error.to_string();
         assert_eq!(text.contains("about or past the server's request timeout of 60 s"), is_named, "{text}");
-        let ErrorKind::Incomplete(incomplete) = error.kind() else { panic!("{error}") };
-        assert_eq!(incomplete.request_timeout, is_named.then_some(SECOND * 60), "{text}");
+        let ErrorKind::Incomplete { request_timeout, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(*request_timeout, is_named.then_some(SECOND * 60), "{text}");
         assert_eq!(error.is_retryable(), !is_named);
     }
     // The timeout that the client requested.

@@ -79,20 +79,9 @@ async fn a_watch_is_one_span() {
         let client = client(&server, false);
         let watch = client.watch::<[u8]>(&Resource::PODS, &WatchParams::with_initial_state());
         if resumes {
-            assert!(
-                watch
-                    .resume()
-                    .fail_fast()
-                    .collect::<Vec<_>>()
-                    .await
-                    .last()
-                    .unwrap()
-                    .as_ref()
-                    .unwrap_err()
-                    .is_forbidden()
-            );
+            assert!(watch.fail_fast().collect::<Vec<_>>().await.last().unwrap().as_ref().unwrap_err().is_forbidden());
         } else {
-            assert!(watch.stream().next().await.unwrap().is_err());
+            assert!(watch.once().next().await.unwrap().is_err());
         }
         let log = log.take();
 

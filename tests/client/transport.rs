@@ -327,7 +327,7 @@ async fn a_goaway_lets_the_list_finish() {
         let client = client(&server, http2);
         for _ in 0..2 {
             let before = server.accepted();
-            let mut items = pods(&client).stream();
+            let mut items = pods(&client);
             items.next().await.unwrap().unwrap();
             server.goaway();
             let rest = items.by_ref().map(Result::unwrap).count().await;
@@ -373,7 +373,7 @@ async fn a_dropped_list_leaves_no_connection() {
         let server = serve(Answer::ok(body)).await;
         for http2 in [false, true] {
             let client = client(&server, http2);
-            let mut items = pods(&client).stream();
+            let mut items = pods(&client);
             items.next().await.unwrap().unwrap();
             drop(items);
             if !http2 {

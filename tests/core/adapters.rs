@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use crate::support::{body_of, cut, fixture, len_field, list_decoder, reference};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader, OnItemError};
+use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader};
 
 /// A reader that returns scripted chunks and errors.
 struct Script(VecDeque<Result<Vec<u8>, io::ErrorKind>>);
@@ -121,7 +121,7 @@ fn items_that_prost_refuses_fail_or_are_skipped_and_counted() {
 
         let (report, skipped) = mpsc::channel();
         let mut reader = ListReader::new::<Nested>(&body[..])
-            .on_item_error(OnItemError::Skip)
+            .skip_item_errors(true)
             .on_skip(move |error| report.send(error.to_string()).unwrap());
         assert_eq!(reader.by_ref().map(Result::unwrap).count(), 2);
         assert_eq!(skipped.try_iter().collect::<Vec<_>>(), [error.to_string()]);
@@ -164,7 +164,7 @@ fn reports_oversized_items_that_are_skipped() {
         });
         let max = sizes.iter().max().unwrap() - 1;
         let over = sizes.iter().position(|size| *size > max).unwrap() as u64;
-        let limits = Limits::default().item_size(max).on_oversized(OnItemError::Skip);
+        let limits = Limits::default().item_size(max).skip_oversized(true);
         for lengths in [&[1][..], &[4096]] {
             let (report, skipped) = mpsc::channel();
             let reader = ListReader::new::<[u8]>(Script::new(&body, lengths)).limits(limits);
@@ -173,8 +173,11 @@ fn reports_oversized_items_that_are_skipped() {
             let mut reader = reader.on_skip(move |error| report.send(error.clone()).unwrap());
             let delivered = reader.by_ref().map(Result::unwrap).count() as u64;
             let first_skipped = skipped.try_recv().unwrap();
-            let exceeded = first_skipped.limit().unwrap();
-            assert_eq!((exceeded.limit, exceeded.size, exceeded.max), (Limit::ItemSize, max + 1, max));
+            assert_eq!(first_skipped.limit(), Some(Limit::ItemSize));
+            let DecodeErrorKind::Limit { size, max: limit, .. } = *first_skipped.kind() else {
+                panic!("{first_skipped}")
+            };
+            assert_eq!((size, limit), (max + 1, max));
             assert_eq!(first_skipped.index(), Some(over));
             let end = reader.end().unwrap();
             assert_eq!((end.items, end.skipped), (delivered, 1 + skipped.try_iter().count() as u64));

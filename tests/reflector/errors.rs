@@ -199,11 +199,12 @@ async fn skips_and_counts_an_object_that_cannot_be_stored() {
     let error = cache.synced().await.unwrap_err();
     assert_eq!(
         chain(&error),
-        "the cache is incomplete at version 10: 1 object was skipped: default/a: the object has no name"
+        "the cache is incomplete at version 10: 1 object was skipped: cannot store default/a: the object has no name"
     );
     let SyncError::Incomplete { resource_version, skipped, last } = error else { panic!("{error}") };
     assert_eq!((resource_version.as_str(), skipped), ("10", 1));
-    assert!(matches!(last.unwrap().error, StoreError::NoName));
+    let last = last.unwrap();
+    assert!(last.index.is_none() && matches!(last.source.downcast_ref(), Some(StoreError::NoName)), "{last:?}");
     assert!(cache.is_empty() && !run.is_finished());
     run.abort();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use listwatch::Shard;
-use listwatch::cache::SaveError;
+use listwatch::cache::FileError;
 use listwatch::client::Selection;
 use listwatch::path::meta;
 use listwatch::reflector::{Reflector, Strategy};
@@ -29,7 +29,7 @@ type Build = fn(Reflector<[u8]>) -> Reflector<[u8]>;
 async fn saved(path: &Path) {
     let reflector = reflector(scripted([list("10", "a@1 b@5"), idle_watch()]), LIST);
     let cache = reflector.cache();
-    assert!(matches!(cache.save(path), Err(SaveError::Incomplete)), "the cache is empty");
+    assert!(matches!(cache.save(path), Err(FileError::Incomplete)), "the cache is empty");
     let run = tokio::spawn(reflector.run());
     cache.synced().await.unwrap();
     cache.save(path).unwrap();

@@ -11,7 +11,7 @@ use crate::support::cases;
 use crate::support::world::{Objects, World, each_schedule};
 use fastrand::Rng;
 use futures::StreamExt as _;
-use listwatch::cache::{Change, ChangeLogLimits, Object, SaveError, StorageFormat, Store, Subscriber};
+use listwatch::cache::{Change, ChangeLogLimits, FileError, Object, StorageFormat, Store, Subscriber};
 use listwatch::client::{Client, Resource};
 use listwatch::encode::EventType;
 use listwatch::reflector::{Cache, Reflector, Strategy};
@@ -123,7 +123,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
             sleep(Duration::from_millis(rng.u64(..200_000))).await;
             match cache.save(&path) {
                 Ok(()) => restarts.saved += 1,
-                Err(SaveError::Incomplete) => restarts.not_saved += 1,
+                Err(FileError::Incomplete) => restarts.not_saved += 1,
                 Err(error) => panic!("{error}"),
             }
             // The file does not have the changes from here on.

@@ -22,7 +22,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use listwatch::{
-    DecodeError, Encoding, Event, ItemRef, Limit, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta, WatchDecoder,
+    DecodeError, DecodeErrorKind, Encoding, Event, ItemRef, Limit, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta,
+    WatchDecoder,
 };
 use prost::Message as _;
 
@@ -144,8 +145,8 @@ pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
                     list.items.push(item.bytes().to_vec());
                 }
                 Event::Skipped(error) => {
-                    let exceeded = error.limit().unwrap();
-                    assert!(exceeded.limit == Limit::ItemSize && exceeded.size > exceeded.max, "{error}");
+                    let DecodeErrorKind::Limit { limit, size, max } = *error.kind() else { panic!("{error}") };
+                    assert!(limit == Limit::ItemSize && error.limit() == Some(limit) && size > max, "{error}");
                     assert!(
                         error.items() == list.items.len() as u64 && error.index() >= Some(error.items()),
                         "{error}"

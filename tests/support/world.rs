@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fastrand::Rng;
+use futures::stream::BoxStream;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
-use listwatch::client::{Chunks, Request, Response, ResponseFuture};
+use listwatch::client::{Request, Response, ResponseFuture};
 use listwatch::client::{Transport, TransportError, TransportErrorKind};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -609,7 +610,7 @@ impl Connection {
     }
 }
 
-fn ok(body: Chunks) -> Response {
+fn ok(body: BoxStream<'static, Result<Bytes, TransportError>>) -> Response {
     Response::new(StatusCode::OK, HeaderMap::new(), body)
 }
 

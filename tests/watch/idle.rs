@@ -45,13 +45,13 @@ async fn idle_connections_are_closed() {
             let started = Instant::now();
             if resumes {
                 let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
-                let _ = resumed(watch.resume().on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
+                let _ = resumed(watch.on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
                 let disconnect = disconnected.recv().await.unwrap();
                 assert!(disconnect.error.unwrap().to_string().contains("stalled"));
                 let lived = started.elapsed().saturating_sub(disconnect.wait);
                 assert_eq!(lived.as_secs(), expected);
             } else {
-                let events: Vec<_> = watch.stream().collect().await;
+                let events: Vec<_> = watch.once().collect().await;
                 let error = events.last().unwrap().as_ref().unwrap_err();
                 let silence = format!("stalled: no byte for {}", expected - answer.body_time().as_secs());
                 assert!(error.to_string().contains(&silence), "{error}");
@@ -65,7 +65,7 @@ async fn idle_connections_are_closed() {
         Answer::default().then_stalls(),
         Answer::default().then_stalls(),
     ]);
-    let _ = resumed(watch(&server.client(), &exact(7).timeout(SECOND * 3000)).resume()).await;
+    let _ = resumed(watch(&server.client(), &exact(7).timeout(SECOND * 3000))).await;
     let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
     assert_eq!(waits, [60, 150, 3030]);
     // The same applies after the initial events.
@@ -77,13 +77,13 @@ async fn idle_connections_are_closed() {
     ] {
         let server = Scripted::in_turn(answers);
         let options = WatchParams::with_initial_state().timeout(SECOND * timeout_seconds);
-        let _ = resumed(watch(&server.client(), &options).resume()).await;
+        let _ = resumed(watch(&server.client(), &options)).await;
         let waits: Vec<_> = server.waits().iter().map(Duration::as_secs).collect();
         assert_eq!(waits, expected);
     }
     // The consumer's own time does not count.
     let server = Scripted::in_turn([bookmarks(minute)]);
-    let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).stream();
+    let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).once();
     for _ in 0..3 {
         events.next().await.unwrap().unwrap();
         tokio::time::sleep(minute * 10).await;
@@ -115,8 +115,7 @@ async fn initial_events_have_a_deadline_that_progress_resets() {
         let server = Scripted::in_turn([answer, list(&["b"], "9")]);
         let started = Instant::now();
         let watch = watch(&server.client(), &WatchParams::with_initial_state());
-        let watch = if let Some(idle) = idle { watch.idle_timeout(idle) } else { watch };
-        let mut watch = watch.resume();
+        let mut watch = if let Some(idle) = idle { watch.idle_timeout(idle) } else { watch };
         if let Some(timeout) = timeout {
             watch = watch.initial_events_timeout(timeout);
         }

@@ -143,7 +143,7 @@ async fn retries_until_the_collection_is_complete() {
 /// Checks the events that these answers lead to, the requests, and the error at the end.
 async fn begins(answers: Vec<Answer>, expected: &str, requests: &str, ends: &str) {
     let server = Scripted::in_turn(answers);
-    let (events, error, version) = resumed(watch(&server.client(), &WatchParams::with_initial_state()).resume()).await;
+    let (events, error, version) = resumed(watch(&server.client(), &WatchParams::with_initial_state())).await;
     assert_eq!(events.join(" "), expected, "{error}");
     assert!(error.to_string().contains(ends), "{error}, expected {ends}");
     assert_eq!(kinds(&server), requests, "{events:?}");
@@ -169,7 +169,7 @@ async fn lists_where_initial_events_are_refused() {
         let options = WatchParams::with_initial_state().timeout(SECOND * 40);
         let options = options.selection(Selection::all().labels("a=b".parse().unwrap()));
         let watch = watch(&server.client(), &options).namespace("web").limits(Limits::default().item_size(1000));
-        let (_, error, _) = resumed(watch.resume()).await;
+        let (_, error, _) = resumed(watch).await;
         assert!(error.to_string().contains(ends), "{error}, expected {ends}");
         let paths = server.paths();
         let lists: Vec<_> = paths.iter().filter(|path| !path.contains("watch=1")).collect();
@@ -190,10 +190,10 @@ async fn remembers_for_an_hour_that_a_list_succeeded_where_initial_events_failed
     ] {
         let server = Scripted::in_turn(answers);
         let client = server.client();
-        let _ = resumed(watch(&client, &WatchParams::with_initial_state()).resume()).await;
+        let _ = resumed(watch(&client, &WatchParams::with_initial_state())).await;
         let next = async |client: &Client| {
             server.forget();
-            let _ = resumed(watch(client, &WatchParams::with_initial_state()).resume()).await;
+            let _ = resumed(watch(client, &WatchParams::with_initial_state())).await;
             kinds(&server)
         };
         tokio::time::advance(SECOND * 3500).await;
@@ -201,7 +201,7 @@ async fn remembers_for_an_hour_that_a_list_succeeded_where_initial_events_failed
         // Other resources are not affected.
         server.forget();
         let secrets = client.watch_with(&Resource::SECRETS, &WatchParams::with_initial_state(), name as Name);
-        let _ = resumed(secrets.resume()).await;
+        let _ = resumed(secrets).await;
         assert_eq!(kinds(&server), "initial", "{case}");
         tokio::time::advance(SECOND * 200).await;
         assert_eq!(next(&client).await, "initial", "{case}: the server may have been upgraded");

@@ -17,7 +17,7 @@ mod waits;
 use std::time::Duration;
 
 use futures::StreamExt;
-use listwatch::client::{Client, Error, OwnedEvent, Resource, ResumedWatch, Watch, WatchParams};
+use listwatch::client::{Client, Error, OwnedEvent, Resource, Watch, WatchParams};
 use listwatch::{ItemError, ItemRef};
 use support::config_maps;
 use support::transport::{Answer, Scripted};
@@ -44,7 +44,7 @@ fn watch(client: &Client, params: &WatchParams) -> Watch<Name> {
 }
 
 /// Returns the events as [`written`], the error that ends them, and the version that was reached.
-async fn resumed(mut watch: ResumedWatch<Name>) -> (Vec<String>, Error, Option<String>) {
+async fn resumed(mut watch: Watch<Name>) -> (Vec<String>, Error, Option<String>) {
     let mut events = Vec::new();
     loop {
         match watch.next().await.expect("the watch ends in an error") {

@@ -57,7 +57,7 @@ async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: 
     let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
     let watch = client.watch_with(&Resource::CONFIG_MAPS, &WatchParams::with_initial_state(), see);
     let starts_over = rng.bool();
-    let watch = if starts_over { watch.resume().start_over() } else { watch.resume() };
+    let watch = if starts_over { watch.start_over() } else { watch };
     let mut watch = watch.on_disconnect(move |disconnect| {
         let _ = disconnects.send(disconnect.lists);
     });

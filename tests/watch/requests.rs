@@ -23,19 +23,19 @@ async fn requests_have_version_initial_events_and_timeout() {
     ] {
         let params = params.timeout(SECOND * 40);
         let server = Scripted::in_turn([Answer::default()]);
-        assert!(watch(&server.client(), &params).stream().next().await.is_none());
+        assert!(watch(&server.client(), &params).once().next().await.is_none());
         assert_eq!(server.paths(), [format!("{every}{expected}")]);
         // The first connection of a watch that resumes.
         let server = Scripted::in_turn([]);
-        let _ = resumed(watch(&server.client(), &params).resume()).await;
+        let _ = resumed(watch(&server.client(), &params)).await;
         assert_eq!(server.paths(), [format!("{every}{expected}")]);
     }
     // Invalid parameters: nothing is sent.
     for params in [exact(0), WatchParams::from_version("x"), at_least(""), exact(7).timeout(SECOND / 2)] {
         let server = Scripted::in_turn([]);
-        let error = watch(&server.client(), &params).stream().next().await.unwrap().unwrap_err();
+        let error = watch(&server.client(), &params).once().next().await.unwrap().unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Params(_)), "{error}");
-        let (_, error, _) = resumed(watch(&server.client(), &params).resume()).await;
+        let (_, error, _) = resumed(watch(&server.client(), &params)).await;
         assert!(matches!(error.kind(), ErrorKind::Params(_)), "{error}");
         assert_eq!(server.paths(), [""; 0]);
     }
@@ -43,7 +43,7 @@ async fn requests_have_version_initial_events_and_timeout() {
     let mut timeouts = std::collections::BTreeSet::new();
     for _ in 0..20 {
         let server = Scripted::in_turn([Answer::default()]);
-        assert!(watch(&server.client(), &exact(7)).namespace("web").stream().next().await.is_none());
+        assert!(watch(&server.client(), &exact(7)).namespace("web").once().next().await.is_none());
         let path = server.paths().remove(0);
         let (path, seconds) = path.rsplit_once('=').unwrap();
         assert_eq!(
@@ -65,7 +65,7 @@ async fn from_now_begins_after_the_version_of_the_collection() {
     };
     let watch = |server: &Scripted| watch(&server.client(), &WatchParams::from_now()).namespace("web");
     let server = Scripted::in_turn(answers());
-    let events: Vec<_> = watch(&server).stream().map(|event| written(event.unwrap())).collect().await;
+    let events: Vec<_> = watch(&server).once().map(|event| written(event.unwrap())).collect().await;
     assert_eq!(events, ["+b"]);
     paths(&server);
 
@@ -76,7 +76,7 @@ async fn from_now_begins_after_the_version_of_the_collection() {
 
     // The request for the version is retried like any other.
     let server = Scripted::in_turn([Answer::status(503)].into_iter().chain(answers()));
-    let mut events = watch(&server).resume();
+    let mut events = watch(&server);
     assert_eq!(events.resource_version(), None);
     assert_eq!(written(events.next().await.unwrap().unwrap()), "+b");
     assert_eq!(events.resource_version(), Some("8"));

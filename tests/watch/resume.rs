@@ -97,7 +97,7 @@ async fn resumes_from_the_last_version() {
         ),
     ] {
         let server = Scripted::in_turn(answers);
-        let (events, error, version) = resumed(watch(&server.client(), &exact(7)).resume()).await;
+        let (events, error, version) = resumed(watch(&server.client(), &exact(7))).await;
         assert_eq!(events.join(" "), expected, "{error}");
         assert!(crate::support::chain(&error).contains(ends), "{error}, expected {ends}");
         let paths = server.paths();
@@ -118,7 +118,7 @@ async fn fail_fast_ends_the_watch_on_lasting_errors() {
     ] {
         for options in [exact(7), WatchParams::with_initial_state()] {
             let server = Scripted::in_turn([Answer::status(503), answer.clone()]);
-            let (_, error, _) = resumed(watch(&server.client(), &options).resume().fail_fast()).await;
+            let (_, error, _) = resumed(watch(&server.client(), &options).fail_fast()).await;
             assert!(crate::support::chain(&error).contains(ends), "{error}, expected {ends}");
             assert_eq!(server.requests(), 2, "{ends}");
         }
@@ -126,7 +126,7 @@ async fn fail_fast_ends_the_watch_on_lasting_errors() {
     // A 401 is retried once if the transport reads its credentials again.
     let answers = [Answer::status(401), Answer::pieces([added("a", 8)]), Answer::status(401), Answer::status(401)];
     let server = Scripted::in_turn(answers).renewing_credentials();
-    let (events, error, _) = resumed(watch(&server.client(), &exact(7)).resume().fail_fast()).await;
+    let (events, error, _) = resumed(watch(&server.client(), &exact(7)).fail_fast()).await;
     assert_eq!((&*events.join(" "), error.code(), server.requests()), ("+a", Some(401), 4));
     assert!(server.waits()[0].is_zero() && server.waits()[2].is_zero(), "{:?}", server.waits());
 }
@@ -163,7 +163,7 @@ async fn start_over_requests_the_collection_after_410() {
         ),
     ] {
         let server = Scripted::in_turn(answers);
-        let mut watch = watch(&server.client(), &options).resume().start_over();
+        let mut watch = watch(&server.client(), &options).start_over();
         let mut events = Vec::new();
         while let Some(Ok(event)) = watch.next().await {
             let event = written(event);
@@ -192,7 +192,7 @@ async fn versions_that_do_not_compare_are_all_delivered() {
         event_frame(event, &body_of("v1", "ConfigMap", &config_maps::config_map(name, version)))
     };
     let server = Scripted::in_turn([Answer::pieces(events.map(frame))]);
-    let (events, _, version) = resumed(watch(&server.client(), &exact(7)).resume()).await;
+    let (events, _, version) = resumed(watch(&server.client(), &exact(7))).await;
     assert_eq!((&*events.join(" "), version.as_deref()), ("+a +b +a -a -b -a", Some("x10")));
 }
 
@@ -209,7 +209,7 @@ async fn a_disconnect_names_its_cause_version_and_wait() {
         Answer::status(429),
     ];
     let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
-    let watch = watch(&Scripted::in_turn(answers).client(), &WatchParams::with_initial_state()).resume();
+    let watch = watch(&Scripted::in_turn(answers).client(), &WatchParams::with_initial_state());
     let _ = resumed(watch.on_disconnect(move |at| drop(disconnects.send(at.clone())))).await;
     for (cause, version, lists) in [
         ("API error: 500", None, false),
@@ -275,7 +275,7 @@ async fn drops_repeated_deletions() {
     ] {
         let before = first.iter().filter(|frame| frame.windows(7).any(|bytes| bytes == b"DELETED")).count();
         let server = Scripted::in_turn([Answer::pieces(first), Answer::pieces(again)]);
-        let (events, _, _) = resumed(watch(&server.client(), &options).resume()).await;
+        let (events, _, _) = resumed(watch(&server.client(), &options)).await;
         let deletions = events.iter().filter(|event| event.starts_with('-')).count();
         assert_eq!(deletions - before, delivered, "{case}");
     }

@@ -12,7 +12,7 @@ use crate::{exact, list, resumed, watch};
 async fn waits_grow_until_a_connection_lives_for_10_s() {
     let waits = |options: WatchParams, answers: Vec<Answer>| async move {
         let server = Scripted::in_turn(answers);
-        let _ = resumed(watch(&server.client(), &options).resume()).await;
+        let _ = resumed(watch(&server.client(), &options)).await;
         server.waits()
     };
     let again = |answer: Answer, times: usize| waits(exact(7), vec![answer; times]);

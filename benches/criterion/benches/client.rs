@@ -48,7 +48,7 @@ fn client(criterion: &mut Criterion) {
         let list = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
             Ok::<_, ItemError>(black_box(item.bytes()).len())
         });
-        let mut items = list.stream();
+        let mut items = list;
         while let Some(item) = items.next().await {
             item.expect("a complete list");
         }

@@ -146,9 +146,9 @@ fn serve(url: &str, work: &str, how: &str) {
     for line in stdin().lines() {
         line.expect("a line");
         let pods = match (work, order) {
-            ("decode and drop", None) => runtime.block_on(count(dropping().stream())),
+            ("decode and drop", None) => runtime.block_on(count(dropping())),
             ("decode and drop", Some(order)) => runtime.block_on(count(on_two_threads(dropping(), order))),
-            (_, None) => runtime.block_on(count(list().stream())),
+            (_, None) => runtime.block_on(count(list())),
             (_, Some(order)) => runtime.block_on(count(on_two_threads(list(), order))),
         };
         println!("{pods}");

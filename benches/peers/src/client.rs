@@ -131,7 +131,7 @@ fn listwatch_client(url: &str) -> anyhow::Result<listwatch::client::Client> {
 async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListParams::default()).stream();
+    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListParams::default());
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
         drop(black_box(pod));
@@ -160,7 +160,7 @@ async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<()>
 async fn keep_decoded(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<pb::Pod>>> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListParams::default()).stream();
+    let mut pods = client.list::<pb::Pod>(&Resource::PODS, &ListParams::default());
     let mut kept = Vec::new();
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
@@ -172,7 +172,7 @@ async fn keep_decoded(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<pb::
 async fn keep_json(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<KubePod>>> {
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let mut pods = client.list::<Json<KubePod>>(&Resource::PODS, &ListParams::default()).stream();
+    let mut pods = client.list::<Json<KubePod>>(&Resource::PODS, &ListParams::default());
     let mut kept = Vec::new();
     while let Some(pod) = pods.try_next().await? {
         seen.kube(&*pod);
@@ -196,7 +196,7 @@ async fn keep_metadata(url: &str, seen: &mut Seen) -> anyhow::Result<Vec<Box<Par
     let options = ListParams::new(Selection::all().metadata_only());
     let client = listwatch_client(url)?;
     seen.begin()?;
-    let mut pods = client.list::<PartialObjectMetadata>(&Resource::PODS, &options).stream();
+    let mut pods = client.list::<PartialObjectMetadata>(&Resource::PODS, &options);
     let mut kept = Vec::new();
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;

@@ -80,7 +80,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     for (name, selected) in lists {
         let list = query::list_of(&client, &found, &version.params(selected, page_size), |item| rows.row(&item));
         let progress = list.progress();
-        let mut items = list.stream();
+        let mut items = list;
         let ended = rows::print(&mut items, &mut output, &mut limit, |_| query::reached(&progress)).await?;
         let summary = items.summary().cloned();
         drop(items);

@@ -123,7 +123,7 @@ where
 pub fn failure(error: &Error, remedy: Option<&str>) -> Failure {
     match error.kind() {
         ErrorKind::Params(error) => Failure::Usage(chain(error)),
-        ErrorKind::Incomplete(incomplete) if incomplete.request_timeout.is_some() => {
+        ErrorKind::Incomplete { request_timeout: Some(_), .. } => {
             let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
             Failure::Error(chain(error) + &remedy)
         }

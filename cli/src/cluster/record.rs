@@ -63,7 +63,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let temporary = temporary_beside(&file).map_err(cannot_write)?;
     *recording.lock() = State::On(temporary);
     let progress = list.progress();
-    let mut items = list.stream();
+    let mut items = list;
     let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
     let temporary = match mem::take(&mut *recording.lock()) {
         State::On(temporary) => temporary,

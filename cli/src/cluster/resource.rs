@@ -1,7 +1,7 @@
 //! Finds the resource of a name that the user typed.
 
 use listwatch::client::{Client, Resource};
-use listwatch::client::{DiscoveredResource, ResourceName, resolve};
+use listwatch::client::{DiscoveredResource, resolve};
 
 use crate::failure::{Failure, chain};
 
@@ -67,6 +67,7 @@ fn everywhere(typed: &str) -> Option<Resource> {
     };
     let found = resolve(typed, &EVERYWHERE.iter().map(discovered).collect::<Vec<_>>()).ok()?;
     // The prefix of a group may be the prefix of another group too.
-    let whole = |reading: ResourceName<'_>| reading.group.is_none_or(|group| group == found.group());
-    ResourceName::readings(typed).any(whole).then_some(found)
+    let (_, rest) = typed.split_once('.').unwrap_or((typed, ""));
+    let (_, group) = rest.split_once('.').unwrap_or(("", rest));
+    [rest, group].iter().any(|group| group.is_empty() || *group == found.group()).then_some(found)
 }

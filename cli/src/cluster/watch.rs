@@ -172,7 +172,7 @@ impl Watcher {
         if let Some(namespace) = namespace {
             watch = watch.namespace(&**namespace);
         }
-        let mut events = pin!(watch.resume().fail_fast().on_disconnect(report));
+        let mut events = pin!(watch.fail_fast().on_disconnect(report));
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             let next = timeout_at(flush_at, events.next()).await;

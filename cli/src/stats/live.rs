@@ -68,7 +68,7 @@ pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
     let row = |item: listwatch::ItemRef<'_>| stats.add(&item).map(|()| Row::Nothing);
     let list = query.list(&client, selected, page_size, namespace, row).await?;
     let progress = list.progress();
-    let mut items = list.stream();
+    let mut items = list;
     let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
     let summary = items.summary().cloned();
     drop(items);

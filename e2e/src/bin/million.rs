@@ -48,7 +48,7 @@ async fn serve() {
 
 async fn list(url: &str) {
     let client = Client::new(HttpTransport::builder(url).build().unwrap());
-    let mut list = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).stream();
+    let mut list = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
     let mut items = 0_u64;
     while list.try_next().await.unwrap().is_some() {
         items += 1;

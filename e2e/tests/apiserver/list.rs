@@ -11,8 +11,8 @@ use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig};
 use listwatch::FromRef;
 use listwatch::client::{
-    Client, Compression, ErrorKind, HttpTransport, Items, List, ListParams, ListSummary, Resource, ResourceVersion,
-    Restart, Retry, Selection, TransportErrorKind, resolve,
+    Client, Compression, ErrorKind, HttpTransport, List, ListParams, ListSummary, Resource, ResourceVersion, Restart,
+    Retry, Selection, TransportErrorKind, resolve,
 };
 use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch::{FieldSelector, LabelSelector, Shard};
@@ -325,12 +325,12 @@ async fn expired_pages(server: &Server, all: &BTreeSet<String>) -> Result<()> {
         let discarded = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&discarded);
         let list = || pods(&client, &defaults().page_size(PAGE)).namespace("team-01");
-        lists.push((Expect::Failure, list().stream()));
+        lists.push((Expect::Failure, list()));
         let on_restart = move |restart: Restart| {
             counter.fetch_add(restart.items, Ordering::Relaxed);
         };
-        lists.push((Expect::Restarts(discarded), list().stream_with_restarts(on_restart)));
-        lists.push((Expect::Inconsistency, list().allow_inconsistent().stream()));
+        lists.push((Expect::Restarts(discarded), list().on_restart(on_restart)));
+        lists.push((Expect::Inconsistency, list().allow_inconsistent()));
     }
     for (_, items) in &mut lists {
         for _ in 0..PAGE {
@@ -370,7 +370,7 @@ enum Expect {
 }
 
 /// Returns how many items were delivered, and how the list ended.
-async fn drain(items: &mut Items<Bytes>) -> (u64, std::result::Result<(), listwatch::client::Error>) {
+async fn drain(items: &mut List<Bytes>) -> (u64, std::result::Result<(), listwatch::client::Error>) {
     let mut count = 0;
     loop {
         match items.try_next().await {
@@ -384,15 +384,15 @@ async fn drain(items: &mut Items<Bytes>) -> (u64, std::result::Result<(), listwa
 async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     for client in clients(server, "admin").await? {
         let options = defaults().timeout(Duration::from_secs(3));
-        let mut items = pods(&client, &options).stream();
+        let mut items = pods(&client, &options);
         assert!(items.try_next().await?.is_some());
         // The sockets hold some megabytes, the list has 50 MB.
         tokio::time::sleep(Duration::from_millis(3500)).await;
         let (rest, end) = drain(&mut items).await;
         let error = end.unwrap_err();
         assert!(error.is_incomplete() && error.items() == rest + 1, "{error}");
-        let ErrorKind::Incomplete(incomplete) = error.kind() else { return Err(error.into()) };
-        assert_eq!(incomplete.request_timeout, Some(Duration::from_secs(3)), "{error}");
+        let ErrorKind::Incomplete { request_timeout, .. } = error.kind() else { return Err(error.into()) };
+        assert_eq!(*request_timeout, Some(Duration::from_secs(3)), "{error}");
         assert!(items.try_next().await?.is_none() && items.summary().is_none());
         assert!(&names(named(&client, &defaults().page_size(1000))).await?.0 == all);
     }
@@ -402,7 +402,7 @@ async fn request_timeout(server: &Server, all: &BTreeSet<String>) -> Result<()> 
 /// Kills the server in the middle of a list.
 async fn killed(server: &mut Server) -> Result<()> {
     let clients = clients(server, "admin").await?;
-    let mut lists = clients.each_ref().map(|client| pods(client, &defaults()).stream());
+    let mut lists = clients.each_ref().map(|client| pods(client, &defaults()));
     for items in &mut lists {
         assert!(items.try_next().await?.is_some());
     }

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::Pod;
+use listwatch::cache::FileError;
 use listwatch::cache::{StorageFormat, Store};
 use listwatch::client::{Client, HttpTransport, Resource, Transport};
 use listwatch::client::{Request, ResponseFuture};
-use listwatch::reflector::{Cache, Reflector, Strategy, WarmStartError};
+use listwatch::reflector::{Cache, Reflector, Strategy};
 use listwatch_e2e::{Result, Server, agree, listed, seen, size};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -86,7 +87,7 @@ async fn warm(server: &Server, format: StorageFormat, path: &Path) -> Result<Run
     Ok(Running::begin(reflector, transport))
 }
 
-async fn refused(server: &Server, path: &Path) -> Result<WarmStartError> {
+async fn refused(server: &Server, path: &Path) -> Result<FileError> {
     let transport = Recording::new(server)?;
     let mut reflector = reflector(&transport, StorageFormat::Encoded);
     let error = reflector.load(path).await.err().ok_or("the file was loaded")?;
@@ -177,7 +178,7 @@ async fn warm_starts_resume_without_a_list() -> Result<()> {
     }
     let error = refused(&server, &file).await?;
     println!("past the saved version: {error}");
-    assert!(matches!(error, WarmStartError::OtherHistory { .. }), "{error}");
+    assert!(matches!(error, FileError::OtherHistory { .. }), "{error}");
     drop(server);
 
     let server = Server::start(PORT, &[])?;

@@ -57,7 +57,7 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
     // The initial state, and its version.
     for selection in [Selection::all(), Selection::all().metadata_only(), Selection::all().json()] {
         let options = defaults().selection(selection);
-        let mut events = watched(client, &namespaces, &options).stream();
+        let mut events = watched(client, &namespaces, &options).once();
         let mut seen = Vec::new();
         let version = loop {
             match events.try_next().await?.ok_or("the watch ended")? {
@@ -70,7 +70,7 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
         let expected = server.kubectl(&["get", "namespaces", "-o", "jsonpath={.items[*].metadata.name}"])?;
         assert_eq!(seen, expected.split(' ').collect::<Vec<_>>(), "{options:?}");
         // The changes after that version.
-        let mut events = watched(client, &Resource::CONFIG_MAPS, &exact(&version)).namespace("default").stream();
+        let mut events = watched(client, &Resource::CONFIG_MAPS, &exact(&version)).namespace("default").once();
         server.kubectl(&["create", "configmap", "one", "-n", "default", "--from-literal=a=1"])?;
         server.kubectl(&["label", "configmap", "one", "-n", "default", "b=2"])?;
         server.kubectl(&["delete", "configmap", "one", "-n", "default"])?;
@@ -89,7 +89,7 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
     // The server ends the watch after its timeout.
     let options = defaults().timeout(Duration::from_secs(2));
     let ended: Vec<_> =
-        timeout(Duration::from_secs(20), watched(client, &namespaces, &options).stream().collect()).await?;
+        timeout(Duration::from_secs(20), watched(client, &namespaces, &options).once().collect()).await?;
     let ended: std::result::Result<Vec<_>, Error> = ended.into_iter().collect();
     assert!(!ended?.is_empty());
     Ok(())
@@ -103,7 +103,7 @@ fn exact(version: &str) -> WatchParams {
 async fn resumed(server: &Server, client: &Client) -> Result<()> {
     let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
     let options = defaults().timeout(Duration::from_secs(1)).selection(Selection::all().labels("keep=yes".parse()?));
-    let mut events = watched(client, &widgets, &options).resume();
+    let mut events = watched(client, &widgets, &options);
     let mut next = async || -> Result<String> {
         let event = timeout(Duration::from_secs(30), events.next()).await?.ok_or("the watch ended")??;
         Ok(match event {
@@ -184,7 +184,7 @@ async fn converge(client: &Client) -> Result<(View, Counts)> {
     let mut counts = Counts::default();
     loop {
         let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
-        let watch = watched(client, &Resource::CONFIG_MAPS, &defaults()).resume();
+        let watch = watched(client, &Resource::CONFIG_MAPS, &defaults());
         let mut events = watch.on_disconnect(move |disconnect| drop(disconnects.send(disconnect.clone())));
         let (mut view, mut is_synced) = (View::new(), false);
         let error = loop {

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes};
 use crc32fast::Hasher;
 
 use super::plan::Listing;
-use crate::client::error::{Error, ErrorKind, Incomplete};
+use crate::client::error::{Error, ErrorKind};
 use crate::client::params::DEFAULT_REQUEST_TIMEOUT;
 use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::client::{Answer, body};
@@ -193,7 +193,7 @@ impl Page {
     }
 
     fn refuse(&mut self, error: ItemError, listing: &mut Listing) -> Result<(), Error> {
-        match self.decoder.refuse_item(error, listing.plan.on_item_error) {
+        match self.decoder.refuse_item(error, listing.plan.skips_item_errors) {
             Ok(skipped) => listing.plan.report(&skipped),
             Err(error) => return Err(self.decode_error(error, listing)),
         }
@@ -232,15 +232,13 @@ impl Page {
             .is_some_and(|cause| matches!(cause.kind(), TransportErrorKind::Deadline | TransportErrorKind::ReadIdle));
         let request_timeout = (!own && elapsed >= timeout.mul_f32(0.9)).then_some(timeout);
         let bytes = self.decoder.position();
-        ErrorKind::Incomplete(Box::new(Incomplete { cause, bytes, elapsed, request_timeout })).into()
+        ErrorKind::Incomplete { cause, bytes, elapsed, request_timeout }.into()
     }
 
     pub(super) fn decode_error(&self, error: DecodeError, listing: &Listing) -> Error {
         match error.kind() {
             DecodeErrorKind::Incomplete => self.incomplete(None, listing),
-            DecodeErrorKind::Api(status) => {
-                ErrorKind::from(body::of_status(Clone::clone(status), 500, &self.answer.headers)).into()
-            }
+            DecodeErrorKind::Api(status) => body::of_status(Clone::clone(status), 500, &self.answer.headers).into(),
             // The caller's limit applies to all pages together.
             &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {
                 let Limits { items, bytes, .. } = listing.plan.limits;

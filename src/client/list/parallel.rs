@@ -16,12 +16,11 @@ use futures_core::Stream;
 use tokio::sync::oneshot;
 
 use super::run::State;
-use super::{Items, List, ListSummary};
+use super::{List, ListSummary};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::progress::Progress;
 use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
-use crate::limits::OnItemError;
 use crate::meta::TypeMeta;
 use crate::object::ItemRef;
 use crate::sync::{Mutex, lock};
@@ -42,7 +41,7 @@ where
     /// Returns the items as a stream, decoded by several threads, in the order of the list.
     ///
     /// Threads pay where items need work: Pods that are decoded, or a closure that compresses them. For the bytes alone
-    /// [`stream`](Self::stream) is faster. The consumer's thread frees the items, which is slow with glibc's allocator: a list of
+    /// the list itself is faster. The consumer's thread frees the items, which is slow with glibc's allocator: a list of
     /// Pods that are decoded and dropped is no faster than without threads. So the closure of
     /// [`list_with`](crate::client::Client::list_with) should return only the data that the consumer needs.
     ///
@@ -90,7 +89,7 @@ where
 /// threads end after their current item.
 #[must_use = "nothing is sent until it is polled"]
 pub struct ParallelItems<O> {
-    items: Items<Gather>,
+    items: List<Gather>,
     /// The batch that is gathered for the next thread.
     batch: Arc<Mutex<Batch>>,
     /// Batches to reuse: freeing this much memory each time is slow with the system's allocator.
@@ -119,11 +118,12 @@ impl<O: Send + 'static> ParallelItems<O> {
         F: Fn(ItemRef<'_>) -> Result<O, E> + Send + Sync + 'static,
         E: Into<ItemError> + 'static,
     {
-        let List { plan, decode: decode_item } = list;
-        let on_item_error = plan.on_item_error;
+        let List { pages, decode: decode_item } = list;
+        let plan = &pages.run.listing.plan;
+        let skips = plan.skips_item_errors;
         let reports = plan.on_skip.is_some();
         let decode: Arc<Decode<O>> = Arc::new(move |batch: Batch, is_wanted: &dyn Fn() -> bool| {
-            batch.decode(&decode_item, on_item_error, reports, is_wanted)
+            batch.decode(&decode_item, skips, reports, is_wanted)
         });
         let batch = Arc::<Mutex<Batch>>::default();
         let gathered = Arc::clone(&batch);
@@ -132,7 +132,7 @@ impl<O: Send + 'static> ParallelItems<O> {
             Ok(())
         });
         Self {
-            items: List { plan, decode: gather }.stream(),
+            items: List { pages, decode: gather },
             batch,
             spare: Vec::new(),
             read: None,
@@ -164,7 +164,7 @@ impl<O: Send + 'static> ParallelItems<O> {
     /// Reads until the window is full, or no more bytes have arrived.
     fn read(&mut self, cx: &mut Context<'_>) {
         while self.read.is_none() && self.window.len() < self.pool.threads.saturating_mul(BATCHES_PER_THREAD) {
-            let Items { pages, decode } = &mut self.items;
+            let List { pages, decode } = &mut self.items;
             let next = pages.advance(cx, decode);
             let mut batch = lock(&self.batch);
             let is_due = match next {
@@ -324,7 +324,7 @@ impl Batch {
     fn decode<O, E: Into<ItemError>>(
         self,
         own: &impl Fn(ItemRef<'_>) -> Result<O, E>,
-        on_item_error: OnItemError,
+        skips: bool,
         reports: bool,
         is_wanted: &dyn Fn() -> bool,
     ) -> Decoded<O> {
@@ -340,13 +340,13 @@ impl Batch {
             (rest, start) = (after, end);
             let item = ItemRef::new(encoding, bytes).with_type_meta(type_meta).at(index, offset, decoded_size);
             let error = |error: E| DecodeError::new(DecodeErrorKind::Item(error.into()), offset, Some(index), 0);
-            match (own(item), on_item_error) {
-                (Ok(item), _) => items.push(item),
-                (Err(refused), OnItemError::Skip) => {
+            match own(item) {
+                Ok(item) => items.push(item),
+                Err(refused) if skips => {
                     skipped += 1;
                     reported.extend(reports.then(|| error(refused)));
                 }
-                (Err(refused), OnItemError::Fail) => {
+                Err(refused) => {
                     failed = Some(error(refused));
                     break;
                 }

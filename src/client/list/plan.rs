@@ -11,7 +11,7 @@ use crate::client::params::ListParams;
 use crate::client::progress::Counters;
 use crate::client::resource::Resource;
 use crate::error::{DecodeError, SkipHook};
-use crate::limits::{Limits, OnItemError};
+use crate::limits::Limits;
 use crate::meta::TypeMeta;
 
 /// The settings that all requests of a list share.
@@ -26,7 +26,7 @@ pub(super) struct Plan {
     pub(super) namespaces: Vec<Option<String>>,
     pub(super) allows_inconsistent: bool,
     pub(super) limits: Limits,
-    pub(super) on_item_error: OnItemError,
+    pub(super) skips_item_errors: bool,
     pub(super) on_skip: Option<SkipHook>,
     pub(super) deadline: Option<Duration>,
     pub(super) counters: Arc<Counters>,
@@ -50,7 +50,7 @@ impl Plan {
             namespaces: vec![None],
             allows_inconsistent: false,
             limits: Limits::default(),
-            on_item_error: OnItemError::default(),
+            skips_item_errors: false,
             on_skip: None,
             deadline: None,
         }

@@ -21,14 +21,13 @@ use tracing::{Instrument, Span, field};
 use super::page::{Page, Repeat, Seen};
 use super::plan::{Listing, Plan};
 use super::summary::{ListSummary, Restart};
-use crate::client::error::InvalidParams;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::progress::Progress;
 use crate::client::retry::Tries;
 use crate::client::transport::chain;
 use crate::client::{Answer, accept_header, body, within};
 use crate::decode::{ListDecoder, ListEnd};
-use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
+use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError};
 use crate::object::ItemRef;
 
 /// The number of times that a list starts over after its pages expired.
@@ -54,8 +53,8 @@ pub(super) enum State {
 }
 
 impl Pages {
-    pub(super) fn new(plan: Plan, on_restart: Option<OnRestart>) -> Self {
-        Self { run: Run::new(plan, on_restart), state: State::Start }
+    pub(super) fn new(plan: Plan) -> Self {
+        Self { run: Run::new(plan), state: State::Start }
     }
 
     /// Returns the summary of the list, once it is complete.
@@ -127,7 +126,7 @@ impl Pages {
 /// The progress of a list through its namespaces, pages and attempts.
 pub(super) struct Run {
     pub(super) listing: Listing,
-    on_restart: Option<OnRestart>,
+    pub(super) on_restart: Option<OnRestart>,
     /// The index of the namespace.
     namespace: usize,
     /// The continue token of the next request.
@@ -146,7 +145,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    fn new(plan: Plan, on_restart: Option<OnRestart>) -> Self {
+    fn new(plan: Plan) -> Self {
         let span = tracing::info_span!(
             "listwatch.list",
             resource = %plan.resource,
@@ -167,7 +166,7 @@ impl Run {
             deadline: None,
             span,
             listing: Listing::new(plan),
-            on_restart,
+            on_restart: None,
         }
     }
 
@@ -175,7 +174,8 @@ impl Run {
         let Plan { params, continue_token, resource, namespaces, .. } = &self.listing.plan;
         params.validate()?;
         if continue_token.as_deref() == Some("") {
-            return Err(InvalidParams::EmptyContinue.into());
+            // The server would return the first page again.
+            return Err(InvalidInput::new("an empty continue token: there is no next page", "").into());
         }
         for namespace in namespaces {
             resource.list_path(namespace.as_deref())?;
@@ -344,7 +344,7 @@ impl Run {
     fn starts_anew(&mut self, error: &Error) -> bool {
         // If a part of the page was delivered, the offered token would deliver its items again.
         if self.listing.plan.allows_inconsistent && self.seen.all() == 0 {
-            let offered = error.api().and_then(|error| Some(&error.status.metadata.as_ref()?.continue_token));
+            let offered = error.status().and_then(|status| Some(&status.metadata.as_ref()?.continue_token));
             // If the offered token has expired too, the server may offer it again.
             if let Some(token) = offered.filter(|token| !token.is_empty() && self.token.as_ref() != Some(*token)) {
                 let _entered = self.span.enter();

@@ -31,7 +31,8 @@ pub struct ListSummary {
     pub consistent: bool,
     /// Items delivered, without the items of abandoned snapshots.
     pub items: u64,
-    /// Items that [`OnItemError::Skip`](crate::OnItemError::Skip) skipped.
+    /// Items skipped because the caller set [`List::skip_item_errors`](super::List::skip_item_errors) or
+    /// [`Limits::skip_oversized`](crate::Limits::skip_oversized).
     pub skipped: u64,
     /// Items of other shards, which the client left out because the server does not support shards.
     pub other_shards: u64,

@@ -12,13 +12,14 @@ use tokio::time::{Sleep, sleep};
 use tracing::field;
 
 use super::delivered::Delivered;
-use super::{Connection, Locating, Opening, OwnedEvent, Plan, Watch};
+use super::{Connection, Locating, Opening, OwnedEvent, Plan};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
 use crate::client::retry::{Class, Retry};
 use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEvent;
+use crate::encode::EventType;
 use crate::error::ItemError;
 use crate::object::{ItemRef, is_older};
 
@@ -31,7 +32,10 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// The page size of a list that the server could not write within its request timeout; the same as client-go's (`tools/pager`).
 pub(crate) const PAGE: u32 = 500;
 
-/// A watch over consecutive connections, as a stream.
+/// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
+///
+/// Nothing is sent before it is polled: set it up before. [`once`](Self::once) and [`open`](Self::open) use one connection instead,
+/// which the server ends after some minutes.
 ///
 /// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
 /// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
@@ -46,7 +50,7 @@ pub(crate) const PAGE: u32 = 500;
 ///
 /// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes from the
 /// version of the last event or of a later bookmark when the server ends it, when the connection breaks or [is
-/// dead](super::Watch::idle_timeout), and on 408, 429 and 5xx. It also retries 401, 403, 404, unreadable credentials and a
+/// dead](Self::idle_timeout), and on 408, 429 and 5xx. It also retries 401, 403, 404, unreadable credentials and a
 /// proxy's page, with a warning in the log, because a role or a resource may be created later;
 /// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
 /// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait at least the server's
@@ -67,7 +71,7 @@ pub(crate) const PAGE: u32 = 500;
 /// use listwatch::client::{Client, OwnedEvent, Resource, WatchParams};
 ///
 /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
-/// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state()).resume();
+/// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state());
 /// while let Some(event) = pods.try_next().await? {
 ///     match event {
 ///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
@@ -81,13 +85,13 @@ pub(crate) const PAGE: u32 = 500;
 /// # }
 /// ```
 #[must_use = "nothing is sent until it is polled"]
-pub struct ResumedWatch<F> {
-    connections: Connections,
-    decode: F,
+pub struct Watch<F> {
+    pub(super) connections: Connections,
+    pub(super) decode: F,
 }
 
 /// No field is pinned.
-impl<F> Unpin for ResumedWatch<F> {}
+impl<F> Unpin for Watch<F> {}
 
 /// A connection that ended or failed, and the next request.
 #[derive(Clone, Debug)]
@@ -103,17 +107,9 @@ pub struct Disconnect {
     pub wait: Duration,
 }
 
-/// The type of an object's change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChangeType {
-    Added,
-    Modified,
-    Deleted,
-}
-
 /// The connections of a watch, without a decoder of its objects.
 pub(crate) struct Connections {
-    run: Run,
+    pub(super) run: Run,
     state: State,
 }
 
@@ -134,23 +130,15 @@ enum State {
     Ended,
 }
 
-/// The default of [`ResumedWatch::initial_events_timeout`].
+/// The default of [`Watch::initial_events_timeout`].
 const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<F> Watch<F> {
-    /// Returns the events of consecutive connections: see [`ResumedWatch`]. Nothing is sent before it is polled.
-    pub fn resume(self) -> ResumedWatch<F> {
-        let connections = Connections { run: Run::new(self.plan), state: State::Start };
-        ResumedWatch { connections, decode: self.decode }
-    }
-}
-
-impl<F> ResumedWatch<F> {
     /// Sets the timeout for each initial event, and for the bookmark after them: 30 s unless set. After it the collection is listed
     /// instead.
     ///
     /// Some servers and proxies never send that bookmark. The time that the consumer takes does not count. After the bookmark
-    /// [`idle_timeout`](super::Watch::idle_timeout) applies.
+    /// [`idle_timeout`](Self::idle_timeout) applies.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.connections.run.initial_events_timeout = timeout;
         self
@@ -192,6 +180,10 @@ impl<F> ResumedWatch<F> {
 }
 
 impl Connections {
+    pub(super) fn new(plan: Plan) -> Self {
+        Self { run: Run::new(plan), state: State::Start }
+    }
+
     /// Starts after a version that a server sent, in any form.
     #[cfg(feature = "cache")]
     pub(crate) fn after_version(mut self, version: String) -> Self {
@@ -206,7 +198,7 @@ impl Connections {
         matches!(self.state, State::Watching(_))
     }
 
-    /// As [`ResumedWatch::resource_version`].
+    /// As [`Watch::resource_version`].
     pub(crate) fn resource_version(&self) -> Option<&str> {
         self.run.version()
     }
@@ -221,7 +213,7 @@ impl Connections {
     pub(crate) fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
-        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
         let next = ready!(self.try_advance(cx, decode));
         if next.is_err() {
@@ -233,7 +225,7 @@ impl Connections {
     fn try_advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
-        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
         let Self { run, state } = self;
         loop {
@@ -276,7 +268,7 @@ impl Connections {
                         Err(error) => Some(error),
                     }
                 }
-                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| decode(ChangeType::Added, item))) {
+                State::Listing(pages) => match ready!(pages.advance(cx, &mut |item| decode(EventType::Added, item))) {
                     Ok(Some(item)) => {
                         run.delivered.events += 1;
                         run.has_begun = true;
@@ -303,7 +295,7 @@ impl Connections {
     }
 }
 
-impl<F, O, E> Stream for ResumedWatch<F>
+impl<F, O, E> Stream for Watch<F>
 where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
@@ -316,9 +308,9 @@ where
     }
 }
 
-impl<F> fmt::Debug for ResumedWatch<F> {
+impl<F> fmt::Debug for Watch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResumedWatch")
+        f.debug_struct("Watch")
             .field("resource", &self.connections.run.plan.resource)
             .field("resource_version", &self.resource_version())
             .field("delivered", &self.connections.run.delivered.events)
@@ -330,8 +322,8 @@ type OnDisconnect = Box<dyn FnMut(&Disconnect) + Send>;
 
 /// The progress of a watch, and the choice of its next request.
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
-struct Run {
-    plan: Plan,
+pub(super) struct Run {
+    pub(super) plan: Plan,
     initial_events_timeout: Duration,
     on_disconnect: Option<OnDisconnect>,
     delivered: Delivered,
@@ -404,12 +396,12 @@ impl Run {
         }
         // The list retries an interrupted page.
         let (client, list) = if self.pages { (client.clone(), list.page_size(PAGE)) } else { (once(), list) };
-        let list = client.list::<[u8]>(resource, &list).limits(*limits);
+        let list = span.in_scope(|| client.list::<[u8]>(resource, &list)).limits(*limits);
         let list = match namespace {
             Some(namespace) => list.namespace(namespace),
             None => list,
         };
-        Ok(State::Listing(Box::new(span.in_scope(|| list.into_pages()))))
+        Ok(State::Listing(Box::new(list.into_pages())))
     }
 
     /// Returns the version from which the watch resumes.
@@ -430,7 +422,7 @@ impl Run {
         &mut self,
         event: WatchEvent<'_>,
         is_in_shard: bool,
-        decode: &mut impl FnMut(ChangeType, ItemRef<'_>) -> Result<O, E>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
         // A bookmark of an older version means that the server went back, not that the watch is up to date.
         let went_back = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
@@ -438,13 +430,13 @@ impl Run {
         self.heard += u64::from(!went_back);
         let (object, version, change, made): (_, _, _, fn(O) -> OwnedEvent<O>) = match event {
             WatchEvent::Added { object, resource_version } => {
-                (object, resource_version, ChangeType::Added, OwnedEvent::Added)
+                (object, resource_version, EventType::Added, OwnedEvent::Added)
             }
             WatchEvent::Modified { object, resource_version } => {
-                (object, resource_version, ChangeType::Modified, OwnedEvent::Modified)
+                (object, resource_version, EventType::Modified, OwnedEvent::Modified)
             }
             WatchEvent::Deleted { object, resource_version } => {
-                (object, resource_version, ChangeType::Deleted, OwnedEvent::Deleted)
+                (object, resource_version, EventType::Deleted, OwnedEvent::Deleted)
             }
             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                 if self.is_synced {
@@ -463,14 +455,14 @@ impl Run {
             }
             return Ok(None);
         }
-        let is_initial = !self.is_synced && change == ChangeType::Added;
-        let deletion = (change == ChangeType::Deleted).then(|| self.delivered.deletion(object, version)).transpose()?;
+        let is_initial = !self.is_synced && change == EventType::Added;
+        let deletion = (change == EventType::Deleted).then(|| self.delivered.deletion(object, version)).transpose()?;
         if !is_initial && self.delivered.has(version, deletion) {
             return Ok(None);
         }
         let object = decode(change, object).map_err(Into::into)?;
         // Initial events have no order, and a deletion may have any version.
-        if self.is_synced || change == ChangeType::Modified {
+        if self.is_synced || change == EventType::Modified {
             self.delivered.advance(version);
         }
         if let Some(deletion) = deletion {
@@ -561,7 +553,7 @@ impl Run {
     fn passes(&mut self, error: &Error) -> bool {
         match (self.plan.client.classify(error), error.kind()) {
             // A page is short enough for the request timeout.
-            (_, ErrorKind::Incomplete(incomplete)) if incomplete.request_timeout.is_some() => self.pages = true,
+            (_, ErrorKind::Incomplete { request_timeout: Some(_), .. }) => self.pages = true,
             (Class::Transient, _) => {}
             (Class::Lasting, _) if !self.fails_fast => {}
             (Class::Expired, _) if !self.is_synced => {}

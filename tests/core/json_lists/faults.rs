@@ -1,6 +1,6 @@
 //! A fault in a JSON list is an error with its position, the same for every chunking.
 
-use listwatch::{Limits, OnItemError};
+use listwatch::Limits;
 
 use super::{ITEMS, LIST, check, ending, items};
 use crate::support::{decode, fixture};
@@ -303,7 +303,7 @@ fn applies_limits() {
             Err("item 0 is 12 bytes, over the limit of 11 bytes, \
                  at byte 80, 0 items delivered"),
         ),
-        ("oversized items skipped", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[y, "null"])),
+        ("oversized items skipped", limits.item_size(9).skip_oversized(true), Ok(&[y, "null"])),
         ("as many items as the limit", limits.items(3), Ok(&[x, y, "null"])),
         (
             "one item over the limit",
@@ -313,7 +313,7 @@ fn applies_limits() {
         ),
         (
             "skipped items count",
-            limits.items(2).item_size(8).on_oversized(OnItemError::Skip),
+            limits.items(2).item_size(8).skip_oversized(true),
             Err("the list has at least 3 items, over the limit of 2, \
                  at byte 103, 0 items delivered"),
         ),

@@ -1,7 +1,7 @@
 //! Items of JSON lists: their type meta, their metadata, and decoding them with serde.
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::{Encoding, Event, ItemError, Json, ListDecoder, ListReader, OnItemError};
+use listwatch::{Encoding, Event, ItemError, Json, ListDecoder, ListReader};
 
 use super::items;
 #[cfg(feature = "async")]
@@ -49,7 +49,7 @@ fn decodes_items_with_serde() {
     let (list, broken) =
         (items(r#"{"metadata":{"name":"a"}},{"metadata":{"name":7}},{"#), r#"{"metadata":{"name":tru}}]}"#);
     let body = list.replace("{]}", broken);
-    let mut items = ListReader::new::<Json<Named>>(body.as_bytes()).on_item_error(OnItemError::Skip);
+    let mut items = ListReader::new::<Json<Named>>(body.as_bytes()).skip_item_errors(true);
     assert_eq!(items.by_ref().map(|item| item.unwrap().metadata.name).collect::<Vec<_>>(), ["a"]);
     assert_eq!(items.end().unwrap().skipped, 2);
     let error = ListReader::new::<Json<Named>>(body.as_bytes()).find_map(Result::err).unwrap();

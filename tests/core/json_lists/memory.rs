@@ -1,7 +1,7 @@
 //! The memory that a decoder of JSON lists allocates, counted.
 
 use allocation_counter::{AllocationInfo, measure};
-use listwatch::{Event, Limits, ListDecoder, OnItemError};
+use listwatch::{Event, Limits, ListDecoder};
 
 use super::{LIST, items, reference};
 use crate::support::fixture;
@@ -51,7 +51,7 @@ fn unknown_members_and_skipped_items_take_constant_memory() {
     let unknown = format!(r#","{long}":1,"s":"{long}","n":{},"o":{{"{long}":[1]}}"#, "1".repeat(1 << 20));
     let body = LIST.replace(",\"metadata\"", &format!("{unknown},\"metadata\""));
     let oversized = items(&format!(r#"{{"a":"{long}"}},{{}}"#));
-    let limits = Limits::default().item_size(1000).on_oversized(OnItemError::Skip);
+    let limits = Limits::default().item_size(1000).skip_oversized(true);
     for (body, expected) in [(body, 2), (oversized, 1)] {
         let (items, counted) = count(body.as_bytes(), 4096, limits);
         assert_eq!(items, expected);

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use listwatch::{Limits, OnItemError};
+use listwatch::Limits;
 
 use crate::support::{body_of, cut, decode, len_field, tag, varint};
 
@@ -319,7 +319,7 @@ fn applies_limits() {
             Err("item 1 is 20 bytes, over the limit of 19 bytes, \
                  at byte 39, 1 item delivered"),
         ),
-        ("oversized items skipped", limits.item_size(9).on_oversized(OnItemError::Skip), Ok(&[z])),
+        ("oversized items skipped", limits.item_size(9).skip_oversized(true), Ok(&[z])),
         ("as many items as the limit", limits.items(3), Ok(&[x, y, z])),
         (
             "one item over the limit",
@@ -329,7 +329,7 @@ fn applies_limits() {
         ),
         (
             "skipped items count",
-            limits.items(2).item_size(9).on_oversized(OnItemError::Skip),
+            limits.items(2).item_size(9).skip_oversized(true),
             Err("the list has at least 3 items, over the limit of 2, \
                  at byte 61, 0 items delivered"),
         ),
@@ -373,7 +373,7 @@ fn counts_skipped_items() {
     let items = [vec![1; 10], vec![2; 2], vec![3; 11], vec![]].map(|item| len_field(2, &item)).concat();
     let body = body_of("v1", "PodList", &items);
     for chunk in [1, 4, 1000] {
-        let limits = Limits::default().item_size(9).on_oversized(OnItemError::Skip);
+        let limits = Limits::default().item_size(9).skip_oversized(true);
         let mut decoder = listwatch::ListDecoder::with_limits(limits);
         let mut indexes = Vec::new();
         for mut chunk in body.chunks(chunk) {
@@ -403,7 +403,7 @@ fn a_truncation_names_the_item_that_it_cuts() {
             (start + 5, Some(1), 1),
             (start + item.len(), None, 2 - skipped),
         ] {
-            let limits = Limits::default().item_size(item_size).on_oversized(OnItemError::Skip);
+            let limits = Limits::default().item_size(item_size).skip_oversized(true);
             let mut decoder = listwatch::ListDecoder::with_limits(limits);
             let mut chunk = &body[..cut];
             while decoder.decode(&mut chunk).unwrap().is_some() {}

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use listwatch::cache::{ChangeLogLimits, SaveError, StorageFormat, Store};
+use listwatch::cache::{ChangeLogLimits, FileError, StorageFormat, Store};
 use listwatch::client::{Client, Resource, Selection};
 use listwatch::reflector::{Cache, Reflector};
 use listwatch::schema::Message;
@@ -69,7 +69,7 @@ impl Collection {
         let (cache, path) = (self.cache.clone(), file.clone());
         let saved = spawn_blocking(move || cache.save(path)).await;
         match saved {
-            Ok(Ok(()) | Err(SaveError::Incomplete)) | Err(_) => {}
+            Ok(Ok(()) | Err(FileError::Incomplete)) | Err(_) => {}
             Ok(Err(error)) => notices::warn(&format!("cannot save {}: {}", file.to_string_lossy(), chain(&error))),
         }
     }

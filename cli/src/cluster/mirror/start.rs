@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 
 use indicatif::HumanCount;
-use listwatch::cache::LoadError;
+use listwatch::cache::FileError;
 use listwatch::client::{Error, Resource};
-use listwatch::reflector::{Reflector, SyncError, WarmStartError};
+use listwatch::reflector::{Reflector, SyncError};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::collection::Collection;
@@ -86,8 +86,8 @@ async fn load(reflector: &mut Reflector<[u8]>, collection: &Collection, file: &P
                 &format!("{resource}: {objects} objects at version {}", cache.resource_version()),
             );
         }
-        Err(WarmStartError::File(LoadError::Io(error))) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(WarmStartError::File(error @ (LoadError::NotSaved | LoadError::Foreign { .. }))) => {
+        Err(FileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error @ (FileError::NotSaved | FileError::Foreign { .. })) => {
             return Err(Failure::Error(format!("{}: {error}", file.to_string_lossy())));
         }
         Err(error) => {

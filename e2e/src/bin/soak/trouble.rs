@@ -9,10 +9,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use futures::{Stream, stream};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use listwatch::client::{Chunks, Request, Response, ResponseFuture};
+use listwatch::client::{Request, Response, ResponseFuture};
 use listwatch::client::{Transport, TransportError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -200,7 +201,7 @@ fn too_old() -> Response {
 }
 
 struct TroubledBody {
-    inner: Chunks,
+    inner: BoxStream<'static, Result<Bytes, TransportError>>,
     trouble: Arc<Trouble>,
     ended: bool,
 }

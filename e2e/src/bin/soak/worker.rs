@@ -154,7 +154,7 @@ impl Worker {
 
         let started = Instant::now();
         let list = (query.list)(&route.client).deadline(deadline);
-        let mut items = list.stream();
+        let mut items = list;
         let progress = items.progress();
         let (mut kept, mut check) = (Vec::new(), known.check());
         let (mut delivered, mut exact) = (0, Ok(()));
@@ -277,14 +277,14 @@ enum End {
 
 fn kind_of(error: &Error) -> String {
     match error.kind() {
-        ErrorKind::Api(api) => format!("API error {}", api.code),
+        ErrorKind::Api { code, .. } => format!("API error {code}"),
         ErrorKind::Transport(error) => error.kind().to_string(),
-        ErrorKind::Incomplete(incomplete) => match &incomplete.cause {
+        ErrorKind::Incomplete { cause, .. } => match cause {
             Some(cause) => format!("incomplete: {}", cause.kind()),
             None => "incomplete".to_owned(),
         },
         ErrorKind::Decode(_) => "decode".to_owned(),
-        ErrorKind::UnexpectedBody(_) => "unexpected encoding".to_owned(),
+        ErrorKind::UnexpectedBody { .. } => "unexpected encoding".to_owned(),
         ErrorKind::OtherKind { .. } => "another kind".to_owned(),
         other => other.to_string(),
     }
@@ -292,7 +292,7 @@ fn kind_of(error: &Error) -> String {
 
 fn may_be_of_restart(error: &Error) -> bool {
     match error.kind() {
-        ErrorKind::Api(api) => matches!(api.code, 410 | 429 | 500..),
+        ErrorKind::Api { code, .. } => matches!(code, 410 | 429 | 500..),
         ErrorKind::Transport(error) => {
             matches!(error.kind(), TransportErrorKind::Connect | TransportErrorKind::Broken)
         }
@@ -303,7 +303,7 @@ fn may_be_of_restart(error: &Error) -> bool {
 fn may_be_of(error: &Error, fault: Fault, happened: bool) -> bool {
     let transport = match error.kind() {
         ErrorKind::Transport(error) => Some(error.kind()),
-        ErrorKind::Incomplete(incomplete) => incomplete.cause.as_ref().map(TransportError::kind),
+        ErrorKind::Incomplete { cause, .. } => cause.as_ref().map(TransportError::kind),
         _ => None,
     };
     match fault {
