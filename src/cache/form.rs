@@ -80,7 +80,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
         let objects: Vec<_> =
             recent.iter().filter_map(|slot| self.entry_at(*slot)).map(|entry| self.object(&entry)).collect();
-        compressor.train(objects.iter().filter_map(|object| object.encoded().ok()));
+        compressor.train(objects.iter().filter_map(|object| object.encoded().ok().map(AsRef::as_ref)));
         for slot in recent {
             self.compress(writer, slot);
         }

@@ -89,7 +89,7 @@ pub use self::key::ObjectKey;
 #[cfg(feature = "client")]
 pub use self::log::{ChangeLogLimits, ChangeLogStatus, Changes, LoggedChange};
 pub use self::memory::Memory;
-pub use self::object::{Object, Stored};
+pub use self::object::{Encoded, Object, Stored};
 pub use self::reader::StoreReader;
 #[cfg(feature = "client")]
 pub(crate) use self::save::Saved;

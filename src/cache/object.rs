@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 
 #[cfg(feature = "zstd")]
@@ -96,12 +97,7 @@ fn expect(expected: Encoding, found: Encoding) -> Result<(), ItemError> {
 /// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary and the base of a
 /// compressed object.
 pub struct Object<T: Stored + ?Sized> {
-    entry: Arc<Entry<T::Decoded>>,
-    codec: Arc<Codec<T>>,
-    /// The bytes of the object, once they are needed, if the entry does not have them.
-    bytes: OnceLock<Box<[u8]>>,
-    /// The result of a check that the entry cannot remember.
-    checked: OnceLock<Checked>,
+    encoded: Encoded<T>,
     /// Caches the decoded object for the next function of an index or filter.
     decoded: Option<OnceLock<Arc<T::Decoded>>>,
 }
@@ -109,7 +105,7 @@ pub struct Object<T: Stored + ?Sized> {
 impl<T: Stored + ?Sized> Object<T> {
     pub(super) fn new(entry: &Arc<Entry<T::Decoded>>, codec: &Arc<Codec<T>>) -> Self {
         let (entry, codec) = (Arc::clone(entry), Arc::clone(codec));
-        Self { entry, codec, bytes: OnceLock::new(), checked: OnceLock::new(), decoded: None }
+        Self { encoded: Encoded { entry, codec, bytes: OnceLock::new(), checked: OnceLock::new() }, decoded: None }
     }
 
     /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them. The value
@@ -121,13 +117,13 @@ impl<T: Stored + ?Sized> Object<T> {
     /// Adds the encoded bytes, if the entry does not have them.
     pub(super) fn with_bytes(self, bytes: &[u8]) -> Self {
         if self.entry().as_encoded().is_none() {
-            _ = self.bytes.set(bytes.into());
+            _ = self.encoded.bytes.set(bytes.into());
         }
         self
     }
 
     pub(super) fn entry(&self) -> &Arc<Entry<T::Decoded>> {
-        &self.entry
+        &self.encoded.entry
     }
 
     /// Returns the namespace; empty for a cluster-scoped object.
@@ -169,7 +165,7 @@ impl<T: Stored + ?Sized> Object<T> {
         self.entry().encoding()
     }
 
-    /// Returns the bytes of the object, for a [`FieldPath`](crate::FieldPath) for example.
+    /// Returns the bytes of the object, for a [`FieldPath`](crate::FieldPath) for example. They dereference to `[u8]`.
     ///
     /// Where the store keeps objects compressed or decoded, the first call decompresses or encodes the object, and the bytes stay in
     /// this handle until it is dropped.
@@ -177,16 +173,13 @@ impl<T: Stored + ?Sized> Object<T> {
     /// # Errors
     ///
     /// [`ItemError`] when the object cannot be encoded.
-    pub fn encoded(&self) -> Result<&[u8], ItemError> {
-        if let Some(bytes) = self.known_bytes() {
-            return Ok(bytes);
+    pub fn encoded(&self) -> Result<&Encoded<T>, ItemError> {
+        let encoded = &self.encoded;
+        if encoded.known().is_none() {
+            let bytes = encoded.codec.encode(&encoded.entry)?;
+            encoded.bytes.get_or_init(|| bytes.into());
         }
-        let bytes = self.codec.encode(&self.entry)?;
-        Ok(self.bytes.get_or_init(|| bytes.into()))
-    }
-
-    fn known_bytes(&self) -> Option<&[u8]> {
-        self.entry.as_encoded().or(self.bytes.get().map(AsRef::as_ref))
+        Ok(encoded)
     }
 
     /// Returns the length of the [bytes](Self::encoded), without decompressing them. An object that the store keeps decoded is encoded.
@@ -215,29 +208,7 @@ impl<T: Stored + ?Sized> Object<T> {
     /// As [`encoded`](Self::encoded) and [`ItemRef::canonical`]. [`ItemError::NotCanonical`] only for the second kind as which one
     /// handle is viewed.
     pub fn view<'a, V: View<'a>>(&'a self) -> Result<V, ItemError> {
-        // A check that was remembered before the kind of the collection was known may be of another kind.
-        if let Some(type_meta) = self.codec.type_meta.get() {
-            V::kind().expect(type_meta)?;
-        }
-        let (bytes, number) = (self.encoded()?, view::number(V::kind()));
-        if number != 0 && self.entry.checked() == number {
-            return Ok(view::trusted(bytes));
-        }
-        let checked = match self.checked.get() {
-            Some(checked) if checked.number == number => checked,
-            _ => {
-                let checked = view::check(V::kind(), &self.item()?)?;
-                if checked.rewritten.is_none() && self.entry.remember_checked(number) {
-                    return Ok(view::trusted(bytes));
-                }
-                self.checked.get_or_init(|| checked)
-            }
-        };
-        match &checked.rewritten {
-            _ if checked.number != number => Err(ItemError::NotCanonical),
-            Some(rewritten) => Ok(view::trusted(rewritten)),
-            None => Ok(view::trusted(bytes)),
-        }
+        self.encoded()?.view()
     }
 
     /// Returns the metadata, read off the [bytes](Self::encoded) without decoding the rest.
@@ -257,8 +228,7 @@ impl<T: Stored + ?Sized> Object<T> {
     ///
     /// As [`encoded`](Self::encoded).
     pub fn item(&self) -> Result<ItemRef<'_>, ItemError> {
-        let item = ItemRef::new(self.encoding(), self.encoded()?);
-        Ok(self.codec.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta)))
+        Ok(self.encoded()?.item())
     }
 
     /// Returns true if the selector matches the labels, and false if they cannot be read.
@@ -276,12 +246,12 @@ impl<T: Stored + ?Sized> Object<T> {
         if let Some(decoded) = self.decoded.as_ref().and_then(OnceLock::get) {
             return Ok(Arc::clone(decoded));
         }
-        let Self { entry, codec, .. } = self;
+        let Encoded { entry, codec, .. } = &self.encoded;
         if let Some(decoded) = codec.decoded(entry) {
             return Ok(decoded);
         }
         // No lock is held: this may run the caller's code.
-        let decoded = Arc::new(match self.known_bytes() {
+        let decoded = Arc::new(match self.encoded.known() {
             Some(bytes) => T::decode(self.encoding(), bytes)?,
             None => T::decode(self.encoding(), &codec.encode(entry)?)?,
         });
@@ -294,7 +264,7 @@ impl<T: Stored + ?Sized> Object<T> {
 
 impl<T: Stored + ?Sized> Clone for Object<T> {
     fn clone(&self) -> Self {
-        Self::new(&self.entry, &self.codec)
+        Self::new(&self.encoded.entry, &self.encoded.codec)
     }
 }
 
@@ -308,6 +278,80 @@ impl<T: Stored + ?Sized> fmt::Debug for Object<T> {
             .field("uid", &uid)
             .field("resource_version", &resource_version)
             .finish_non_exhaustive()
+    }
+}
+
+/// The bytes of an [`Object`], which dereference to `[u8]`. The object keeps them.
+pub struct Encoded<T: Stored + ?Sized> {
+    entry: Arc<Entry<T::Decoded>>,
+    codec: Arc<Codec<T>>,
+    /// The bytes of the object, once they are needed, if the entry does not have them.
+    bytes: OnceLock<Box<[u8]>>,
+    /// The result of a check that the entry cannot remember.
+    checked: OnceLock<Checked>,
+}
+
+impl<T: Stored + ?Sized> Encoded<T> {
+    fn known(&self) -> Option<&[u8]> {
+        self.entry.as_encoded().or(self.bytes.get().map(AsRef::as_ref))
+    }
+
+    fn item(&self) -> ItemRef<'_> {
+        let item = ItemRef::new(self.entry.encoding(), self);
+        self.codec.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta))
+    }
+
+    /// Returns a typed view: see [`Object::view`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::view`].
+    pub fn view<'a, V: View<'a>>(&'a self) -> Result<V, ItemError> {
+        // A check that was remembered before the kind of the collection was known may be of another kind.
+        if let Some(type_meta) = self.codec.type_meta.get() {
+            V::kind().expect(type_meta)?;
+        }
+        let number = view::number(V::kind());
+        if number != 0 && self.entry.checked() == number {
+            return Ok(view::trusted(self));
+        }
+        let checked = match self.checked.get() {
+            Some(checked) if checked.number == number => checked,
+            _ => {
+                let checked = view::check(V::kind(), &self.item())?;
+                if checked.rewritten.is_none() && self.entry.remember_checked(number) {
+                    return Ok(view::trusted(self));
+                }
+                self.checked.get_or_init(|| checked)
+            }
+        };
+        match &checked.rewritten {
+            _ if checked.number != number => Err(ItemError::NotCanonical),
+            Some(rewritten) => Ok(view::trusted(rewritten)),
+            None => Ok(view::trusted(self)),
+        }
+    }
+}
+
+impl<T: Stored + ?Sized> Deref for Encoded<T> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // `Object::encoded` returns it only once the bytes are known.
+        self.known().unwrap_or_default()
+    }
+}
+
+impl<T: Stored + ?Sized> AsRef<[u8]> for Encoded<T> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// Shows the length, but no bytes, which may be a Secret.
+impl<T: Stored + ?Sized> fmt::Debug for Encoded<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoded").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 

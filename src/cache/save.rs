@@ -401,6 +401,6 @@ fn trained<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Compressor> {
     }
     let samples: Vec<_> = snapshot.iter().step_by((snapshot.len() / SAMPLES).max(1)).take(SAMPLES).collect();
     let mut compressor = Compressor::new();
-    compressor.train(samples.iter().filter_map(|object| object.encoded().ok()));
+    compressor.train(samples.iter().filter_map(|object| object.encoded().ok().map(AsRef::as_ref)));
     Some(compressor)
 }

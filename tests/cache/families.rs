@@ -72,7 +72,7 @@ fn memory(store: &Store<[u8]>, objects: &[Object]) -> usize {
     for object in objects {
         let meta = object.metadata.clone().unwrap();
         let held = store.get((&*meta.namespace, &*meta.name)).unwrap();
-        assert_eq!(*held.encoded().unwrap(), object.to_bytes(Encoding::Protobuf));
+        assert_eq!(**held.encoded().unwrap(), object.to_bytes(Encoding::Protobuf));
     }
     let memory = store.memory();
     memory.compressed + memory.encoded
@@ -136,7 +136,7 @@ fn a_base_lives_as_long_as_its_members() {
         delete(&store, object);
     }
     // Only the caller's object and its base are left.
-    assert_eq!(*held.encoded().unwrap(), objects[6].to_bytes(Encoding::Protobuf));
+    assert_eq!(**held.encoded().unwrap(), objects[6].to_bytes(Encoding::Protobuf));
     assert!(store.memory().compressed > 1000);
     drop(held);
     assert_eq!((store.memory().compressed, store.len()), (0, 0));

@@ -258,7 +258,7 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                 assert_eq!(deleted.is_some(), model.delete(last));
                 count("deleted", usize::from(deleted.is_some()));
                 if let Some(deleted) = deleted {
-                    assert_eq!(*deleted.encoded().unwrap(), *last.bytes());
+                    assert_eq!(**deleted.encoded().unwrap(), *last.bytes());
                 }
             }
             Op::Begin => {
@@ -278,11 +278,11 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                 for change in &changes {
                     match change {
                         Change::Deleted { last, final_state_unknown: true, .. } => {
-                            assert_eq!(*last.encoded().unwrap(), *before[&key_of(last)].bytes());
+                            assert_eq!(**last.encoded().unwrap(), *before[&key_of(last)].bytes());
                             are_deleted.insert(key_of(last));
                         }
                         Change::Applied { old: Some(old), new } => {
-                            assert_eq!(*old.encoded().unwrap(), *before[&key_of(old)].bytes());
+                            assert_eq!(**old.encoded().unwrap(), *before[&key_of(old)].bytes());
                             are_restored.insert(key_of(new));
                         }
                         change => panic!("{change:?}"),

@@ -327,7 +327,7 @@ fn keeps_the_bytes_unchanged() {
             }
             for i in 0..600 {
                 let object = store.get(("default", &*format!("web-{i}"))).unwrap();
-                assert_eq!(*object.encoded().unwrap(), *sample(i).to_bytes(encoding));
+                assert_eq!(**object.encoded().unwrap(), *sample(i).to_bytes(encoding));
                 assert_eq!(object.encoding(), encoding);
             }
         }
@@ -417,10 +417,10 @@ fn an_object_is_decompressed_or_encoded_once_for_each_handle() {
         fill(&store, 600);
         let object = store.get(("default", "web-1")).unwrap();
         let (bytes, same) = (object.encoded().unwrap(), object.encoded().unwrap());
-        assert_eq!(*bytes, *sample(1).to_bytes(Encoding::Protobuf));
+        assert_eq!(**bytes, *sample(1).to_bytes(Encoding::Protobuf));
         assert_eq!(bytes.as_ptr(), same.as_ptr(), "{format:?}");
         assert_eq!(object.meta().unwrap().uid(), object.uid());
-        assert_eq!(object.clone().encoded().unwrap(), bytes);
+        assert_eq!(**object.clone().encoded().unwrap(), **bytes);
     }
 }
 
@@ -505,7 +505,7 @@ fn json_objects_are_decoded_with_serde() {
     let text = br#"{"metadata": {"name": "\u0061", "uid": "u", "resourceVersion": "7"}, "spec": {"size": 3}}"#;
     assert_eq!(name(&store.apply(Encoding::Json, text).unwrap()), "added");
     let object = store.get(("", "a")).unwrap();
-    assert_eq!(*object.encoded().unwrap(), text[..]);
+    assert_eq!(**object.encoded().unwrap(), text[..]);
     assert_eq!(object.decode().unwrap()["spec"]["size"], 3);
     assert_eq!(object.name(), "a");
 }

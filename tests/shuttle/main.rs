@@ -298,7 +298,7 @@ fn members_are_read_while_their_family_changes() {
             thread::spawn(move || {
                 for object in store.snapshot().iter() {
                     let (data, version) = (&object.decode().unwrap().data, version(&object));
-                    assert_eq!(*object.encoded().unwrap(), *member(object.name().parse().unwrap(), version), "{data}");
+                    assert_eq!(**object.encoded().unwrap(), *member(object.name().parse().unwrap(), version), "{data}");
                 }
             })
         });

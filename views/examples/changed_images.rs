@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Two changes of a Pod: a heartbeat, and a new image.
     let mut changes = store.subscribe().start();
     let object = store.snapshot().iter().next().ok_or("no Pod")?;
-    let mut pod = k8s_pb::api::core::v1::Pod::decode(object.encoded()?)?;
+    let mut pod = k8s_pb::api::core::v1::Pod::decode(&**object.encoded()?)?;
     for (version, image) in [("v1", None), ("v2", Some("nginx:2"))] {
         pod.metadata.get_or_insert_default().resource_version = Some(version.to_owned());
         if let (Some(image), Some(container)) = (image, pod.spec.get_or_insert_default().containers.first_mut()) {

@@ -34,10 +34,10 @@ fn an_object_is_viewed_in_every_format() {
                 assert_eq!((pod.metadata().name(), pod.spec().node_name()), ("web", "node"));
                 assert_eq!(pod.bytes().as_ptr(), object.view::<PodView<'_>>().unwrap().bytes().as_ptr());
             }
-            assert_eq!(object.view::<PodView<'_>>().unwrap().bytes(), POD);
+            assert_eq!(object.encoded().unwrap().view::<PodView<'_>>().unwrap().bytes(), POD);
             // The store keeps the bytes that arrived.
             if format != StorageFormat::Decoded {
-                assert_eq!(*object.encoded().unwrap(), *bytes);
+                assert_eq!(**object.encoded().unwrap(), *bytes);
             }
             assert_eq!(by_node.count("node"), 1);
             assert!(by_node.errors().is_empty());
@@ -84,9 +84,12 @@ fn a_view_of_another_kind_is_refused() {
     let object = store.get(("ns", "web")).unwrap();
     // The kind is unknown.
     assert_eq!(object.view::<PartialObjectMetadataView<'_>>().unwrap().metadata().name(), "web");
+    let encoded = object.encoded().unwrap();
+    assert!(encoded.view::<PartialObjectMetadataView<'_>>().is_ok());
     store.set_type_meta(TypeMeta::new("v1", "Pod"));
     // Checked before, as the wrong kind.
     assert!(matches!(object.view::<PartialObjectMetadataView<'_>>(), Err(ItemError::WrongKind { .. })));
+    assert!(matches!(encoded.view::<PartialObjectMetadataView<'_>>(), Err(ItemError::WrongKind { .. })));
     assert!(object.view::<PodView<'_>>().is_ok());
     let error = object.view::<ConfigMapView<'_>>().unwrap_err().to_string();
     assert_eq!(error, "unexpected kind: the object is a Pod of v1, the view reads a ConfigMap of v1");
