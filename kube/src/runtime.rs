@@ -63,6 +63,9 @@ use crate::KubeTransport;
 /// kube's default timeout of a watch.
 const TIMEOUT: Duration = Duration::from_secs(290);
 
+/// The buffer of projected objects is shrunk to this capacity.
+const KEPT_COPY: usize = 64 << 10;
+
 /// Replaces a timeout of 0, for which a server chooses 30 to 60 minutes.
 const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 
@@ -406,7 +409,14 @@ impl Source {
     fn decode<K: DeserializeOwned + 'static>(&self) -> kube::Result<Decode<K>> {
         self.projection.as_deref().map_or(Ok(()), check)?;
         let projection = self.projection.clone();
-        Ok(Box::new(move |item| Ok(decode(item, projection.as_deref()))))
+        let mut copy = Vec::new();
+        Ok(Box::new(move |item| {
+            let decoded = match projection.as_deref() {
+                None => decode(item),
+                Some(projection) => decode_projected(item, projection, &mut copy),
+            };
+            Ok(decoded)
+        }))
     }
 
     /// Returns the resource of the path, with an empty kind, because an `Api` does not expose the kind.
@@ -442,18 +452,25 @@ fn check(projection: &Projection) -> kube::Result<()> {
     Ok(())
 }
 
-fn decode<K: DeserializeOwned>(item: ItemRef<'_>, projection: Option<&Projection>) -> serde_json::Result<K> {
-    let Some(projection) = projection else { return decode_whole(item) };
-    match item.project(projection) {
-        Ok(copy) => decode_whole(ItemRef::new(item.encoding(), &copy)),
+/// Decodes the remaining JSON, which it copies into an empty buffer that serves many objects.
+fn decode_projected<K: DeserializeOwned>(
+    item: ItemRef<'_>,
+    projection: &Projection,
+    copy: &mut Vec<u8>,
+) -> serde_json::Result<K> {
+    let decoded = match item.project_into(projection, copy) {
+        Ok(()) => decode(ItemRef::new(item.encoding(), copy)),
         // Returns serde's own error, as kube does.
         Err(error) => Err(serde_json::from_slice::<IgnoredAny>(item.bytes())
             .err()
             .unwrap_or_else(|| serde_json::Error::custom(error))),
-    }
+    };
+    copy.clear();
+    copy.shrink_to(KEPT_COPY);
+    decoded
 }
 
-fn decode_whole<K: DeserializeOwned>(item: ItemRef<'_>) -> serde_json::Result<K> {
+fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> serde_json::Result<K> {
     match item.decode_json::<K>() {
         Ok(object) => Ok(*object),
         Err(error @ ItemError::DecodedSize { .. }) => Err(serde_json::Error::custom(error)),
