@@ -4,7 +4,7 @@
 //!
 //! [`Watcher::projection`] drops fields before objects are decoded. Drop `metadata.managedFields` unless you read them: in the Pods
 //! of a real API server they take more than half of the memory and of the time of decoding. Without a projection this watcher saves
-//! no memory of kube's store, and takes more CPU time than kube's: see the [guide](crate::guide#kubes-store-without-managedfields).
+//! no memory of kube's store, and takes about as much CPU time as kube's: see the [guide](crate::guide#kubes-store-without-managedfields).
 //!
 //! The names are the same as in kube, so where you call kube's `watcher` only the import changes, and the call to `projection` is added:
 //!
@@ -151,7 +151,7 @@ impl<K> Watcher<K> {
     /// # }
     /// ```
     ///
-    /// It needs one copy of each object's remaining JSON, which is freed once the object is decoded. The
+    /// It copies each object's remaining JSON into a buffer, of which it keeps up to 64 KiB for the next object. The
     /// [guide](crate::guide#kubes-store-without-managedfields) has measured figures.
     ///
     /// It replaces an earlier projection. If the stream was polled before, it starts over with [`Event::Init`].
@@ -212,7 +212,9 @@ struct Machine<K: DeserializeOwned + Send + 'static> {
 }
 
 /// Returns a decoding error as the item, so that it does not end the watch, as in kube.
-type Decode<K> = Box<dyn FnMut(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError> + Send>;
+///
+/// Objects are boxed because they may have several kilobytes, which each layer of the stream would copy.
+type Decode<K> = Box<dyn FnMut(ItemRef<'_>) -> Result<serde_json::Result<Box<K>>, ItemError> + Send>;
 type Events<K> = WatchEvents<Decode<K>>;
 
 /// ```text
@@ -270,7 +272,7 @@ where
                 Some(Ok(item)) => {
                     let item = item.map_err(|error| WatcherError::InitialListFailed(kube::Error::SerdeError(error)))?;
                     self.state = State::Listing(items);
-                    Ok(Some(Event::InitApply(item)))
+                    Ok(Some(Event::InitApply(*item)))
                 }
                 Some(Err(error)) => Err(WatcherError::InitialListFailed(kube_error(error))),
                 None => {
@@ -283,7 +285,7 @@ where
             State::Streaming(mut events) => match events.next().await {
                 Some(Ok(OwnedEvent::Added(object) | OwnedEvent::Modified(object))) => {
                     self.state = State::Streaming(events);
-                    Ok(Some(Event::InitApply(object.map_err(undecodable)?)))
+                    Ok(Some(Event::InitApply(*object.map_err(undecodable)?)))
                 }
                 Some(Ok(OwnedEvent::Synced { resource_version })) => {
                     self.state = State::Watching(events, resource_version);
@@ -311,10 +313,10 @@ where
             },
             State::Watching(mut events, version) => match events.next().await {
                 Some(Ok(OwnedEvent::Added(object) | OwnedEvent::Modified(object))) => {
-                    self.changed(events, version, object).map(|object| Some(Event::Apply(object)))
+                    self.changed(events, version, object).map(|object| Some(Event::Apply(*object)))
                 }
                 Some(Ok(OwnedEvent::Deleted(object))) => {
-                    self.changed(events, version, object).map(|object| Some(Event::Delete(object)))
+                    self.changed(events, version, object).map(|object| Some(Event::Delete(*object)))
                 }
                 Some(Ok(OwnedEvent::Bookmark { resource_version } | OwnedEvent::Synced { resource_version })) => {
                     self.state = State::Watching(events, newer(version, resource_version));
@@ -337,7 +339,12 @@ where
     }
 
     /// Returns the object of an event after this version. The watch continues, also after an object that cannot be decoded.
-    fn changed(&mut self, events: Events<K>, version: String, object: serde_json::Result<K>) -> watcher::Result<K> {
+    fn changed(
+        &mut self,
+        events: Events<K>,
+        version: String,
+        object: serde_json::Result<Box<K>>,
+    ) -> watcher::Result<Box<K>> {
         match object {
             Ok(object) => {
                 let changed = object.resource_version().ok_or(WatcherError::NoResourceVersion)?;
@@ -457,7 +464,7 @@ fn decode_projected<K: DeserializeOwned>(
     item: ItemRef<'_>,
     projection: &Projection,
     copy: &mut Vec<u8>,
-) -> serde_json::Result<K> {
+) -> serde_json::Result<Box<K>> {
     let decoded = match item.project_into(projection, copy) {
         Ok(()) => decode(ItemRef::new(item.encoding(), copy)),
         // Returns serde's own error, as kube does.
@@ -470,13 +477,12 @@ fn decode_projected<K: DeserializeOwned>(
     decoded
 }
 
-fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> serde_json::Result<K> {
-    match item.decode_json::<K>() {
-        Ok(object) => Ok(*object),
-        Err(error @ ItemError::DecodedSize { .. }) => Err(serde_json::Error::custom(error)),
+fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> serde_json::Result<Box<K>> {
+    item.decode_json().or_else(|error| match error {
+        ItemError::DecodedSize { .. } => Err(serde_json::Error::custom(error)),
         // Returns serde's own error, as kube does.
-        Err(_) => serde_json::from_slice(item.bytes()),
-    }
+        _ => serde_json::from_slice(item.bytes()).map(Box::new),
+    })
 }
 
 /// Returns the later of two versions. The version of a deletion may be older than the version of the watch.

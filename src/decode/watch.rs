@@ -38,8 +38,9 @@ const KEPT_SCRATCH: usize = 64 << 10;
 ///
 /// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one reusable
 /// buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no lengths, to at most
-/// twice that size), and is freed when frames are small again. Only events with a Status allocate anything else. A frame over
-/// [`Limits::item_size`] is refused when its length is declared.
+/// twice that size), and is freed when frames are small again. A frame over [`Limits::item_size`] is refused when its length is
+/// declared. Apart from events with a Status, the decoder allocates only up to 8 KiB, for the ends of values in a frame of JSON, so
+/// that reading it and [projecting](crate::ItemRef::project) its object need not scan the values again.
 ///
 /// The decoder reads the type meta and the resource version of each object; an event without a resource version is an error. In
 /// JSON it reads the members of the event, of the object and of its metadata; the last value of a repeated member counts, as in
