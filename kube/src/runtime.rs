@@ -4,7 +4,7 @@
 //!
 //! [`Watcher::projection`] drops fields before objects are decoded. Drop `metadata.managedFields` unless you read them: in the Pods
 //! of a real API server they take more than half of the memory and of the time of decoding. Without a projection this watcher saves
-//! no memory of kube's store, and takes more CPU time than kube's: see the [guide](crate::guide#kubes-store-without-managedfields).
+//! no memory of kube's store, and takes about as much CPU time as kube's: see the [guide](crate::guide#kubes-store-without-managedfields).
 //!
 //! The names are the same as in kube, so where you call kube's `watcher` only the import changes, and the call to `projection` is added:
 //!
@@ -62,6 +62,9 @@ use crate::KubeTransport;
 
 /// kube's default timeout of a watch.
 const TIMEOUT: Duration = Duration::from_secs(290);
+
+/// The buffer of projected objects is shrunk to this capacity.
+const KEPT_COPY: usize = 64 << 10;
 
 /// Replaces a timeout of 0, for which a server chooses 30 to 60 minutes.
 const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -148,7 +151,7 @@ impl<K> Watcher<K> {
     /// # }
     /// ```
     ///
-    /// It needs one copy of each object's remaining JSON, which is freed once the object is decoded. The
+    /// It copies each object's remaining JSON into a buffer, of which it keeps up to 64 KiB for the next object. The
     /// [guide](crate::guide#kubes-store-without-managedfields) has measured figures.
     ///
     /// It replaces an earlier projection. If the stream was polled before, it starts over with [`Event::Init`].
@@ -209,7 +212,9 @@ struct Machine<K: DeserializeOwned + Send + 'static> {
 }
 
 /// Returns a decoding error as the item, so that it does not end the watch, as in kube.
-type Decode<K> = Box<dyn FnMut(ItemRef<'_>) -> Result<serde_json::Result<K>, ItemError> + Send>;
+///
+/// Objects are boxed because they may have several kilobytes, which each layer of the stream would copy.
+type Decode<K> = Box<dyn FnMut(ItemRef<'_>) -> Result<serde_json::Result<Box<K>>, ItemError> + Send>;
 type Events<K> = WatchEvents<Decode<K>>;
 
 /// ```text
@@ -267,7 +272,7 @@ where
                 Some(Ok(item)) => {
                     let item = item.map_err(|error| WatcherError::InitialListFailed(kube::Error::SerdeError(error)))?;
                     self.state = State::Listing(items);
-                    Ok(Some(Event::InitApply(item)))
+                    Ok(Some(Event::InitApply(*item)))
                 }
                 Some(Err(error)) => Err(WatcherError::InitialListFailed(kube_error(error))),
                 None => {
@@ -280,7 +285,7 @@ where
             State::Streaming(mut events) => match events.next().await {
                 Some(Ok(OwnedEvent::Added(object) | OwnedEvent::Modified(object))) => {
                     self.state = State::Streaming(events);
-                    Ok(Some(Event::InitApply(object.map_err(undecodable)?)))
+                    Ok(Some(Event::InitApply(*object.map_err(undecodable)?)))
                 }
                 Some(Ok(OwnedEvent::Synced { resource_version })) => {
                     self.state = State::Watching(events, resource_version);
@@ -308,10 +313,10 @@ where
             },
             State::Watching(mut events, version) => match events.next().await {
                 Some(Ok(OwnedEvent::Added(object) | OwnedEvent::Modified(object))) => {
-                    self.changed(events, version, object).map(|object| Some(Event::Apply(object)))
+                    self.changed(events, version, object).map(|object| Some(Event::Apply(*object)))
                 }
                 Some(Ok(OwnedEvent::Deleted(object))) => {
-                    self.changed(events, version, object).map(|object| Some(Event::Delete(object)))
+                    self.changed(events, version, object).map(|object| Some(Event::Delete(*object)))
                 }
                 Some(Ok(OwnedEvent::Bookmark { resource_version } | OwnedEvent::Synced { resource_version })) => {
                     self.state = State::Watching(events, newer(version, resource_version));
@@ -334,7 +339,12 @@ where
     }
 
     /// Returns the object of an event after this version. The watch continues, also after an object that cannot be decoded.
-    fn changed(&mut self, events: Events<K>, version: String, object: serde_json::Result<K>) -> watcher::Result<K> {
+    fn changed(
+        &mut self,
+        events: Events<K>,
+        version: String,
+        object: serde_json::Result<Box<K>>,
+    ) -> watcher::Result<Box<K>> {
         match object {
             Ok(object) => {
                 let changed = object.resource_version().ok_or(WatcherError::NoResourceVersion)?;
@@ -406,7 +416,14 @@ impl Source {
     fn decode<K: DeserializeOwned + 'static>(&self) -> kube::Result<Decode<K>> {
         self.projection.as_deref().map_or(Ok(()), check)?;
         let projection = self.projection.clone();
-        Ok(Box::new(move |item| Ok(decode(item, projection.as_deref()))))
+        let mut copy = Vec::new();
+        Ok(Box::new(move |item| {
+            let decoded = match projection.as_deref() {
+                None => decode(item),
+                Some(projection) => decode_projected(item, projection, &mut copy),
+            };
+            Ok(decoded)
+        }))
     }
 
     /// Returns the resource of the path, with an empty kind, because an `Api` does not expose the kind.
@@ -442,24 +459,30 @@ fn check(projection: &Projection) -> kube::Result<()> {
     Ok(())
 }
 
-fn decode<K: DeserializeOwned>(item: ItemRef<'_>, projection: Option<&Projection>) -> serde_json::Result<K> {
-    let Some(projection) = projection else { return decode_whole(item) };
-    match item.project(projection) {
-        Ok(copy) => decode_whole(ItemRef::new(item.encoding(), &copy)),
+/// Decodes the remaining JSON, which it copies into an empty buffer that serves many objects.
+fn decode_projected<K: DeserializeOwned>(
+    item: ItemRef<'_>,
+    projection: &Projection,
+    copy: &mut Vec<u8>,
+) -> serde_json::Result<Box<K>> {
+    let decoded = match item.project_into(projection, copy) {
+        Ok(()) => decode(ItemRef::new(item.encoding(), copy)),
         // Returns serde's own error, as kube does.
         Err(error) => Err(serde_json::from_slice::<IgnoredAny>(item.bytes())
             .err()
             .unwrap_or_else(|| serde_json::Error::custom(error))),
-    }
+    };
+    copy.clear();
+    copy.shrink_to(KEPT_COPY);
+    decoded
 }
 
-fn decode_whole<K: DeserializeOwned>(item: ItemRef<'_>) -> serde_json::Result<K> {
-    match item.decode_json::<K>() {
-        Ok(object) => Ok(*object),
-        Err(error @ ItemError::DecodedSize { .. }) => Err(serde_json::Error::custom(error)),
+fn decode<K: DeserializeOwned>(item: ItemRef<'_>) -> serde_json::Result<Box<K>> {
+    item.decode_json().or_else(|error| match error {
+        ItemError::DecodedSize { .. } => Err(serde_json::Error::custom(error)),
         // Returns serde's own error, as kube does.
-        Err(_) => serde_json::from_slice(item.bytes()),
-    }
+        _ => serde_json::from_slice(item.bytes()).map(Box::new),
+    })
 }
 
 /// Returns the later of two versions. The version of a deletion may be older than the version of the watch.

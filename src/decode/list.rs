@@ -270,7 +270,16 @@ impl ListDecoder {
             };
             let index = list.index() - 1;
             let BodyState { type_meta, field_start: offset, limits: Limits { decoded_size, .. }, .. } = list;
-            Event::Item(ItemRef { bytes, encoding, type_meta, index, offset: *offset, decoded_size: *decoded_size })
+            Event::Item(ItemRef {
+                bytes,
+                encoding,
+                type_meta,
+                index,
+                offset: *offset,
+                decoded_size: *decoded_size,
+                #[cfg(feature = "json")]
+                ends: &[],
+            })
         };
         match found {
             FoundEvent::TypeMeta => Event::TypeMeta(&list.type_meta),

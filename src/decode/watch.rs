@@ -25,7 +25,7 @@ use crate::meta::{Status, TypeMeta};
 use crate::wire::BodyFormat;
 use crate::wire::Encoding;
 #[cfg(feature = "json")]
-use crate::wire::scan::Scan;
+use crate::wire::scan::{Ends, Scan};
 
 /// A buffer of split frames that is larger than this is freed when most of it is unused.
 const KEPT_SCRATCH: usize = 64 << 10;
@@ -38,8 +38,9 @@ const KEPT_SCRATCH: usize = 64 << 10;
 ///
 /// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one reusable
 /// buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no lengths, to at most
-/// twice that size), and is freed when frames are small again. Only events with a Status allocate anything else. A frame over
-/// [`Limits::item_size`] is refused when its length is declared.
+/// twice that size), and is freed when frames are small again. A frame over [`Limits::item_size`] is refused when its length is
+/// declared. Apart from events with a Status, the decoder allocates only up to 8 KiB, for the ends of values in a frame of JSON, so
+/// that reading it and [projecting](crate::ItemRef::project) its object need not scan the values again.
 ///
 /// The decoder reads the type meta and the resource version of each object; an event without a resource version is an error. In
 /// JSON it reads the members of the event, of the object and of its metadata; the last value of a repeated member counts, as in
@@ -82,6 +83,9 @@ pub struct WatchDecoder {
     status: Status,
     /// The last version that had escapes in JSON.
     version: String,
+    /// The ends of values in the current frame, in JSON.
+    #[cfg(feature = "json")]
+    ends: Ends,
     end: Option<Result<(), DecodeError>>,
 }
 
@@ -132,6 +136,8 @@ impl WatchDecoder {
             known: Vec::new(),
             status: Status::default(),
             version: String::new(),
+            #[cfg(feature = "json")]
+            ends: Ends::default(),
             end: None,
         }
     }
@@ -156,7 +162,16 @@ impl WatchDecoder {
     /// whole body.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
-        let Self { watch, state, known, status, version, end } = self;
+        let Self {
+            watch,
+            state,
+            known,
+            status,
+            version,
+            #[cfg(feature = "json")]
+            ends,
+            end,
+        } = self;
         let BodyState { limits, field_start, scratch, type_meta, items, .. } = watch;
         let frame = match found {
             FoundFrame::Whole(frame) => frame,
@@ -165,7 +180,7 @@ impl WatchDecoder {
         let mut read = Frame::default();
         let (encoding, is_read) = match state {
             #[cfg(feature = "json")]
-            State::Between => (Encoding::Json, watch_json::read(frame).map(|event| read = event)),
+            State::Between => (Encoding::Json, watch_json::read(frame, ends.found()).map(|event| read = event)),
             _ => (Encoding::Protobuf, read.merge(frame)),
         };
         let context = EventContext { encoding, known, type_meta, index: *items, offset: *field_start };
@@ -381,7 +396,7 @@ impl WatchDecoder {
             Some(true) => {
                 let mut scan = Scan::new(b'{', 0);
                 // The event does not end within these bytes.
-                scan.end(&self.watch.scratch).map_err(|fault| malformed(("the frame", fault)))?;
+                scan.end_with(&self.watch.scratch, &mut self.ends).map_err(|fault| malformed(("the frame", fault)))?;
                 self.state = State::Object(scan);
             }
             Some(false) => {
@@ -401,6 +416,7 @@ impl WatchDecoder {
             None => Ok(()),
             Some(b'{') => {
                 self.begin_frame();
+                self.ends.clear();
                 self.state = State::Object(Scan::new(b'{', 0));
                 Ok(())
             }
@@ -417,7 +433,7 @@ impl WatchDecoder {
         let max = self.watch.limits.item_size;
         let left = max.saturating_sub(self.watch.position - self.watch.field_start);
         let window = usize::try_from(left).ok().and_then(|left| input.get(..=left)).unwrap_or(input);
-        let end = scan.end(window).map_err(|fault| malformed(("the frame", fault)))?;
+        let end = scan.end_with(window, &mut self.ends).map_err(|fault| malformed(("the frame", fault)))?;
         let piece = self.watch.take(end.unwrap_or(window.len()) as u64, input);
         if self.watch.position - self.watch.field_start > max {
             return Err(DecodeErrorKind::Limit { limit: Limit::ItemSize, size: max + 1, max });

@@ -10,6 +10,8 @@ use crate::meta::{INITIAL_EVENTS_END, MAGIC, Status, TypeMeta};
 use crate::object::ItemRef;
 use crate::object::meta_view::entry;
 use crate::wire::protobuf::{Fields, Value, WireField};
+#[cfg(feature = "json")]
+use crate::wire::scan::End;
 use crate::wire::{Encoding, FieldFault, at};
 
 /// The fields of a frame.
@@ -23,6 +25,9 @@ pub(super) struct Frame<'f> {
     pub(super) kind: Cow<'f, str>,
     pub(super) resource_version: Cow<'f, str>,
     pub(super) ends_initial_events: bool,
+    /// The ends of the object and of values in it, in JSON; or none.
+    #[cfg(feature = "json")]
+    pub(super) ends: &'f [End],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +230,16 @@ impl<'f> Frame<'f> {
                 known.extend_from_slice(self.type_meta);
             }
         }
-        let object = ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size };
+        let object = ItemRef {
+            bytes,
+            encoding,
+            type_meta,
+            index,
+            offset,
+            decoded_size: limits.decoded_size,
+            #[cfg(feature = "json")]
+            ends: self.ends,
+        };
         Ok(match event {
             EventType::Added => WatchEvent::Added { object, resource_version },
             EventType::Modified => WatchEvent::Modified { object, resource_version },

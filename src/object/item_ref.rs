@@ -6,6 +6,8 @@ use super::MetaView;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
+#[cfg(feature = "json")]
+use crate::wire::scan::End;
 
 /// One item of a list, or the object of a watch event, borrowed: its bytes, their encoding and its place in the body.
 ///
@@ -20,6 +22,9 @@ pub struct ItemRef<'a> {
     pub(crate) offset: u64,
     /// [`Limits::decoded_size`](crate::Limits::decoded_size)
     pub(crate) decoded_size: u64,
+    /// The ends of the object and of values in it that a scan has found, in JSON; or none.
+    #[cfg(feature = "json")]
+    pub(crate) ends: &'a [End],
 }
 
 impl<'a> ItemRef<'a> {
@@ -28,7 +33,16 @@ impl<'a> ItemRef<'a> {
     pub fn new(encoding: Encoding, bytes: &'a [u8]) -> Self {
         static UNKNOWN: TypeMeta = TypeMeta { api_version: String::new(), kind: String::new() };
         let decoded_size = crate::Limits::DEFAULT_DECODED_SIZE;
-        Self { bytes, encoding, type_meta: &UNKNOWN, index: 0, offset: 0, decoded_size }
+        Self {
+            bytes,
+            encoding,
+            type_meta: &UNKNOWN,
+            index: 0,
+            offset: 0,
+            decoded_size,
+            #[cfg(feature = "json")]
+            ends: &[],
+        }
     }
 
     /// Returns the same item with the type meta of the object or of its list.
@@ -184,7 +198,12 @@ impl<'a> ItemRef<'a> {
     where
         'a: 'b,
     {
-        ItemRef { bytes, ..*self }
+        ItemRef {
+            bytes,
+            #[cfg(feature = "json")]
+            ends: &[],
+            ..*self
+        }
     }
 
     /// Copies the bytes into a box of exactly their size, in one allocation.

@@ -10,6 +10,8 @@ use super::ItemRef;
 use super::path::{FieldPath, key_of};
 use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
+#[cfg(feature = "json")]
+use crate::wire::json::Reader;
 use crate::wire::protobuf::{Fields, WireField};
 
 /// The fields of an object that a copy keeps or drops.
@@ -88,36 +90,37 @@ impl Projection {
         self
     }
 
-    /// Copies an object: see [`ItemRef::project`].
-    pub(super) fn apply(&self, encoding: Encoding, object: &[u8]) -> Result<Box<[u8]>, ItemError> {
+    /// Appends the copy of an object: see [`ItemRef::project_into`]. After an error, a part of the copy is appended.
+    fn append(&self, item: ItemRef<'_>, copy: &mut Vec<u8>) -> Result<(), ItemError> {
+        let (encoding, object) = (item.encoding, item.bytes);
         self.keep
             .iter()
             .chain([&self.drop])
             .flat_map(|paths| &paths.all)
             .try_for_each(|path| path.leads_through(encoding))?;
-        let copy = match encoding {
+        let appended = match encoding {
             Encoding::Protobuf => {
                 let rules =
                     Rules { keep: self.keep.as_ref().map(|keep| &keep.numbers), drop: Some(&self.drop.numbers) };
                 let mut sizes = Sizes::default();
                 measure(object, rules, &mut sizes).and_then(|size| {
-                    let mut copy = Vec::with_capacity(size);
+                    copy.reserve_exact(size);
                     sizes.next = 0;
-                    write(object, rules, &mut sizes, &mut copy)?;
-                    Ok(copy)
+                    write(object, rules, &mut sizes, copy)
                 })
             }
             #[cfg(feature = "json")]
             Encoding::Json => {
                 let rules = Rules { keep: self.keep.as_ref().map(|keep| &keep.names), drop: Some(&self.drop.names) };
-                json::apply(object, rules)
+                copy.reserve_exact(object.len());
+                json::append(Reader::with_ends(object, item.ends), rules, copy)
             }
             #[cfg(not(feature = "json"))]
             Encoding::Json => {
                 return Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf });
             }
         };
-        copy.map(Box::from).map_err(ItemError::Projection)
+        appended.map_err(ItemError::Projection)
     }
 
     /// Decodes the item without the dropped fields, by [`Item::from_ref`]. It copies the projected bytes, and drops the copy before it
@@ -156,7 +159,23 @@ impl ItemRef<'_> {
     /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path does
     /// not lead through objects in this encoding: a path of only numbers through JSON, or of only names through protobuf.
     pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
-        projection.apply(self.encoding, self.bytes)
+        let mut copy = Vec::new();
+        projection.append(*self, &mut copy)?;
+        Ok(copy.into())
+    }
+
+    /// As [`project`](Self::project), but appends the copy to `out`, so that one buffer serves many items.
+    ///
+    /// # Errors
+    ///
+    /// As [`project`](Self::project). `out` is unchanged after an error.
+    pub fn project_into(&self, projection: &Projection, out: &mut Vec<u8>) -> Result<(), ItemError> {
+        let before = out.len();
+        let appended = projection.append(*self, out);
+        if appended.is_err() {
+            out.truncate(before);
+        }
+        appended
     }
 }
 
@@ -373,12 +392,9 @@ mod json {
 
     type ByName<'p> = Rules<'p, Box<str>>;
 
-    pub(super) fn apply(object: &[u8], rules: ByName<'_>) -> Result<Vec<u8>, Fault> {
-        let mut json = Reader::new(object, 0);
-        let mut copy = Vec::with_capacity(object.len());
-        write(&mut json, rules, true, &mut copy)?;
-        json.end()?;
-        Ok(copy)
+    pub(super) fn append(mut json: Reader<'_>, rules: ByName<'_>, copy: &mut Vec<u8>) -> Result<(), Fault> {
+        write(&mut json, rules, true, copy)?;
+        json.end()
     }
 
     /// Writes a projected value. It recurs at most once for each name of a path, and once more for an array at each name.
@@ -491,7 +507,8 @@ mod tests {
             let projection = keep.iter().fold(Projection::new(), |projection, text| projection.keep(&path(text)));
             let projection = drop.iter().fold(projection, |projection, text| projection.drop(&path(text)));
             let expected = expected.map(Box::from).map_err(|fault| ItemError::Projection(fault).to_string());
-            let projected = projection.apply(Encoding::Protobuf, object).map_err(|error| error.to_string());
+            let projected =
+                ItemRef::new(Encoding::Protobuf, object).project(&projection).map_err(|error| error.to_string());
             assert_eq!(projected, expected, "{object:x?} keep {keep:?} drop {drop:?}");
         }
     }
@@ -529,26 +546,50 @@ mod tests {
         ] {
             let projection = keep.iter().fold(Projection::new(), |projection, text| projection.keep(&path(text)));
             let projection = drop.iter().fold(projection, |projection, text| projection.drop(&path(text)));
-            let projected = projection.apply(Encoding::Json, object.as_bytes()).map_err(|error| error.to_string());
+            let projected =
+                ItemRef::new(Encoding::Json, object.as_bytes()).project(&projection).map_err(|error| error.to_string());
             let expected = expected.map(|json| json.as_bytes().into()).map_err(str::to_owned);
             assert_eq!(projected, expected, "keep {keep:?} drop {drop:?}");
         }
         let by_name = Projection::new().drop(&path("spec.size"));
         assert_eq!(
-            by_name.apply(Encoding::Protobuf, b"\x12\x00").unwrap_err().to_string(),
+            ItemRef::new(Encoding::Protobuf, b"\x12\x00").project(&by_name).unwrap_err().to_string(),
             "unexpected encoding: the item is in protobuf, expected JSON"
         );
         assert_eq!(
-            by_name.apply(Encoding::Json, br#"{"spec":{"size":1}"#).unwrap_err().to_string(),
+            ItemRef::new(Encoding::Json, br#"{"spec":{"size":1}"#).project(&by_name).unwrap_err().to_string(),
             "invalid JSON in the projected fields"
         );
+    }
+
+    #[test]
+    fn appends_a_copy_to_a_buffer_and_nothing_after_an_error() {
+        let protobuf = Projection::new().drop(&FieldPath::new("", &[1, 1]));
+        let mut cases =
+            vec![(Encoding::Protobuf, protobuf, &b"\x12\x01b\x0a\x03\x0a\x01a"[..], &b"\x12\x01b\x0a\x00"[..])];
+        if cfg!(feature = "json") {
+            let json = Projection::new().drop(&FieldPath::parse("a.b", &TypeMeta::default()).unwrap());
+            cases.push((Encoding::Json, json, br#"{"c":1,"a":{"b":2}}"#, br#"{"c":1,"a":{}}"#));
+        }
+        for (encoding, projection, object, projected) in cases {
+            let mut out = b"before".to_vec();
+            ItemRef::new(encoding, object).project_into(&projection, &mut out).unwrap();
+            assert_eq!(out, [b"before", projected].concat());
+            let truncated = &object[..object.len() - 1];
+            let mut out = b"before".to_vec();
+            ItemRef::new(encoding, truncated).project_into(&projection, &mut out).unwrap_err();
+            assert_eq!(out, b"before", "{encoding}");
+        }
     }
 
     #[test]
     fn a_path_that_leads_nowhere_changes_nothing() {
         let nowhere = FieldPath::new("", &[]);
         let projection = Projection::new().keep(&nowhere).drop(&nowhere);
-        assert_eq!(*projection.apply(Encoding::Protobuf, b"\x0a\x00\x12\x00").unwrap(), *b"\x0a\x00\x12\x00");
+        assert_eq!(
+            *ItemRef::new(Encoding::Protobuf, b"\x0a\x00\x12\x00").project(&projection).unwrap(),
+            *b"\x0a\x00\x12\x00"
+        );
         assert_eq!(projection.to_string(), "");
     }
 
@@ -560,7 +601,7 @@ mod tests {
             [b"\x0a\x08\x0a\x06\x0a\x01a\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x02\x18\x01"];
         let left: [&[u8]; 3] = [b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x05\x0a\x03\x12\x01b", b"\x0a\x00"];
         assert_eq!(
-            *projection.apply(Encoding::Protobuf, &fields.concat().repeat(20)).unwrap(),
+            *ItemRef::new(Encoding::Protobuf, &fields.concat().repeat(20)).project(&projection).unwrap(),
             left.concat().repeat(20)
         );
     }

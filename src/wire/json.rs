@@ -9,13 +9,17 @@ use std::borrow::{Borrow, Cow};
 use serde::Deserialize;
 
 use super::Fault;
-use super::scan::Scan;
+use super::scan::{End, SHALLOW, Scan};
 
 /// Reads values off the front of JSON.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
     /// The number of brackets around the position, including the body's.
     depth: u32,
+    /// Known ends of values after the position, and some before it.
+    ends: &'a [End],
+    /// The end of the JSON, as an offset like those of `ends`.
+    end: usize,
 }
 
 /// A string, borrowed if it has no escapes. In maps and lists serde would copy a plain `Cow`.
@@ -33,7 +37,14 @@ impl Borrow<str> for JsonText<'_> {
 impl<'a> Reader<'a> {
     /// Creates a reader of JSON inside `outer_depth` brackets, which count towards the allowed depth.
     pub(crate) fn new(json: &'a [u8], outer_depth: u32) -> Self {
-        Self { rest: json, depth: outer_depth }
+        Self { rest: json, depth: outer_depth, ends: &[], end: 0 }
+    }
+
+    /// Creates a reader of an object or an array, with the ends that a scan of it, or of a value around it, has found. The last is its
+    /// own. Without ends, this is a reader inside no brackets.
+    pub(crate) fn with_ends(json: &'a [u8], ends: &'a [End]) -> Self {
+        let End { at, depth } = ends.last().copied().unwrap_or_default();
+        Self { rest: json, depth, ends, end: at as usize }
     }
 
     /// Returns the next byte that is not whitespace, without consuming it.
@@ -90,12 +101,34 @@ impl<'a> Reader<'a> {
         if first == b'"' {
             return self.string();
         }
+        if matches!(first, b'{' | b'[')
+            && let Some(len) = self.known_len()
+        {
+            return Ok(self.take(len));
+        }
         let mut scan = Scan::new(first, self.depth);
         match scan.end(self.rest)? {
             Some(end) => Ok(self.take(end)),
             None if scan.may_end() => Ok(self.take(self.rest.len())),
             None => Err(Fault::Syntax),
         }
+    }
+
+    /// Returns the length of the object or array at the position, if its end is known.
+    fn known_len(&mut self) -> Option<usize> {
+        if self.depth > SHALLOW {
+            return None;
+        }
+        let position = self.end.checked_sub(self.rest.len())?;
+        while let &[End { at, depth }, ref later @ ..] = self.ends {
+            let len = (at as usize).saturating_sub(position);
+            // The value ends at the first bracket after the position that leaves no more brackets open than are around it.
+            if len > 0 && depth <= self.depth {
+                return (depth == self.depth).then_some(len);
+            }
+            self.ends = later;
+        }
+        None
     }
 
     /// Consumes a string; `None` for `null`, which sets nothing.

@@ -52,6 +52,54 @@ enum Number {
     Power,
 }
 
+/// The end of a scanned object or array, or of one within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    /// The offset of the byte after its closing bracket, from the first byte of the scanned value.
+    pub(crate) at: u32,
+    /// The number of the scanned value's brackets around it: 0 for the scanned value itself.
+    pub(crate) depth: u32,
+}
+
+/// A scan keeps the ends of values inside of up to this number of brackets. In an event of a watch, they are the values of an object's
+/// members, and of the members of its metadata, spec and status.
+pub(crate) const SHALLOW: u32 = 3;
+
+/// The most ends that a scan keeps. A Pod has about 30, an `EndpointSlice` one for each endpoint.
+const MAX_ENDS: usize = 1024;
+
+/// The ends that a scan for the end of a value finds, so that a [`Reader`](super::json::Reader) need not scan the values in it again.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    /// In order.
+    found: Vec<End>,
+    /// The number of bytes scanned.
+    scanned: usize,
+    /// True if some ends are not in `found`.
+    lacks: bool,
+}
+
+impl Ends {
+    pub(crate) fn clear(&mut self) {
+        self.found.clear();
+        self.scanned = 0;
+        self.lacks = false;
+    }
+
+    /// Returns the ends of all values inside of up to [`SHALLOW`] brackets, in order. The last is the end of the scanned value. Returns
+    /// none if they are more than [`MAX_ENDS`].
+    pub(crate) fn found(&self) -> &[End] {
+        if self.lacks { &[] } else { &self.found }
+    }
+
+    fn add(&mut self, at: usize, depth: u32) {
+        match u32::try_from(self.scanned.saturating_add(at)) {
+            Ok(at) if self.found.len() < MAX_ENDS => self.found.push(End { at, depth }),
+            _ => self.lacks = true,
+        }
+    }
+}
+
 impl Scan {
     /// Begins a value with this first byte, inside `outer_depth` brackets.
     pub(crate) fn new(first: u8, outer_depth: u32) -> Self {
@@ -72,22 +120,40 @@ impl Scan {
     /// number or a literal ends before the first byte that cannot be a part of it.
     pub(crate) fn end(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
         match self.form {
-            Form::String => return Ok(self.string_end(input)),
-            Form::Literal(_) | Form::Number(_) => return self.scalar_end(input),
-            Form::Nested => {}
+            Form::String => Ok(self.string_end(input)),
+            Form::Literal(_) | Form::Number(_) => self.scalar_end(input),
+            Form::Nested => self.nested_end::<0>(input, &mut |_, _| {}),
         }
+    }
+
+    /// As [`end`](Self::end), for an object or an array. Also adds the ends of the values in it.
+    pub(crate) fn end_with(&mut self, input: &[u8], ends: &mut Ends) -> Result<Option<usize>, Fault> {
+        let end = self.nested_end::<SHALLOW>(input, &mut |at, depth| ends.add(at, depth))?;
+        ends.scanned = ends.scanned.saturating_add(input.len());
+        Ok(end)
+    }
+
+    /// `on_end` gets each end that leaves up to `MAX_OPEN` brackets open, with its offset in the input.
+    #[inline]
+    fn nested_end<const MAX_OPEN: u32>(
+        &mut self,
+        input: &[u8],
+        on_end: &mut impl FnMut(usize, u32),
+    ) -> Result<Option<usize>, Fault> {
         let (blocks, tail) = input.as_chunks::<BLOCK>();
         for (index, block) in blocks.iter().enumerate() {
-            if let Some(end) = self.block(block, BLOCK)? {
-                return Ok(Some(index * BLOCK + end));
+            let from = index * BLOCK;
+            if let Some(end) = self.block::<MAX_OPEN>(block, BLOCK, &mut |at, depth| on_end(from + at, depth))? {
+                return Ok(Some(from + end));
             }
         }
         let mut block = [b' '; BLOCK];
         for (to, from) in block.iter_mut().zip(tail) {
             *to = *from;
         }
-        let end = self.block(&block, tail.len())?;
-        Ok(end.map(|end| blocks.len() * BLOCK + end))
+        let from = blocks.len() * BLOCK;
+        let end = self.block::<MAX_OPEN>(&block, tail.len(), &mut |at, depth| on_end(from + at, depth))?;
+        Ok(end.map(|end| from + end))
     }
 
     /// Returns true if a number or a literal may end here.
@@ -131,12 +197,17 @@ impl Scan {
 
     /// Scans the next block: `len` bytes of the input, then spaces.
     #[inline]
-    fn block(&mut self, block: &[u8; BLOCK], len: usize) -> Result<Option<usize>, Fault> {
+    fn block<const MAX_OPEN: u32>(
+        &mut self,
+        block: &[u8; BLOCK],
+        len: usize,
+        on_end: &mut impl FnMut(usize, u32),
+    ) -> Result<Option<usize>, Fault> {
         let masks = Masks::of(block);
         let in_string = self.strings(&masks, len);
         let (open, close) = (masks.open & !in_string, masks.close & !in_string);
         let (opened, closed) = (open.count_ones(), close.count_ones());
-        if closed < self.depth && self.depth + opened <= self.max_depth {
+        if closed + MAX_OPEN < self.depth && self.depth + opened <= self.max_depth {
             self.depth = self.depth + opened - closed;
             return Ok(None);
         }
@@ -146,6 +217,9 @@ impl Scan {
             brackets &= brackets - 1;
             if open >> at & 1 == 0 {
                 self.depth = self.depth.saturating_sub(1);
+                if self.depth <= MAX_OPEN {
+                    on_end(at + 1, self.depth);
+                }
                 if self.depth == 0 {
                     return Ok(Some(at + 1));
                 }
@@ -279,8 +353,14 @@ mod tests {
 
     use super::*;
 
-    /// Finds the end byte by byte.
-    fn end_of(value: &[u8], max_depth: u32) -> Result<Option<usize>, Fault> {
+    /// Finds the end byte by byte, and the ends of shallow values before it.
+    fn end_of(value: &[u8], max_depth: u32) -> (Result<Option<usize>, Fault>, Vec<End>) {
+        let mut ends = Vec::new();
+        let end = end_with(value, max_depth, |at, depth| ends.push(End { at: at.try_into().unwrap(), depth }));
+        (end, ends)
+    }
+
+    fn end_with(value: &[u8], max_depth: u32, mut on_end: impl FnMut(usize, u32)) -> Result<Option<usize>, Fault> {
         let (mut depth, mut in_string, mut escaped) = (0, false, false);
         for (at, byte) in value.iter().enumerate() {
             match byte {
@@ -302,19 +382,40 @@ mod tests {
             if depth > max_depth {
                 return Err(Fault::Depth);
             }
-            if depth == 0 && matches!(byte, b'}' | b']') && !in_string {
-                return Ok(Some(at + 1));
+            if matches!(byte, b'}' | b']') && !in_string {
+                if depth <= SHALLOW {
+                    on_end(at + 1, depth);
+                }
+                if depth == 0 {
+                    return Ok(Some(at + 1));
+                }
             }
         }
         Ok(None)
     }
 
     fn scan(value: &[u8], lengths: &[usize], max_depth: u32) -> Result<Option<usize>, Fault> {
+        scan_by(Scan::end, value, lengths, max_depth)
+    }
+
+    /// As [`end_of`].
+    fn scan_with_ends(value: &[u8], lengths: &[usize], max_depth: u32) -> (Result<Option<usize>, Fault>, Vec<End>) {
+        let mut ends = Ends::default();
+        let end = scan_by(|scan, chunk| scan.end_with(chunk, &mut ends), value, lengths, max_depth);
+        (end, ends.found)
+    }
+
+    fn scan_by(
+        mut end: impl FnMut(&mut Scan, &[u8]) -> Result<Option<usize>, Fault>,
+        value: &[u8],
+        lengths: &[usize],
+        max_depth: u32,
+    ) -> Result<Option<usize>, Fault> {
         let mut scan = Scan::new(value[0], MAX_DEPTH - max_depth);
         let (mut rest, mut lengths) = (value, lengths.iter().cycle());
         while !rest.is_empty() {
             let (chunk, after) = rest.split_at(*lengths.next().unwrap_or(&1).min(&rest.len()));
-            if let Some(end) = scan.end(chunk)? {
+            if let Some(end) = end(&mut scan, chunk)? {
                 return Ok(Some(value.len() - rest.len() + end));
             }
             rest = after;
@@ -361,6 +462,20 @@ mod tests {
     }
 
     #[test]
+    fn keeps_a_limited_number_of_ends() {
+        for (values, expected) in [(MAX_ENDS - 1, MAX_ENDS), (MAX_ENDS, 0)] {
+            let value = format!("[{}]", "[],".repeat(values));
+            let mut ends = Ends::default();
+            assert_eq!(Scan::new(b'[', 0).end_with(value.as_bytes(), &mut ends), Ok(Some(value.len())));
+            assert_eq!(ends.found().len(), expected, "{values} values");
+            assert!(ends.found.len() <= MAX_ENDS);
+            ends.clear();
+            assert_eq!(Scan::new(b'[', 0).end_with(b"[[]]", &mut ends), Ok(Some(4)));
+            assert_eq!(ends.found(), [End { at: 3, depth: 1 }, End { at: 4, depth: 0 }]);
+        }
+    }
+
+    #[test]
     fn limits_the_depth() {
         for (open, expected) in [(9998, Ok(Some(2 * 9998))), (9999, Err(Fault::Depth))] {
             let value = ["[".repeat(open), "]".repeat(open)].concat();
@@ -397,9 +512,11 @@ mod tests {
             lengths in prop::collection::vec(1..150_usize, 1..5),
             max_depth in 1..30_u32,
         ) {
-            let expected = end_of(bytes.as_bytes(), max_depth);
-            prop_assert_eq!(scan(bytes.as_bytes(), &lengths, max_depth), expected);
-            prop_assert_eq!(scan(bytes.as_bytes(), &[300], max_depth), expected);
+            let (expected, ends) = end_of(bytes.as_bytes(), max_depth);
+            for lengths in [&lengths[..], &[300]] {
+                prop_assert_eq!(scan(bytes.as_bytes(), lengths, max_depth), expected);
+                prop_assert_eq!(scan_with_ends(bytes.as_bytes(), lengths, max_depth), (expected, ends.clone()));
+            }
         }
     }
 }

@@ -76,6 +76,10 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "kube-metadata" => Box::new(kube_metadata(url, seen).await?),
         "kube-reflector" => kube_reflector(url, |api| watcher(api, paged()), seen).await?,
         "kube-reflector-streaming" => kube_reflector(url, |api| watcher(api, streaming()), seen).await?,
+        "kube-reflector-modify" => {
+            let without = |pod: &mut KubePod| pod.metadata.managed_fields = None;
+            kube_reflector(url, move |api| watcher(api, streaming()).modify(without), seen).await?
+        }
         "kube-runtime" => kube_reflector(url, |api| runtime::watcher(api, paged()), seen).await?,
         "kube-runtime-streaming" => kube_reflector(url, |api| runtime::watcher(api, streaming()), seen).await?,
         "kube-runtime-dropping" => {

@@ -112,6 +112,7 @@ pub const GROUPS: &[Group] = &[
             "kube-list",
             "kube-reflector",
             "kube-reflector-streaming",
+            "kube-reflector-modify",
             "kube-runtime",
             "kube-runtime-streaming",
             "kube-runtime-dropping",
@@ -123,7 +124,7 @@ pub const GROUPS: &[Group] = &[
             "go-informer-list-json",
         ],
         work: Work::Keep,
-        remark: "Reflectors and informers also index the Pods by key; the other ways do not. One row keeps the Pods \
+        remark: "Reflectors and informers also index the Pods by key; the other ways do not. Two rows keep the Pods \
                  without managedFields.",
     },
     Group {
@@ -155,6 +156,7 @@ pub const GROUPS: &[Group] = &[
             "store-decoded",
             "kube-reflector",
             "kube-reflector-streaming",
+            "kube-reflector-modify",
             "kube-runtime",
             "kube-runtime-streaming",
             "kube-runtime-dropping",
@@ -193,6 +195,12 @@ pub const WAYS: &[Way] = &[
         "kube, reflector with streaming lists, JSON",
         Program::Rust,
         "kube-reflector-streaming",
+    ),
+    way(
+        "kube-reflector-modify",
+        "kube, reflector with streaming lists, `.modify()` removes managedFields, JSON",
+        Program::Rust,
+        "kube-reflector-modify",
     ),
     way("kube-runtime", "listwatch's watcher, reflector of kube, JSON", Program::Rust, "kube-runtime"),
     way(
