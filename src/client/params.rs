@@ -320,7 +320,7 @@ impl WatchParams {
     /// [`OwnedEvent::Synced`](super::OwnedEvent::Synced), then changes (KEP-3157, on by default from 1.34).
     ///
     /// The objects are as new as in a list of [`ResourceVersion::MostRecent`]. Servers without initial events refuse the
-    /// request or never send the bookmark after the objects: [`Watch::resume`](super::Watch::resume) then lists the collection.
+    /// request or never send the bookmark after the objects: a [`Watch`](super::Watch) then lists the collection.
     #[must_use]
     pub fn with_initial_state() -> Self {
         Self::new(WatchStart::State(ResourceVersion::MostRecent))
