@@ -278,6 +278,10 @@ impl<T: Stored + ?Sized> Inner<T> {
         self.measure_rest(writer);
         #[cfg(feature = "zstd")]
         self.train_if_waiting(writer);
+        #[cfg(feature = "zstd")]
+        if let Some(compressor) = &mut writer.compressor {
+            compressor.rest();
+        }
         writer.subscribers.synced();
         Ok(changes)
     }
