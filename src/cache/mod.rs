@@ -55,6 +55,7 @@ mod error;
 mod family;
 mod file;
 mod form;
+mod head;
 mod index;
 mod inner;
 mod key;
