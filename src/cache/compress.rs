@@ -203,7 +203,7 @@ impl Compressor {
         self.current.as_ref()
     }
 
-    /// Frees zstd's tables, up to 1 MB, which the next compression creates again.
+    /// Frees zstd's tables, about 1 MB, which the next compression creates again.
     pub(super) fn rest(&mut self) {
         (self.context, self.compress) = (None, None);
     }

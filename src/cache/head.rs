@@ -39,7 +39,9 @@ impl<'a> Head<'a> {
         for len in [name.len(), uid_len, resource_version.len()] {
             encode_varint(len as u64, &mut bytes);
         }
-        texts.iter().for_each(|text| bytes.extend_from_slice(text));
+        for text in texts {
+            bytes.extend_from_slice(text);
+        }
         bytes
     }
 
