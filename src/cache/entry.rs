@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 #[cfg(feature = "zstd")]
 use super::compress::{Base, Common};
 use super::error::StoreError;
+use super::head::{Head, text};
 use super::key::Identity;
 use crate::object::MetaView;
 use crate::wire::Encoding;
@@ -38,7 +39,7 @@ impl<'a> Identity<'a> {
 
 /// One state of an object. It is never changed, except that it remembers a check.
 pub(super) struct Entry<D> {
-    /// A head with name, uid and resource version, unless the form is `Encoded`; then the body.
+    /// A [head](Head), unless the form is `Encoded`; then the body.
     bytes: Box<[u8]>,
     form: Form<D>,
     encoding: Encoding,
@@ -130,41 +131,51 @@ impl<D> Entry<D> {
         body: &[u8],
         form: Form<D>,
     ) -> Self {
-        let texts = [&identity.name, &identity.uid, &identity.resource_version];
-        let [name, uid, version] = texts.map(|text| text_len(text).to_le_bytes());
-        let [name_text, uid_text, version_text] = texts.map(|text| text.as_bytes());
-        let bytes = [&name[..], &uid, &version, name_text, uid_text, version_text, body].concat().into_boxed_slice();
+        let bytes = Head::write(identity, body).into_boxed_slice();
         Self { bytes, form, encoding, checked: AtomicU16::new(0), wire_len }
     }
 
-    /// Returns namespace, name, uid and resource version.
-    pub(super) fn texts(&self) -> [&str; 4] {
-        // `with_head` and `encoded` copied each of them from a `str`.
-        let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
+    /// Returns namespace, name and resource version.
+    pub(super) fn texts(&self) -> [&str; 3] {
+        let namespace = match &self.form {
+            Form::Encoded(spans) => {
+                let [namespace, name, _, version] = spans.texts(&self.bytes).map(text);
+                return [namespace, name, version];
+            }
+            Form::EncodedWithHead(namespace) => namespace,
+            Form::Decoded(decoded) => &decoded.0,
+            #[cfg(feature = "zstd")]
+            Form::Compressed(common) => &common.namespace,
+            #[cfg(feature = "zstd")]
+            Form::Member(base) => &base.common.namespace,
+        };
+        let head = self.head();
+        [namespace, head.name(), head.version()]
+    }
+
+    pub(super) fn uid(&self) -> Cow<'_, str> {
         match &self.form {
-            Form::Encoded(spans) => spans.texts(&self.bytes).map(text),
-            Form::EncodedWithHead(namespace) => self.head(namespace),
-            Form::Decoded(decoded) => self.head(&decoded.0),
-            #[cfg(feature = "zstd")]
-            Form::Compressed(common) => self.head(&common.namespace),
-            #[cfg(feature = "zstd")]
-            Form::Member(base) => self.head(&base.common.namespace),
+            Form::Encoded(spans) => {
+                let [_, _, uid, _] = spans.texts(&self.bytes);
+                text(uid).into()
+            }
+            _ => self.head().uid(),
         }
     }
 
     pub(super) fn identity(&self) -> Identity<'_> {
-        let [namespace, name, uid, resource_version] = self.texts().map(Cow::from);
-        Identity { namespace, name, uid, resource_version }
+        let [namespace, name, resource_version] = self.texts().map(Cow::from);
+        Identity { namespace, name, uid: self.uid(), resource_version }
     }
 
     /// Returns namespace and name.
     pub(super) fn key(&self) -> (&str, &str) {
-        let [namespace, name, _, _] = self.texts();
+        let [namespace, name, _] = self.texts();
         (namespace, name)
     }
 
     pub(super) fn resource_version(&self) -> &str {
-        let [_, _, _, resource_version] = self.texts();
+        let [_, _, resource_version] = self.texts();
         resource_version
     }
 
@@ -172,8 +183,7 @@ impl<D> Entry<D> {
         if let Form::Encoded(spans) = &self.form {
             return spans.is(&self.bytes, namespace, name);
         }
-        let [own_namespace, own_name, _, _] = self.texts();
-        own_name == name && own_namespace == namespace
+        self.key() == (namespace, name)
     }
 
     /// Returns the bytes of the object as they arrived, if the entry has them.
@@ -194,21 +204,12 @@ impl<D> Entry<D> {
 
     /// Returns the bytes after the head.
     pub(super) fn body(&self) -> &[u8] {
-        self.split_head().1
+        self.head().body
     }
 
-    fn head<'a>(&'a self, namespace: &'a str) -> [&'a str; 4] {
-        let [name, uid, version] = self.split_head().0.map(|text| str::from_utf8(text).unwrap_or_default());
-        [namespace, name, uid, version]
-    }
-
-    /// Splits name, uid and resource version, which `with_head` wrote, from the body.
-    pub(super) fn split_head(&self) -> ([&[u8]; 3], &[u8]) {
-        let ([name, uid, version], rest) = lengths(&self.bytes).unwrap_or_default();
-        let (name, rest) = rest.split_at_checked(name).unwrap_or_default();
-        let (uid, rest) = rest.split_at_checked(uid).unwrap_or_default();
-        let (version, body) = rest.split_at_checked(version).unwrap_or_default();
-        ([name, uid, version], body)
+    /// Returns the head and the body, unless the form is `Encoded`.
+    pub(super) fn head(&self) -> Head<'_> {
+        Head::read(&self.bytes)
     }
 
     pub(super) fn form(&self) -> &Form<D> {
@@ -254,22 +255,9 @@ impl<D> Entry<D> {
     }
 }
 
-/// `Identity::of` refuses longer texts.
-#[expect(clippy::cast_possible_truncation)]
-fn text_len(text: &str) -> u16 {
-    text.len() as u16
-}
-
 /// `Identity::of` refuses objects of 4 GiB.
 pub(super) fn wire_len(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
-}
-
-fn lengths(bytes: &[u8]) -> Option<([usize; 3], &[u8])> {
-    let (lens, rest) = bytes.split_first_chunk::<6>()?;
-    let (lens, _) = lens.as_chunks::<2>();
-    let [name, uid, version] = *lens else { return None };
-    Some(([name, uid, version].map(|len| u16::from_le_bytes(len).into()), rest))
 }
 
 #[cfg(test)]

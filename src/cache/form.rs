@@ -78,9 +78,8 @@ impl<T: Stored + ?Sized> Inner<T> {
     fn train(&self, writer: &mut Writer<T>) {
         let Some(compressor) = &mut writer.compressor else { return };
         let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
-        let objects: Vec<_> =
-            recent.iter().filter_map(|slot| self.entry_at(*slot)).map(|entry| self.object(&entry)).collect();
-        compressor.train(objects.iter().filter_map(|object| object.encoded().ok().map(AsRef::as_ref)));
+        // One after the other, because the store may have them compressed.
+        compressor.train(recent.iter().filter_map(|slot| self.codec.encode(&*self.entry_at(*slot)?).ok()));
         for slot in recent {
             self.compress(writer, slot);
         }

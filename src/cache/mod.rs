@@ -35,7 +35,7 @@
 // Each file imports only files above it:
 //
 //     slots, order, key ── error              data: sets of slots, their order, keys, errors
-//     compress ── entry ── object             one state of an object, its form, its decoded value
+//     compress ── head ── entry ── object     one state of an object, its form, its decoded value
 //     change, state, memory, budget, open     what readers see and what writers count
 //     queue ── subscription                   the pending changes of subscribers
 //     log                                     the change log, which imports `inner` for its cursors
@@ -55,6 +55,7 @@ mod error;
 mod family;
 mod file;
 mod form;
+mod head;
 mod index;
 mod inner;
 mod key;

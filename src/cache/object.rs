@@ -1,5 +1,6 @@
 //! The objects that a store returns, and how they are decoded once for all readers.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
@@ -8,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 #[cfg(feature = "zstd")]
 use super::compress::Decompressor;
 use super::entry::{Entry, Form};
-use super::key::ObjectKey;
+use super::key::{Identity, ObjectKey};
 use crate::error::ItemError;
 use crate::limits::Limits;
 use crate::meta::TypeMeta;
@@ -98,6 +99,8 @@ fn expect(expected: Encoding, found: Encoding) -> Result<(), ItemError> {
 /// compressed object.
 pub struct Object<T: Stored + ?Sized> {
     encoded: Encoded<T>,
+    /// The text of the uid, once it is needed, if the entry has it as a number.
+    uid: OnceLock<Box<str>>,
     /// Caches the decoded object for the next function of an index or filter.
     decoded: Option<OnceLock<Arc<T::Decoded>>>,
 }
@@ -105,7 +108,8 @@ pub struct Object<T: Stored + ?Sized> {
 impl<T: Stored + ?Sized> Object<T> {
     pub(super) fn new(entry: &Arc<Entry<T::Decoded>>, codec: &Arc<Codec<T>>) -> Self {
         let (entry, codec) = (Arc::clone(entry), Arc::clone(codec));
-        Self { encoded: Encoded { entry, codec, bytes: OnceLock::new(), checked: OnceLock::new() }, decoded: None }
+        let encoded = Encoded { entry, codec, bytes: OnceLock::new(), checked: OnceLock::new() };
+        Self { encoded, uid: OnceLock::new(), decoded: None }
     }
 
     /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them. The value
@@ -143,8 +147,10 @@ impl<T: Stored + ?Sized> Object<T> {
     /// Returns the uid.
     #[must_use]
     pub fn uid(&self) -> &str {
-        let [_, _, uid, _] = self.entry().texts();
-        uid
+        match self.entry().uid() {
+            Cow::Borrowed(uid) => uid,
+            Cow::Owned(uid) => self.uid.get_or_init(|| uid.into()),
+        }
     }
 
     /// Returns the resource version, which identifies this state of the object.
@@ -271,7 +277,7 @@ impl<T: Stored + ?Sized> Clone for Object<T> {
 /// Shows the identity of the object, not its contents.
 impl<T: Stored + ?Sized> fmt::Debug for Object<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [namespace, name, uid, resource_version] = self.entry().texts();
+        let Identity { namespace, name, uid, resource_version } = self.entry().identity();
         f.debug_struct("Object")
             .field("namespace", &namespace)
             .field("name", &name)
@@ -428,9 +434,13 @@ impl<T: Stored + ?Sized> Codec<T> {
             }
             #[cfg(feature = "zstd")]
             Form::Member(base) => {
-                let bytes = match entry.split_head() {
-                    (_, []) => self.decompressor.base(base).map(|bytes| bytes.to_vec()),
-                    (head, body) => self.decompressor.restore(base, head, body, entry.wire_len()),
+                let head = entry.head();
+                let bytes = if head.body.is_empty() {
+                    self.decompressor.base(base).map(|bytes| bytes.to_vec())
+                } else {
+                    let uid = head.uid();
+                    let texts = [head.name(), &uid, head.version()].map(str::as_bytes);
+                    self.decompressor.restore(base, texts, head.body, entry.wire_len())
                 };
                 bytes.ok_or_else(undecompressed)
             }

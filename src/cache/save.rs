@@ -399,8 +399,8 @@ fn trained<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Compressor> {
     if snapshot.len() < FEW_SAMPLES {
         return None;
     }
-    let samples: Vec<_> = snapshot.iter().step_by((snapshot.len() / SAMPLES).max(1)).take(SAMPLES).collect();
+    let samples = snapshot.iter().step_by((snapshot.len() / SAMPLES).max(1)).take(SAMPLES);
     let mut compressor = Compressor::new();
-    compressor.train(samples.iter().filter_map(|object| object.encoded().ok().map(AsRef::as_ref)));
+    compressor.train(samples.filter_map(|object| Some(object.encoded().ok()?.to_vec())));
     Some(compressor)
 }

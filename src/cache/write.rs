@@ -270,7 +270,7 @@ impl<T: Stored + ?Sized> Inner<T> {
                 continue;
             }
             let Some(known) = self.entry_at(slot) else { continue };
-            let [namespace, name, _, resource_version] = known.texts();
+            let [namespace, name, resource_version] = known.texts();
             let hash = self.hash(namespace, name);
             if let Some(staged) = open.restored(slot) {
                 self.put(writer, hash, Some(slot), &Object::for_functions(&staged, &self.codec));
@@ -293,6 +293,9 @@ impl<T: Stored + ?Sized> Inner<T> {
         {
             self.compress_deferred(writer);
             self.train_if_waiting(writer);
+            if let Some(compressor) = &mut writer.compressor {
+                compressor.rest();
+            }
         }
         writer.subscribers.synced();
         Ok(changes)

@@ -598,7 +598,7 @@ fn a_panic_in_an_index_function_leaves_the_store_usable() {
 fn a_compressed_store_takes_a_fraction_of_the_bytes() {
     let recorded = listwatch_testserver::recorded_pods();
     let uniform = listwatch_testserver::Synthesizer::new(&recorded, 2000).unwrap().to_vec();
-    for (name, body, percent) in [("diverse", listwatch_corpus::pods(2000), 13..18), ("uniform", uniform, 11..16)] {
+    for (name, body, percent) in [("diverse", listwatch_corpus::pods(2000), 9..12), ("uniform", uniform, 4..7)] {
         let held = |format| {
             let store = Store::<[u8]>::new(format);
             let mut replace = store.begin_replace();
