@@ -38,7 +38,7 @@ pub enum StorageFormat {
     /// Compressed by zstd (feature `zstd`), as the difference to an object of the same family: of the same controlling owner, or without
     /// one of the same `generateName`. An object without a family, or unlike it, is compressed with a dictionary. The store trains it on
     /// the first few hundred objects, and again when objects compress worse. Before that, and where compression does not help, an object
-    /// is kept encoded. An object that changes is kept encoded too, until 16 objects have changed, or 128 KiB of them: to compress them
+    /// is kept encoded. An object that changes is kept encoded too, until 64 objects have changed, or 512 KiB of them: to compress them
     /// together takes a fraction of the time. A store with a budget or a change log compresses each at once.
     #[cfg(feature = "zstd")]
     Compressed,
