@@ -151,7 +151,7 @@ impl<K> Watcher<K> {
     /// # }
     /// ```
     ///
-    /// It copies each object's remaining JSON into a buffer, of which it keeps up to 64 KiB for the next object. The
+    /// The watcher copies each object's remaining JSON into a buffer. It keeps a buffer of up to 64 KiB for the next object. The
     /// [guide](crate::guide#kubes-store-without-managedfields) has measured figures.
     ///
     /// It replaces an earlier projection. If the stream was polled before, it starts over with [`Event::Init`].

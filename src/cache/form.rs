@@ -96,6 +96,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         let Ok(bytes) = stored.encoded() else { return };
         let object = NewObject { known: Some(&old), encoding: stored.encoding(), bytes, identity: &old.identity() };
         if let Some(new) = self.compressed(writer, &object) {
+            // `old`, `stored` and the slot hold it; a subscriber may hold it too.
             let is_held = Arc::strong_count(&old) > 3;
             if is_held {
                 writer.subscribers.change_form(slot, &old, &new);

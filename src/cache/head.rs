@@ -6,8 +6,10 @@ use prost::encoding::{decode_varint, encode_varint};
 
 use super::key::Identity;
 
-/// Three lengths as varints, then the name, the uid, the resource version, and the body. A uid as API servers make them takes 16 bytes
-/// instead of 36; its length is 0, and that of any other is larger by 1.
+/// Three lengths as varints, then the name, the uid, the resource version, and the body.
+///
+/// A uid in the form that API servers generate takes 16 bytes instead of 36, and has the length 0. Any other uid is kept as text, and its
+/// length is written plus 1.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Head<'a> {
     name: &'a [u8],

@@ -18,7 +18,7 @@ pub(crate) struct Reader<'a> {
     depth: u32,
     /// Known ends of values after the position, and some before it.
     ends: &'a [End],
-    /// The end of the JSON, as an offset like those of `ends`.
+    /// The offset of the end of the JSON. It counts from the same place as the offsets in `ends`.
     end: usize,
 }
 
