@@ -1,35 +1,40 @@
 //! Compression by zstd: with a dictionary that is trained on the collection itself, or as the difference to a similar object.
 
+use std::hint::black_box;
+use std::iter::once;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use smallvec::SmallVec;
 use zstd_safe::{CCtx, CDict, DCtx, DDict};
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
 
 /// zstd's default. Higher levels take several times as long and save a few percent.
 const LEVEL: i32 = 3;
 /// The level of differences. The default saves 1 to 3 % of them, and takes a third more time and 0.3 MB more for its tables.
 const DIFFERENCE_LEVEL: i32 = 1;
-/// zstd's default for the length of a dictionary. With families it compresses bases mostly: 512 KiB saves 3 to 9 % of them, less than
-/// its copies take.
+/// zstd's default for the length of a dictionary. Where objects have families, it compresses bases mostly: 512 KiB saves 3 to 9 % of them,
+/// less than its copies take. 64 KiB makes Pods without a family a tenth longer.
 const DICTIONARY_LEN: usize = 112_640;
-/// A sample is at most this much of an object, from its beginning.
+/// A sample is at most this much of an object, from its beginning, and all samples together are at most so long.
 const SAMPLE_LEN: usize = 128 << 10;
-/// The dictionary is trained once this many different objects were written, or `SAMPLES_LEN` bytes of them. Until then objects are kept
-/// encoded. A list begins with a few namespaces and workloads: trained on 2 MiB, a store of 20,000 Pods of a real API server, each with an
-/// owner of its own, took 9 MB more. 8 MiB save nothing further.
-pub(super) const SAMPLES: usize = 512;
 const SAMPLES_LEN: usize = 4 << 20;
-/// The fewest objects for a training: at the end of a list that has no more, or after `SAMPLES` writes of the same objects.
+/// The first dictionary is trained once objects and bases that were compressed without one take this many bytes. It saves about half of
+/// them, and takes a quarter of a megabyte itself. With more bytes, its samples come from more of the collection: a list begins with a
+/// few namespaces and workloads.
+pub(super) const UNTRAINED: usize = 1536 << 10;
+/// The fewest objects for a training.
 pub(super) const FEW_SAMPLES: usize = 64;
 /// The number of compressed objects over which the ratio is measured.
 const WINDOW: u32 = 4096;
 /// The ratio has drifted when it exceeds 5 / 4 of the ratio after the training.
 const DRIFT: (u64, u64) = (5, 4);
-/// The beginning of each frame of zstd, which differences are kept without.
+/// The beginning of each frame of zstd.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The longest object that zstd compresses as one block.
+const BLOCK: u32 = 128 << 10;
 /// The number of bases of large families that are kept decompressed, and the longest of them.
 const LARGEST: usize = 16;
 const KEPT_LEN: usize = 64 << 10;
@@ -60,22 +65,40 @@ pub(super) struct Common {
 
 /// The object to which similar objects are stored as differences. They keep it alive.
 pub(super) struct Base {
-    /// The namespace of the members, and the dictionary of the body.
-    pub(super) common: Arc<Common>,
-    pub(super) body: Box<[u8]>,
+    /// The namespace of the members.
+    pub(super) namespace: Arc<str>,
+    packed: RwLock<Packed>,
     pub(super) wire_len: u32,
     shared: Arc<Shared>,
+}
+
+/// The compressed bytes of a base. They are replaced once, when the first dictionary is trained.
+pub(super) struct Packed {
+    pub(super) dictionary: Option<Arc<Dictionary>>,
+    pub(super) body: Box<[u8]>,
 }
 
 impl Base {
     pub(super) fn allocated(body: usize) -> usize {
         2 * size_of::<usize>() + size_of::<Self>() + body
     }
+
+    pub(super) fn packed(&self) -> RwLockReadGuard<'_, Packed> {
+        read(&self.packed)
+    }
+
+    /// Keeps the same bytes, compressed in another way.
+    pub(super) fn repack(&self, body: &[u8], dictionary: Option<Arc<Dictionary>>) {
+        let mut packed = write(&self.packed);
+        self.shared.bases.fetch_add(body.len(), Ordering::Relaxed);
+        self.shared.bases.fetch_sub(packed.body.len(), Ordering::Relaxed);
+        *packed = Packed { dictionary, body: body.into() };
+    }
 }
 
 impl Drop for Base {
     fn drop(&mut self) {
-        self.shared.bases.fetch_sub(Self::allocated(self.body.len()), Ordering::Relaxed);
+        self.shared.bases.fetch_sub(Self::allocated(self.packed().body.len()), Ordering::Relaxed);
         lock(&self.shared.pool).forget(std::ptr::from_ref(self));
     }
 }
@@ -89,17 +112,15 @@ pub(super) struct Compressor {
     /// The dictionaries that stored objects may use.
     dictionaries: Vec<Weak<Dictionary>>,
     out: Vec<u8>,
+    /// Where the last difference starts in `out`.
+    start: usize,
     prefix: Vec<u8>,
-    /// A ring of the slots that were written last, each once.
-    recent: Vec<u32>,
-    next: usize,
-    /// Before the first training nothing is compressed.
-    is_waiting: bool,
-    /// Writes since the last training, and the bytes written to slots that were not in the ring.
-    writes: usize,
-    bytes: usize,
-    /// The number of writes after which a failed training is retried; doubled by each failure.
-    retry_after: usize,
+    /// True before the first list ends, and after a training.
+    is_untrimmed: bool,
+    /// Bytes that were compressed without a dictionary since the last attempt to train one, and how many lead to the next attempt;
+    /// doubled by each failure.
+    untrained: usize,
+    until_attempt: usize,
     window: Window,
     /// The first window after the training.
     baseline: Option<Window>,
@@ -121,45 +142,26 @@ impl Compressor {
             current: None,
             dictionaries: Vec::new(),
             out: Vec::new(),
+            start: 0,
             prefix: Vec::new(),
-            recent: Vec::new(),
-            next: 0,
-            is_waiting: true,
-            writes: 0,
-            bytes: 0,
-            retry_after: 0,
+            is_untrimmed: true,
+            untrained: 0,
+            until_attempt: UNTRAINED,
             window: Window::default(),
             baseline: None,
         }
     }
 
-    /// Records that an object of this length was written into a slot. Returns true if a training is due.
-    pub(super) fn is_due(&mut self, slot: u32, len: usize) -> bool {
-        self.writes += 1;
-        if !self.recent.contains(&slot) {
-            self.bytes += len;
-            match self.recent.get_mut(self.next) {
-                Some(oldest) => *oldest = slot,
-                None => self.recent.push(slot),
-            }
-            self.next = (self.next + 1) % SAMPLES;
-        }
+    /// Returns true if a training is due.
+    pub(super) fn is_due(&mut self) -> bool {
         if self.current.is_some() {
             return self.has_drifted();
         }
-        let is_small_and_busy = self.writes >= SAMPLES && self.recent.len() >= FEW_SAMPLES;
-        let has_enough = self.recent.len() == SAMPLES || self.bytes >= SAMPLES_LEN || is_small_and_busy;
-        has_enough && self.writes >= self.retry_after
-    }
-
-    /// Returns true if it waits for more objects, but has enough for a training.
-    pub(super) fn can_train(&self) -> bool {
-        self.is_waiting && self.recent.len() >= FEW_SAMPLES
-    }
-
-    /// Returns the slots that were written last.
-    pub(super) fn recent(&self) -> &[u32] {
-        &self.recent
+        let is_due = self.untrained >= self.until_attempt;
+        if is_due {
+            self.untrained = 0;
+        }
+        is_due
     }
 
     /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary if zstd cannot train one,
@@ -167,11 +169,11 @@ impl Compressor {
     pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) {
         let (mut all, mut lens) = (Vec::new(), Vec::new());
         for sample in samples {
-            if all.len() >= SAMPLES_LEN {
-                break;
-            }
             let sample = sample.as_ref();
             let sample = sample.get(..SAMPLE_LEN).unwrap_or(sample);
+            if all.len() + sample.len() > SAMPLES_LEN {
+                break;
+            }
             all.extend_from_slice(sample);
             lens.push(sample.len());
         }
@@ -181,11 +183,16 @@ impl Compressor {
         {
             self.adopt(Arc::new(dictionary));
         }
+        drop(all);
+        trim();
+        self.is_untrimmed = true;
         if self.current.is_none() {
-            self.retry_after = (2 * self.retry_after).max(SAMPLES);
+            self.until_attempt *= 2;
         }
-        self.is_waiting = false;
-        (self.writes, self.bytes) = (0, 0);
+    }
+
+    /// Measures the ratio after a training from now on.
+    pub(super) fn restart_window(&mut self) {
         self.window = Window::default();
         self.baseline = None;
     }
@@ -196,7 +203,6 @@ impl Compressor {
         self.dictionaries.push(Arc::downgrade(&dictionary));
         self.current = Some(dictionary);
         self.compress = None;
-        self.is_waiting = false;
     }
 
     /// Returns the dictionary for objects that are compressed from now on.
@@ -207,13 +213,14 @@ impl Compressor {
     /// Frees zstd's tables, about 1 MB, which the next compression creates again.
     pub(super) fn rest(&mut self) {
         (self.context, self.compress) = (None, None);
+        (self.out, self.prefix) = (Vec::new(), Vec::new());
+        if mem::take(&mut self.is_untrimmed) {
+            trim();
+        }
     }
 
-    /// Returns the compressed bytes and their dictionary; `None` before the first training, and if they would not be shorter.
+    /// Returns the compressed bytes and their dictionary; `None` if they would not be shorter.
     pub(super) fn compress(&mut self, bytes: &[u8]) -> Option<(&[u8], Option<Arc<Dictionary>>)> {
-        if self.is_waiting {
-            return None;
-        }
         let context = self.context.get_or_insert_with(CCtx::create);
         self.out.clear();
         self.out.reserve(zstd_safe::compress_bound(bytes.len()));
@@ -230,28 +237,29 @@ impl Compressor {
         self.window.wire += bytes.len() as u64;
         self.window.compressed += self.out.len() as u64;
         let is_shorter = done.is_ok() && self.out.len() < bytes.len();
+        if self.current.is_none() {
+            self.untrained += self.out.len().min(bytes.len());
+        }
         is_shorter.then(|| (&self.out[..], self.current.clone()))
     }
 
-    /// Returns true if nothing is compressed before the first training.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.is_waiting
-    }
-
     /// Compresses the difference of an object to a base. The base is followed by name, uid and resource version of the object, which
-    /// its entry has anyway.
-    pub(super) fn difference(&mut self, base: &[u8], head: [&[u8]; 3], bytes: &[u8]) -> Option<&[u8]> {
+    /// its entry has anyway. Returns the length; `None` if zstd does not compress the object at all.
+    pub(super) fn difference(&mut self, base: &[u8], head: [&[u8]; 3], bytes: &[u8]) -> Option<usize> {
         let context = self.context.get_or_insert_with(CCtx::create);
         join(&mut self.prefix, base, head);
         self.out.clear();
         self.out.reserve(zstd_safe::compress_bound(bytes.len()));
         context.compress_using_dict(&mut self.out, bytes, &self.prefix, DIFFERENCE_LEVEL).ok()?;
-        self.out.strip_prefix(&MAGIC)
+        let wire_len = bytes.len().try_into().ok()?;
+        self.start = start(wire_len, 0).len();
+        let difference = self.out.get(self.start..)?.len();
+        self.out.starts_with(&start(wire_len, difference)).then_some(difference)
     }
 
     /// Returns the last difference.
     pub(super) fn last_difference(&self) -> &[u8] {
-        self.out.strip_prefix(&MAGIC).unwrap_or_default()
+        self.out.get(self.start..).unwrap_or_default()
     }
 
     /// Returns true if objects compress so much worse than after the training that another training is due.
@@ -282,8 +290,43 @@ impl Compressor {
             + self.prefix.capacity()
             + dictionaries.sum::<usize>()
             + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
-            + self.recent.capacity() * size_of::<u32>()
     }
+}
+
+/// Returns the beginning of the frame of a difference, which is not stored because it follows from two lengths: the header of the frame
+/// and of its only block. If the object is longer than a block, the beginning is the magic number.
+///
+/// Sources: RFC 8878, sections 3.1.1.1 (the header of a frame: one segment, with its length) and 3.1.1.2 (the header of a block: the last
+/// one, compressed).
+fn start(wire_len: u32, difference_len: usize) -> SmallVec<[u8; 12]> {
+    let mut start = SmallVec::from_slice(&MAGIC);
+    if wire_len > BLOCK {
+        return start;
+    }
+    let [short, middle, ..] = wire_len.wrapping_sub(256).to_le_bytes();
+    match wire_len {
+        ..256 => start.extend([0x20, wire_len.to_le_bytes()[0]]),
+        256..65_792 => start.extend([0x60, short, middle]),
+        _ => start.extend(once(0xa0).chain(wire_len.to_le_bytes())),
+    }
+    let block = difference_len << 3 | 0b101;
+    start.extend(block.to_le_bytes().into_iter().take(3));
+    start
+}
+
+/// Returns true if the object at this place of a collection of so many bytes is a sample. The places are spread over the collection, and
+/// have no period, because its objects may have one.
+pub(super) fn is_sample(place: u32, len: usize) -> bool {
+    u64::from(place.wrapping_mul(0x9e37_79b9)) * len as u64 <= (SAMPLES_LEN as u64) << 32
+}
+
+/// Makes the allocator return the free memory at the end of its heap.
+///
+/// A training frees blocks of 4 MiB. From then on glibc keeps up to 8 MiB at the end of the heap (`M_TRIM_THRESHOLD` in mallopt(3)), so it
+/// is given more at once. The blocks are shorter than `M_MMAP_THRESHOLD`, and their pages are not used. This takes 0.1 ms.
+fn trim() {
+    let blocks: Vec<Vec<u8>> = (0..128).map(|_| Vec::with_capacity(100 << 10)).collect();
+    drop(black_box(blocks));
 }
 
 fn join(prefix: &mut Vec<u8>, base: &[u8], head: [&[u8]; 3]) {
@@ -388,7 +431,9 @@ impl Decompressor {
     /// Makes a base of a compressed object.
     pub(super) fn new_base(&self, common: &Arc<Common>, body: &[u8], wire_len: u32) -> Arc<Base> {
         self.0.bases.fetch_add(Base::allocated(body.len()), Ordering::Relaxed);
-        Arc::new(Base { common: Arc::clone(common), body: body.into(), wire_len, shared: Arc::clone(&self.0) })
+        let Common { namespace, dictionary } = &**common;
+        let packed = RwLock::new(Packed { dictionary: dictionary.clone(), body: body.into() });
+        Arc::new(Base { namespace: Arc::clone(namespace), packed, wire_len, shared: Arc::clone(&self.0) })
     }
 
     /// Returns the bytes of a base.
@@ -409,7 +454,7 @@ impl Decompressor {
             join(&mut context.prefix, &base, head);
             let mut bytes = Vec::with_capacity(wire_len as usize);
             context.frame.clear();
-            context.frame.extend_from_slice(&MAGIC);
+            context.frame.extend_from_slice(&start(wire_len, difference.len()));
             context.frame.extend_from_slice(difference);
             let done = context.zstd.decompress_using_dict(&mut bytes, &context.frame, &context.prefix);
             context.frame.shrink_to(KEPT_LEN);
@@ -422,7 +467,9 @@ impl Decompressor {
         if let Some(bytes) = lock(&self.0.pool).find(Arc::as_ptr(base)) {
             return Some(bytes);
         }
-        let bytes = context.decompress(&base.body, base.wire_len, base.common.dictionary.as_deref())?;
+        let packed = base.packed();
+        let bytes = context.decompress(&packed.body, base.wire_len, packed.dictionary.as_deref())?;
+        drop(packed);
         let bytes = Arc::new(bytes);
         lock(&self.0.pool).keep(base, &bytes);
         Some(bytes)

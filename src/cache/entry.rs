@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use triomphe::ThinArc;
 
 #[cfg(feature = "zstd")]
 use super::compress::{Base, Common};
@@ -37,16 +39,27 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// One state of an object. It is never changed, except that it remembers a check.
-pub(super) struct Entry<D> {
-    /// A [head](Head), unless the form is `Encoded`; then the body.
-    bytes: Box<[u8]>,
+/// A counted reference to one state of an object: one allocation of a count, the properties, and the bytes with their length. The bytes
+/// are a [head](Head) and the body, or only the body if the form is `Encoded`.
+///
+/// A state is never changed, except that it remembers a check and that a decoded value is shared.
+pub(super) struct Entry<D>(ThinArc<Properties<D>, u8>);
+
+struct Properties<D> {
     form: Form<D>,
     encoding: Encoding,
+    /// True once the codec has had a decoded value of this state.
+    is_shared: AtomicBool,
     /// The number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
     checked: AtomicU16,
     /// Length of the object's bytes as they arrived.
     wire_len: u32,
+}
+
+impl<D> Clone for Entry<D> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
 }
 
 /// The form of the body. The head does not contain the namespace, so forms with a head hold it. Each form is at most 16 bytes long.
@@ -108,6 +121,36 @@ impl Spans {
 }
 
 impl<D> Entry<D> {
+    fn new(encoding: Encoding, wire_len: u32, bytes: &[u8], form: Form<D>) -> Self {
+        let (is_shared, checked) = (AtomicBool::new(false), AtomicU16::new(0));
+        let properties = Properties { form, encoding, is_shared, checked, wire_len };
+        Self(ThinArc::from_header_and_slice(properties, bytes))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.0.slice
+    }
+
+    fn properties(&self) -> &Properties<D> {
+        &self.0.header.header
+    }
+
+    /// Returns the address of the state, which no other state has while a reference to this one exists.
+    pub(super) fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    /// Returns true if both refer to the same state.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+
+    /// Returns the number of references.
+    #[cfg(feature = "zstd")]
+    pub(super) fn references(&self) -> usize {
+        ThinArc::strong_count(&self.0)
+    }
+
     /// Keeps these bytes as they are. The identity should be borrowed from them.
     pub(super) fn encoded(
         encoding: Encoding,
@@ -116,8 +159,7 @@ impl<D> Entry<D> {
         namespace: impl FnOnce() -> Arc<str>,
     ) -> Self {
         if let Some(spans) = Spans::of(bytes, identity) {
-            let (form, checked) = (Form::Encoded(spans), AtomicU16::new(0));
-            return Self { bytes: bytes.into(), form, encoding, checked, wire_len: wire_len(bytes) };
+            return Self::new(encoding, wire_len(bytes), bytes, Form::Encoded(spans));
         }
         let form = Form::EncodedWithHead(Box::new(namespace()));
         Self::with_head(encoding, wire_len(bytes), identity, bytes, form)
@@ -131,15 +173,14 @@ impl<D> Entry<D> {
         body: &[u8],
         form: Form<D>,
     ) -> Self {
-        let bytes = Head::write(identity, body).into_boxed_slice();
-        Self { bytes, form, encoding, checked: AtomicU16::new(0), wire_len }
+        Self::new(encoding, wire_len, &Head::write(identity, body), form)
     }
 
     /// Returns namespace, name and resource version.
     pub(super) fn texts(&self) -> [&str; 3] {
-        let namespace = match &self.form {
+        let namespace = match self.form() {
             Form::Encoded(spans) => {
-                let [namespace, name, _, version] = spans.texts(&self.bytes).map(text);
+                let [namespace, name, _, version] = spans.texts(self.bytes()).map(text);
                 return [namespace, name, version];
             }
             Form::EncodedWithHead(namespace) => namespace,
@@ -147,16 +188,16 @@ impl<D> Entry<D> {
             #[cfg(feature = "zstd")]
             Form::Compressed(common) => &common.namespace,
             #[cfg(feature = "zstd")]
-            Form::Member(base) => &base.common.namespace,
+            Form::Member(base) => &base.namespace,
         };
         let head = self.head();
         [namespace, head.name(), head.version()]
     }
 
     pub(super) fn uid(&self) -> Cow<'_, str> {
-        match &self.form {
+        match self.form() {
             Form::Encoded(spans) => {
-                let [_, _, uid, _] = spans.texts(&self.bytes);
+                let [_, _, uid, _] = spans.texts(self.bytes());
                 text(uid).into()
             }
             _ => self.head().uid(),
@@ -180,16 +221,16 @@ impl<D> Entry<D> {
     }
 
     pub(super) fn is(&self, namespace: &str, name: &str) -> bool {
-        if let Form::Encoded(spans) = &self.form {
-            return spans.is(&self.bytes, namespace, name);
+        if let Form::Encoded(spans) = self.form() {
+            return spans.is(self.bytes(), namespace, name);
         }
         self.key() == (namespace, name)
     }
 
     /// Returns the bytes of the object as they arrived, if the entry has them.
     pub(super) fn as_encoded(&self) -> Option<&[u8]> {
-        match &self.form {
-            Form::Encoded(_) => Some(&self.bytes),
+        match self.form() {
+            Form::Encoded(_) => Some(self.bytes()),
             Form::EncodedWithHead(_) => Some(self.body()),
             #[cfg(feature = "zstd")]
             Form::Compressed(_) | Form::Member(_) => None,
@@ -197,9 +238,9 @@ impl<D> Entry<D> {
         }
     }
 
-    /// Brings the counts of the `Arc`, the entry and the beginning of its bytes into the processor's caches.
-    pub(super) fn prefetch(self: &Arc<Self>) {
-        black_box((Arc::strong_count(self), self.bytes.first().copied()));
+    /// Brings the count, the properties and the beginning of the bytes into the processor's caches.
+    pub(super) fn prefetch(&self) {
+        black_box((self.wire_len(), self.bytes().get(32).copied()));
     }
 
     /// Returns the bytes after the head.
@@ -209,49 +250,58 @@ impl<D> Entry<D> {
 
     /// Returns the head and the body, unless the form is `Encoded`.
     pub(super) fn head(&self) -> Head<'_> {
-        Head::read(&self.bytes)
+        Head::read(self.bytes())
     }
 
     pub(super) fn form(&self) -> &Form<D> {
-        &self.form
+        &self.properties().form
     }
 
     pub(super) fn encoding(&self) -> Encoding {
-        self.encoding
+        self.properties().encoding
     }
 
     /// Returns the number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
     pub(super) fn checked(&self) -> u16 {
-        self.checked.load(Ordering::Relaxed)
+        self.properties().checked.load(Ordering::Relaxed)
+    }
+
+    /// Records that the codec has a decoded value of this state.
+    pub(super) fn set_shared(&self) {
+        self.properties().is_shared.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.properties().is_shared.load(Ordering::Relaxed)
     }
 
     /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each time, so it
     /// remembers nothing, and this returns false.
     pub(super) fn remember_checked(&self, message: u16) -> bool {
-        let has_bytes = !matches!(self.form, Form::Decoded(_));
+        let has_bytes = !matches!(self.form(), Form::Decoded(_));
         if has_bytes {
-            self.checked.store(message, Ordering::Relaxed);
+            self.properties().checked.store(message, Ordering::Relaxed);
         }
         has_bytes
     }
 
     pub(super) fn wire_len(&self) -> u32 {
-        self.wire_len
+        self.properties().wire_len
     }
 
-    /// Returns the bytes of the allocations: the entry with the counts of its `Arc`, the box, and a box of the form.
+    /// Returns the bytes of the allocation, and of a box of the form.
     pub(super) fn allocated(&self) -> usize {
-        let form = match &self.form {
+        let form = match self.form() {
             Form::EncodedWithHead(namespace) => size_of_val(&**namespace),
             Form::Decoded(decoded) => size_of_val(&**decoded),
             _ => 0,
         };
-        Self::allocated_with(self.bytes.len()) + form
+        Self::allocated_with(self.bytes().len()) + form
     }
 
-    /// Returns the bytes of the entry and of a box of this length.
-    pub(super) fn allocated_with(boxed: usize) -> usize {
-        2 * size_of::<usize>() + size_of::<Self>() + boxed
+    /// Returns the bytes of the allocation for so many bytes.
+    pub(super) fn allocated_with(bytes: usize) -> usize {
+        2 * size_of::<usize>() + size_of::<Properties<D>>() + bytes
     }
 }
 

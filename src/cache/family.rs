@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::compress::Base;
-use super::entry::Entry;
 use crate::object::MetaView;
 use crate::wire::Encoding;
 
@@ -39,8 +38,8 @@ pub(super) fn key(
 }
 
 /// The families of a store, by the hash of their key. Two families with the same hash share a base, which costs memory only.
-pub(super) struct Families<D> {
-    known: HashMap<u64, Family<D>>,
+pub(super) struct Families {
+    known: HashMap<u64, Family>,
     /// The length of `known` at which dropped families are removed: twice the number that was alive the last time.
     full: usize,
     last: Last,
@@ -54,8 +53,8 @@ struct Last {
     bytes: Vec<u8>,
 }
 
-pub(super) struct Family<D> {
-    lead: Lead<Weak<Entry<D>>, Weak<Base>>,
+pub(super) struct Family {
+    lead: Lead<Weak<Base>>,
     /// The number of objects until the next trial, and between trials.
     until_trial: u8,
     gap: u8,
@@ -65,42 +64,50 @@ pub(super) struct Family<D> {
 }
 
 /// What the next object of a family is compared with.
-pub(super) enum Lead<E, B> {
-    /// An object that is compressed by itself. It becomes the base when another object resembles it.
-    First(E),
+#[derive(Clone, Copy)]
+pub(super) enum Lead<B> {
+    /// An object that is compressed by itself: the hash of its key, and the address of its state. It becomes the base when another
+    /// object resembles it. A later state that gets the same place may be taken for it, which costs memory only.
+    First {
+        hash: u32,
+        address: usize,
+    },
     Base(B),
 }
 
-impl<D> Default for Families<D> {
+impl Default for Families {
     fn default() -> Self {
         Self { known: HashMap::new(), full: 64, last: Last::default() }
     }
 }
 
-impl<D> Families<D> {
-    pub(super) fn get_mut(&mut self, key: u64) -> Option<&mut Family<D>> {
+impl Families {
+    pub(super) fn get_mut(&mut self, key: u64) -> Option<&mut Family> {
         self.known.get_mut(&key)
     }
 
-    /// Compares objects of the family with this object from now on.
-    pub(super) fn set_first(&mut self, key: u64, entry: &Arc<Entry<D>>) {
-        self.set(key, Lead::First(Arc::downgrade(entry)));
+    /// Returns true if dropped families must be removed before another is added.
+    pub(super) fn is_full(&self) -> bool {
+        self.known.len() >= self.full
     }
 
-    /// Compares objects of the family with this base from now on.
-    pub(super) fn set_base(&mut self, key: u64, base: &Arc<Base>) {
-        self.set(key, Lead::Base(Arc::downgrade(base)));
+    /// Compares objects of the family with this object or base from now on.
+    pub(super) fn set(&mut self, key: u64, lead: Lead<&Arc<Base>>) {
+        let lead = match lead {
+            Lead::First { hash, address } => Lead::First { hash, address },
+            Lead::Base(base) => Lead::Base(Arc::downgrade(base)),
+        };
+        let new = Family { lead: lead.clone(), until_trial: 0, gap: 1, failures: 0, skips: 0 };
+        self.known.entry(key).or_insert(new).lead = lead;
     }
 
-    fn set(&mut self, key: u64, lead: Lead<Weak<Entry<D>>, Weak<Base>>) {
-        if let Some(family) = self.known.get_mut(&key) {
-            family.lead = lead;
-            return;
+    /// Records that a state of an object has moved.
+    pub(super) fn moved(&mut self, key: u64, from: usize, to: usize) {
+        if let Some(Family { lead: Lead::First { address, .. }, .. }) = self.known.get_mut(&key)
+            && *address == from
+        {
+            *address = to;
         }
-        if self.known.len() >= self.full {
-            self.forget_dropped();
-        }
-        self.known.insert(key, Family { lead, until_trial: 0, gap: 1, failures: 0, skips: 0 });
     }
 
     /// Remembers the object that was written last.
@@ -127,27 +134,29 @@ impl<D> Families<D> {
         Some(bytes)
     }
 
-    pub(super) fn forget_dropped(&mut self) {
+    /// Removes families without a base and without a stored object that could become the base.
+    pub(super) fn forget_dropped(&mut self, is_stored: impl Fn(u32, usize) -> bool) {
         self.known.retain(|_, family| match &family.lead {
-            Lead::First(entry) => entry.strong_count() > 0,
+            Lead::First { hash, address } => is_stored(*hash, *address),
             Lead::Base(base) => base.strong_count() > 0,
         });
+        self.last = Last::default();
         self.full = (2 * self.known.len()).max(64);
         self.known.shrink_to(self.full);
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.known.capacity() * 8 / 7 * (size_of::<(u64, Family<D>)>() + 1)
+        self.known.capacity() * 8 / 7 * (size_of::<(u64, Family)>() + 1)
             + self.last.name.capacity()
             + self.last.bytes.capacity()
     }
 }
 
-impl<D> Family<D> {
-    /// Returns what to compare the next object with; `None` if it does not exist any more.
-    pub(super) fn lead(&self) -> Option<Lead<Arc<Entry<D>>, Arc<Base>>> {
+impl Family {
+    /// Returns what to compare the next object with; `None` if the base does not exist any more.
+    pub(super) fn lead(&self) -> Option<Lead<Arc<Base>>> {
         Some(match &self.lead {
-            Lead::First(entry) => Lead::First(entry.upgrade()?),
+            Lead::First { hash, address } => Lead::First { hash: *hash, address: *address },
             Lead::Base(base) => Lead::Base(base.upgrade()?),
         })
     }

@@ -41,7 +41,7 @@ use crate::error::ItemError;
 use crate::wire::Encoding;
 
 const MAGIC: [u8; 8] = *b"lw-cache";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const CHECKSUM_LEN: usize = 4;
 pub(super) const BUFFER: usize = 256 << 10;
 
@@ -272,12 +272,14 @@ impl<'f> Output<'f> {
         if let Some(form) = self.bases.get(&address) {
             return Ok(Some(*form));
         }
-        let Some(form) = self.form(base.common.dictionary.as_ref())? else { return Ok(None) };
+        let packed = base.packed();
+        let Some(form) = self.form(packed.dictionary.as_ref())? else { return Ok(None) };
         self.record.push(BASE);
         encode_varint(form, &mut self.record);
         encode_varint(base.wire_len.into(), &mut self.record);
-        self.text(&base.common.namespace);
-        self.record.extend_from_slice(&base.body);
+        self.text(&base.namespace);
+        self.record.extend_from_slice(&packed.body);
+        drop(packed);
         self.write_record()?;
         let form = MEMBER + self.bases.len() as u64;
         self.bases.insert(address, form);

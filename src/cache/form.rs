@@ -1,8 +1,8 @@
 //! The form in which objects are kept: compression, its training, and the families of objects.
 
-use std::collections::HashSet;
 #[cfg(feature = "zstd")]
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::collections::HashSet;
 #[cfg(feature = "zstd")]
 use std::hash::BuildHasher as _;
 #[cfg(feature = "zstd")]
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::Weak;
 
 #[cfg(feature = "zstd")]
-use super::compress::{Base, Common, Compressor, Dictionary};
+use super::compress::{Base, Common, Compressor, Dictionary, UNTRAINED, is_sample};
 use super::entry::{Entry, Form, wire_len};
 use super::error::StoreError;
 #[cfg(feature = "zstd")]
@@ -46,7 +46,7 @@ pub(super) struct Deferred {
 /// An object to be written, and the entry that it replaces.
 pub(super) struct NewObject<'a, D> {
     #[cfg_attr(not(feature = "zstd"), expect(dead_code))]
-    pub(super) known: Option<&'a Arc<Entry<D>>>,
+    pub(super) known: Option<&'a Entry<D>>,
     pub(super) encoding: Encoding,
     pub(super) bytes: &'a [u8],
     pub(super) identity: &'a Identity<'a>,
@@ -54,35 +54,66 @@ pub(super) struct NewObject<'a, D> {
 
 impl<T: Stored + ?Sized> Inner<T> {
     #[cfg(feature = "zstd")]
-    pub(super) fn train_if_due(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
-        if writer.format == StorageFormat::Compressed
-            && writer.compressor.get_or_insert_with(Compressor::new).is_due(slot, len)
-        {
+    pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
+        if writer.compressor.as_mut().is_some_and(Compressor::is_due) {
             self.train(writer);
         }
     }
 
-    /// Trains with fewer objects than the compressor waits for, because there are no more, or no room for more. Returns true if it
-    /// trained.
-    #[cfg(feature = "zstd")]
-    pub(super) fn train_if_waiting(&self, writer: &mut Writer<T>) -> bool {
-        let trains = writer.compressor.as_ref().is_some_and(Compressor::can_train);
-        if trains {
-            self.train(writer);
-        }
-        trains
-    }
-
-    /// Trains with the objects that were written last, and compresses them.
+    /// Trains with samples of all objects that are not stored as differences. What was compressed without a dictionary is compressed
+    /// again.
     #[cfg(feature = "zstd")]
     fn train(&self, writer: &mut Writer<T>) {
         let Some(compressor) = &mut writer.compressor else { return };
-        let recent: BTreeSet<u32> = compressor.recent().iter().copied().collect();
-        // One after the other, because the store may have them compressed.
-        compressor.train(recent.iter().filter_map(|slot| self.codec.encode(&*self.entry_at(*slot)?).ok()));
-        for slot in recent {
-            self.compress(writer, slot);
+        let whole = self.whole();
+        let is_first = compressor.dictionary().is_none();
+        if is_first && whole.iter().map(|(_, entry)| untrained_len(entry)).sum::<usize>() < UNTRAINED {
+            return;
         }
+        let len = whole.iter().map(|(_, entry)| entry.wire_len() as usize).sum::<usize>();
+        let samples = whole.iter().zip(0..).filter(|(_, place)| is_sample(*place, len));
+        // One after the other, because the store has them compressed.
+        compressor.train(samples.filter_map(|((_, entry), _)| self.codec.encode(entry).ok()));
+        if is_first && compressor.dictionary().is_some() {
+            for (slot, old) in whole {
+                self.compress_again(writer, slot, &old);
+            }
+        }
+        // The samples compress better than later objects.
+        if let Some(compressor) = &mut writer.compressor {
+            compressor.restart_window();
+        }
+    }
+
+    /// Returns the objects that are not stored as differences, and their slots.
+    #[cfg(feature = "zstd")]
+    fn whole(&self) -> Vec<(u32, Entry<T::Decoded>)> {
+        let state = self.state();
+        let slots = state.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);
+        let is_whole = |entry: &Entry<_>| !matches!(entry.form(), Form::Member(_)) || entry.body().is_empty();
+        slots.filter_map(|(entry, slot)| Some((slot, entry.clone().filter(is_whole)?))).collect()
+    }
+
+    /// Compresses an object with the dictionary that was trained first.
+    #[cfg(feature = "zstd")]
+    fn compress_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
+        let (Form::Compressed(_) | Form::Member(_)) = old.form() else { return self.compress(writer, slot) };
+        let Ok(bytes) = self.codec.encode(old) else { return };
+        let identity = old.identity();
+        let key = self.family(old.encoding(), &bytes, &identity.namespace);
+        let Some((body, dictionary)) = writer.compressor.as_mut().and_then(|compressor| compressor.compress(&bytes))
+        else {
+            return;
+        };
+        if let Form::Member(base) = old.form() {
+            return base.repack(body, dictionary);
+        }
+        let common = common(&mut writer.common, &mut writer.namespaces, &identity.namespace, dictionary);
+        let new = Entry::with_head(old.encoding(), old.wire_len(), &identity, body, Form::Compressed(common));
+        if let Some(key) = key {
+            writer.families.moved(key, old.address(), new.address());
+        }
+        self.replace_form(writer, slot, old, new);
     }
 
     /// Compresses the object of a slot.
@@ -96,12 +127,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         let Ok(bytes) = stored.encoded() else { return };
         let object = NewObject { known: Some(&old), encoding: stored.encoding(), bytes, identity: &old.identity() };
         if let Some(new) = self.compressed(writer, &object) {
-            // `old`, `stored` and the slot hold it; a subscriber may hold it too.
-            let is_held = Arc::strong_count(&old) > 3;
-            if is_held {
-                writer.subscribers.change_form(slot, &old, &new);
-            }
-            self.change_form(writer, slot, &old, new);
+            drop(stored);
+            self.replace_form(writer, slot, &old, new);
         }
     }
 
@@ -114,8 +141,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         let has_log = writer.has_log;
         #[cfg(not(feature = "client"))]
         let has_log = false;
-        let is_trained = writer.compressor.as_ref().is_some_and(|compressor| !compressor.is_waiting());
-        is_trained && !listed && !has_log && writer.spending.budget.is_none() && len <= DEFERRED_LEN
+        let is_compressed = writer.format == StorageFormat::Compressed;
+        is_compressed && !listed && !has_log && writer.spending.budget.is_none() && len <= DEFERRED_LEN
     }
 
     /// Compresses the object of a slot together with others.
@@ -135,15 +162,20 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
     }
 
+    /// Replaces the entry of a slot by another form of the same state, and the entries that subscribers have yet to receive. The caller
+    /// has one reference to the old entry.
+    #[cfg(feature = "zstd")]
+    fn replace_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
+        let is_held = old.references() > 2;
+        if is_held {
+            writer.subscribers.change_form(slot, old, &new);
+        }
+        self.change_form(writer, slot, old, new);
+    }
+
     /// Replaces the entry of a slot by another form of the same state.
     #[cfg(feature = "zstd")]
-    fn change_form(
-        &self,
-        writer: &mut Writer<T>,
-        slot: u32,
-        old: &Arc<Entry<T::Decoded>>,
-        new: Arc<Entry<T::Decoded>>,
-    ) {
+    fn change_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
         writer.usage.subtract(old);
         writer.usage.add(&new);
         self.codec.moved(old, &new);
@@ -158,7 +190,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         &self,
         writer: &mut Writer<T>,
         object: &NewObject<'_, T::Decoded>,
-    ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
+    ) -> Result<Entry<T::Decoded>, StoreError> {
         let NewObject { encoding, bytes, identity, .. } = *object;
         match writer.format {
             StorageFormat::Encoded => {}
@@ -171,27 +203,23 @@ impl<T: Stored + ?Sized> Inner<T> {
             StorageFormat::Decoded => {
                 let decoded = Arc::new(T::decode(encoding, bytes)?);
                 let form = Form::Decoded(Box::new((intern(&mut writer.namespaces, &identity.namespace), decoded)));
-                return Ok(Arc::new(Entry::with_head(encoding, wire_len(bytes), identity, &[], form)));
+                return Ok(Entry::with_head(encoding, wire_len(bytes), identity, &[], form));
             }
         }
         Ok(Self::encoded(writer, object))
     }
 
     /// Returns the entry of an object as it arrived.
-    pub(super) fn encoded(writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Arc<Entry<T::Decoded>> {
+    pub(super) fn encoded(writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Entry<T::Decoded> {
         let NewObject { encoding, bytes, identity, .. } = *object;
         let namespace = || intern(&mut writer.namespaces, &identity.namespace);
-        // Allocates the entry before its bytes, so that a lookup finds both in one page.
-        Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, identity, namespace))
+        Entry::encoded(encoding, bytes, identity, namespace)
     }
 
     /// Returns the entry of a compressed object; `None` if it is not compressed.
     #[cfg(feature = "zstd")]
-    fn compressed(&self, writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Option<Arc<Entry<T::Decoded>>> {
+    fn compressed(&self, writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Option<Entry<T::Decoded>> {
         let NewObject { encoding, bytes, identity, .. } = *object;
-        if writer.compressor.get_or_insert_with(Compressor::new).is_waiting() {
-            return None;
-        }
         let key = self.family(encoding, bytes, &identity.namespace);
         let mut is_first = false;
         if let Some(key) = key {
@@ -202,12 +230,13 @@ impl<T: Stored + ?Sized> Inner<T> {
                 Err(first) => is_first = first,
             }
         }
-        let (body, dictionary) = writer.compressor.as_mut()?.compress(bytes)?;
+        let compressor = writer.compressor.get_or_insert_with(Compressor::new);
+        let (body, dictionary) = compressor.compress(bytes)?;
         let common = common(&mut writer.common, &mut writer.namespaces, &identity.namespace, dictionary);
         let entry = Entry::with_head(encoding, wire_len(bytes), identity, body, Form::Compressed(common));
-        let entry = Arc::new(entry);
         if let Some(key) = key.filter(|_| is_first) {
-            writer.families.set_first(key, &entry);
+            let (hash, address) = (self.hash(&identity.namespace, &identity.name), entry.address());
+            self.set_lead(writer, key, Lead::First { hash, address });
         }
         Some(entry)
     }
@@ -226,33 +255,42 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer: &mut Writer<T>,
         key: u64,
         object: &NewObject<'_, T::Decoded>,
-    ) -> Result<Arc<Entry<T::Decoded>>, bool> {
+    ) -> Result<Entry<T::Decoded>, bool> {
         let NewObject { known, encoding, bytes, identity } = *object;
         let family = writer.families.get_mut(key).ok_or(true)?;
         if family.skip() {
             return Err(false);
         }
         let lead = family.lead().ok_or(true)?;
-        let decompressor = &self.codec.decompressor;
-        let (base, base_body) = match &lead {
-            // The object itself.
-            Lead::First(first) if known.is_some_and(|known| Arc::ptr_eq(known, first)) => return Err(true),
-            Lead::First(first) => {
-                let base = self.codec.encode(first).map_err(|_| true)?;
-                (Arc::new(base), first.body().len())
+        let (base, compressed_len, is_trained) = match &lead {
+            Lead::First { hash, address } => {
+                // Otherwise it was deleted, or a replace has set it aside.
+                let (_, first) = self.find_state(*hash, *address).ok_or(true)?;
+                let Form::Compressed(common) = first.form() else { return Err(true) };
+                if known.is_some_and(|known| known.is_same(&first)) {
+                    // The object itself.
+                    return Err(true);
+                }
+                let base = self.codec.encode(&first).map_err(|_| true)?;
+                (Arc::new(base), first.body().len(), common.dictionary.is_some())
             }
             // Only this object used the base.
             Lead::Base(base) if is_last_member(base, known) => return Err(true),
-            Lead::Base(base) => (decompressor.base(base).ok_or(true)?, base.body.len()),
+            Lead::Base(base) => {
+                let bytes = self.codec.decompressor.base(base).ok_or(true)?;
+                let packed = base.packed();
+                (bytes, packed.body.len(), packed.dictionary.is_some())
+            }
         };
-        let Writer { compressor: Some(compressor), families, .. } = writer else { return Err(false) };
+        let compressor = writer.compressor.get_or_insert_with(Compressor::new);
+        let families = &mut writer.families;
         let head = [&identity.name, &identity.uid, &identity.resource_version].map(|text| text.as_bytes());
-        let trial =
-            families.trial(key, &identity.name).and_then(|last| Some(compressor.difference(last, head, bytes)?.len()));
-        let difference = compressor.difference(&base, head, bytes).ok_or(true)?;
-        let expected = base_body.saturating_mul(bytes.len()) / base.len().max(1);
-        let resembles = difference.len() + SAVED <= expected && 4 * difference.len() <= 3 * expected;
-        let has_drifted = trial.is_some_and(|trial| 5 * trial < 4 * difference.len());
+        let trial = families.trial(key, &identity.name).and_then(|last| compressor.difference(last, head, bytes));
+        let difference = compressor.difference(&base, head, bytes).unwrap_or(bytes.len());
+        // A dictionary leaves about half of what is left without it.
+        let expected = compressed_len.saturating_mul(bytes.len()) / base.len().max(1) / if is_trained { 1 } else { 2 };
+        let resembles = difference + SAVED <= expected && 4 * difference <= 3 * expected;
+        let has_drifted = trial.is_some_and(|trial| 5 * trial < 4 * difference);
         let family = families.get_mut(key).ok_or(true)?;
         family.compared(resembles);
         if has_drifted {
@@ -263,50 +301,75 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
         let base = match lead {
             Lead::Base(base) => base,
-            Lead::First(first) => self.make_base(writer, key, &first).ok_or(true)?,
+            Lead::First { hash, address } => self.make_base(writer, key, hash, address).ok_or(true)?,
         };
         let difference = writer.compressor.as_ref().map(Compressor::last_difference).unwrap_or_default();
-        Ok(Arc::new(Entry::with_head(encoding, wire_len(bytes), identity, difference, Form::Member(base))))
+        Ok(Entry::with_head(encoding, wire_len(bytes), identity, difference, Form::Member(base)))
     }
 
     /// Makes the base of a family of a stored object, which becomes its first member.
     #[cfg(feature = "zstd")]
-    fn make_base(&self, writer: &mut Writer<T>, key: u64, first: &Arc<Entry<T::Decoded>>) -> Option<Arc<Base>> {
+    fn make_base(&self, writer: &mut Writer<T>, key: u64, hash: u32, address: usize) -> Option<Arc<Base>> {
+        let (slot, first) = self.find_state(hash, address)?;
         let Form::Compressed(common) = first.form() else { return None };
         let identity = first.identity();
-        // Otherwise it was set aside by a replace.
-        let (slot, _) = self
-            .find(self.hash(&identity.namespace, &identity.name), &identity)
-            .filter(|(_, stored)| Arc::ptr_eq(stored, first))?;
         let base = self.codec.decompressor.new_base(common, first.body(), first.wire_len());
         let form = Form::Member(Arc::clone(&base));
-        let member = Arc::new(Entry::with_head(first.encoding(), first.wire_len(), &identity, &[], form));
-        self.change_form(writer, slot, first, member);
-        writer.families.set_base(key, &base);
+        let member = Entry::with_head(first.encoding(), first.wire_len(), &identity, &[], form);
+        self.change_form(writer, slot, &first, member);
+        self.set_lead(writer, key, Lead::Base(&base));
         Some(base)
+    }
+
+    #[cfg(feature = "zstd")]
+    fn set_lead(&self, writer: &mut Writer<T>, key: u64, lead: Lead<&Arc<Base>>) {
+        if writer.families.is_full() {
+            self.forget_families(writer);
+        }
+        writer.families.set(key, lead);
+    }
+
+    /// Removes families whose objects were deleted.
+    #[cfg(feature = "zstd")]
+    pub(super) fn forget_families(&self, writer: &mut Writer<T>) {
+        let state = self.state();
+        writer.families.forget_dropped(|hash, address| state.find_state(hash, address).is_some());
     }
 
     /// Finds the families of loaded objects, to compare later objects with their bases.
     #[cfg(feature = "zstd")]
-    pub(super) fn find_families(&self, writer: &mut Writer<T>, entries: &[Arc<Entry<T::Decoded>>]) {
+    pub(super) fn find_families(&self, writer: &mut Writer<T>, entries: &[Entry<T::Decoded>]) {
         let mut last = None;
         for entry in entries {
             let Form::Member(base) = entry.form() else { continue };
             // Objects of a family are mostly neighbours. Finding a base again changes nothing.
             if last.replace(Arc::as_ptr(base)) != Some(Arc::as_ptr(base))
                 && let Some(bytes) = self.codec.decompressor.base(base)
-                && let Some(key) = self.family(entry.encoding(), &bytes, &base.common.namespace)
+                && let Some(key) = self.family(entry.encoding(), &bytes, &base.namespace)
             {
-                writer.families.set_base(key, base);
+                self.set_lead(writer, key, Lead::Base(base));
             }
         }
     }
 }
 
+/// Returns the length of what was compressed without a dictionary.
+#[cfg(feature = "zstd")]
+fn untrained_len<D>(entry: &Entry<D>) -> usize {
+    match entry.form() {
+        Form::Compressed(common) if common.dictionary.is_none() => entry.body().len(),
+        Form::Member(base) => {
+            let packed = base.packed();
+            if packed.dictionary.is_none() { packed.body.len() } else { 0 }
+        }
+        _ => 0,
+    }
+}
+
 /// Returns true if no other object than `known` uses the base; the caller holds it, too.
 #[cfg(feature = "zstd")]
-fn is_last_member<D>(base: &Arc<Base>, known: Option<&Arc<Entry<D>>>) -> bool {
-    let uses = |known: &Arc<Entry<D>>| matches!(known.form(), Form::Member(other) if Arc::ptr_eq(base, other));
+fn is_last_member<D>(base: &Arc<Base>, known: Option<&Entry<D>>) -> bool {
+    let uses = |known: &Entry<D>| matches!(known.form(), Form::Member(other) if Arc::ptr_eq(base, other));
     known.is_some_and(uses) && Arc::strong_count(base) == 2
 }
 
@@ -364,8 +427,8 @@ mod tests {
         (store, write)
     }
 
-    fn entry(store: &Store<[u8]>, object: u32) -> Arc<Entry<Box<[u8]>>> {
-        Arc::clone(store.get(("a", &*object.to_string())).unwrap().entry())
+    fn entry(store: &Store<[u8]>, object: u32) -> Entry<Box<[u8]>> {
+        store.get(("a", &*object.to_string())).unwrap().entry().clone()
     }
 
     fn is_encoded(store: &Store<[u8]>, object: u32) -> bool {
@@ -430,7 +493,7 @@ mod tests {
             while let Some(change) = subscriber.try_next() {
                 let Change::Applied { old: Some(old), new } = change else { panic!("{change:?}") };
                 let name = new.name().parse().unwrap();
-                assert!(Arc::ptr_eq(new.entry(), &entry(&store, name)), "{name}");
+                assert!(new.entry().is_same(&entry(&store, name)), "{name}");
                 assert_eq!((old.resource_version(), new.resource_version()), ("1", "2"));
                 assert!(old.entry().as_encoded().is_none());
             }

@@ -36,10 +36,11 @@ pub enum StorageFormat {
     #[default]
     Encoded,
     /// Compressed by zstd (feature `zstd`), as the difference to an object of the same family: of the same controlling owner, or without
-    /// one of the same `generateName`. An object without a family, or unlike it, is compressed with a dictionary. The store trains it on
-    /// the first few hundred objects, and again when objects compress worse. Before that, and where compression does not help, an object
-    /// is kept encoded. An object that changes is kept encoded too, until 64 objects have changed, or 512 KiB of them: to compress them
-    /// together takes a fraction of the time. A store with a budget or a change log compresses each at once.
+    /// one of the same `generateName`. An object without a family, or unlike it, is compressed by itself. Once such objects take
+    /// 1.5 MiB, the store trains a dictionary of 110 KiB on samples of them, which takes about half a second, and compresses them again.
+    /// It trains another when objects compress worse. An object that compression does not make shorter is kept encoded. An object that
+    /// changes is kept encoded too, until 64 objects have changed, or 512 KiB of them: to compress them together takes a fraction of the
+    /// time. A store with a budget or a change log compresses each at once.
     #[cfg(feature = "zstd")]
     Compressed,
     /// Decoded. The bytes are not kept, so a reader of the bytes encodes the object again. [`Memory`] and the budget can only
@@ -89,7 +90,7 @@ pub(super) struct Writer<T: Stored + ?Sized> {
     #[cfg(feature = "zstd")]
     pub(super) compressor: Option<Compressor>,
     #[cfg(feature = "zstd")]
-    pub(super) families: Families<T::Decoded>,
+    pub(super) families: Families,
     #[cfg(feature = "zstd")]
     pub(super) deferred: Deferred,
     /// What compressed objects share, by namespace.
@@ -223,7 +224,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer
     }
 
-    pub(super) fn object(&self, entry: &Arc<Entry<T::Decoded>>) -> Object<T> {
+    pub(super) fn object(&self, entry: &Entry<T::Decoded>) -> Object<T> {
         Object::new(entry, &self.codec)
     }
 
@@ -232,14 +233,22 @@ impl<T: Stored + ?Sized> Inner<T> {
         u32::try_from(self.hasher.hash_one((namespace, name)) >> 32).unwrap_or_default()
     }
 
-    pub(super) fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Arc<Entry<T::Decoded>>)> {
+    pub(super) fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Entry<T::Decoded>)> {
         let state = self.state();
         let (slot, entry) = state.find(hash, &identity.namespace, &identity.name)?;
-        Some((slot, Arc::clone(entry)))
+        Some((slot, entry.clone()))
     }
 
-    pub(super) fn entry_at(&self, slot: u32) -> Option<Arc<Entry<T::Decoded>>> {
-        self.state().get(slot).map(Arc::clone)
+    /// Finds an object by the address of its state.
+    #[cfg(feature = "zstd")]
+    pub(super) fn find_state(&self, hash: u32, address: usize) -> Option<(u32, Entry<T::Decoded>)> {
+        let state = self.state();
+        let (slot, entry) = state.find_state(hash, address)?;
+        Some((slot, entry.clone()))
+    }
+
+    pub(super) fn entry_at(&self, slot: u32) -> Option<Entry<T::Decoded>> {
+        self.state().get(slot).cloned()
     }
 
     pub(super) fn snapshot(&self) -> Snapshot<T> {
@@ -274,7 +283,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         let writer = self.writer();
         for (slot, (before, wanted)) in slots.into_iter().zip(there.iter().zip(wanted)) {
             let Some(entry) = self.entry_at(slot) else { continue };
-            let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before.entry(), &entry));
+            let is_same = before.as_ref().is_some_and(|before| before.entry().is_same(&entry));
             let object = Object::for_functions(&entry, &self.codec);
             subscription.look_at(slot, &object, is_same.then_some(wanted));
         }

@@ -58,8 +58,8 @@ pub struct ChangeLogStatus {
 pub struct LoggedChange<T: Stored + ?Sized> {
     kind: EventType,
     resource_version: String,
-    old: Option<Arc<Entry<T::Decoded>>>,
-    object: Arc<Entry<T::Decoded>>,
+    old: Option<Entry<T::Decoded>>,
+    object: Entry<T::Decoded>,
     codec: Arc<Codec<T>>,
     frames: [OnceLock<Bytes>; FRAMES],
     /// The bytes of all frames of the log.
@@ -121,7 +121,7 @@ impl<T: Stored + ?Sized> LoggedChange<T> {
     /// Returns the bytes that only the log holds: a replaced state, and the final state of a deleted object.
     fn bytes(&self) -> usize {
         let last = if self.kind == EventType::Deleted { self.object.allocated() } else { 0 };
-        let old = self.old.as_ref().map_or(0, |old| old.allocated());
+        let old = self.old.as_ref().map_or(0, Entry::allocated);
         size_of::<Self>() + size_of::<Kept<T>>() + self.resource_version.len() + old + last
     }
 }
@@ -177,7 +177,7 @@ pub(super) struct Log<T: Stored + ?Sized> {
     kept_bytes: usize,
     frame_bytes: Arc<AtomicUsize>,
     /// The states at `version` of objects that others than the reflector have written since.
-    ahead: HashMap<ObjectKey, Option<Arc<Entry<T::Decoded>>>>,
+    ahead: HashMap<ObjectKey, Option<Entry<T::Decoded>>>,
     /// The wakers of waiting readers, by the number of the reader.
     wakers: HashMap<u64, Waker>,
     readers: u64,
@@ -209,9 +209,9 @@ enum LogState {
 /// A change of the server that was written.
 pub(super) struct Observed<D> {
     /// The state that the store had before.
-    pub(super) old: Option<Arc<Entry<D>>>,
+    pub(super) old: Option<Entry<D>>,
     /// The state of the change; of a deleted object, its final state.
-    pub(super) object: Arc<Entry<D>>,
+    pub(super) object: Entry<D>,
     pub(super) is_deleted: bool,
     /// True if the store changed.
     pub(super) has_effect: bool,
@@ -327,7 +327,7 @@ impl<T: Stored + ?Sized> Log<T> {
     }
 
     /// Records the state before a write of others than the reflector, which the log does not have.
-    pub(super) fn wrote(&mut self, key: ObjectKey, old: Option<Arc<Entry<T::Decoded>>>, resource_version: &str) {
+    pub(super) fn wrote(&mut self, key: ObjectKey, old: Option<Entry<T::Decoded>>, resource_version: &str) {
         match &mut self.state {
             LogState::Closed => {}
             LogState::Opening(newest) => {
@@ -370,7 +370,7 @@ impl<T: Stored + ?Sized> Log<T> {
             if let Some(state) = self.ahead.remove(&key) {
                 old = state;
                 if known.is_some_and(|known| is_older(resource_version, &known)) {
-                    self.ahead.insert(key, (!is_deleted).then(|| Arc::clone(&object)));
+                    self.ahead.insert(key, (!is_deleted).then(|| object.clone()));
                 }
             }
         }

@@ -8,9 +8,9 @@ use super::entry::{Entry, Form};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Objects kept encoded: their bytes, and about 60 bytes more for each (and about 25 in the tables).
+    /// Objects kept encoded: their bytes, and 40 bytes more for each (and about 25 in the tables).
     pub encoded: usize,
-    /// Objects kept compressed: their compressed bytes, and about 60 bytes and the identity for each; and the bases of families.
+    /// Objects kept compressed: their compressed bytes, and 40 bytes and the identity for each; and the bases of families.
     pub compressed: usize,
     /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object is unknown:
     /// Pods of k8s-pb take 6 to 10 times their encoded length.

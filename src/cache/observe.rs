@@ -1,7 +1,5 @@
 //! Writes what a watch delivers, and keeps the change log.
 
-use std::sync::Arc;
-
 use super::change::Written;
 use super::entry::Entry;
 use super::error::StoreError;
@@ -36,8 +34,8 @@ impl<T: Stored + ?Sized> Inner<T> {
             self.delete(&mut writer, encoding, bytes)?.map(|Deleted { old, last }| (Some(old), last))
         } else {
             match self.write_or_skip(&mut writer, encoding, bytes, false)? {
-                Written::Added(new) => Some((None, Arc::clone(new.entry()))),
-                Written::Modified { old, new } => Some((Some(Arc::clone(old.entry())), Arc::clone(new.entry()))),
+                Written::Added(new) => Some((None, new.entry().clone())),
+                Written::Modified { old, new } => Some((Some(old.entry().clone()), new.entry().clone())),
                 Written::Unchanged | Written::Stale => None,
             }
         };
@@ -63,12 +61,12 @@ impl<T: Stored + ?Sized> Inner<T> {
         let identity = Identity::of(encoding, bytes)?;
         let known = self.find(self.hash(&identity.namespace, &identity.name), &identity);
         let known = known.map(|(_, known)| known.resource_version().to_owned());
-        let object = Arc::new(Entry::encoded(encoding, bytes, &identity, || (*identity.namespace).into()));
+        let object = Entry::encoded(encoding, bytes, &identity, || (*identity.namespace).into());
         Ok(Observed { old: None, object, is_deleted, has_effect: false, known })
     }
 
     /// Records a write of others than the reflector.
-    pub(super) fn wrote(&self, identity: &Identity<'_>, old: Option<&Arc<Entry<T::Decoded>>>) {
+    pub(super) fn wrote(&self, identity: &Identity<'_>, old: Option<&Entry<T::Decoded>>) {
         lock(&self.log).wrote(identity.key(), old.cloned(), &identity.resource_version);
     }
 
@@ -83,7 +81,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
         let state = self.state();
         let mut newest = String::new();
-        for version in state.entries().map(|entry| entry.resource_version()) {
+        for version in state.entries().map(Entry::resource_version) {
             if is_older(&newest, version) || newest.is_empty() {
                 version.clone_into(&mut newest);
             }

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
@@ -19,7 +18,7 @@ pub(super) struct Open<D> {
     /// The objects that others have written since the replace began.
     written: FixedBitSet,
     /// States of the list that are older than the store's.
-    staged: HashMap<u32, Arc<Entry<D>>>,
+    staged: HashMap<u32, Entry<D>>,
 }
 
 impl<D> Open<D> {
@@ -49,7 +48,7 @@ impl<D> Open<D> {
     }
 
     /// Records that the list has an older state than the store, or that others wrote an older state. `wanted` is set aside.
-    pub(super) fn set_aside(&mut self, slot: u32, wanted: Option<Arc<Entry<D>>>, listed: bool) {
+    pub(super) fn set_aside(&mut self, slot: u32, wanted: Option<Entry<D>>, listed: bool) {
         if listed {
             self.listed.grow_and_insert(slot as usize);
         }
@@ -76,7 +75,7 @@ impl<D> Open<D> {
     }
 
     /// Takes the older state that the list has.
-    pub(super) fn restored(&mut self, slot: u32) -> Option<Arc<Entry<D>>> {
+    pub(super) fn restored(&mut self, slot: u32) -> Option<Entry<D>> {
         self.staged.remove(&slot)
     }
 
@@ -94,7 +93,7 @@ impl<D> Open<D> {
 
     pub(super) fn bytes(&self) -> usize {
         let bits = self.listed.len().max(self.written.len()) / 4;
-        let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Arc<Entry<D>>)>() + 1);
-        bits + staged + self.staged.values().map(|entry| entry.allocated()).sum::<usize>()
+        let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry<D>)>() + 1);
+        bits + staged + self.staged.values().map(Entry::allocated).sum::<usize>()
     }
 }

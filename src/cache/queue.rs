@@ -4,7 +4,6 @@ use std::any::Any;
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, VecDeque};
 use std::mem;
-use std::sync::Arc;
 use std::task::Waker;
 
 use fixedbitset::FixedBitSet;
@@ -69,21 +68,21 @@ struct Pending<D> {
 
 struct Deletion<D> {
     /// The state that the subscriber has received.
-    old: Arc<Entry<D>>,
-    last: Arc<Entry<D>>,
+    old: Entry<D>,
+    last: Entry<D>,
     final_state_unknown: bool,
 }
 
 struct Update<D> {
     /// The state that the subscriber has received.
-    old: Option<Arc<Entry<D>>>,
-    new: Arc<Entry<D>>,
+    old: Option<Entry<D>>,
+    new: Entry<D>,
 }
 
 /// A change, with the entries of the objects.
 pub(super) enum Delivery<D> {
-    Applied { old: Option<Arc<Entry<D>>>, new: Arc<Entry<D>> },
-    Deleted { old: Arc<Entry<D>>, last: Arc<Entry<D>>, final_state_unknown: bool },
+    Applied { old: Option<Entry<D>>, new: Entry<D> },
+    Deleted { old: Entry<D>, last: Entry<D>, final_state_unknown: bool },
     Synced,
 }
 
@@ -106,13 +105,13 @@ impl<D> Queue<D> {
     }
 
     /// Records that the store replaced `old` with a state that passes the filters.
-    pub(super) fn put(&mut self, slot: u32, old: Option<&Arc<Entry<D>>>, new: &Arc<Entry<D>>) {
+    pub(super) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>) {
         let pending = self.pending.entry(slot).or_insert(Pending { deletion: None, update: None });
         match &mut pending.update {
-            Some((_, update)) => update.new = Arc::clone(new),
+            Some((_, update)) => update.new = new.clone(),
             none => {
                 let old = old.filter(|_| self.announced.contains(slot as usize)).cloned();
-                *none = Some((self.tickets, Update { old, new: Arc::clone(new) }));
+                *none = Some((self.tickets, Update { old, new: new.clone() }));
                 self.push(slot);
             }
         }
@@ -120,23 +119,23 @@ impl<D> Queue<D> {
 
     /// Records that the store has its current state in another form.
     #[cfg(feature = "zstd")]
-    pub(super) fn change_form(&mut self, slot: u32, old: &Arc<Entry<D>>, new: &Arc<Entry<D>>) {
+    pub(super) fn change_form(&mut self, slot: u32, old: &Entry<D>, new: &Entry<D>) {
         if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut())
-            && Arc::ptr_eq(&update.new, old)
+            && update.new.is_same(old)
         {
-            update.new = Arc::clone(new);
+            update.new = new.clone();
         }
     }
 
     /// Records that the store replaced `old` with a state that does not pass the filters.
-    pub(super) fn leave(&mut self, slot: u32, old: &Arc<Entry<D>>) {
+    pub(super) fn leave(&mut self, slot: u32, old: &Entry<D>) {
         let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
-        let last = Arc::clone(update.map_or(old, |(_, update)| &update.new));
+        let last = update.map_or(old, |(_, update)| &update.new).clone();
         self.remove(slot, old, &last, false);
     }
 
     /// Records that the store removed `old`. The last state may be a newer one.
-    pub(super) fn remove(&mut self, slot: u32, old: &Arc<Entry<D>>, last: &Arc<Entry<D>>, final_state_unknown: bool) {
+    pub(super) fn remove(&mut self, slot: u32, old: &Entry<D>, last: &Entry<D>, final_state_unknown: bool) {
         let mut received = None;
         if let Slot::Occupied(mut found) = self.pending.entry(slot)
             && let Some((_, update)) = found.get_mut().update.take()
@@ -149,8 +148,8 @@ impl<D> Queue<D> {
         }
         if self.announced.contains(slot as usize) {
             self.announced.remove(slot as usize);
-            let old = received.unwrap_or_else(|| Arc::clone(old));
-            let deletion = Deletion { old, last: Arc::clone(last), final_state_unknown };
+            let old = received.unwrap_or_else(|| old.clone());
+            let deletion = Deletion { old, last: last.clone(), final_state_unknown };
             self.pending.insert(slot, Pending { deletion: Some((self.tickets, deletion)), update: None });
             self.push(slot);
         }
@@ -186,7 +185,7 @@ impl<D> Queue<D> {
     }
 
     /// Records an object of the walk that passes the filters.
-    pub(super) fn found(&mut self, slot: u32, entry: &Arc<Entry<D>>) {
+    pub(super) fn found(&mut self, slot: u32, entry: &Entry<D>) {
         if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
             self.put(slot, None, entry);
         } else {
@@ -196,7 +195,7 @@ impl<D> Queue<D> {
 
     /// Queues an announced object again, unless it has a pending change.
     #[cfg(feature = "client")]
-    pub(super) fn repeat(&mut self, slot: u32, entry: &Arc<Entry<D>>) {
+    pub(super) fn repeat(&mut self, slot: u32, entry: &Entry<D>) {
         if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
             self.put(slot, Some(entry), entry);
         }

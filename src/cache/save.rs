@@ -15,7 +15,7 @@ use std::sync::Weak;
 use std::thread;
 
 #[cfg(feature = "zstd")]
-use super::compress::{Base, Common, Compressor, Decompressor, Dictionary, FEW_SAMPLES, SAMPLES};
+use super::compress::{Base, Common, Compressor, Decompressor, Dictionary, FEW_SAMPLES, is_sample};
 use super::entry::{Entry, Form, wire_len};
 use super::error::StoreError;
 use super::file::{BASE, BUFFER, DICTIONARY, ENCODED, FileError, Head, Input, OBJECT, Output, Record};
@@ -44,7 +44,7 @@ const FEW: usize = 1024;
 pub(crate) struct Saved<T: Stored + ?Sized> {
     version: String,
     epoch: u32,
-    entries: Vec<Arc<Entry<T::Decoded>>>,
+    entries: Vec<Entry<T::Decoded>>,
     namespaces: HashSet<Arc<str>>,
     /// The store compressed new objects with the first.
     #[cfg(feature = "zstd")]
@@ -64,7 +64,7 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// Objects are saved encoded or, with the feature `zstd`, compressed. A save blocks its caller, but not other writers. Measured
     /// with 50,000 Pods, it takes 0.1 s for a [compressed](StorageFormat) store and 0.5 s for an encoded store. Meanwhile it holds a
-    /// [`snapshot`](super::StoreReader::snapshot), samples of up to 512 objects, about 30 bytes for each family of a compressed store,
+    /// [`snapshot`](super::StoreReader::snapshot), samples of up to 4 MiB, about 30 bytes for each family of a compressed store,
     /// and buffers that do not grow with the collection.
     ///
     /// ```
@@ -194,7 +194,7 @@ impl<T: Stored + ?Sized> Store<T> {
     /// Converts objects to the format of the store. This takes most of the time of a load, so each core converts a part.
     fn expand(
         &self,
-        entries: &mut [Arc<Entry<T::Decoded>>],
+        entries: &mut [Entry<T::Decoded>],
         namespaces: &HashSet<Arc<str>>,
         format: StorageFormat,
     ) -> Result<(), FileError> {
@@ -210,7 +210,7 @@ impl<T: Stored + ?Sized> Store<T> {
 
     fn expand_one(
         &self,
-        entry: &mut Arc<Entry<T::Decoded>>,
+        entry: &mut Entry<T::Decoded>,
         namespaces: &HashSet<Arc<str>>,
         format: StorageFormat,
     ) -> Result<(), FileError> {
@@ -232,10 +232,9 @@ impl<T: Stored + ?Sized> Store<T> {
         *entry = if format == StorageFormat::Decoded {
             let decoded = Arc::new(T::decode(encoding, bytes).map_err(StoreError::from)?);
             let form = Form::Decoded(Box::new((namespace(), decoded)));
-            Arc::new(Entry::with_head(encoding, wire_len(bytes), &identity, &[], form))
+            Entry::with_head(encoding, wire_len(bytes), &identity, &[], form)
         } else {
-            // As `Writer::entry` does.
-            Arc::new_cyclic(|_| Entry::encoded(encoding, bytes, &identity, namespace))
+            Entry::encoded(encoding, bytes, &identity, namespace)
         };
         Ok(())
     }
@@ -248,7 +247,7 @@ impl<T: Stored + ?Sized> Store<T> {
             return Err(FileError::NotEmpty);
         }
         // The budget may have changed since `read_saved`.
-        let bytes = saved.entries.iter().map(|entry| Usage::of(entry)).sum::<usize>();
+        let bytes = saved.entries.iter().map(Usage::of).sum::<usize>();
         #[cfg(feature = "zstd")]
         let bytes = bytes + inner.codec.decompressor.base_bytes();
         writer.spending.check(bytes)?;
@@ -323,16 +322,14 @@ impl<T: Stored + ?Sized> Saved<T> {
     }
 
     /// Returns the entry of an object, in the form of the file; `None` if the record is malformed.
-    fn entry(&mut self, record: &Record<'_>) -> Result<Option<Arc<Entry<T::Decoded>>>, FileError> {
+    fn entry(&mut self, record: &Record<'_>) -> Result<Option<Entry<T::Decoded>>, FileError> {
         let namespace = intern(&mut self.namespaces, &record.identity.namespace);
         if record.form == ENCODED {
             if record.body.len() != record.wire_len as usize {
                 return Ok(None);
             }
             let identity = Identity::of(record.encoding, record.body)?;
-            // As `Writer::entry` does.
-            let entry = Arc::new_cyclic(|_| Entry::encoded(record.encoding, record.body, &identity, || namespace));
-            return Ok(Some(entry));
+            return Ok(Some(Entry::encoded(record.encoding, record.body, &identity, || namespace)));
         }
         #[cfg(not(feature = "zstd"))]
         return Err(FileError::Compressed);
@@ -343,14 +340,12 @@ impl<T: Stored + ?Sized> Saved<T> {
                 Some(at) => self
                     .bases
                     .get(usize::try_from(at).unwrap_or(usize::MAX))
-                    .filter(|base| {
-                        base.common.namespace == namespace && (!body.is_empty() || base.wire_len == wire_len)
-                    })
+                    .filter(|base| base.namespace == namespace && (!body.is_empty() || base.wire_len == wire_len))
                     .map(|base| Form::Member(Arc::clone(base))),
                 None => self.common(form, &namespace).map(Form::Compressed),
             };
             let form = form.filter(|_| wire_len <= MAX_COMPRESSED);
-            Ok(form.map(|form| Arc::new(Entry::with_head(encoding, wire_len, identity, body, form))))
+            Ok(form.map(|form| Entry::with_head(encoding, wire_len, identity, body, form)))
         }
     }
 
@@ -399,8 +394,9 @@ fn trained<T: Stored + ?Sized>(snapshot: &Snapshot<T>) -> Option<Compressor> {
     if snapshot.len() < FEW_SAMPLES {
         return None;
     }
-    let samples = snapshot.iter().step_by((snapshot.len() / SAMPLES).max(1)).take(SAMPLES);
+    let len = snapshot.iter().map(|object| object.entry().wire_len() as usize).sum::<usize>();
+    let samples = snapshot.iter().zip(0..).filter(|(_, place)| is_sample(*place, len));
     let mut compressor = Compressor::new();
-    compressor.train(samples.filter_map(|object| Some(object.encoded().ok()?.to_vec())));
+    compressor.train(samples.filter_map(|(object, _)| Some(object.encoded().ok()?.to_vec())));
     Some(compressor)
 }

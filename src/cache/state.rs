@@ -100,7 +100,7 @@ pub(super) struct State<D> {
 }
 
 const CHUNK: usize = 64;
-pub(super) type Chunk<D> = [Option<Arc<Entry<D>>>; CHUNK];
+pub(super) type Chunk<D> = [Option<Entry<D>>; CHUNK];
 
 #[derive(Clone, Copy)]
 pub(super) struct Located {
@@ -130,20 +130,27 @@ impl<D> State<D> {
         }
     }
 
-    pub(super) fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<(u32, &Arc<Entry<D>>)> {
-        let is = |located: &Located| {
-            located.hash == hash && self.get(located.slot).is_some_and(|held| held.is(namespace, name))
-        };
+    pub(super) fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<(u32, &Entry<D>)> {
+        self.find_if(hash, |held| held.is(namespace, name))
+    }
+
+    #[cfg(feature = "zstd")]
+    pub(super) fn find_state(&self, hash: u32, address: usize) -> Option<(u32, &Entry<D>)> {
+        self.find_if(hash, |held| held.address() == address)
+    }
+
+    fn find_if(&self, hash: u32, is: impl Fn(&Entry<D>) -> bool) -> Option<(u32, &Entry<D>)> {
+        let is = |located: &Located| located.hash == hash && self.get(located.slot).is_some_and(&is);
         let slot = self.table.find(Located::spread(hash), is)?.slot;
         Some((slot, self.get(slot)?))
     }
 
-    pub(super) fn get(&self, slot: u32) -> Option<&Arc<Entry<D>>> {
+    pub(super) fn get(&self, slot: u32) -> Option<&Entry<D>> {
         get(&self.chunks, slot)
     }
 
     #[cfg(feature = "client")]
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry<D>>> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry<D>> {
         self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
     }
 
@@ -159,7 +166,7 @@ impl<D> State<D> {
     }
 
     /// Removes the object of a slot.
-    pub(super) fn remove(&mut self, hash: u32, slot: u32) -> Option<Arc<Entry<D>>> {
+    pub(super) fn remove(&mut self, hash: u32, slot: u32) -> Option<Entry<D>> {
         if let Ok(found) = self.table.find_entry(Located::spread(hash), |located| located.slot == slot) {
             found.remove();
         }
@@ -196,7 +203,7 @@ impl<D> State<D> {
     }
 
     /// Returns the slot, in a chunk that no snapshot shares.
-    pub(super) fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Arc<Entry<D>>>> {
+    pub(super) fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Entry<D>>> {
         let at = slot as usize / CHUNK;
         while self.chunks.len() <= at {
             self.chunks.push(Arc::new([const { None }; CHUNK]));
@@ -223,7 +230,7 @@ pub(super) fn resized(table: &HashTable<Located>, capacity: usize) -> HashTable<
     resized
 }
 
-fn get<D>(chunks: &[Arc<Chunk<D>>], slot: u32) -> Option<&Arc<Entry<D>>> {
+fn get<D>(chunks: &[Arc<Chunk<D>>], slot: u32) -> Option<&Entry<D>> {
     chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)?.as_ref()
 }
 

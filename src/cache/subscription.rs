@@ -66,7 +66,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
     }
 
     /// Calls the function that inspects all states. The write is visible to readers already.
-    fn inspect<'e>(&self, new: Option<&Object<T>>, others: impl IntoIterator<Item = &'e Arc<Entry<T::Decoded>>>)
+    fn inspect<'e>(&self, new: Option<&Object<T>>, others: impl IntoIterator<Item = &'e Entry<T::Decoded>>)
     where
         T::Decoded: 'e,
     {
@@ -80,7 +80,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
         });
     }
 
-    fn put(&self, slot: u32, old: Option<&Arc<Entry<T::Decoded>>>, object: &Object<T>) -> Option<Waker> {
+    fn put(&self, slot: u32, old: Option<&Entry<T::Decoded>>, object: &Object<T>) -> Option<Waker> {
         self.inspect(Some(object), old);
         let wants = self.wants(slot, object);
         let mut queue = lock(&self.queue);
@@ -96,11 +96,11 @@ impl<T: Stored + ?Sized> Subscription<T> {
     fn remove(
         &self,
         slot: u32,
-        old: &Arc<Entry<T::Decoded>>,
-        last: &Arc<Entry<T::Decoded>>,
+        old: &Entry<T::Decoded>,
+        last: &Entry<T::Decoded>,
         final_state_unknown: bool,
     ) -> Option<Waker> {
-        let last_states = once(old).chain(Some(last).filter(|last| !Arc::ptr_eq(old, last)));
+        let last_states = once(old).chain(Some(last).filter(|last| !old.is_same(last)));
         self.inspect(None, last_states);
         let mut queue = lock(&self.queue);
         if !queue.is_closed {
@@ -227,7 +227,7 @@ impl<T: Stored + ?Sized> Subscribers<T> {
     pub(super) fn put(
         &mut self,
         slot: u32,
-        old: Option<&Arc<Entry<T::Decoded>>>,
+        old: Option<&Entry<T::Decoded>>,
         object: &Object<T>,
         routed: &[Arc<Subscription<T>>],
     ) {
@@ -237,8 +237,8 @@ impl<T: Stored + ?Sized> Subscribers<T> {
     pub(super) fn remove(
         &mut self,
         slot: u32,
-        old: &Arc<Entry<T::Decoded>>,
-        last: &Arc<Entry<T::Decoded>>,
+        old: &Entry<T::Decoded>,
+        last: &Entry<T::Decoded>,
         final_state_unknown: bool,
         routed: &[Arc<Subscription<T>>],
     ) {
@@ -248,7 +248,7 @@ impl<T: Stored + ?Sized> Subscribers<T> {
 
     /// Replaces the form of a current state that subscribers have yet to receive, so that it is not kept in two forms.
     #[cfg(feature = "zstd")]
-    pub(super) fn change_form(&mut self, slot: u32, old: &Arc<Entry<T::Decoded>>, new: &Arc<Entry<T::Decoded>>) {
+    pub(super) fn change_form(&mut self, slot: u32, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
         for subscription in self.all.iter().filter_map(Weak::upgrade) {
             lock(&subscription.queue).change_form(slot, old, new);
         }

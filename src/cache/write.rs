@@ -21,8 +21,8 @@ use crate::wire::Encoding;
 /// The states of a deleted object.
 pub(super) struct Deleted<D> {
     /// The state that the store had.
-    pub(super) old: Arc<Entry<D>>,
-    pub(super) last: Arc<Entry<D>>,
+    pub(super) old: Entry<D>,
+    pub(super) last: Entry<D>,
 }
 
 impl<T: Stored + ?Sized> Inner<T> {
@@ -95,7 +95,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.mark(slot, listed);
         #[cfg(feature = "zstd")]
         {
-            self.train_if_due(writer, slot, bytes.len());
+            self.train_if_due(writer);
             if defers {
                 self.defer(writer, slot, bytes.len());
             }
@@ -148,7 +148,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.usage.add(entry);
 
         let mut state = write(&self.state);
-        let old = state.slot_mut(slot).and_then(|held| held.replace(Arc::clone(entry)));
+        let old = state.slot_mut(slot).and_then(|held| held.replace(entry.clone()));
         if is_new {
             state.locate(hash, slot);
         }
@@ -185,7 +185,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer: &mut Writer<T>,
         hash: u32,
         slot: u32,
-        last: &Arc<Entry<T::Decoded>>,
+        last: &Entry<T::Decoded>,
         final_state_unknown: bool,
     ) {
         let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
@@ -237,7 +237,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         self.unskip(writer, &identity, false);
         let Some((slot, old)) = found else { return Ok(None) };
         let namespace = || intern(&mut writer.namespaces, &identity.namespace);
-        let last = Arc::new(Entry::encoded(encoding, bytes, &identity, namespace));
+        let last = Entry::encoded(encoding, bytes, &identity, namespace);
         self.remove(writer, hash, slot, &last, false);
         Ok(Some(Deleted { old, last }))
     }
@@ -292,7 +292,6 @@ impl<T: Stored + ?Sized> Inner<T> {
         #[cfg(feature = "zstd")]
         {
             self.compress_deferred(writer);
-            self.train_if_waiting(writer);
             if let Some(compressor) = &mut writer.compressor {
                 compressor.rest();
             }
@@ -305,7 +304,7 @@ impl<T: Stored + ?Sized> Inner<T> {
     fn shrink(&self, writer: &mut Writer<T>, version: &str) {
         self.codec.forget_dropped();
         #[cfg(feature = "zstd")]
-        writer.families.forget_dropped();
+        self.forget_families(writer);
         let state = self.state();
         let smaller =
             (state.table.len() < state.table.capacity() / 4).then(|| resized(&state.table, state.table.len()));
@@ -384,28 +383,15 @@ impl<T: Stored + ?Sized> Inner<T> {
         encoding: Encoding,
         bytes: &[u8],
         identity: &Identity<'_>,
-    ) -> Result<Arc<Entry<T::Decoded>>, StoreError> {
+    ) -> Result<Entry<T::Decoded>, StoreError> {
         let known = slot.and_then(|slot| self.entry_at(slot));
         let object = NewObject { known: known.as_ref(), encoding, bytes, identity };
         let entry = self.entry(writer, &object)?;
         let Some(budget) = writer.spending.budget else { return Ok(entry) };
         self.measure_if_due(writer);
-        let old = known.as_ref().map(|entry| Usage::of(entry)).unwrap_or_default();
-        let has_room =
-            |writer: &Writer<T>, new| new <= old || self.counted(writer) + writer.spending.rest + new - old <= budget;
-        if has_room(writer, Usage::of(&entry)) {
-            return Ok(entry);
-        }
-        #[cfg(feature = "zstd")]
-        let entry = if self.train_if_waiting(writer) {
-            // The objects that were waiting for a dictionary are now compressed.
-            self.measure_rest(writer);
-            self.entry(writer, &object)?
-        } else {
-            entry
-        };
+        let old = known.as_ref().map(Usage::of).unwrap_or_default();
         let new = Usage::of(&entry);
-        if has_room(writer, new) {
+        if new <= old || self.counted(writer) + writer.spending.rest + new - old <= budget {
             return Ok(entry);
         }
         let least = &mut writer.spending.least_refused;

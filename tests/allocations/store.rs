@@ -94,7 +94,8 @@ fn a_relist_allocates_no_second_copy() {
             store = Some(filled);
         });
         let store = store.unwrap();
-        let most = steady.bytes_current.cast_unsigned() / 20;
+        // The buffers of the compressor, and unused capacity.
+        let most = steady.bytes_current.cast_unsigned() / 20 + (64 << 10);
         let same = measure(|| fill(&store, &body));
         assert!(same.bytes_max < most / 10, "{same:?} {format:?}");
         let anew = measure(|| {

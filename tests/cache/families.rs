@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::support::cases;
-use crate::support::store::{Object, object};
+use crate::support::store::{Object, object, trained};
 use fastrand::Rng;
 use listwatch::Encoding;
 use listwatch::cache::{StorageFormat, Store};
@@ -43,18 +43,8 @@ fn delete(store: &Store<[u8]>, object: &Object) {
     assert!(store.delete(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap().is_some());
 }
 
-/// A store that has trained its dictionary, and has no objects.
 fn empty() -> Store<[u8]> {
-    let store = Store::new(StorageFormat::Compressed);
-    let samples: Vec<_> = (0..600).map(|i| object("train", &i.to_string(), "1").data(text(i / 3, 300))).collect();
-    for sample in &samples {
-        apply(&store, sample);
-    }
-    for sample in &samples {
-        delete(&store, sample);
-    }
-    assert_eq!(store.memory().compressed, 0);
-    store
+    trained((0..600).map(|i| object("train", &i.to_string(), "1").data(text(i / 3, 300))))
 }
 
 fn filled(objects: &[Object]) -> Store<[u8]> {
@@ -288,7 +278,7 @@ fn a_loaded_store_knows_the_bases() {
 #[test]
 fn a_budget_counts_bases() {
     let store = empty();
-    let budget = store.memory().total() + 1_000_000;
+    let budget = store.memory().total() + 1_700_000;
     store.set_budget(Some(budget));
     let mut held = Vec::new();
     for object in (0..800).flat_map(|family| (0..2).map(move |i| owned("ns", family, i, 1))) {

@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 
-use crate::support::store::{Object, object};
+use crate::support::store::{Object, object, trained};
 use crate::support::{cases, seeds};
 
 type Key = (String, String);
@@ -230,13 +230,16 @@ fn key_of(object: &listwatch::cache::Object<[u8]>) -> Key {
 type Met = BTreeMap<&'static str, usize>;
 
 fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
-    let store = Store::<[u8]>::new(format);
     let is_compressed = |op: &Op| matches!(op, Op::SetFormat(StorageFormat::Compressed));
-    if format == StorageFormat::Compressed || ops.iter().any(is_compressed) {
-        train(&store);
+    let store = if format == StorageFormat::Compressed || ops.iter().any(is_compressed) {
+        let sample = |i: usize| object("train", &i.to_string(), "1").data("ab".repeat(i)).label("team1", "r");
+        let store = trained((0..100).map(|i| sample(5 * i)));
+        store.set_storage_format(format);
+        store
     } else {
-        store.begin_replace().commit("1").unwrap();
-    }
+        Store::new(format)
+    };
+    store.begin_replace().commit("1").unwrap();
     let mut count = |what, times| *met.entry(what).or_default() += times;
     let mut model = Model { version: "1".to_owned(), ..Model::default() };
     let mut replace: Option<Replace<[u8]>> = None;
@@ -311,16 +314,6 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
         let held: BTreeMap<_, _> = held.iter().map(|(key, held)| (key.clone(), held.bytes())).collect();
         assert_eq!(objects.collect::<BTreeMap<_, _>>(), held);
     }
-}
-
-/// Writes enough objects for a store to train its dictionary on, and removes them.
-fn train(store: &Store<[u8]>) {
-    for i in 0..520 {
-        let object = object("train", &i.to_string(), "1").data("ab".repeat(i)).label("team1", "r");
-        let written = store.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap();
-        assert!(matches!(written, listwatch::cache::Written::Added(_)));
-    }
-    assert_eq!(store.begin_replace().commit("1").unwrap().len(), 520);
 }
 
 /// Checks the effect of a write, and returns its name.
