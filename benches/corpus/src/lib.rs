@@ -41,7 +41,7 @@
 
 mod managed;
 mod shapes;
-mod text;
+pub mod text;
 
 use std::collections::BTreeMap;
 

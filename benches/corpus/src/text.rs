@@ -54,10 +54,12 @@ const SETTINGS: &[&str] = &[
     "PREFIX",
 ];
 
+/// Returns a random element, of a slice that is not empty.
 pub fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(..of.len())]
 }
 
+/// Returns a number in the range, which includes both ends.
 pub fn between(rng: &mut Rng, (from, to): (u32, u32)) -> u32 {
     rng.u32(from..=to)
 }
@@ -72,14 +74,17 @@ fn text(rng: &mut Rng, length: usize, of: &[u8]) -> String {
     (0..length).map(|_| char::from(pick(rng, of))).collect()
 }
 
+/// Returns this many hexadecimal digits.
 pub fn hex(rng: &mut Rng, length: usize) -> String {
     text(rng, length, b"0123456789abcdef")
 }
 
+/// Returns a suffix of a generated name, of this length.
 pub fn suffix(rng: &mut Rng, length: usize) -> String {
     text(rng, length, SAFE)
 }
 
+/// Returns a token of this length.
 pub fn secret(rng: &mut Rng, length: usize) -> String {
     text(rng, length, ALPHANUMERIC)
 }
@@ -92,6 +97,7 @@ pub fn uid(rng: &mut Rng) -> String {
     parts.join("-")
 }
 
+/// Returns a word of a short list.
 pub fn word(rng: &mut Rng) -> &'static str {
     pick(rng, WORDS)
 }
@@ -102,10 +108,12 @@ pub fn name(rng: &mut Rng) -> String {
     (0..count).map(|_| word(rng)).collect::<Vec<_>>().join("-")
 }
 
+/// Returns the name of an environment.
 pub fn environment(rng: &mut Rng) -> &'static str {
     pick(rng, ENVIRONMENTS)
 }
 
+/// Returns the tag of an image: a version, the number of a build or a commit.
 pub fn version(rng: &mut Rng) -> String {
     match rng.u8(..4) {
         0 => hex(rng, 40),
