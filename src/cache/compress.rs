@@ -41,19 +41,26 @@ const KEPT_LEN: usize = 64 << 10;
 
 /// A trained dictionary. The objects that were compressed with it keep it alive.
 pub(super) struct Dictionary {
-    /// The bytes from which it was created.
-    bytes: Box<[u8]>,
+    /// The bytes from which it was created, compressed, and their length.
+    packed: Box<[u8]>,
+    len: usize,
     decompress: DDict<'static>,
 }
 
 impl Dictionary {
     /// Returns `None` if zstd refuses the bytes.
     pub(super) fn new(bytes: &[u8]) -> Option<Self> {
-        Some(Self { bytes: bytes.into(), decompress: DDict::try_create(bytes)? })
+        let mut packed = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
+        zstd_safe::compress(&mut packed, bytes, LEVEL).ok()?;
+        Some(Self { packed: packed.into(), len: bytes.len(), decompress: DDict::try_create(bytes)? })
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// Returns the bytes from which it was created.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len);
+        // They were compressed by `new`.
+        _ = zstd_safe::decompress(&mut bytes, &self.packed);
+        bytes
     }
 }
 
@@ -227,7 +234,7 @@ impl Compressor {
         let done = match &self.current {
             Some(current) => {
                 if self.compress.is_none() {
-                    self.compress = CDict::try_create(current.bytes(), LEVEL);
+                    self.compress = CDict::try_create(&current.bytes(), LEVEL);
                 }
                 context.compress_using_cdict(&mut self.out, bytes, self.compress.as_ref()?)
             }
@@ -285,7 +292,7 @@ impl Compressor {
 
     /// Returns the bytes from Rust's allocator.
     pub(super) fn buffer_bytes(&self) -> usize {
-        let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.bytes.len());
+        let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.packed.len());
         self.out.capacity()
             + self.prefix.capacity()
             + dictionaries.sum::<usize>()
@@ -322,8 +329,9 @@ pub(super) fn is_sample(place: u32, len: usize) -> bool {
 
 /// Makes the allocator return the free memory at the end of its heap.
 ///
-/// A training frees blocks of 4 MiB. From then on glibc keeps up to 8 MiB at the end of the heap (`M_TRIM_THRESHOLD` in mallopt(3)), so it
-/// is given more at once. The blocks are shorter than `M_MMAP_THRESHOLD`, and their pages are not used. This takes 0.1 ms.
+/// A training frees blocks of 4 MiB. From then on, glibc keeps up to 8 MiB at the end of the heap (`M_TRIM_THRESHOLD` in mallopt(3)),
+/// unless a program frees more than that at once, which this function does. The blocks are shorter than `M_MMAP_THRESHOLD`, and their
+/// pages are not used. This takes 0.1 ms.
 fn trim() {
     let blocks: Vec<Vec<u8>> = (0..128).map(|_| Vec::with_capacity(100 << 10)).collect();
     drop(black_box(blocks));
@@ -377,17 +385,25 @@ impl Pool {
         last.or_else(|| self.place(base)?.as_ref().filter(is).map(|known| Arc::clone(&known.bytes)))
     }
 
+    /// Keeps the bytes of the base that a writer or a reader of bases used last.
     fn keep(&mut self, base: &Arc<Base>, bytes: &Arc<Vec<u8>>) {
-        if bytes.len() > KEPT_LEN {
-            return;
+        if bytes.len() <= KEPT_LEN && !self.keep_largest(base, bytes) {
+            self.last = Some(Known { base: Arc::downgrade(base), bytes: Arc::clone(bytes) });
         }
-        let known = Known { base: Arc::downgrade(base), bytes: Arc::clone(bytes) };
+    }
+
+    /// Keeps a copy of the bytes if the base has more members than the base in its place. Returns true if it did.
+    fn keep_largest(&mut self, base: &Arc<Base>, bytes: &[u8]) -> bool {
         let members = Arc::strong_count(base);
         match self.place(Arc::as_ptr(base)) {
-            Some(place) if place.as_ref().is_none_or(|other| other.base.strong_count() < members) => {
-                *place = Some(known);
+            Some(place)
+                if bytes.len() <= KEPT_LEN
+                    && place.as_ref().is_none_or(|other| other.base.strong_count() < members) =>
+            {
+                *place = Some(Known { base: Arc::downgrade(base), bytes: Arc::new(bytes.to_vec()) });
+                true
             }
-            _ => self.last = Some(known),
+            _ => false,
         }
     }
 
@@ -400,21 +416,40 @@ impl Pool {
     }
 }
 
+/// What decompresses one object at a time. After a change of the dictionary, zstd assumes that the processor's caches lack it, and decodes
+/// slower. So differences have a context of their own, which takes a tenth off the time to read an object of a small family.
+#[derive(Default)]
 struct Context {
-    zstd: DCtx<'static>,
+    whole: Option<DCtx<'static>>,
+    differences: Option<DCtx<'static>>,
+    /// The base of the difference that was decompressed last, and its bytes, followed by the texts of the object.
+    base: Weak<Base>,
     prefix: Vec<u8>,
     frame: Vec<u8>,
 }
 
-impl Context {
-    fn decompress(&mut self, compressed: &[u8], wire_len: u32, dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(wire_len as usize);
-        let done = match dictionary {
-            Some(dictionary) => self.zstd.decompress_using_ddict(&mut bytes, compressed, &dictionary.decompress),
-            None => self.zstd.decompress(&mut bytes, compressed),
-        };
-        (done.is_ok() && bytes.len() == wire_len as usize).then_some(bytes)
-    }
+/// Replaces `bytes` by the bytes of the base.
+fn unpack(context: &mut Option<DCtx<'static>>, bytes: &mut Vec<u8>, base: &Base) -> Option<()> {
+    let packed = base.packed();
+    decompress(context, bytes, &packed.body, base.wire_len, packed.dictionary.as_deref())
+}
+
+/// Replaces `bytes` by the decompressed bytes.
+fn decompress(
+    context: &mut Option<DCtx<'static>>,
+    bytes: &mut Vec<u8>,
+    compressed: &[u8],
+    wire_len: u32,
+    dictionary: Option<&Dictionary>,
+) -> Option<()> {
+    bytes.clear();
+    bytes.reserve(wire_len as usize);
+    let context = context.get_or_insert_with(DCtx::create);
+    let done = match dictionary {
+        Some(dictionary) => context.decompress_using_ddict(bytes, compressed, &dictionary.decompress),
+        None => context.decompress(bytes, compressed),
+    };
+    (done.is_ok() && bytes.len() == wire_len as usize).then_some(())
 }
 
 impl Decompressor {
@@ -425,7 +460,9 @@ impl Decompressor {
         wire_len: u32,
         dictionary: Option<&Dictionary>,
     ) -> Option<Vec<u8>> {
-        self.with_context(|context| context.decompress(compressed, wire_len, dictionary))
+        let mut bytes = Vec::new();
+        self.with_context(|context| decompress(&mut context.whole, &mut bytes, compressed, wire_len, dictionary))?;
+        Some(bytes)
     }
 
     /// Makes a base of a compressed object.
@@ -438,7 +475,14 @@ impl Decompressor {
 
     /// Returns the bytes of a base.
     pub(super) fn base(&self, base: &Arc<Base>) -> Option<Arc<Vec<u8>>> {
-        self.with_context(|context| self.find_base(context, base))
+        if let Some(bytes) = lock(&self.0.pool).find(Arc::as_ptr(base)) {
+            return Some(bytes);
+        }
+        let mut bytes = Vec::new();
+        self.with_context(|context| unpack(&mut context.whole, &mut bytes, base))?;
+        let bytes = Arc::new(bytes);
+        lock(&self.0.pool).keep(base, &bytes);
+        Some(bytes)
     }
 
     /// Returns the bytes of an object from its difference to a base. `head` is what [`Compressor::difference`] got.
@@ -450,35 +494,39 @@ impl Decompressor {
         wire_len: u32,
     ) -> Option<Vec<u8>> {
         self.with_context(|context| {
-            let base = self.find_base(context, base)?;
-            join(&mut context.prefix, &base, head);
+            let Context { whole, differences, prefix, frame, .. } = context;
+            if context.base.as_ptr() != Arc::as_ptr(base) {
+                context.base = Weak::new();
+                let known = lock(&self.0.pool).find(Arc::as_ptr(base));
+                if let Some(bytes) = known {
+                    bytes.as_slice().clone_into(prefix);
+                } else {
+                    unpack(whole, prefix, base)?;
+                    lock(&self.0.pool).keep_largest(base, prefix);
+                }
+                context.base = Arc::downgrade(base);
+            }
+            prefix.truncate(base.wire_len as usize);
+            for text in head {
+                prefix.extend_from_slice(text);
+            }
+            frame.clear();
+            frame.extend_from_slice(&start(wire_len, difference.len()));
+            frame.extend_from_slice(difference);
             let mut bytes = Vec::with_capacity(wire_len as usize);
-            context.frame.clear();
-            context.frame.extend_from_slice(&start(wire_len, difference.len()));
-            context.frame.extend_from_slice(difference);
-            let done = context.zstd.decompress_using_dict(&mut bytes, &context.frame, &context.prefix);
-            context.frame.shrink_to(KEPT_LEN);
-            context.prefix.shrink_to(KEPT_LEN);
+            let differences = differences.get_or_insert_with(DCtx::create);
+            let done = differences.decompress_using_dict(&mut bytes, frame, prefix);
+            if prefix.len() > KEPT_LEN {
+                (context.base, *prefix) = (Weak::new(), Vec::new());
+            }
+            frame.shrink_to(KEPT_LEN);
             (done.is_ok() && bytes.len() == wire_len as usize).then_some(bytes)
         })
     }
 
-    fn find_base(&self, context: &mut Context, base: &Arc<Base>) -> Option<Arc<Vec<u8>>> {
-        if let Some(bytes) = lock(&self.0.pool).find(Arc::as_ptr(base)) {
-            return Some(bytes);
-        }
-        let packed = base.packed();
-        let bytes = context.decompress(&packed.body, base.wire_len, packed.dictionary.as_deref())?;
-        drop(packed);
-        let bytes = Arc::new(bytes);
-        lock(&self.0.pool).keep(base, &bytes);
-        Some(bytes)
-    }
-
     fn with_context<R>(&self, run: impl FnOnce(&mut Context) -> R) -> R {
         let free = lock(&self.0.pool).contexts.pop();
-        let mut context =
-            free.unwrap_or_else(|| Context { zstd: DCtx::create(), prefix: Vec::new(), frame: Vec::new() });
+        let mut context = free.unwrap_or_default();
         let result = run(&mut context);
         lock(&self.0.pool).contexts.push(context);
         result
@@ -500,6 +548,12 @@ impl Decompressor {
 
     /// Returns the bytes that zstd has allocated.
     pub(super) fn zstd_bytes(&self) -> usize {
-        lock(&self.0.pool).contexts.iter().map(|context| context.zstd.sizeof()).sum()
+        lock(&self.0.pool)
+            .contexts
+            .iter()
+            .flat_map(|context| [&context.whole, &context.differences])
+            .flatten()
+            .map(DCtx::sizeof)
+            .sum()
     }
 }

@@ -142,7 +142,7 @@ impl Families {
         });
         self.last = Last::default();
         self.full = (2 * self.known.len()).max(64);
-        self.known.shrink_to(self.full);
+        self.known.shrink_to_fit();
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -289,7 +289,7 @@ impl<'f> Output<'f> {
     #[cfg(feature = "zstd")]
     pub(super) fn dictionary(&mut self, dictionary: &Arc<Dictionary>) -> io::Result<usize> {
         // A record may be unfinished.
-        let record = mem::replace(&mut self.record, [&[DICTIONARY], dictionary.bytes()].concat());
+        let record = mem::replace(&mut self.record, [&[DICTIONARY], &*dictionary.bytes()].concat());
         self.write_record()?;
         self.record = record;
         self.dictionaries.push(Arc::clone(dictionary));

@@ -290,7 +290,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         // A dictionary leaves about half of what is left without it.
         let expected = compressed_len.saturating_mul(bytes.len()) / base.len().max(1) / if is_trained { 1 } else { 2 };
         let resembles = difference + SAVED <= expected && 4 * difference <= 3 * expected;
-        let has_drifted = trial.is_some_and(|trial| 5 * trial < 4 * difference);
+        let has_drifted = trial.is_some_and(|trial| 4 * trial < 3 * difference);
         let family = families.get_mut(key).ok_or(true)?;
         family.compared(resembles);
         if has_drifted {

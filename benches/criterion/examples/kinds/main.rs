@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p listwatch-benches --example kinds`
 //!
-//! For each kind, the program makes 5,000 objects (`objects.rs`) and writes them in the order of their keys to an empty store,
+//! For each kind, the program makes 20,000 objects (`objects.rs`) and writes them in the order of their keys to an empty store,
 //! as a list does. The generator is seeded, so each run makes the same objects.
 //!
 //! | column | meaning |
@@ -28,7 +28,7 @@ use listwatch::cache::{StorageFormat, Store};
 use prost::Message;
 use serde_json::Value;
 
-const OBJECTS: usize = 5000;
+const OBJECTS: usize = 20_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("| kind | encoded | compressed without families | compressed with families |");
