@@ -12,7 +12,8 @@
 //! draws its own name, uid, resource version, times, node, addresses, container ids, restarts and conditions. So the random values of a
 //! real cluster are random here, and the repeated ones repeat. The owner of a Pod of a kubelet is its node. `metadata.managedFields` lists the fields that are set, for two or three managers.
 //!
-//! The same number of Pods gives the same bytes on each machine. Pods are ordered by key, as an API server lists them.
+//! The same number of Pods gives the same bytes on each machine. Pods are ordered by key, as an API server lists them, and no two have
+//! the same key.
 //!
 //! # Entropy
 //!
@@ -60,6 +61,7 @@ use k8s_pb::apimachinery::pkg::api::resource::Quantity;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{LabelSelector, ListMeta, ObjectMeta, OwnerReference, Time};
 use k8s_pb::apimachinery::pkg::util::intstr::IntOrString;
 use prost::Message as _;
+use prost::encoding::{bytes, encode_varint};
 
 use crate::shapes::{Note, Owner, SHAPES, Shape, Sidecar};
 use crate::text::{
@@ -87,25 +89,43 @@ pub fn pods_by_zipf(count: u32, workloads: u32) -> Vec<u8> {
     list(cluster(count, Some(workloads)))
 }
 
-fn list(items: Vec<Pod>) -> Vec<u8> {
-    let list =
-        PodList { metadata: Some(ListMeta { resource_version: some("1900000000"), ..ListMeta::default() }), items };
+/// Encoded Pods by namespace and name.
+type Pods = BTreeMap<(String, String), Vec<u8>>;
+
+fn list(pods: Pods) -> Vec<u8> {
+    let metadata = Some(ListMeta { resource_version: some("1900000000"), ..ListMeta::default() });
+    let list = PodList { metadata, items: Vec::new() }.encode_to_vec();
+    let length = list.len() + pods.values().map(|pod| bytes::encoded_len(ITEMS, pod)).sum::<usize>();
     let mut body = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12".to_vec();
-    prost::encoding::encode_varint(list.encoded_len() as u64, &mut body);
-    list.encode(&mut body).expect("encoding into memory does not fail");
-    body.extend_from_slice(b"\x1a\0\x22\0");
+    encode_varint(length as u64, &mut body);
+    body.reserve_exact(length + ENVELOPE_END.len());
+    body.extend(list);
+    for pod in pods.into_values() {
+        bytes::encode(ITEMS, &pod, &mut body);
+    }
+    body.extend_from_slice(ENVELOPE_END);
     body
 }
 
-fn cluster(count: u32, workloads: Option<u32>) -> Vec<Pod> {
+/// The field of a list that holds its items.
+const ITEMS: u32 = 2;
+const ENVELOPE_END: &[u8] = b"\x1a\0\x22\0";
+
+/// Adds a Pod, unless it has drawn the name of another.
+fn add(pods: &mut Pods, pod: &Pod) {
+    let meta = pod.metadata.as_ref().expect("a Pod has metadata");
+    pods.entry((meta.namespace().to_owned(), meta.name().to_owned())).or_insert_with(|| pod.encode_to_vec());
+}
+
+fn cluster(count: u32, workloads: Option<u32>) -> Pods {
     let mut rng = Rng::with_seed(40);
     let mut cluster = Cluster::new(&mut rng, count);
-    let mut pods = Vec::with_capacity(count as usize);
+    let mut pods = Pods::new();
     let daemons: Vec<_> = SHAPES.iter().filter(|shape| shape.weight == 0).collect();
     for shape in daemons {
         let workload = Workload::new(&mut rng, shape, &cluster);
         for node in 0..cluster.nodes.len().min(count as usize / 48) {
-            pods.push(workload.pod(&mut rng, &mut cluster, Some(node)));
+            add(&mut pods, &workload.pod(&mut rng, &mut cluster, Some(node)));
         }
     }
     let weights: u32 = SHAPES.iter().map(|shape| shape.weight).sum();
@@ -129,14 +149,11 @@ fn cluster(count: u32, workloads: Option<u32>) -> Vec<Pod> {
             None => skewed(&mut rng, shape.replicas),
         };
         for _ in 0..replicas {
-            pods.push(workload.pod(&mut rng, &mut cluster, None));
+            if pods.len() < count as usize {
+                add(&mut pods, &workload.pod(&mut rng, &mut cluster, None));
+            }
         }
     }
-    pods.truncate(count as usize);
-    pods.sort_by_cached_key(|pod| {
-        let meta = pod.metadata.as_ref().expect("a Pod has metadata");
-        (meta.namespace().to_owned(), meta.name().to_owned())
-    });
     pods
 }
 
@@ -918,6 +935,8 @@ fn annotate_pod(rng: &mut Rng, note: Note, pod_ip: &str, annotations: &mut BTree
 mod tests {
     use std::collections::HashSet;
 
+    use k8s_pb::apimachinery::pkg::runtime::Unknown;
+
     use super::*;
 
     /// Returns the size of the concatenated Pods, compressed by zstd with a long window.
@@ -934,24 +953,34 @@ mod tests {
         zstd.compress2(&mut out, pods).unwrap()
     }
 
+    fn metas(body: &[u8]) -> Vec<ObjectMeta> {
+        let unknown = Unknown::decode(&body[b"k8s\0".len()..]).unwrap();
+        let list = PodList::decode(unknown.raw()).unwrap();
+        list.items.into_iter().map(|pod| pod.metadata.unwrap()).collect()
+    }
+
     #[test]
     fn pods_are_reproducible_and_ordered_by_key() {
         let body = pods(300);
         assert_eq!(body, pods(300));
-        let cluster = cluster(300, None);
-        let key = |pod: &Pod| {
-            let meta = pod.metadata.as_ref().unwrap();
-            (meta.namespace().to_owned(), meta.name().to_owned())
-        };
-        assert!(cluster.is_sorted_by_key(key));
-        let uids: HashSet<_> = cluster.iter().map(|pod| pod.metadata.as_ref().unwrap().uid()).collect();
-        let keys: HashSet<_> = cluster.iter().map(key).collect();
-        assert_eq!((uids.len(), keys.len()), (300, 300));
+        let metas = metas(&body);
+        let key = |meta: &ObjectMeta| (meta.namespace().to_owned(), meta.name().to_owned());
+        assert!(metas.is_sorted_by_key(key));
+        let uids: HashSet<_> = metas.iter().map(ObjectMeta::uid).collect();
+        assert_eq!((metas.len(), uids.len()), (300, 300));
+    }
+
+    /// Two of the first 5,000 Pods of these workloads draw the same name.
+    #[test]
+    fn keys_differ() {
+        let metas = metas(&pods_by_zipf(5000, 125));
+        let keys: HashSet<_> = metas.iter().map(|meta| (meta.namespace(), meta.name())).collect();
+        assert_eq!((metas.len(), keys.len()), (5000, 5000));
     }
 
     #[test]
     fn sizes_are_as_in_a_real_cluster() {
-        let mut sizes: Vec<_> = cluster(2000, None).iter().map(prost::Message::encoded_len).collect();
+        let mut sizes: Vec<_> = cluster(2000, None).values().map(Vec::len).collect();
         sizes.sort_unstable();
         let at = |percent: usize| sizes[(sizes.len() - 1) * percent / 100];
         assert!((2_000..3_500).contains(&at(0)), "{}", at(0));

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 
-    /// Threads of each cache: TOKIO_WORKER_THREADS and GOMAXPROCS. Unset, each has as many as cores
+    /// Threads of each cache: `TOKIO_WORKER_THREADS` and `GOMAXPROCS`. Unset, each has as many as cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
 

@@ -252,7 +252,7 @@ impl Programs {
     fn run(&self, variant: Variant, pods: u32) -> anyhow::Result<Run> {
         let Variant { way, mimalloc } = variant;
         let mut server = Command::new(self.rust.join("server"));
-        server.arg(pods.to_string());
+        server.args([&pods.to_string(), "uniform"]);
         let client = self.command(way, if mimalloc { "client-mimalloc" } else { "client" })?;
         process::measure(server, client, pods).with_context(|| format!("{}, {pods} Pods", variant.name()))
     }

@@ -1,7 +1,8 @@
 //! Pods as an API server sends them: a list, its pages, metadata alone or a watch, in protobuf and JSON.
 //!
-//! The server makes all Pods from the same recorded ones while it sends them. Each Pod has its own name, uid and version, and
-//! about 30 Pods share a node.
+//! The server makes uniform Pods from the same recorded ones while it sends them. Each Pod has its own name, uid and version, and
+//! about 30 Pods share a node. Diverse Pods are those of `listwatch-corpus`: the server keeps all of them in memory, only in
+//! protobuf, as items of a list and as events of a watch.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,16 +25,15 @@ use serde_json::value::RawValue;
 
 use crate::add_key;
 
-/// Pod `i` has the resource version `FIRST_VERSION + i` in the first list.
-const FIRST_VERSION: u64 = 1_000_000_000;
 /// The resource version of the first list; each later list has the next one.
 const LIST_VERSION: u64 = 5_000_000_000;
 /// The difference between a Pod's versions in two successive lists, if they differ.
 const RENEWAL: u64 = 100_000_000;
 const VERSION_DIGITS: usize = 10;
-/// Names end in the index, and uids begin with a number derived from it, in this many hexadecimal digits.
+/// Names of repeated Pods end in the index, and their uids begin with a number derived from it, in this many hexadecimal digits.
 const HEX_DIGITS: usize = 8;
 const PODS_PER_NODE: u32 = 30;
+const PODS_PER_WORKLOAD: u32 = 40;
 
 /// Makes clients relist.
 #[derive(Clone, Copy)]
@@ -44,12 +44,12 @@ pub struct Relists {
     pub renewed: bool,
 }
 
-/// Serves this many Pods. Also returns the sums of [`add_key`] over the first list and over the second.
+/// Serves this many diverse or uniform Pods. Also returns the sums of [`add_key`] over the first list and over the second.
 ///
 /// # Errors
 /// If no port is free.
-pub async fn start(pods: u32, relists: Option<Relists>) -> anyhow::Result<(Server, [u64; 2])> {
-    let (collection, hashes) = Collection::new(pods, relists)?;
+pub async fn start(pods: u32, diverse: bool, relists: Option<Relists>) -> anyhow::Result<(Server, [u64; 2])> {
+    let (collection, hashes) = Collection::new(pods, diverse, relists)?;
     Ok((Server::start(move |request, _| collection.answer(request)).await?, hashes))
 }
 
@@ -68,6 +68,18 @@ enum Encoding {
     Json,
 }
 
+/// What the server sends of uniform Pods.
+const UNIFORM: &[(Form, Encoding)] = &[
+    (Form::List, Encoding::Protobuf),
+    (Form::List, Encoding::Json),
+    (Form::Metadata, Encoding::Protobuf),
+    (Form::Metadata, Encoding::Json),
+    (Form::Events, Encoding::Protobuf),
+    (Form::Events, Encoding::Json),
+];
+/// What the server sends of diverse Pods: the requests of the ways that relist. Each takes the memory of all Pods.
+const DIVERSE: &[(Form, Encoding)] = &[(Form::List, Encoding::Protobuf), (Form::Events, Encoding::Protobuf)];
+
 struct Collection {
     pods: u32,
     nodes: u32,
@@ -76,40 +88,50 @@ struct Collection {
     lists: AtomicU64,
     /// The number of watches since the last list.
     watches: AtomicU32,
+    /// [`UNIFORM`] or [`DIVERSE`].
     templates: HashMap<(Form, Encoding), Arc<[Template]>>,
 }
 
 impl Collection {
-    fn new(pods: u32, relists: Option<Relists>) -> anyhow::Result<(Self, [u64; 2])> {
-        let recorded = recorded_pods();
-        let count = ListReader::new::<[u8]>(recorded.as_slice()).count();
-        // Each recorded Pod once, with a name, uid and version of the right length.
-        let once = Synthesizer::new(&recorded, count.try_into()?)?.to_vec();
-        let items: Vec<_> = ListReader::with(once.as_slice(), |item| {
+    fn new(pods: u32, diverse: bool, relists: Option<Relists>) -> anyhow::Result<(Self, [u64; 2])> {
+        let (count, once, sent) = if diverse {
+            let workloads = (pods / PODS_PER_WORKLOAD).max(1);
+            (pods, listwatch_corpus::pods_by_zipf(pods, workloads), DIVERSE)
+        } else {
+            let recorded = recorded_pods();
+            let count = ListReader::new::<[u8]>(recorded.as_slice()).count().try_into()?;
+            // Each recorded Pod once, with a name, uid and version of the right length.
+            (count, Synthesizer::new(&recorded, count)?.to_vec(), UNIFORM)
+        };
+        let items = ListReader::with(once.as_slice(), |item| {
             let mut json = Vec::new();
-            item.to_json(&mut json)?;
+            if !diverse {
+                item.to_json(&mut json)?;
+            }
             Ok::<_, ItemError>((item.to_box(), String::from_utf8_lossy(&json).into_owned()))
-        })
-        .collect::<Result<_, _>>()?;
+        });
 
         let (mut templates, mut hashes) = (HashMap::<_, Vec<_>>::new(), [0; 2]);
-        for (index, (protobuf, json)) in items.iter().enumerate() {
+        for (first, item) in (0..).zip(items) {
+            let (protobuf, json) = item?;
             let pod = pb::Pod::decode(&protobuf[..])?;
             let meta = pod.metadata.context("a Pod without metadata")?;
             let node = pod.spec.context("a Pod without a spec")?.node_name.context("a Pod without a node")?;
-            let name = &meta.name()[..meta.name().len() - HEX_DIGITS];
-            for index in (index..pods as usize).step_by(items.len()) {
-                for (hash, list) in hashes.iter_mut().zip(0..) {
-                    let version = first_version(relists, list) + index as u64;
-                    add_key(hash, meta.namespace(), &format!("{name}{index:08x}"), &version.to_string());
-                }
-            }
-            for form in [Form::List, Form::Metadata, Form::Events] {
+            let base_version = meta.resource_version().parse::<u64>()? - u64::from(first);
+            for &(form, encoding) in sent {
+                let bytes = match encoding {
+                    Encoding::Protobuf => protobuf_item(form, &protobuf)?,
+                    Encoding::Json => json_item(form, &json)?,
+                };
                 let node = (form != Form::Metadata).then_some(&*node);
-                let encoded =
-                    [(Encoding::Protobuf, protobuf_item(form, protobuf)?), (Encoding::Json, json_item(form, json)?)];
-                for (encoding, bytes) in encoded {
-                    templates.entry((form, encoding)).or_default().push(Template::new(bytes, &meta, node)?);
+                let template = Template::new(bytes, &meta, base_version, node, diverse)?;
+                templates.entry((form, encoding)).or_default().push(template);
+            }
+            for index in (first..pods).step_by(count as usize) {
+                let name = if diverse { meta.name().to_owned() } else { repeated_name(meta.name(), index) };
+                for (hash, list) in hashes.iter_mut().zip(0..) {
+                    let version = base_version + u64::from(index) + renewal(relists, list);
+                    add_key(hash, meta.namespace(), &name, &version.to_string());
                 }
             }
         }
@@ -137,7 +159,17 @@ impl Collection {
             Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
             Encoding::Json => "application/json",
         };
-        let body = if is_set("sendInitialEvents") {
+        let form = if is_set("sendInitialEvents") {
+            Form::Events
+        } else if accept.contains("as=PartialObjectMetadataList") {
+            Form::Metadata
+        } else {
+            Form::List
+        };
+        if !self.templates.contains_key(&(form, encoding)) {
+            return Answer::ok(Body::replay("not acceptable")).status(406).content_type("text/plain");
+        }
+        let body = if form == Form::Events {
             let events = self.events(encoding, self.begin(1));
             let length = events.length();
             self.watch(events.body(), length)
@@ -151,7 +183,6 @@ impl Collection {
             // Version 0 ignores the page size, as the watch cache of a real API server does.
             let limit = number("limit").filter(|limit| *limit > 0 && query.get("resourceVersion") != Some(&"0"));
             let end = limit.map_or(self.pods, |limit| start.saturating_add(limit)).min(self.pods);
-            let form = if accept.contains("as=PartialObjectMetadataList") { Form::Metadata } else { Form::List };
             let list = if start > 0 { self.lists.load(Ordering::Relaxed) - 1 } else { self.begin(0) };
             self.list(form, encoding, list, start..end).body()
         };
@@ -233,15 +264,20 @@ impl Collection {
 
     fn made(&self, form: Form, encoding: Encoding, list: u64, range: Range<u32>) -> Made {
         let templates = Arc::clone(&self.templates[&(form, encoding)]);
-        let first_version = first_version(self.relists, list);
-        Made { head: Vec::new(), templates, nodes: self.nodes, first_version, range, tail: Vec::new() }
+        let renewal = renewal(self.relists, list);
+        Made { head: Vec::new(), templates, nodes: self.nodes, renewal, range, tail: Vec::new() }
     }
 }
 
-/// Returns the version of the first Pod in this list.
-fn first_version(relists: Option<Relists>, list: u64) -> u64 {
+/// Returns the difference between a Pod's versions in this list and in the first.
+fn renewal(relists: Option<Relists>, list: u64) -> u64 {
     let is_renewed = relists.is_some_and(|relists| relists.renewed);
-    FIRST_VERSION + if is_renewed { list * RENEWAL } else { 0 }
+    if is_renewed { list * RENEWAL } else { 0 }
+}
+
+/// Returns the name of the Pod at this index, which repeats a Pod of this name.
+fn repeated_name(name: &str, index: u32) -> String {
+    format!("{}{index:0HEX_DIGITS$x}", &name[..name.len() - HEX_DIGITS])
 }
 
 /// A body that the server makes while it sends it.
@@ -250,7 +286,7 @@ struct Made {
     head: Vec<u8>,
     templates: Arc<[Template]>,
     nodes: u32,
-    first_version: u64,
+    renewal: u64,
     range: Range<u32>,
     tail: Vec<u8>,
 }
@@ -296,8 +332,8 @@ impl Read for Reader {
             if self.next == end {
                 self.piece.extend_from_slice(&self.made.tail);
             } else {
-                let (node, version) = (self.next % self.made.nodes, self.made.first_version + u64::from(self.next));
-                self.made.template(self.next).instantiate(self.next, node, version, &mut self.piece);
+                let (node, renewal) = (self.next % self.made.nodes, self.made.renewal);
+                self.made.template(self.next).instantiate(self.next, node, renewal, &mut self.piece);
                 if self.next == start && self.piece[0] == b',' {
                     self.piece[0] = b' ';
                 }
@@ -314,35 +350,56 @@ impl Read for Reader {
 /// A Pod with its separator, and the places at which its instances differ.
 struct Template {
     bytes: Vec<u8>,
+    version: usize,
+    /// An instance's version in the first list is the sum of this and its index.
+    base_version: u64,
+    /// `None` for a Pod that is sent once: it keeps its name, uid and node.
+    copies: Option<Copies>,
+}
+
+/// The places at which copies of a Pod differ.
+struct Copies {
     name_suffix: usize,
     uid: usize,
-    version: usize,
     /// `None` for metadata without a spec.
     node: Option<usize>,
 }
 
 impl Template {
-    fn new(bytes: Vec<u8>, meta: &ObjectMeta, node: Option<&str>) -> anyhow::Result<Self> {
+    fn new(
+        bytes: Vec<u8>,
+        meta: &ObjectMeta,
+        base_version: u64,
+        node: Option<&str>,
+        diverse: bool,
+    ) -> anyhow::Result<Self> {
         let place = |text: &str| {
             let mut places = bytes.windows(text.len()).enumerate().filter(|(_, part)| *part == text.as_bytes());
             let (place, _) = places.next().with_context(|| format!("an item without {text}"))?;
             ensure!(places.next().is_none(), "an item that contains {text} twice");
             anyhow::Ok(place)
         };
-        let name_suffix = place(meta.name())? + meta.name().len() - HEX_DIGITS;
-        let (uid, version) = (place(meta.uid())?, place(meta.resource_version())?);
-        let node = node.map(place).transpose()?;
-        Ok(Self { bytes, name_suffix, uid, version, node })
+        let version = place(meta.resource_version())?;
+        ensure!(meta.resource_version().len() == VERSION_DIGITS, "a version without {VERSION_DIGITS} digits");
+        let copies = if diverse {
+            None
+        } else {
+            let name_suffix = place(meta.name())? + meta.name().len() - HEX_DIGITS;
+            Some(Copies { name_suffix, uid: place(meta.uid())?, node: node.map(place).transpose()? })
+        };
+        Ok(Self { bytes, version, base_version, copies })
     }
 
-    fn instantiate(&self, index: u32, node: u32, version: u64, out: &mut Vec<u8>) {
+    fn instantiate(&self, index: u32, node: u32, renewal: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes);
         let mut put = |place: usize, text: String| out[place..][..text.len()].copy_from_slice(text.as_bytes());
-        put(self.name_suffix, format!("{index:0HEX_DIGITS$x}"));
-        // Multiplying by an odd factor permutes the u32s: the result is as unique as the index, and spread like uids.
-        put(self.uid, format!("{:0HEX_DIGITS$x}", index.wrapping_mul(0x9e37_79b1)));
+        let version = self.base_version + u64::from(index) + renewal;
         put(self.version, format!("{version:0VERSION_DIGITS$}"));
-        if let Some(place) = self.node {
+        let Some(copies) = &self.copies else { return };
+        put(copies.name_suffix, format!("{index:0HEX_DIGITS$x}"));
+        // Multiplying by an odd factor permutes the u32s: the result is as unique as the index, and spread like uids.
+        put(copies.uid, format!("{:0HEX_DIGITS$x}", index.wrapping_mul(0x9e37_79b1)));
+        if let Some(place) = copies.node {
             // The recorded nodes have names of the same form.
             put(place, format!("node-{node:04x}"));
         }
