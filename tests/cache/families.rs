@@ -232,13 +232,7 @@ fn random_writes_leave_no_more_memory_than_a_fresh_store() {
         held.insert((family, i), object);
     }
     let held: Vec<_> = held.into_values().collect();
-    // With a dictionary that is trained on these objects, as the store's.
-    let fresh = Store::new(StorageFormat::Compressed);
-    let mut list = fresh.begin_replace();
-    for object in &held {
-        drop(list.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap());
-    }
-    drop(list.commit("1000000").unwrap());
+    let fresh = filled(&held);
     let (found, fresh) = (memory(&store, &held), memory(&fresh, &held));
     println!("{found} bytes, {fresh} in a fresh store");
     assert!(found < fresh * 11 / 10, "{found} {fresh}");
