@@ -37,7 +37,7 @@ pub enum StorageFormat {
     Encoded,
     /// Compressed by zstd (feature `zstd`), as the difference to an object of the same family: of the same controlling owner, or without
     /// one of the same `generateName`. An object without a family, or unlike it, is compressed by itself. Once such objects take
-    /// 1.5 MiB, the store trains a dictionary of 110 KiB on samples of them, which takes about half a second, and compresses them again.
+    /// 1.5 MiB, the store trains a dictionary of 110 KiB on samples of them, which takes about 0.2 s, and compresses them again.
     /// It trains another when objects compress worse. An object that compression does not make shorter is kept encoded. An object that
     /// changes is kept encoded too, until 64 objects have changed, or 512 KiB of them: to compress them together takes a fraction of the
     /// time. A store with a budget or a change log compresses each at once.
