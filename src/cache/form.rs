@@ -267,8 +267,9 @@ impl<T: Stored + ?Sized> Inner<T> {
                 // Otherwise it was deleted, or a replace has set it aside.
                 let (_, first) = self.find_state(*hash, *address).ok_or(true)?;
                 let Form::Compressed(common) = first.form() else { return Err(true) };
-                if known.is_some_and(|known| known.is_same(&first)) {
-                    // The object itself.
+                let is_itself = known.is_some_and(|known| known.is_same(&first));
+                // Another object may have got the place of the first, and the members of a base have one namespace.
+                if is_itself || *common.namespace != *identity.namespace {
                     return Err(true);
                 }
                 let base = self.codec.encode(&first).map_err(|_| true)?;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::support::cases;
-use crate::support::store::{Object, object, trained};
+use crate::support::store::{Object, object};
+use crate::trained::trained;
 use fastrand::Rng;
 use listwatch::Encoding;
 use listwatch::cache::{StorageFormat, Store};

@@ -8,5 +8,6 @@ mod store;
 mod subscribe;
 #[path = "../support/mod.rs"]
 mod support;
+mod trained;
 mod user_code;
 mod volumes;

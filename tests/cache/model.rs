@@ -10,8 +10,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 
-use crate::support::store::{Object, object, trained};
+use crate::support::store::{Object, object};
 use crate::support::{cases, seeds};
+use crate::trained::trained;
 
 type Key = (String, String);
 type Indexes = Vec<Index<[u8], String>>;

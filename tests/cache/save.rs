@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio, exit};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-#[cfg(feature = "zstd")]
-use crate::support::store::trained;
 use crate::support::store::{Object, object};
+use crate::trained::trained;
 use allocation_counter::measure;
 use fastrand::Rng;
 use listwatch::cache::{Change, FileError, StorageFormat, Store, StoreError, Stored};
