@@ -18,12 +18,12 @@ const DIFFERENCE_LEVEL: i32 = 1;
 /// zstd's default for the length of a dictionary. Where objects have families, it compresses bases mostly: 512 KiB saves 3 to 9 % of them,
 /// less than its copies take. 64 KiB makes Pods without a family a tenth longer.
 const DICTIONARY_LEN: usize = 112_640;
-/// A sample is at most this much of an object, from its beginning, and all samples together are at most so long.
+/// The longest sample, which is the beginning of an object, and the most bytes of all samples together.
 const SAMPLE_LEN: usize = 128 << 10;
 const SAMPLES_LEN: usize = 4 << 20;
-/// The first dictionary is trained once objects and bases that were compressed without one take this many bytes. It saves about half of
-/// them, and takes a quarter of a megabyte itself. With more bytes, its samples come from more of the collection: a list begins with a
-/// few namespaces and workloads.
+/// The first dictionary is trained once objects and bases that were compressed without one take this many bytes. A dictionary saves about
+/// half of them, and takes a quarter of a megabyte. A list begins with a few namespaces and workloads, so a later training has samples
+/// from more of the collection.
 pub(super) const UNTRAINED: usize = 1536 << 10;
 /// The fewest objects for a training.
 pub(super) const FEW_SAMPLES: usize = 64;
@@ -321,8 +321,8 @@ fn start(wire_len: u32, difference_len: usize) -> SmallVec<[u8; 12]> {
     start
 }
 
-/// Returns true if the object at this place of a collection of so many bytes is a sample. The places are spread over the collection, and
-/// have no period, because its objects may have one.
+/// Returns true if the object at this place of a collection is a sample. `len` is the total length of its objects in bytes. The places of
+/// samples are spread over the collection without a period, because the objects may have one.
 pub(super) fn is_sample(place: u32, len: usize) -> bool {
     u64::from(place.wrapping_mul(0x9e37_79b9)) * len as u64 <= (SAMPLES_LEN as u64) << 32
 }
@@ -330,8 +330,8 @@ pub(super) fn is_sample(place: u32, len: usize) -> bool {
 /// Makes the allocator return the free memory at the end of its heap.
 ///
 /// A training frees blocks of 4 MiB. From then on, glibc keeps up to 8 MiB at the end of the heap (`M_TRIM_THRESHOLD` in mallopt(3)),
-/// unless a program frees more than that at once, which this function does. The blocks are shorter than `M_MMAP_THRESHOLD`, and their
-/// pages are not used. This takes 0.1 ms.
+/// unless a program frees more than that at once. This function does so, with blocks that are shorter than `M_MMAP_THRESHOLD` and whose
+/// pages are not used. It takes 0.5 ms.
 fn trim() {
     let blocks: Vec<Vec<u8>> = (0..128).map(|_| Vec::with_capacity(100 << 10)).collect();
     drop(black_box(blocks));

@@ -299,7 +299,7 @@ impl<D> Entry<D> {
         Self::allocated_with(self.bytes().len()) + form
     }
 
-    /// Returns the bytes of the allocation for so many bytes.
+    /// Returns the length of the allocation for this many bytes.
     pub(super) fn allocated_with(bytes: usize) -> usize {
         2 * size_of::<usize>() + size_of::<Properties<D>>() + bytes
     }
