@@ -254,7 +254,8 @@ impl Compressor {
     /// its entry has anyway. Returns the length; `None` if zstd does not compress the object at all.
     pub(super) fn difference(&mut self, base: &[u8], head: [&[u8]; 3], bytes: &[u8]) -> Option<usize> {
         let context = self.context.get_or_insert_with(CCtx::create);
-        join(&mut self.prefix, base, head);
+        base.clone_into(&mut self.prefix);
+        append(&mut self.prefix, head);
         self.out.clear();
         self.out.reserve(zstd_safe::compress_bound(bytes.len()));
         context.compress_using_dict(&mut self.out, bytes, &self.prefix, DIFFERENCE_LEVEL).ok()?;
@@ -337,9 +338,7 @@ fn trim() {
     drop(black_box(blocks));
 }
 
-fn join(prefix: &mut Vec<u8>, base: &[u8], head: [&[u8]; 3]) {
-    prefix.clear();
-    prefix.extend_from_slice(base);
+fn append(prefix: &mut Vec<u8>, head: [&[u8]; 3]) {
     for text in head {
         prefix.extend_from_slice(text);
     }
@@ -507,9 +506,7 @@ impl Decompressor {
                 context.base = Arc::downgrade(base);
             }
             prefix.truncate(base.wire_len as usize);
-            for text in head {
-                prefix.extend_from_slice(text);
-            }
+            append(prefix, head);
             frame.clear();
             frame.extend_from_slice(&start(wire_len, difference.len()));
             frame.extend_from_slice(difference);

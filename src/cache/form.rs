@@ -91,7 +91,9 @@ impl<T: Stored + ?Sized> Inner<T> {
         let state = self.state();
         let slots = state.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);
         let is_whole = |entry: &Entry<_>| !matches!(entry.form(), Form::Member(_)) || entry.body().is_empty();
-        slots.filter_map(|(entry, slot)| Some((slot, entry.clone().filter(is_whole)?))).collect()
+        slots
+            .filter_map(|(entry, slot)| Some((slot, entry.as_ref().filter(|entry| is_whole(entry))?.clone())))
+            .collect()
     }
 
     /// Compresses an object with the dictionary that was trained first.

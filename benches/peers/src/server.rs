@@ -1,8 +1,8 @@
 //! Pods as an API server sends them: a list, its pages, metadata alone or a watch, in protobuf and JSON.
 //!
 //! The server makes uniform Pods from the same recorded ones while it sends them. Each Pod has its own name, uid and version, and
-//! about 30 Pods share a node. Diverse Pods are those of `listwatch-corpus`: the server keeps all of them in memory, only in
-//! protobuf, as items of a list and as events of a watch.
+//! about 30 Pods share a node. The crate `listwatch-corpus` makes diverse Pods. The server keeps each of them in memory, as an item of
+//! a list and as an event of a watch. It sends diverse Pods in protobuf only.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -330,7 +330,7 @@ fn namespace(rng: &mut Rng) -> String {
     name(&mut Rng::with_seed(rng.u64(..60)))
 }
 
-/// Returns the repository, the tag and the digest of one of 2,000 images, of which some are more frequent.
+/// Returns the repository, the tag and the digest of one of 2,000 images. Some images are more frequent than others.
 fn image(rng: &mut Rng) -> (String, String, String) {
     let rng = &mut Rng::with_seed(skewed(rng, (0, 1999)).into());
     (format!("registry.example.com/{}/{}", word(rng), name(rng)), version(rng), hex(rng, 64))
