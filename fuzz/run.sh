@@ -10,7 +10,9 @@ targets=("$@")
 [ $# -gt 0 ] || targets=(list_decode list_differential json_list watch_decode meta_view projection selectors http_error views)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-kept=${FUZZ_CORPUS:-$scratch}
+kept=${FUZZ_CORPUS:-$scratch/kept}
+mkdir "$scratch/corpus"
+tar -C "$scratch/corpus" -xzf corpus.tar.gz
 cargo +"${NIGHTLY:-nightly}" fuzz build
 
 failed=0
@@ -20,7 +22,7 @@ for target in "${targets[@]}"; do
     log=$scratch/$target.log
     began=$SECONDS
     end=ok
-    cargo +"${NIGHTLY:-nightly}" fuzz run "$target" "$kept/$target" "corpus/$target" -- -max_total_time="$seconds" -dict=list.dict \
+    cargo +"${NIGHTLY:-nightly}" fuzz run "$target" "$kept/$target" "$scratch/corpus/$target" -- -max_total_time="$seconds" -dict=list.dict \
         -max_len=8192 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 ${FUZZ_SEED:+-seed="$FUZZ_SEED"} >"$log" 2>&1 || end="failed ($?)"
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     last=$(grep -aE '^#[0-9]+.* cov: ' "$log" | tail -1)

@@ -1,5 +1,7 @@
 //! Views read the same values as other readers of the same bytes.
 
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
 mod fuzz;
 #[rustfmt::skip]
 #[allow(clippy::match_same_arms, clippy::too_many_lines, clippy::wildcard_imports, reason = "generated")]
