@@ -41,12 +41,17 @@ func main() {
 		sources, union = append(sources, source), newer
 	}
 	must(os.WriteFile(root+"/src/schema/table.rs", union.rust(), 0o644))
-	writeViews(union)
-	all := map[served]bool{}
-	for _, source := range sources[len(sources)-2:] {
-		maps.Copy(all, source.resources())
+	all, byDefault := map[served]bool{}, map[served]bool{}
+	for i, source := range sources {
+		found := source.resources()
+		maps.Copy(all, found)
+		if i >= len(sources)-2 {
+			maps.Copy(byDefault, found)
+		}
 	}
-	must(os.WriteFile(root+"/src/client/builtin.rs", rustResources(all), 0o644))
+	maps.DeleteFunc(byDefault, func(r served, _ bool) bool { return !r.isDefault() })
+	must(os.WriteFile(root+"/src/client/builtin.rs", rustResources(byDefault), 0o644))
+	writeViews(union.servedBy(all))
 	must(os.MkdirAll(root+"/tests/core/json_form", 0o755))
 	scheme := newScheme()
 	writeRecorded(scheme)

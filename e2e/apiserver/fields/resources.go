@@ -26,8 +26,8 @@ type served struct {
 // servedReleases returns the releases whose resources are constants in Rust: the last two.
 func servedReleases() []string { return releases[len(releases)-2:] }
 
-// resources returns the kinds that kube-apiserver of the release lists by default: kinds with a generated client and a list
-// type, without alpha versions and versions that the release has removed.
+// resources returns the kinds that kube-apiserver of the release can list: kinds with a generated client and a list type,
+// without versions that the release has removed.
 func (s *sources) resources() map[served]bool {
 	found := map[served]bool{}
 	for module, patterns := range modules {
@@ -48,9 +48,6 @@ func (s *sources) resources() map[served]bool {
 
 func (p *goPackage) addResources(found map[served]bool, dir string) {
 	group, version := path.Split(p.apiVersion)
-	if strings.Contains(version, "alpha") {
-		return
-	}
 	paths, err := filepath.Glob(dir + "/*.go")
 	must(err)
 	tags, removed := map[string][]string{}, map[string]int{}
@@ -105,6 +102,12 @@ func tagsBetween(file *ast.File, after, before token.Pos) (tags []string) {
 	}
 	return tags
 }
+
+// isDefault returns true for a resource that a server lists unless it is configured otherwise: alpha versions are off.
+func (r served) isDefault() bool { return !strings.Contains(r.version, "alpha") }
+
+// apiVersion returns the apiVersion of its objects.
+func (r served) apiVersion() string { return path.Join(r.group, r.version) }
 
 // lifecycle returns the type of a method APILifecycleRemoved, and the minor release that it returns.
 func lifecycle(method *ast.FuncDecl) (name string, minor int) {

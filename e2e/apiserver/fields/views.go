@@ -84,6 +84,33 @@ func writeViews(t table) {
 	must(os.WriteFile(root+"/views/tests/views/generated.rs", walk.Bytes(), 0o644))
 }
 
+// servedBy returns the messages of the kinds that a server can list, and the messages of meta/v1. The kinds of k8s.io/metrics are
+// served by an extension.
+func (t table) servedBy(all map[served]bool) table {
+	reached := table{}
+	var reach func(key string)
+	reach = func(key string) {
+		if t[key] == nil || reached[key] != nil {
+			return
+		}
+		reached[key] = t[key]
+		for _, f := range t[key].fields {
+			reach(f.of)
+		}
+	}
+	kinds := map[string]bool{}
+	for r := range all {
+		kinds[r.apiVersion()+" "+r.kind] = true
+	}
+	for key, m := range t {
+		isKind := func(apiVersion string) bool { return kinds[apiVersion+" "+nameOf(key)] }
+		if slices.ContainsFunc(m.apiVersions, isKind) || strings.HasPrefix(key, "metrics/") || strings.HasPrefix(key, "meta/v1.") {
+			reach(key)
+		}
+	}
+	return reached
+}
+
 // hasView returns false for messages that have a type of their own in Rust.
 func (t table) hasView(key string) bool { return t[key].form == "Object" || t[key].form == "Or" }
 

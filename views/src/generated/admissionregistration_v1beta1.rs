@@ -245,106 +245,6 @@ impl<'a> MutatingAdmissionPolicySpecView<'a> {
 }
 
 view!(
-    /// Reads the message `MutatingWebhook`.
-    MutatingWebhookView
-);
-
-impl<'a> MutatingWebhookView<'a> {
-    /// The field `name`.
-    #[inline]
-    pub fn name(self) -> &'a str {
-        self.0.get(1)
-    }
-
-    /// The field `clientConfig`.
-    #[inline]
-    pub fn client_config(self) -> crate::admissionregistration_v1beta1::WebhookClientConfigView<'a> {
-        self.0.get(2)
-    }
-
-    /// The field `rules`.
-    #[inline]
-    pub fn rules(self) -> List<'a, crate::admissionregistration_v1::RuleWithOperationsView<'a>> {
-        self.0.list(3)
-    }
-
-    /// The field `failurePolicy`.
-    #[inline]
-    pub fn failure_policy(self) -> Option<&'a str> {
-        self.0.opt(4)
-    }
-
-    /// The field `matchPolicy`.
-    #[inline]
-    pub fn match_policy(self) -> Option<&'a str> {
-        self.0.opt(9)
-    }
-
-    /// The field `namespaceSelector`.
-    #[inline]
-    pub fn namespace_selector(self) -> Option<crate::meta_v1::LabelSelectorView<'a>> {
-        self.0.opt(5)
-    }
-
-    /// The field `objectSelector`.
-    #[inline]
-    pub fn object_selector(self) -> Option<crate::meta_v1::LabelSelectorView<'a>> {
-        self.0.opt(11)
-    }
-
-    /// The field `sideEffects`.
-    #[inline]
-    pub fn side_effects(self) -> Option<&'a str> {
-        self.0.opt(6)
-    }
-
-    /// The field `timeoutSeconds`.
-    #[inline]
-    pub fn timeout_seconds(self) -> Option<i32> {
-        self.0.opt(7)
-    }
-
-    /// The field `admissionReviewVersions`.
-    #[inline]
-    pub fn admission_review_versions(self) -> List<'a, &'a str> {
-        self.0.list(8)
-    }
-
-    /// The field `reinvocationPolicy`.
-    #[inline]
-    pub fn reinvocation_policy(self) -> Option<&'a str> {
-        self.0.opt(10)
-    }
-
-    /// The field `matchConditions`.
-    #[inline]
-    pub fn match_conditions(self) -> List<'a, crate::admissionregistration_v1beta1::MatchConditionView<'a>> {
-        self.0.list(12)
-    }
-}
-
-view!(
-    /// Reads the message `MutatingWebhookConfiguration`, a kind of `admissionregistration.k8s.io/v1beta1`.
-    MutatingWebhookConfigurationView
-);
-
-kind!(MutatingWebhookConfigurationView, "MutatingWebhookConfiguration", ["admissionregistration.k8s.io/v1beta1"]);
-
-impl<'a> MutatingWebhookConfigurationView<'a> {
-    /// The field `metadata`.
-    #[inline]
-    pub fn metadata(self) -> crate::meta_v1::ObjectMetaView<'a> {
-        self.0.get(1)
-    }
-
-    /// The field `webhooks`.
-    #[inline]
-    pub fn webhooks(self) -> List<'a, crate::admissionregistration_v1beta1::MutatingWebhookView<'a>> {
-        self.0.list(2)
-    }
-}
-
-view!(
     /// Reads the message `Mutation`.
     MutationView
 );
@@ -464,37 +364,6 @@ impl<'a> ParamRefView<'a> {
     /// The field `parameterNotFoundAction`.
     #[inline]
     pub fn parameter_not_found_action(self) -> Option<&'a str> {
-        self.0.opt(4)
-    }
-}
-
-view!(
-    /// Reads the message `ServiceReference`.
-    ServiceReferenceView
-);
-
-impl<'a> ServiceReferenceView<'a> {
-    /// The field `namespace`.
-    #[inline]
-    pub fn namespace(self) -> &'a str {
-        self.0.get(1)
-    }
-
-    /// The field `name`.
-    #[inline]
-    pub fn name(self) -> &'a str {
-        self.0.get(2)
-    }
-
-    /// The field `path`.
-    #[inline]
-    pub fn path(self) -> Option<&'a str> {
-        self.0.opt(3)
-    }
-
-    /// The field `port`.
-    #[inline]
-    pub fn port(self) -> Option<i32> {
         self.0.opt(4)
     }
 }
@@ -666,100 +535,6 @@ impl<'a> ValidatingAdmissionPolicyStatusView<'a> {
 }
 
 view!(
-    /// Reads the message `ValidatingWebhook`.
-    ValidatingWebhookView
-);
-
-impl<'a> ValidatingWebhookView<'a> {
-    /// The field `name`.
-    #[inline]
-    pub fn name(self) -> &'a str {
-        self.0.get(1)
-    }
-
-    /// The field `clientConfig`.
-    #[inline]
-    pub fn client_config(self) -> crate::admissionregistration_v1beta1::WebhookClientConfigView<'a> {
-        self.0.get(2)
-    }
-
-    /// The field `rules`.
-    #[inline]
-    pub fn rules(self) -> List<'a, crate::admissionregistration_v1::RuleWithOperationsView<'a>> {
-        self.0.list(3)
-    }
-
-    /// The field `failurePolicy`.
-    #[inline]
-    pub fn failure_policy(self) -> Option<&'a str> {
-        self.0.opt(4)
-    }
-
-    /// The field `matchPolicy`.
-    #[inline]
-    pub fn match_policy(self) -> Option<&'a str> {
-        self.0.opt(9)
-    }
-
-    /// The field `namespaceSelector`.
-    #[inline]
-    pub fn namespace_selector(self) -> Option<crate::meta_v1::LabelSelectorView<'a>> {
-        self.0.opt(5)
-    }
-
-    /// The field `objectSelector`.
-    #[inline]
-    pub fn object_selector(self) -> Option<crate::meta_v1::LabelSelectorView<'a>> {
-        self.0.opt(10)
-    }
-
-    /// The field `sideEffects`.
-    #[inline]
-    pub fn side_effects(self) -> Option<&'a str> {
-        self.0.opt(6)
-    }
-
-    /// The field `timeoutSeconds`.
-    #[inline]
-    pub fn timeout_seconds(self) -> Option<i32> {
-        self.0.opt(7)
-    }
-
-    /// The field `admissionReviewVersions`.
-    #[inline]
-    pub fn admission_review_versions(self) -> List<'a, &'a str> {
-        self.0.list(8)
-    }
-
-    /// The field `matchConditions`.
-    #[inline]
-    pub fn match_conditions(self) -> List<'a, crate::admissionregistration_v1beta1::MatchConditionView<'a>> {
-        self.0.list(11)
-    }
-}
-
-view!(
-    /// Reads the message `ValidatingWebhookConfiguration`, a kind of `admissionregistration.k8s.io/v1beta1`.
-    ValidatingWebhookConfigurationView
-);
-
-kind!(ValidatingWebhookConfigurationView, "ValidatingWebhookConfiguration", ["admissionregistration.k8s.io/v1beta1"]);
-
-impl<'a> ValidatingWebhookConfigurationView<'a> {
-    /// The field `metadata`.
-    #[inline]
-    pub fn metadata(self) -> crate::meta_v1::ObjectMetaView<'a> {
-        self.0.get(1)
-    }
-
-    /// The field `webhooks`.
-    #[inline]
-    pub fn webhooks(self) -> List<'a, crate::admissionregistration_v1beta1::ValidatingWebhookView<'a>> {
-        self.0.list(2)
-    }
-}
-
-view!(
     /// Reads the message `Validation`.
     ValidationView
 );
@@ -805,31 +580,6 @@ impl<'a> VariableView<'a> {
     /// The field `expression`.
     #[inline]
     pub fn expression(self) -> &'a str {
-        self.0.get(2)
-    }
-}
-
-view!(
-    /// Reads the message `WebhookClientConfig`.
-    WebhookClientConfigView
-);
-
-impl<'a> WebhookClientConfigView<'a> {
-    /// The field `url`.
-    #[inline]
-    pub fn url(self) -> Option<&'a str> {
-        self.0.opt(3)
-    }
-
-    /// The field `service`.
-    #[inline]
-    pub fn service(self) -> Option<crate::admissionregistration_v1beta1::ServiceReferenceView<'a>> {
-        self.0.opt(1)
-    }
-
-    /// The field `caBundle`.
-    #[inline]
-    pub fn ca_bundle(self) -> &'a [u8] {
         self.0.get(2)
     }
 }

@@ -9,27 +9,6 @@
 use crate::module::*;
 
 view!(
-    /// Reads the message `Lease`, a kind of `coordination.k8s.io/v1beta1`.
-    LeaseView
-);
-
-kind!(LeaseView, "Lease", ["coordination.k8s.io/v1beta1"]);
-
-impl<'a> LeaseView<'a> {
-    /// The field `metadata`.
-    #[inline]
-    pub fn metadata(self) -> crate::meta_v1::ObjectMetaView<'a> {
-        self.0.get(1)
-    }
-
-    /// The field `spec`.
-    #[inline]
-    pub fn spec(self) -> crate::coordination_v1beta1::LeaseSpecView<'a> {
-        self.0.get(2)
-    }
-}
-
-view!(
     /// Reads the message `LeaseCandidate`, a kind of `coordination.k8s.io/v1beta1`.
     LeaseCandidateView
 );
@@ -90,54 +69,5 @@ impl<'a> LeaseCandidateSpecView<'a> {
     #[inline]
     pub fn strategy(self) -> &'a str {
         self.0.get(6)
-    }
-}
-
-view!(
-    /// Reads the message `LeaseSpec`.
-    LeaseSpecView
-);
-
-impl<'a> LeaseSpecView<'a> {
-    /// The field `holderIdentity`.
-    #[inline]
-    pub fn holder_identity(self) -> Option<&'a str> {
-        self.0.opt(1)
-    }
-
-    /// The field `leaseDurationSeconds`.
-    #[inline]
-    pub fn lease_duration_seconds(self) -> Option<i32> {
-        self.0.opt(2)
-    }
-
-    /// The field `acquireTime`.
-    #[inline]
-    pub fn acquire_time(self) -> Option<Time> {
-        self.0.opt(3)
-    }
-
-    /// The field `renewTime`.
-    #[inline]
-    pub fn renew_time(self) -> Option<Time> {
-        self.0.opt(4)
-    }
-
-    /// The field `leaseTransitions`.
-    #[inline]
-    pub fn lease_transitions(self) -> Option<i32> {
-        self.0.opt(5)
-    }
-
-    /// The field `strategy`.
-    #[inline]
-    pub fn strategy(self) -> Option<&'a str> {
-        self.0.opt(6)
-    }
-
-    /// The field `preferredHolder`.
-    #[inline]
-    pub fn preferred_holder(self) -> Option<&'a str> {
-        self.0.opt(7)
     }
 }

@@ -202,27 +202,6 @@ impl<'a> AzureFileVolumeSourceView<'a> {
 }
 
 view!(
-    /// Reads the message `Binding`, a kind of `v1`.
-    BindingView
-);
-
-kind!(BindingView, "Binding", ["v1"]);
-
-impl<'a> BindingView<'a> {
-    /// The field `metadata`.
-    #[inline]
-    pub fn metadata(self) -> crate::meta_v1::ObjectMetaView<'a> {
-        self.0.get(1)
-    }
-
-    /// The field `target`.
-    #[inline]
-    pub fn target(self) -> crate::core_v1::ObjectReferenceView<'a> {
-        self.0.get(2)
-    }
-}
-
-view!(
     /// Reads the message `CSIPersistentVolumeSource`.
     CSIPersistentVolumeSourceView
 );
@@ -5320,27 +5299,6 @@ impl<'a> PodStatusView<'a> {
 }
 
 view!(
-    /// Reads the message `PodStatusResult`, a kind of `v1`.
-    PodStatusResultView
-);
-
-kind!(PodStatusResultView, "PodStatusResult", ["v1"]);
-
-impl<'a> PodStatusResultView<'a> {
-    /// The field `metadata`.
-    #[inline]
-    pub fn metadata(self) -> crate::meta_v1::ObjectMetaView<'a> {
-        self.0.get(1)
-    }
-
-    /// The field `status`.
-    #[inline]
-    pub fn status(self) -> crate::core_v1::PodStatusView<'a> {
-        self.0.get(2)
-    }
-}
-
-view!(
     /// Reads the message `PodTemplate`, a kind of `v1`.
     PodTemplateView
 );
@@ -5753,33 +5711,6 @@ impl<'a> RBDVolumeSourceView<'a> {
     #[inline]
     pub fn read_only(self) -> bool {
         self.0.get(8)
-    }
-}
-
-view!(
-    /// Reads the message `RangeAllocation`, a kind of `v1`.
-    RangeAllocationView
-);
-
-kind!(RangeAllocationView, "RangeAllocation", ["v1"]);
-
-impl<'a> RangeAllocationView<'a> {
-    /// The field `metadata`.
-    #[inline]
-    pub fn metadata(self) -> crate::meta_v1::ObjectMetaView<'a> {
-        self.0.get(1)
-    }
-
-    /// The field `range`.
-    #[inline]
-    pub fn range(self) -> &'a str {
-        self.0.get(2)
-    }
-
-    /// The field `data`.
-    #[inline]
-    pub fn data(self) -> &'a [u8] {
-        self.0.get(3)
     }
 }
 
@@ -6585,21 +6516,6 @@ impl<'a> SecurityContextView<'a> {
     #[inline]
     pub fn app_armor_profile(self) -> Option<crate::core_v1::AppArmorProfileView<'a>> {
         self.0.opt(12)
-    }
-}
-
-view!(
-    /// Reads the message `SerializedReference`, a kind of `v1`.
-    SerializedReferenceView
-);
-
-kind!(SerializedReferenceView, "SerializedReference", ["v1"]);
-
-impl<'a> SerializedReferenceView<'a> {
-    /// The field `reference`.
-    #[inline]
-    pub fn reference(self) -> crate::core_v1::ObjectReferenceView<'a> {
-        self.0.get(1)
     }
 }
 

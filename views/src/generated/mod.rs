@@ -4,20 +4,12 @@
 //
 // in the versions v0.31.0, v0.32.0, v0.33.0, v0.34.0, v0.35.0, v0.36.3, v0.37.0.
 
-/// Kinds of `admission.k8s.io/v1`, and their messages.
-pub mod admission_v1;
-/// Kinds of `admission.k8s.io/v1beta1`, and their messages.
-pub mod admission_v1beta1;
 /// Kinds of `admissionregistration.k8s.io/v1`, and their messages.
 pub mod admissionregistration_v1;
 /// Kinds of `admissionregistration.k8s.io/v1alpha1`, and their messages.
 pub mod admissionregistration_v1alpha1;
 /// Kinds of `admissionregistration.k8s.io/v1beta1`, and their messages.
 pub mod admissionregistration_v1beta1;
-/// Kinds of `apidiscovery.k8s.io/v2`, and their messages.
-pub mod apidiscovery_v2;
-/// Kinds of `apidiscovery.k8s.io/v2beta1`, and their messages.
-pub mod apidiscovery_v2beta1;
 /// Kinds of `apiextensions.k8s.io/v1`, and their messages.
 pub mod apiextensions_v1;
 /// Kinds of `apiregistration.k8s.io/v1`, and their messages.
@@ -26,32 +18,12 @@ pub mod apiregistration_v1;
 pub mod apiserverinternal_v1alpha1;
 /// Kinds of `apps/v1`, and their messages.
 pub mod apps_v1;
-/// Kinds of `apps/v1beta1`, and their messages.
-pub mod apps_v1beta1;
-/// Kinds of `apps/v1beta2`, and their messages.
-pub mod apps_v1beta2;
-/// Kinds of `authentication.k8s.io/v1`, and their messages.
-pub mod authentication_v1;
-/// Kinds of `authentication.k8s.io/v1alpha1`, and their messages.
-pub mod authentication_v1alpha1;
-/// Kinds of `authentication.k8s.io/v1beta1`, and their messages.
-pub mod authentication_v1beta1;
-/// Kinds of `authorization.k8s.io/v1`, and their messages.
-pub mod authorization_v1;
-/// Kinds of `authorization.k8s.io/v1beta1`, and their messages.
-pub mod authorization_v1beta1;
 /// Kinds of `autoscaling/v1`, and their messages.
 pub mod autoscaling_v1;
 /// Kinds of `autoscaling/v2`, and their messages.
 pub mod autoscaling_v2;
-/// Kinds of `autoscaling/v2beta1`, and their messages.
-pub mod autoscaling_v2beta1;
-/// Kinds of `autoscaling/v2beta2`, and their messages.
-pub mod autoscaling_v2beta2;
 /// Kinds of `batch/v1`, and their messages.
 pub mod batch_v1;
-/// Kinds of `batch/v1beta1`, and their messages.
-pub mod batch_v1beta1;
 /// Kinds of `certificates.k8s.io/v1`, and their messages.
 pub mod certificates_v1;
 /// Kinds of `certificates.k8s.io/v1alpha1`, and their messages.
@@ -70,24 +42,12 @@ pub mod coordination_v1beta1;
 pub mod core_v1;
 /// Kinds of `discovery.k8s.io/v1`, and their messages.
 pub mod discovery_v1;
-/// Kinds of `discovery.k8s.io/v1beta1`, and their messages.
-pub mod discovery_v1beta1;
 /// Kinds of `events.k8s.io/v1`, and their messages.
 pub mod events_v1;
-/// Kinds of `events.k8s.io/v1beta1`, and their messages.
-pub mod events_v1beta1;
-/// Kinds of `extensions/v1beta1`, and their messages.
-pub mod extensions_v1beta1;
 /// Kinds of `flowcontrol.apiserver.k8s.io/v1`, and their messages.
 pub mod flowcontrol_v1;
-/// Kinds of `flowcontrol.apiserver.k8s.io/v1beta1`, and their messages.
-pub mod flowcontrol_v1beta1;
-/// Kinds of `flowcontrol.apiserver.k8s.io/v1beta2`, and their messages.
-pub mod flowcontrol_v1beta2;
 /// Kinds of `flowcontrol.apiserver.k8s.io/v1beta3`, and their messages.
 pub mod flowcontrol_v1beta3;
-/// Kinds of `imagepolicy.k8s.io/v1alpha1`, and their messages.
-pub mod imagepolicy_v1alpha1;
 /// Kinds of `lifecycle.k8s.io/v1alpha1`, and their messages.
 pub mod lifecycle_v1alpha1;
 /// Kinds of `meta.k8s.io/v1`, `meta.k8s.io/v1beta1`, `v1`, and their messages.
@@ -104,18 +64,12 @@ pub mod networking_v1beta1;
 pub mod node_v1;
 /// Kinds of `node.k8s.io/v1alpha1`, and their messages.
 pub mod node_v1alpha1;
-/// Kinds of `node.k8s.io/v1beta1`, and their messages.
-pub mod node_v1beta1;
 /// Kinds of `policy/v1`, and their messages.
 pub mod policy_v1;
-/// Kinds of `policy/v1beta1`, and their messages.
-pub mod policy_v1beta1;
 /// Kinds of `rbac.authorization.k8s.io/v1`, and their messages.
 pub mod rbac_v1;
 /// Kinds of `rbac.authorization.k8s.io/v1alpha1`, and their messages.
 pub mod rbac_v1alpha1;
-/// Kinds of `rbac.authorization.k8s.io/v1beta1`, and their messages.
-pub mod rbac_v1beta1;
 /// Kinds of `resource.k8s.io/v1`, and their messages.
 pub mod resource_v1;
 /// Kinds of `resource.k8s.io/v1alpha3`, and their messages.

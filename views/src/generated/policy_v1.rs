@@ -9,27 +9,6 @@
 use crate::module::*;
 
 view!(
-    /// Reads the message `Eviction`, a kind of `policy/v1`.
-    EvictionView
-);
-
-kind!(EvictionView, "Eviction", ["policy/v1"]);
-
-impl<'a> EvictionView<'a> {
-    /// The field `metadata`.
-    #[inline]
-    pub fn metadata(self) -> crate::meta_v1::ObjectMetaView<'a> {
-        self.0.get(1)
-    }
-
-    /// The field `deleteOptions`.
-    #[inline]
-    pub fn delete_options(self) -> Option<crate::meta_v1::DeleteOptionsView<'a>> {
-        self.0.opt(2)
-    }
-}
-
-view!(
     /// Reads the message `PodDisruptionBudget`, a kind of `policy/v1`.
     PodDisruptionBudgetView
 );

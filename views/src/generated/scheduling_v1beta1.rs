@@ -436,45 +436,6 @@ impl<'a> PodGroupTemplateView<'a> {
 }
 
 view!(
-    /// Reads the message `PriorityClass`, a kind of `scheduling.k8s.io/v1beta1`.
-    PriorityClassView
-);
-
-kind!(PriorityClassView, "PriorityClass", ["scheduling.k8s.io/v1beta1"]);
-
-impl<'a> PriorityClassView<'a> {
-    /// The field `metadata`.
-    #[inline]
-    pub fn metadata(self) -> crate::meta_v1::ObjectMetaView<'a> {
-        self.0.get(1)
-    }
-
-    /// The field `value`.
-    #[inline]
-    pub fn value(self) -> i32 {
-        self.0.get(2)
-    }
-
-    /// The field `globalDefault`.
-    #[inline]
-    pub fn global_default(self) -> bool {
-        self.0.get(3)
-    }
-
-    /// The field `description`.
-    #[inline]
-    pub fn description(self) -> &'a str {
-        self.0.get(4)
-    }
-
-    /// The field `preemptionPolicy`.
-    #[inline]
-    pub fn preemption_policy(self) -> Option<&'a str> {
-        self.0.opt(5)
-    }
-}
-
-view!(
     /// Reads the message `SingleCompositeDisruptionMode`.
     SingleCompositeDisruptionModeView
 );

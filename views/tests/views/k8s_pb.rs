@@ -50,7 +50,7 @@ fn objects_of_every_kind_equal_the_decoded_ones() {
         }
         compare(api_version, kind, b"");
     }
-    assert!(kinds.len() > 150, "{}", kinds.len());
+    assert!(kinds.len() * 10 > KINDS.len() * 9, "{} of {}", kinds.len(), KINDS.len());
 }
 
 /// Encodes the same object differently, or another object: fields in another order, messages in pieces, fields and entries of maps
@@ -170,6 +170,6 @@ proptest! {
             let view = walk(api_version, kind, ItemRef::new(Encoding::Protobuf, &object)).unwrap();
             assert_eq!(view.is_ok(), is_same);
         }
-        assert!(rewritten > 100, "{rewritten}");
+        assert!(rewritten * 2 > KINDS.len(), "{rewritten}");
     }
 }
