@@ -1,5 +1,8 @@
 //! The guide: one chapter for each task, and for what lists and watches cost.
 
+#[doc = include_str!("../docs/guide/choosing.md")]
+pub mod choosing {}
+
 #[doc = include_str!("../docs/guide/listing.md")]
 pub mod listing {}
 

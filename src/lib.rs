@@ -1,9 +1,21 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(all(feature = "cache", feature = "k8s-pb", feature = "reqwest"), doc = include_str!("../README.md"))]
-#![cfg_attr(
-    not(all(feature = "cache", feature = "k8s-pb", feature = "reqwest")),
-    doc = "Streams huge Kubernetes collections over protobuf, in constant memory."
-)]
+//! Lists, watches and caches huge Kubernetes collections in constant memory.
+//!
+//! An API server can stream a list of any size. This crate decodes a list while it arrives, one item at a time, and keeps only what
+//! the caller keeps. The decoders use no IO and no async. A client lists, pages, retries and watches over them, and a reflector
+//! keeps a cache synced.
+//!
+//! ```no_run
+//! use listwatch::ListReader;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut names = ListReader::with(std::fs::File::open("pods.pb")?, |pod| pod.meta().map(|meta| meta.name().into_owned()));
+//! for name in &mut names {
+//!     println!("{}", name?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Overview
 //!
@@ -25,6 +37,11 @@
 //!
 //! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and the adapter
 //! over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
+
+/// Compiles the examples of README.md.
+#[cfg(all(doctest, feature = "cache", feature = "k8s-pb", feature = "reqwest"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 mod adapt;
 #[cfg(feature = "cache")]

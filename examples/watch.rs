@@ -1,0 +1,43 @@
+//! Prints the Pods of a cluster, and then each change: `cargo run --example watch [URL]`, with the URL that `kubectl proxy` prints.
+
+use std::env::args;
+use std::error::Error;
+
+use futures::TryStreamExt as _;
+use listwatch::client::{Client, HttpTransport, OwnedEvent, Resource, WatchParams};
+use listwatch_testserver::{Answer, Body, Server};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Without a URL, a local server replays a recorded watch.
+    let recorded: &[u8] = include_bytes!("../fixtures/watch-initial-events-pods.pb");
+    let body = Answer::ok(Body::replay(recorded)).content_type("application/vnd.kubernetes.protobuf;stream=watch");
+    let server = Server::start(body.always()).await?;
+    let url = args().nth(1);
+
+    let client = Client::new(HttpTransport::builder(url.clone().unwrap_or_else(|| server.url())).build()?);
+    // The closure borrows each Pod, and returns what the program keeps of it.
+    let mut pods = client.watch_with(&Resource::PODS, &WatchParams::with_initial_state(), |pod| {
+        pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
+    });
+    let mut existing = 0;
+    while let Some(event) = pods.try_next().await? {
+        match event {
+            OwnedEvent::Added(name) => {
+                existing += 1;
+                println!("added {name}");
+            }
+            OwnedEvent::Modified(name) => println!("modified {name}"),
+            OwnedEvent::Deleted(name) => println!("deleted {name}"),
+            OwnedEvent::Synced { resource_version } => {
+                println!("the {existing} Pods above existed at version {resource_version}");
+                if url.is_none() {
+                    break;
+                }
+            }
+            OwnedEvent::Reset => existing = 0,
+            _ => {}
+        }
+    }
+    Ok(())
+}
