@@ -113,9 +113,11 @@ impl Selection {
             && self.shard.is_none_or(|shard| shard.contains(&meta.uid())))
     }
 
-    /// Refuses selectors that the server would parse as other selectors.
+    /// Refuses selectors that the server would refuse, or parse as other selectors.
     pub(crate) fn validate(&self) -> Result<(), InvalidInput> {
-        let of = |selector| move |reason| InvalidInput::new(format!("{selector} selector: {reason}"), "");
+        let of = |selector| {
+            move |error: InvalidInput| InvalidInput::new(format!("{selector} selector: {error}"), error.text())
+        };
         self.labels.validate().map_err(of("label"))?;
         self.fields.validate().map_err(of("field"))
     }

@@ -162,7 +162,7 @@ fn rejects_wrong_usage_before_any_request() {
     for (args, expected) in [
         ("list", "<RESOURCE>"),
         ("list pods -n a -A", "cannot be used with"),
-        ("list pods -l a=b=c", "invalid selector"),
+        ("list pods -l a=b=c", "found '=', expected: ',' or 'end of string'"),
         ("list pods --limit 0", "it must be at least 1\n"),
         ("list pods -w", "tip: to print changes, use the command `watch`\n"),
         ("list pods --watch", "tip: to print changes, use the command `watch`\n"),
