@@ -75,7 +75,7 @@ impl Selector {
 }
 
 fn unparsable(error: &dyn std::fmt::Display) -> Refusal {
-    status::bad_request(format!("unable to parse requirement: {error}")).into()
+    status::bad_request(error.to_string()).into()
 }
 
 /// Returns path and value of a selector `path=value`.
