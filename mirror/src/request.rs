@@ -131,9 +131,7 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
         }
         ["metrics"] => (What::Own(Own::Metrics), Attributes::Path("/metrics".to_owned())),
         ["api", version, ref rest @ ..] if is_of_resource => of_resource("", version, rest, &pairs, method)?,
-        ["apis", group, version, ref rest @ ..] if is_of_resource => {
-            of_resource(group, version, rest, &pairs, method)?
-        }
+        ["apis", group, version, ref rest @ ..] if is_of_resource => of_resource(group, version, rest, &pairs, method)?,
         ["api" | "apis" | "openapi" | "version" | ".well-known", ..] => {
             (What::Forward, Attributes::Path(path_of(&segments) + end))
         }

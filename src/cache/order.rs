@@ -165,7 +165,11 @@ mod tests {
                     assert!(order.iter().eq(model.iter().copied()), "{name}, step {step}");
                     let from = rng.u32(..4_000);
                     let expected = model.iter().copied().filter(|slot| *slot >= from);
-                    assert_eq!(order.count_from(|slot| slot.cmp(&from)), expected.clone().count(), "{name}, step {step}");
+                    assert_eq!(
+                        order.count_from(|slot| slot.cmp(&from)),
+                        expected.clone().count(),
+                        "{name}, step {step}"
+                    );
                     assert!(order.from(|slot| slot.cmp(&from)).eq(expected), "{name}, step {step}");
                 }
             }

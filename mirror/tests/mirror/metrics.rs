@@ -113,10 +113,14 @@ async fn a_strict_parser_reads_the_metrics_of_three_resources() {
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"), "{head}");
     let samples = parse(body).unwrap_or_else(|error| panic!("{error}\n{body}"));
     for name in ["configmaps", "nodes", "deployments.apps"] {
-        for (metric, expected) in [("objects", Some(1.0)), ("ready", Some(1.0)), ("lag_seconds", None), ("log_age_seconds", None)]
+        for (metric, expected) in
+            [("objects", Some(1.0)), ("ready", Some(1.0)), ("lag_seconds", None), ("log_age_seconds", None)]
         {
             let value = samples.get(&format!("listwatch_mirror_{metric}{{resource=\"{name}\"}}"));
-            assert!(value.is_some_and(|value| expected.is_none_or(|expected| *value == expected)), "{name} {metric}: {body}");
+            assert!(
+                value.is_some_and(|value| expected.is_none_or(|expected| *value == expected)),
+                "{name} {metric}: {body}"
+            );
         }
     }
     // A reader that does not name OpenMetrics gets the older format, whose parsers skip the lines that they do not know.
