@@ -4,8 +4,9 @@ use listwatch::cache::Object;
 use listwatch::{Encoding, FieldSelector, ItemError, ItemRef, LabelSelector};
 
 use crate::mirrored::Mirrored;
+use crate::params::Params;
 use crate::request::Read;
-use crate::status::{self, Refusal};
+use crate::status::Refusal;
 
 /// The namespace and the selectors of a read.
 pub(super) struct Selector {
@@ -18,11 +19,13 @@ pub(super) struct Selector {
 
 impl Selector {
     pub(super) fn parse(mirrored: &Mirrored, read: &Read) -> Result<Self, Refusal> {
-        let params = &read.params;
-        let labels = params.label_selector.parse().map_err(|error| unparsable(&error))?;
-        let fields: FieldSelector = params.field_selector.parse().map_err(|error| unparsable(&error))?;
-        let selector =
-            Self { namespace: read.namespace.clone(), labels, equation: equation(&params.field_selector), fields };
+        let Params { labels, fields, field_selector, .. } = &read.params;
+        let selector = Self {
+            namespace: read.namespace.clone(),
+            labels: labels.clone(),
+            fields: fields.clone(),
+            equation: equation(field_selector),
+        };
         // The API server knows more fields, and which fields no object can be selected by.
         if !selector.fields.is_empty() && selector.matches_fields(mirrored, &empty_object(mirrored.encoding())).is_err()
         {
@@ -74,16 +77,12 @@ impl Selector {
     }
 }
 
-fn unparsable(error: &dyn std::fmt::Display) -> Refusal {
-    status::bad_request(error.to_string()).into()
-}
-
 /// Returns path and value of a selector `path=value`.
 fn equation(selector: &str) -> Option<(String, String)> {
     let (path, value) = selector.split_once('=')?;
     let value = value.strip_prefix('=').unwrap_or(value);
     let is_single = !path.ends_with('!') && !value.contains(['=', ',', '\\', '!']);
-    is_single.then(|| (path.trim().to_owned(), value.to_owned()))
+    is_single.then(|| (path.to_owned(), value.to_owned()))
 }
 
 /// Returns an object without fields, to find out which fields can be selected.
