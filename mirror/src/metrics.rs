@@ -46,6 +46,7 @@ struct Counters {
     connections: Gauge,
     watchers: Family<Labels<1>, Gauge>,
     expired: Family<Labels<1>, Counter>,
+    unconfirmed: Family<Labels<1>, Counter>,
 }
 
 /// Counts something as open until it is dropped.
@@ -101,9 +102,14 @@ impl Metrics {
         self.0.expired.get_or_create(&of(mirrored)).inc();
     }
 
+    /// Counts a watch whose initial state may be older than the API server's.
+    pub(crate) fn unconfirmed(&self, mirrored: &Mirrored) {
+        self.0.unconfirmed.get_or_create(&of(mirrored)).inc();
+    }
+
     /// Returns the metrics in the text format `OpenMetrics`.
     pub(crate) fn text(&self, resources: &[Arc<Mirrored>]) -> Result<String, fmt::Error> {
-        let Counters { requests, denied, forwarded, bytes, connections, watchers, expired } = &*self.0;
+        let Counters { requests, denied, forwarded, bytes, connections, watchers, expired, unconfirmed } = &*self.0;
         let mut registry = Registry::with_prefix("listwatch_mirror");
         registry.register("requests", "Requests by kind and status code", requests.clone());
         registry.register("denied", "Requests that were denied, by reason", denied.clone());
@@ -112,6 +118,8 @@ impl Metrics {
         registry.register("connections", "Open connections of readers", connections.clone());
         registry.register("watchers", "Open watches", watchers.clone());
         registry.register("expired", "Watches that began or ended with a 410", expired.clone());
+        let help = "Watches without a version that may have begun with an older state than the API server's";
+        registry.register("unconfirmed", help, unconfirmed.clone());
 
         // One family has the samples of all resources: a parser refuses a second HELP or TYPE of the same name.
         let (objects, ready) = (Gauges::default(), Gauges::default());

@@ -12,8 +12,9 @@ use listwatch::encode::EventType;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use super::freshness::{self, Freshness};
 use super::list::{CHUNK, exact_snapshot};
-use super::{Request, freshness, whole};
+use super::{Request, whole};
 use crate::auth::Granted;
 use crate::body::{Body, BodyError};
 use crate::metrics::{Metrics, Open};
@@ -26,23 +27,26 @@ const BOOKMARKS: Duration = Duration::from_secs(55);
 /// A watch without `timeoutSeconds` lasts this long, and up to twice as long, as on the API server (`--min-request-timeout`).
 const TIMEOUT: u64 = 1800;
 
-pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) -> Result<Body, Refusal> {
-    let params = &request.read.params;
+pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) -> Result<(Body, Freshness), Refusal> {
+    let Request { mirrored, read, .. } = &request;
+    let params = &read.params;
     let version = &*params.resource_version;
-    // As kube-apiserver: without a version, and at version 0, the initial state comes first.
-    let has_initial = params.send_initial_events.unwrap_or(matches!(version, "" | "0"));
-    let is_new = matches!(version, "" | "0");
-    if !is_new && !freshness::is_version(version) {
-        return Err(status::bad_request(format!("invalid resource version {version:?}")).into());
-    }
-    if params.send_initial_events.is_some() && !is_new {
-        freshness::at_least(shared, &request.mirrored, version).await?;
-    }
-    let cache = &request.mirrored.cache;
-    let (initial, changes) = if has_initial || is_new {
-        let snapshot = exact_snapshot(&request.mirrored)?;
+    let freshness = match freshness::wait_of_watch(shared, mirrored, params).await {
+        // As the API server, which sends this error after it has accepted the watch.
+        Err(Refusal::Status(status)) => {
+            let mut frame = Vec::new();
+            request.encoder.error(&status, &mut frame);
+            return Ok((frame.into(), Freshness::Confirmed));
+        }
+        freshness => freshness?,
+    };
+    let cache = &mirrored.cache;
+    let has_initial = params.send_initial_events == Some(true);
+    let (initial, changes) = if has_initial || matches!(version, "" | "0") {
+        let snapshot = exact_snapshot(mirrored)?;
         let changes = cache.changes_after(snapshot.resource_version());
-        (has_initial.then(|| Initial { snapshot, last: None }), changes)
+        let initial = || Initial { snapshot, last: None };
+        (has_initial.then(initial), changes)
     } else {
         (None, cache.changes_after(version))
     };
@@ -51,7 +55,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         shared.metrics.expired(&request.mirrored);
         let mut frame = Vec::new();
         request.encoder.error(&status::expired(too_old()), &mut frame);
-        return Ok(frame.into());
+        return Ok((frame.into(), freshness));
     };
     let lasts = match params.timeout_seconds {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
@@ -77,7 +81,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         let frame = watch.next().await?;
         Some((frame, watch))
     });
-    Ok(Body::endless(frames))
+    Ok((Body::endless(frames), freshness))
 }
 
 /// The objects of the initial state that are left to send.
@@ -170,8 +174,8 @@ impl Watch {
         let Some(Initial { snapshot, last }) = &mut self.initial else { return Ok(Bytes::new()) };
         let Request { mirrored, encoder, selector, .. } = &self.request;
         let mut frames = Vec::with_capacity(CHUNK);
-        let from = last.as_ref().map(Into::into);
         let mut next = None;
+        let from = last.as_ref().map(Into::into);
         for object in snapshot.range(selector.namespace.as_deref(), from).take(1024) {
             if selector.selects(mirrored, &object)? {
                 whole(encoder.event(EventType::Added, &object.item()?, None, &mut frames)?)?;
