@@ -122,12 +122,13 @@ impl Metrics {
         registry.register("unconfirmed", help, unconfirmed.clone());
 
         // One family has the samples of all resources: a parser refuses a second HELP or TYPE of the same name.
-        let (objects, ready) = (Gauges::default(), Gauges::default());
+        let (objects, ready, paged) = (Gauges::default(), Gauges::default(), Gauges::default());
         let (lags, log_ages) = (Seconds::default(), Seconds::default());
         for mirrored in resources {
             let (status, labels) = (mirrored.status(), of(mirrored));
             objects.get_or_create(&labels).set(i64::try_from(mirrored.cache.len()).unwrap_or(i64::MAX));
             ready.get_or_create(&labels).set(i64::from(status.ready));
+            paged.get_or_create(&labels).set(i64::try_from(mirrored.paged_snapshots()).unwrap_or(i64::MAX));
             if let Some(lag) = status.lag {
                 lags.get_or_create(&labels).set(lag.as_secs_f64());
             }
@@ -137,6 +138,7 @@ impl Metrics {
         }
         registry.register("objects", "Objects in the cache", objects);
         registry.register("ready", "1 if the cache has the whole collection", ready);
+        registry.register("paged_snapshots", "Snapshots that are kept for lists in pages", paged);
         registry.register("lag_seconds", "Time since the cache was last known to be up to date", lags);
         registry.register("log_age_seconds", "Age of the oldest change that a reader can resume from", log_ages);
         let mut text = String::new();

@@ -46,8 +46,7 @@ pub(crate) async fn answer(
     if has_no_such_path || params.pretty || !params.shard_selector.is_empty() {
         return Err(Refusal::Forward);
     }
-    let whole_json = form.encoding == Encoding::Json && !form.metadata_only;
-    if form.encoding == Encoding::Protobuf && !mirrored.has_protobuf() || whole_json && mirrored.has_unknown_fields() {
+    if form.encoding == Encoding::Protobuf && !mirrored.has_protobuf() || mirrored.lacks_fields_in(form) {
         return Err(Refusal::Forward);
     }
     let status = mirrored.status();

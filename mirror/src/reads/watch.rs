@@ -1,19 +1,19 @@
 //! Watches.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use listwatch::Encoding;
-use listwatch::cache::{Changes, LoggedChange, ObjectKey, Snapshot};
+use listwatch::cache::{Changes, LoggedChange, ObjectKey};
 use listwatch::encode::EventType;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::freshness::{self, Freshness};
 use super::list::{CHUNK, exact_snapshot};
+use super::select::Candidates;
 use super::{Request, whole};
 use crate::auth::Granted;
 use crate::body::{Body, BodyError};
@@ -28,7 +28,7 @@ const BOOKMARKS: Duration = Duration::from_secs(55);
 const TIMEOUT: u64 = 1800;
 
 pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) -> Result<(Body, Freshness), Refusal> {
-    let Request { mirrored, read, .. } = &request;
+    let Request { mirrored, selector, read, .. } = &request;
     let params = &read.params;
     let version = &*params.resource_version;
     let freshness = match freshness::wait_of_watch(shared, mirrored, params).await {
@@ -45,7 +45,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
     let (initial, changes) = if has_initial || matches!(version, "" | "0") {
         let snapshot = exact_snapshot(mirrored)?;
         let changes = cache.changes_after(snapshot.resource_version());
-        let initial = || Initial { snapshot, last: None };
+        let initial = || Initial { candidates: Candidates::new(mirrored, selector, snapshot), last: None };
         (has_initial.then(initial), changes)
     } else {
         (None, cache.changes_after(version))
@@ -86,7 +86,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
 
 /// The objects of the initial state that are left to send.
 struct Initial {
-    snapshot: Arc<Snapshot<[u8]>>,
+    candidates: Candidates,
     last: Option<ObjectKey>,
 }
 
@@ -171,12 +171,11 @@ impl Watch {
 
     /// Returns the frames of some objects of the initial state, and after the last the bookmark.
     fn initial_frames(&mut self) -> Result<Bytes, BodyError> {
-        let Some(Initial { snapshot, last }) = &mut self.initial else { return Ok(Bytes::new()) };
+        let Some(Initial { candidates, last }) = &mut self.initial else { return Ok(Bytes::new()) };
         let Request { mirrored, encoder, selector, .. } = &self.request;
         let mut frames = Vec::with_capacity(CHUNK);
         let mut next = None;
-        let from = last.as_ref().map(Into::into);
-        for object in snapshot.range(selector.namespace.as_deref(), from).take(1024) {
+        for object in candidates.after(selector.namespace.as_deref(), last.as_ref()).take(1024) {
             if selector.selects(mirrored, &object)? {
                 whole(encoder.event(EventType::Added, &object.item()?, None, &mut frames)?)?;
             }
@@ -189,7 +188,7 @@ impl Watch {
             *last = Some(next.key());
         } else {
             if self.bookmarks_initial_end {
-                encoder.bookmark(snapshot.resource_version(), true, &mut frames);
+                encoder.bookmark(candidates.snapshot.resource_version(), true, &mut frames);
             }
             self.initial = None;
         }
