@@ -22,8 +22,8 @@ type Gauges = Family<Labels<1>, Gauge>;
 /// A gauge of seconds of each resource.
 type Seconds = Family<Labels<1>, Gauge<f64, AtomicU64>>;
 
-/// Returns the content type of [`Metrics::text`]: `OpenMetrics` if the reader accepts it, else the older text format of Prometheus,
-/// whose parsers read the same text.
+/// Returns the content type of [`Metrics::text`]: `OpenMetrics` if the reader accepts it, else the older text format of
+/// Prometheus, whose parsers read the same text.
 pub(crate) fn content_type(headers: &HeaderMap) -> &'static str {
     let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accept.into_iter().any(|value| value.contains("application/openmetrics-text")) {

@@ -119,7 +119,8 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
     let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let pairs = params::pairs(query.unwrap_or_default())?;
     let is_of_resource = matches!(segments[..], ["api", _, _, ..] | ["apis", _, _, _, ..]);
-    // Slashes after a resource mean nothing, but a review of any other path has them: `/openapi/v2/` is not `/openapi/v2`.
+    // Slashes after a resource mean nothing, but a review of any other path has them: `/openapi/v2/` is not
+    // `/openapi/v2`.
     let end = if path.ends_with('/') && !is_of_resource { "/" } else { "" };
     let rebuilt = rebuild(&segments, end, &pairs);
     let (what, attributes) = match segments[..] {

@@ -49,8 +49,8 @@ impl<T: Stored + ?Sized> Snapshot<T> {
         self.objects(of_range(&self.order, &self.chunks, namespace, after))
     }
 
-    /// Returns the number of objects that [`range`](Self::range) iterates over, without visiting them: it costs two binary searches and
-    /// an addition for about 100 objects after the key. For the namespace `""` it visits them.
+    /// Returns the number of objects that [`range`](Self::range) iterates over, without visiting them: it costs two
+    /// binary searches and an addition for about 100 objects after the key. For the namespace `""` it visits them.
     #[must_use]
     pub fn range_len(&self, namespace: Option<&str>, after: Option<(&str, &str)>) -> usize {
         let Some(namespace) = namespace else {

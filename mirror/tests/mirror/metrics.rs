@@ -10,8 +10,8 @@ use crate::support::{Running, Upstream, cached, mirror};
 /// Samples by their name and labels as text.
 type Samples = BTreeMap<String, f64>;
 
-/// Parses the text format `OpenMetrics` as strictly as its specification: all lines of a family follow each other, HELP and TYPE stand
-/// once and before the samples, names have the suffix of the type, and no sample stands twice.
+/// Parses the text format `OpenMetrics` as strictly as its specification: all lines of a family follow each other, HELP
+/// and TYPE stand once and before the samples, names have the suffix of the type, and no sample stands twice.
 fn parse(text: &str) -> Result<Samples, String> {
     let lines = text.strip_suffix("# EOF\n").ok_or("the text does not end in # EOF")?;
     let (mut families, mut samples) = (BTreeSet::new(), Samples::new());
@@ -113,9 +113,13 @@ async fn a_strict_parser_reads_the_metrics_of_three_resources() {
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"), "{head}");
     let samples = parse(body).unwrap_or_else(|error| panic!("{error}\n{body}"));
     for name in ["configmaps", "nodes", "deployments.apps"] {
-        for (metric, expected) in
-            [("objects", Some(1.0)), ("ready", Some(1.0)), ("lag_seconds", None), ("log_age_seconds", None)]
-        {
+        for (metric, expected) in [
+            ("objects", Some(1.0)),
+            ("ready", Some(1.0)),
+            ("paged_snapshots", Some(0.0)),
+            ("lag_seconds", None),
+            ("log_age_seconds", None),
+        ] {
             let value = samples.get(&format!("listwatch_mirror_{metric}{{resource=\"{name}\"}}"));
             assert!(
                 value.is_some_and(|value| expected.is_none_or(|expected| *value == expected)),
@@ -123,7 +127,7 @@ async fn a_strict_parser_reads_the_metrics_of_three_resources() {
             );
         }
     }
-    // A reader that does not name OpenMetrics gets the older format, whose parsers skip the lines that they do not know.
+    // A reader that does not name OpenMetrics gets the older format, whose parsers skip unknown lines.
     let response = mirror.get("/metrics", "Accept: text/plain\r\n").await;
     assert!(response.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{response}");
 }
