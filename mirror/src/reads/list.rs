@@ -34,6 +34,9 @@ pub(super) async fn answer(shared: &Shared, request: Request) -> Result<Body, Re
         let is_namespaced = request.mirrored.resource.is_namespaced();
         // The API server continues lists of other versions, or refuses them with a fresh token.
         let token = Token::decode(&params.continue_token, namespace, is_namespaced).ok_or(Refusal::Forward)?;
+        if !matches!(&*params.resource_version, "" | "0") {
+            return Err(status::bad_request("specifying resource version is not allowed when using continue").into());
+        }
         let snapshot = request.mirrored.paged_at(&token.resource_version).ok_or(Refusal::Forward)?;
         (snapshot, Some(token.after))
     };
@@ -260,6 +263,11 @@ mod tests {
                 let page = json(&shared, &format!("{path}?continue={token}{rest}")).await;
                 assert_eq!(names(&page), ["000002", "000003", "000004"]);
                 assert_eq!(page["metadata"]["remainingItemCount"], Value::Null);
+            }
+            // Other tokens are the API server's.
+            for (token, expected) in [(token, 400), ("x", 200)] {
+                let versioned = format!("{path}?limit=2&continue={token}&resourceVersion=1000");
+                assert_eq!(get(&shared, &versioned, "*/*").await.status(), expected);
             }
             let whole = json(&shared, &format!("{path}?limit=2&resourceVersion=0")).await;
             assert_eq!(names(&whole).len(), 5);
