@@ -102,9 +102,9 @@ pub(super) async fn at_least(shared: &Shared, mirrored: &Arc<Mirrored>, resource
     Err(status::version_too_large(resource_version, &mirrored.cache.resource_version()).into())
 }
 
-/// Returns true if the text is a version that compares with others.
+/// Returns true if the text is a version that compares with others. An API server refuses versions over a u64.
 fn is_version(text: &str) -> bool {
-    compare_resource_versions(text, "1").is_some()
+    compare_resource_versions(text, "1").is_some() && text.parse::<u64>().is_ok()
 }
 
 /// Requests the version of the API server. Reads that arrive while a request is open share the next request.
@@ -167,6 +167,7 @@ mod tests {
             // The API server reads or refuses versions without an order.
             ("01", (200, false)),
             ("x", (200, false)),
+            ("18446744073709551616", (200, false)),
         ] {
             for rest in ["", "&resourceVersionMatch=NotOlderThan", "&resourceVersionMatch=Exact", "&limit=1"] {
                 let response = get(&shared, &format!("{PATH}?resourceVersion={version}{rest}"), "*/*").await;
