@@ -90,8 +90,8 @@ pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option
     let timeout_seconds = number(pairs, "timeoutSeconds")?;
     let limit = number(pairs, "limit")?.unwrap_or_default();
     let mut params = Params {
-        labels: text("labelSelector").parse().map_err(not_parsed)?,
-        fields: text("fieldSelector").parse().map_err(not_parsed)?,
+        labels: text("labelSelector").parse().map_err(|error| not_parsed(&error))?,
+        fields: text("fieldSelector").parse().map_err(|error| not_parsed(&error))?,
         field_selector: text("fieldSelector"),
         limit,
         continue_token: text("continue"),
@@ -139,7 +139,7 @@ fn number(pairs: &[(String, String)], name: &str) -> Result<Option<i64>, Refusal
     first(pairs, name).map(|value| parse_int(value).map_err(|error| status::bad_request(error).into())).transpose()
 }
 
-fn not_parsed(error: InvalidInput) -> Refusal {
+fn not_parsed(error: &InvalidInput) -> Refusal {
     status::bad_request(error.to_string()).into()
 }
 

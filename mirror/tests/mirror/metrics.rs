@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::support::{Running, Upstream, cached, mirror};
 
-/// Samples by their name and labels as text.
-type Samples = BTreeMap<String, f64>;
+/// The values of samples by their name and labels, all as text.
+type Samples = BTreeMap<String, String>;
 
 /// Parses the text format `OpenMetrics` as strictly as its specification: all lines of a family follow each other, HELP
 /// and TYPE stand once and before the samples, names have the suffix of the type, and no sample stands twice.
@@ -46,8 +46,8 @@ fn parse(text: &str) -> Result<Samples, String> {
             return Err(refused("a name that is not of the type"));
         }
         check_labels(labels).map_err(|reason| refused(&reason))?;
-        let value = value.parse().map_err(|_| refused("no number"))?;
-        if samples.insert(sample.to_owned(), value).is_some() {
+        value.parse::<f64>().map_err(|_| refused("no number"))?;
+        if samples.insert(sample.to_owned(), value.to_owned()).is_some() {
             return Err(refused("a sample stands twice"));
         }
     }
@@ -79,7 +79,7 @@ fn check_labels(mut labels: &str) -> Result<(), String> {
 #[test]
 fn the_parser_refuses_repeated_descriptions_and_samples() {
     const HEAD: &str = "# HELP a Text.\n# TYPE a gauge\na{x=\"1\"} 1\n";
-    assert_eq!(parse(&format!("{HEAD}# EOF\n")).unwrap(), Samples::from([(r#"a{x="1"}"#.to_owned(), 1.0)]));
+    assert_eq!(parse(&format!("{HEAD}# EOF\n")).unwrap(), Samples::from([(r#"a{x="1"}"#.to_owned(), "1".to_owned())]));
     for rest in [
         "",
         "# EOF\n# EOF\n",
@@ -114,9 +114,9 @@ async fn a_strict_parser_reads_the_metrics_of_three_resources() {
     let samples = parse(body).unwrap_or_else(|error| panic!("{error}\n{body}"));
     for name in ["configmaps", "nodes", "deployments.apps"] {
         for (metric, expected) in [
-            ("objects", Some(1.0)),
-            ("ready", Some(1.0)),
-            ("paged_snapshots", Some(0.0)),
+            ("objects", Some("1")),
+            ("ready", Some("1")),
+            ("paged_snapshots", Some("0")),
             ("lag_seconds", None),
             ("log_age_seconds", None),
         ] {
