@@ -30,7 +30,7 @@ pub(super) async fn answer(shared: &Shared, request: Request) -> Result<Body, Re
     let (snapshot, after) = if params.continue_token.is_empty() {
         (current(shared, &request).await?, None)
     } else {
-        let namespace = request.read.namespace.as_deref();
+        let namespace = request.selector.namespace.as_deref();
         let is_namespaced = request.mirrored.resource.is_namespaced();
         // The API server continues lists of other versions, or refuses them with a fresh token.
         let token = Token::decode(&params.continue_token, namespace, is_namespaced).ok_or(Refusal::Forward)?;
@@ -138,7 +138,7 @@ impl Plan {
         snapshot.resource_version().clone_into(&mut list_meta.resource_version);
         if let Some(last) = last.filter(|_| has_more) {
             let key = (&last).into();
-            let namespace = read.namespace.as_deref();
+            let namespace = selector.namespace.as_deref();
             list_meta.continue_token = Token::encode(snapshot.resource_version(), namespace, key).unwrap_or_default();
             let left = || i64::try_from(snapshot.range_len(namespace, Some(key))).unwrap_or(i64::MAX);
             list_meta.remaining_item_count = selected.is_none().then(left);
@@ -284,6 +284,9 @@ mod tests {
         let page = json(&shared, query).await;
         let token = page["metadata"]["continue"].as_str().unwrap();
         assert_eq!(names(&json(&shared, &format!("{query}&continue={token}")).await), ["000002"]);
+        // The API server reads only the namespace (`ListPredicate` in apiserver `registry/generic/registry/store.go`).
+        let of_path = json(&shared, "/api/v1/namespaces/web/configmaps?limit=2").await;
+        assert_eq!(of_path["metadata"]["continue"], token);
     }
 
     /// Nobody has to read a page for it.
