@@ -265,38 +265,22 @@ impl fmt::Display for Bytes {
 pub struct InvalidInput {
     message: Box<str>,
     text: Box<str>,
-    offset: usize,
 }
 
 impl InvalidInput {
     /// `message` has the text, quoted.
     pub(crate) fn new(message: impl Into<Box<str>>, text: &str) -> Self {
-        Self { message: message.into(), text: text.into(), offset: 0 }
+        Self { message: message.into(), text: text.into() }
     }
 
     pub(crate) fn of(what: &str, text: &str, reason: impl fmt::Display) -> Self {
         Self::new(format!("invalid {what} {text:?}: {reason}"), text)
     }
 
-    /// The fault is the character at the offset, or, at the end, that something is missing.
-    #[cfg(feature = "client")]
-    pub(crate) fn at(what: &str, text: &str, offset: usize, reason: &str) -> Self {
-        let character = text.get(offset..).unwrap_or_default().chars().next();
-        let found = character.map_or("the end".to_owned(), |c| format!("{c:?}"));
-        Self { offset, ..Self::of(what, text, format_args!("{found} at byte {offset}: {reason}")) }
-    }
-
     /// Returns the whole text; empty if the fault is not in a text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
-    }
-
-    /// Returns the byte offset of the faulty character of a selector, or the length of the text when something is missing; 0 for other
-    /// input.
-    #[must_use]
-    pub fn offset(&self) -> usize {
-        self.offset
     }
 }
 

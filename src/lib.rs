@@ -24,7 +24,7 @@
 //! | [`ListDecoder`], [`WatchDecoder`], [`Limits`] | bytes in, items and events out; no IO, no async |
 //! | [`ListReader`], `ListStream`, `ListCodec` | an iterator, a stream and a codec around the decoder |
 //! | [`ItemRef`], [`Item`], `Json` | one item, borrowed, and the types that it can be decoded as |
-//! | [`MetaView`], [`FieldPath`], [`path`], [`Projection`], [`Prefilter`] | read, copy and filter an item without decoding it |
+//! | [`MetaView`], [`FieldPath`], [`path`], [`Projection`] | read and copy parts of an item without decoding it |
 //! | [`View`](view::View) | typed reads off the bytes of an object, by the types of the crate `listwatch-views` |
 //! | [`LabelSelector`], [`FieldSelector`], [`Shard`] | select objects of a collection |
 //! | `encode` | writes lists, objects and watch frames from stored items, byte for byte as an API server does |
@@ -84,7 +84,7 @@ pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta
 #[cfg(feature = "json")]
 pub use object::Json;
 pub use object::{
-    FieldPath, FieldSelector, Item, ItemRef, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference, Prefilter,
-    Projection, Shard, Time, compare_resource_versions,
+    FieldPath, FieldSelector, Item, ItemRef, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference, Projection,
+    Shard, Time, compare_resource_versions,
 };
 pub use wire::{BodyFormat, Encoding, Fault};

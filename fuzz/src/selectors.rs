@@ -1,4 +1,4 @@
-//! Any text is a selector or an error. A selector parses back from its text, and its prefilter passes all that it selects.
+//! Any text is a selector or an error. A selector parses back from its text, and any object matches or does not, without a panic.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -23,15 +23,11 @@ pub fn run(data: &[u8]) {
     let (mut decoder, mut rest) = (ListDecoder::new(), &body[..]);
     while let Ok(Some(event)) = decoder.decode(&mut rest) {
         let Event::Item(item) = event else { continue };
-        if let (Some(labels), Ok(meta)) = (&labels, item.meta())
-            && labels.matches(&meta).is_ok_and(|selected| selected)
-        {
-            assert!(labels.prefilter().matches(&item), "{labels} selects an item that its prefilter drops");
+        if let (Some(labels), Ok(meta)) = (&labels, item.meta()) {
+            _ = labels.matches(&meta);
         }
-        if let Some(fields) = &fields
-            && fields.matches(&item).is_ok_and(|selected| selected)
-        {
-            assert!(fields.prefilter().matches(&item), "{fields} selects an item that its prefilter drops");
+        if let Some(fields) = &fields {
+            _ = fields.matches(&item);
         }
     }
 }
@@ -45,7 +41,7 @@ fn parse<S: FromStr<Err = InvalidInput> + Display + Debug + PartialEq>(text: &[u
             Some(selector)
         }
         Err(error) => {
-            assert!(error.offset() <= text.len() && !error.to_string().contains('\n'), "{error}");
+            assert_eq!(error.text(), text, "{error}");
             None
         }
     }

@@ -73,13 +73,13 @@ async fn granted(
 ) -> Result<Response<Body>, Refusal> {
     let own = match &asked.what {
         // Probes have no token. With one, they get the same answer.
-        What::Own(own @ (Own::Live | Own::Ready { .. })) => return health::answer(shared, own),
+        What::Own(own @ (Own::Live | Own::Ready { .. })) => return health::answer(shared, own, &head.headers),
         What::Own(own) => Some(own),
         What::Read(_) | What::Forward => None,
     };
     let granted = auth::authorize(shared, &head.headers, &asked.attributes).await?;
     if let Some(own) = own {
-        return health::answer(shared, own);
+        return health::answer(shared, own, &head.headers);
     }
     if let What::Read(read) = &asked.what
         && let Some(mirrored) = shared.find(read)

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 use crate::metrics;
@@ -12,7 +12,7 @@ use crate::request::Own;
 use crate::shared::Shared;
 use crate::status::{self, Refusal};
 
-pub(crate) fn answer(shared: &Shared, own: &Own) -> Result<Response<Body>, Refusal> {
+pub(crate) fn answer(shared: &Shared, own: &Own, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
     match own {
         Own::Live => Ok(text(StatusCode::OK, "text/plain; charset=utf-8", "ok".to_owned())),
         Own::Ready { resource, verbose } => {
@@ -25,7 +25,7 @@ pub(crate) fn answer(shared: &Shared, own: &Own) -> Result<Response<Body>, Refus
         }
         Own::Metrics => {
             let metrics = shared.metrics.text(&shared.resources).map_err(status::internal_error)?;
-            Ok(text(StatusCode::OK, metrics::CONTENT_TYPE, metrics))
+            Ok(text(StatusCode::OK, metrics::content_type(headers), metrics))
         }
     }
 }

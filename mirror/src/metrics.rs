@@ -2,19 +2,36 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use http::StatusCode;
+use http::header::ACCEPT;
+use http::{HeaderMap, StatusCode};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::mirrored::Mirrored;
 
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 type Labels<const N: usize> = [(&'static str, String); N];
+
+/// A gauge of each resource.
+type Gauges = Family<Labels<1>, Gauge>;
+
+/// A gauge of seconds of each resource.
+type Seconds = Family<Labels<1>, Gauge<f64, AtomicU64>>;
+
+/// Returns the content type of [`Metrics::text`]: `OpenMetrics` if the reader accepts it, else the older text format of
+/// Prometheus, whose parsers read the same text.
+pub(crate) fn content_type(headers: &HeaderMap) -> &'static str {
+    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    if accept.into_iter().any(|value| value.contains("application/openmetrics-text")) {
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    } else {
+        "text/plain; version=0.0.4; charset=utf-8"
+    }
+}
 
 /// The counters of a mirror. Clones share them.
 #[derive(Clone, Default)]
@@ -29,6 +46,7 @@ struct Counters {
     connections: Gauge,
     watchers: Family<Labels<1>, Gauge>,
     expired: Family<Labels<1>, Counter>,
+    unconfirmed: Family<Labels<1>, Counter>,
 }
 
 /// Counts something as open until it is dropped.
@@ -84,9 +102,14 @@ impl Metrics {
         self.0.expired.get_or_create(&of(mirrored)).inc();
     }
 
+    /// Counts a watch whose initial state may be older than the API server's.
+    pub(crate) fn unconfirmed(&self, mirrored: &Mirrored) {
+        self.0.unconfirmed.get_or_create(&of(mirrored)).inc();
+    }
+
     /// Returns the metrics in the text format `OpenMetrics`.
     pub(crate) fn text(&self, resources: &[Arc<Mirrored>]) -> Result<String, fmt::Error> {
-        let Counters { requests, denied, forwarded, bytes, connections, watchers, expired } = &*self.0;
+        let Counters { requests, denied, forwarded, bytes, connections, watchers, expired, unconfirmed } = &*self.0;
         let mut registry = Registry::with_prefix("listwatch_mirror");
         registry.register("requests", "Requests by kind and status code", requests.clone());
         registry.register("denied", "Requests that were denied, by reason", denied.clone());
@@ -95,25 +118,29 @@ impl Metrics {
         registry.register("connections", "Open connections of readers", connections.clone());
         registry.register("watchers", "Open watches", watchers.clone());
         registry.register("expired", "Watches that began or ended with a 410", expired.clone());
+        let help = "Watches without a version that may have begun with an older state than the API server's";
+        registry.register("unconfirmed", help, unconfirmed.clone());
 
-        let (objects, ready) = (Family::<Labels<1>, Gauge>::default(), Family::<Labels<1>, Gauge>::default());
+        // One family has the samples of all resources: a parser refuses a second HELP or TYPE of the same name.
+        let (objects, ready, paged) = (Gauges::default(), Gauges::default(), Gauges::default());
+        let (lags, log_ages) = (Seconds::default(), Seconds::default());
         for mirrored in resources {
-            let status = mirrored.status();
-            objects.get_or_create(&of(mirrored)).set(i64::try_from(mirrored.cache.len()).unwrap_or(i64::MAX));
-            ready.get_or_create(&of(mirrored)).set(i64::from(status.ready));
-            let labels = of(mirrored).map(|(name, value)| (name.into(), value.into())).into_iter();
-            let registry = registry.sub_registry_with_labels(labels);
+            let (status, labels) = (mirrored.status(), of(mirrored));
+            objects.get_or_create(&labels).set(i64::try_from(mirrored.cache.len()).unwrap_or(i64::MAX));
+            ready.get_or_create(&labels).set(i64::from(status.ready));
+            paged.get_or_create(&labels).set(i64::try_from(mirrored.paged_snapshots()).unwrap_or(i64::MAX));
             if let Some(lag) = status.lag {
-                let help = "Time since the cache was last known to be up to date";
-                registry.register("lag_seconds", help, ConstGauge::new(lag.as_secs_f64()));
+                lags.get_or_create(&labels).set(lag.as_secs_f64());
             }
             if let Some(age) = mirrored.log_age() {
-                let help = "Age of the oldest change that a reader can resume from";
-                registry.register("log_age_seconds", help, ConstGauge::new(age.as_secs_f64()));
+                log_ages.get_or_create(&labels).set(age.as_secs_f64());
             }
         }
         registry.register("objects", "Objects in the cache", objects);
         registry.register("ready", "1 if the cache has the whole collection", ready);
+        registry.register("paged_snapshots", "Snapshots that are kept for lists in pages", paged);
+        registry.register("lag_seconds", "Time since the cache was last known to be up to date", lags);
+        registry.register("log_age_seconds", "Age of the oldest change that a reader can resume from", log_ages);
         let mut text = String::new();
         text::encode(&mut text, &registry)?;
         Ok(text)

@@ -121,7 +121,8 @@ impl Mirror {
         self
     }
 
-    /// Answers GETs and lists at the version of the cache, without asking the API server for its version first.
+    /// Answers GETs, lists and watches without a version at the version of the cache. Otherwise the mirror first
+    /// requests the version of the API server.
     pub fn stale_reads(mut self, stale_reads: bool) -> Self {
         self.stale_reads = stale_reads;
         self

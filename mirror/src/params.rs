@@ -1,6 +1,6 @@
 //! The query of a read, parsed by the rules of the API server.
 
-use listwatch::StatusCause;
+use listwatch::{FieldSelector, InvalidInput, LabelSelector, StatusCause};
 
 use crate::request::ReadKind;
 use crate::status::{self, Refusal};
@@ -8,8 +8,9 @@ use crate::status::{self, Refusal};
 /// The parameters of a read. Strings are `""` if the parameter is absent, as for the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Params {
-    pub(crate) label_selector: String,
-    /// May be `metadata.name=x`, which selects one object.
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+    /// The text of `fields`.
     pub(crate) field_selector: String,
     /// 0 if absent. The API server ignores negative limits.
     pub(crate) limit: i64,
@@ -17,6 +18,7 @@ pub(crate) struct Params {
     pub(crate) resource_version: String,
     pub(crate) resource_version_match: Match,
     pub(crate) allow_watch_bookmarks: bool,
+    /// Never `None` for a watch without a version or from version `0`.
     pub(crate) send_initial_events: Option<bool>,
     pub(crate) timeout_seconds: Option<i64>,
     pub(crate) pretty: bool,
@@ -57,11 +59,13 @@ pub(crate) fn has_valid_escapes(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// 400 for a number that is none, 422 for a combination that the API server refuses.
+/// 400 for a number that is none or a selector that is none, 422 for a combination that the API server refuses. The
+/// order of the checks and the messages are the API server's: `listOpts` in apiserver `pkg/endpoints/handlers/get.go`
+/// decodes the parameters, then sets defaults, then validates.
 pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option<Params>, Refusal> {
     // A GET of one object has fewer options, and ignores those of lists.
-    const OF_GET: [&str; 2] = ["pretty", "resourceVersion"];
-    const OF_LISTS: [&str; 11] = [
+    const OF_GET: [&str; 3] = ["pretty", "resourceVersion", "timeout"];
+    const OF_LISTS: [&str; 10] = [
         "allowWatchBookmarks",
         "continue",
         "fieldSelector",
@@ -70,7 +74,6 @@ pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option
         "resourceVersionMatch",
         "sendInitialEvents",
         "shardSelector",
-        "timeout",
         "timeoutSeconds",
         "watch",
     ];
@@ -79,23 +82,37 @@ pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option
         return Ok(None);
     }
     let text = |name| first(pairs, name).unwrap_or_default().to_owned();
-    let match_text = text("resourceVersionMatch");
-    let params = Params {
-        label_selector: text("labelSelector"),
+    // The API server refuses a timeout that it cannot parse, but it ignores the timeout of a watch.
+    if kind != ReadKind::Watch && !is_duration(&text("timeout")) {
+        return Ok(None);
+    }
+    let mut match_text = text("resourceVersionMatch");
+    let timeout_seconds = number(pairs, "timeoutSeconds")?;
+    let limit = number(pairs, "limit")?.unwrap_or_default();
+    let mut params = Params {
+        labels: text("labelSelector").parse().map_err(|error| not_parsed(&error))?,
+        fields: text("fieldSelector").parse().map_err(|error| not_parsed(&error))?,
         field_selector: text("fieldSelector"),
-        limit: number(pairs, "limit")?.unwrap_or_default(),
+        limit,
         continue_token: text("continue"),
         resource_version: text("resourceVersion"),
-        resource_version_match: match &*match_text {
-            "NotOlderThan" => Match::NotOlderThan,
-            "Exact" => Match::Exact,
-            _ => Match::Unset,
-        },
+        resource_version_match: Match::Unset,
         allow_watch_bookmarks: flag(pairs, "allowWatchBookmarks").unwrap_or_default(),
         send_initial_events: flag(pairs, "sendInitialEvents"),
-        timeout_seconds: number(pairs, "timeoutSeconds")?,
+        timeout_seconds,
         pretty: flag(pairs, "pretty").unwrap_or_default(),
         shard_selector: text("shardSelector"),
+    };
+    let is_versioned = !matches!(&*params.resource_version, "" | "0");
+    // `SetListOptionsDefaults` of apimachinery: such a watch begins with the objects of the collection.
+    if kind == ReadKind::Watch && !is_versioned && params.send_initial_events.is_none() && match_text.is_empty() {
+        params.send_initial_events = Some(true);
+        "NotOlderThan".clone_into(&mut match_text);
+    }
+    params.resource_version_match = match &*match_text {
+        "NotOlderThan" => Match::NotOlderThan,
+        "Exact" => Match::Exact,
+        _ => Match::Unset,
     };
     let causes = match kind {
         ReadKind::Get => Vec::new(),
@@ -104,10 +121,6 @@ pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option
     };
     if !causes.is_empty() {
         return Err(status::invalid_list_options(causes).into());
-    }
-    let is_versioned = !matches!(&*params.resource_version, "" | "0");
-    if kind == ReadKind::List && !params.continue_token.is_empty() && is_versioned {
-        return Err(status::bad_request("specifying resource version is not allowed when using continue").into());
     }
     Ok(Some(params))
 }
@@ -124,6 +137,31 @@ pub(crate) fn flag(pairs: &[(String, String)], name: &str) -> Option<bool> {
 
 fn number(pairs: &[(String, String)], name: &str) -> Result<Option<i64>, Refusal> {
     first(pairs, name).map(|value| parse_int(value).map_err(|error| status::bad_request(error).into())).transpose()
+}
+
+fn not_parsed(error: &InvalidInput) -> Refusal {
+    status::bad_request(error.to_string()).into()
+}
+
+/// Returns true for no text, and for text that Go's `time.ParseDuration` accepts. The API server decides about unusual
+/// texts.
+fn is_duration(text: &str) -> bool {
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if text.is_empty() || rest == "0" {
+        return true;
+    }
+    loop {
+        let unit = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let number = &rest[..rest.len() - unit.len()];
+        let after = ["ns", "us", "ms", "s", "m", "h"].iter().find_map(|name| unit.strip_prefix(name));
+        match after {
+            Some(after) if number.parse::<f64>().is_ok() && number.len() < 16 => rest = after,
+            _ => return false,
+        }
+        if rest.is_empty() {
+            return true;
+        }
+    }
 }
 
 /// Parses a number as Go's `strconv.ParseInt` does, with its message.
@@ -233,7 +271,8 @@ mod tests {
         let query = "labelSelector=a%3Db&fieldSelector=metadata.name%3Dx&limit=%2B5&resourceVersion=7\
             &resourceVersionMatch=Exact&timeoutSeconds=-1&pretty=true&shardSelector=s";
         let expected = Params {
-            label_selector: "a=b".to_owned(),
+            labels: LabelSelector::new().equal("a", "b"),
+            fields: FieldSelector::new().equal("metadata.name", "x"),
             field_selector: "metadata.name=x".to_owned(),
             limit: 5,
             resource_version: "7".to_owned(),
@@ -263,7 +302,84 @@ mod tests {
         assert_eq!(parsed(ReadKind::List, "limit=1&new=1"), Ok(None));
         assert_eq!(parsed(ReadKind::List, "Limit=1"), Ok(None));
         assert_eq!(parsed(ReadKind::Get, "limit=1"), Ok(None));
+        assert_eq!(parsed(ReadKind::Get, "labelSelector=-a"), Ok(None));
         assert!(parsed(ReadKind::Get, "resourceVersion=0&pretty=1").unwrap().is_some());
+    }
+
+    #[test]
+    fn leaves_timeouts_that_are_none_to_the_api_server() {
+        for (timeout, is_one) in [
+            ("", true),
+            ("10s", true),
+            ("1h2m0.5s", true),
+            ("-1s", true),
+            ("0", true),
+            ("10", false),
+            ("s", false),
+            ("1.2.3s", false),
+            ("1e3s", false),
+            ("x", false),
+            ("1s,", false),
+            ("99999999999999999999h", false),
+        ] {
+            for kind in [ReadKind::Get, ReadKind::List] {
+                assert_eq!(parsed(kind, &format!("timeout={timeout}")).unwrap().is_some(), is_one, "{timeout}");
+            }
+            assert!(parsed(ReadKind::Watch, &format!("timeout={timeout}")).unwrap().is_some(), "{timeout}");
+        }
+    }
+
+    #[test]
+    fn a_watch_without_a_version_begins_with_the_collection() {
+        for (query, expected) in [
+            ("", Some(true)),
+            ("resourceVersion=0", Some(true)),
+            ("resourceVersion=5", None),
+            ("sendInitialEvents=0&resourceVersionMatch=NotOlderThan", Some(false)),
+            ("resourceVersion=5&sendInitialEvents=1&resourceVersionMatch=NotOlderThan", Some(true)),
+        ] {
+            let params = parsed(ReadKind::Watch, query).unwrap().unwrap();
+            assert_eq!(params.send_initial_events, expected, "{query}");
+        }
+        assert_eq!(parsed(ReadKind::List, "").unwrap().unwrap().send_initial_events, None);
+    }
+
+    /// kube-apiserver 1.36 sends these messages.
+    #[test]
+    fn refuses_selectors_before_it_validates_combinations() {
+        const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' \
+            or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or \
+            '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+        const NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and \
+            end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+            validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
+        let value = |key: &str, value: &str| {
+            format!("unable to parse requirement: values[0][{key}]: Invalid value: {value:?}: {VALUE}")
+        };
+        let name = |key: &str| format!("unable to parse requirement: <nil>: Invalid value: {key:?}: {NAME}");
+        for kind in [ReadKind::List, ReadKind::Watch] {
+            for (query, message) in [
+                ("labelSelector=app%3D%22web%22", value("app", "\"web\"")),
+                ("labelSelector=app%3D*", value("app", "*")),
+                ("labelSelector=app:web", name("app:web")),
+                ("labelSelector=a%3Db/c", value("a", "b/c")),
+                ("labelSelector=-a&resourceVersionMatch=Exact", name("-a")),
+                ("labelSelector=a>-5&fieldSelector=a", value("a", "-5")),
+                ("labelSelector=a,,", "found ',', expected: identifier after ','".to_owned()),
+                (
+                    "fieldSelector=metadata.name",
+                    "invalid selector: 'metadata.name'; can't understand 'metadata.name'".to_owned(),
+                ),
+                (
+                    "fieldSelector=metadata.name%3Db%5C",
+                    "invalid field selector: invalid escape sequence: \\".to_owned(),
+                ),
+                ("labelSelector=-a&limit=x", r#"strconv.ParseInt: parsing "x": invalid syntax"#.to_owned()),
+            ] {
+                assert_eq!(refused(kind, query), (400, message), "{query}");
+            }
+        }
     }
 
     #[test]
@@ -276,11 +392,6 @@ mod tests {
                 ReadKind::Watch,
                 "timeoutSeconds=9223372036854775808",
                 (400, r#"strconv.ParseInt: parsing "9223372036854775808": value out of range"#.to_owned()),
-            ),
-            (
-                ReadKind::List,
-                "continue=x&resourceVersion=5",
-                (400, "specifying resource version is not allowed when using continue".to_owned()),
             ),
             (
                 ReadKind::List,
@@ -312,6 +423,11 @@ mod tests {
             ),
             (
                 ReadKind::Watch,
+                "continue=x",
+                invalid("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"),
+            ),
+            (
+                ReadKind::Watch,
                 "sendInitialEvents=1",
                 invalid(
                     "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
@@ -323,6 +439,7 @@ mod tests {
         assert!(
             parsed(ReadKind::Watch, "sendInitialEvents=1&resourceVersionMatch=NotOlderThan&resourceVersion=").is_ok()
         );
-        assert!(parsed(ReadKind::List, "continue=x&resourceVersion=0").is_ok());
+        // Storage refuses it, after it has decoded the token.
+        assert!(parsed(ReadKind::List, "continue=x&resourceVersion=5").is_ok());
     }
 }

@@ -115,10 +115,14 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
         let message = format!("the request URI is over the limit of {LONGEST} bytes");
         return Err(status::failure(StatusCode::URI_TOO_LONG, "RequestURITooLong", message).into());
     }
-    let (segments, ends_in_slash) = segments(path)?;
+    let segments = segments(path)?;
     let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let pairs = params::pairs(query.unwrap_or_default())?;
-    let rebuilt = rebuild(&segments, ends_in_slash, &pairs);
+    let is_of_resource = matches!(segments[..], ["api", _, _, ..] | ["apis", _, _, _, ..]);
+    // Slashes after a resource mean nothing, but a review of any other path has them: `/openapi/v2/` is not
+    // `/openapi/v2`.
+    let end = if path.ends_with('/') && !is_of_resource { "/" } else { "" };
+    let rebuilt = rebuild(&segments, end, &pairs);
     let (what, attributes) = match segments[..] {
         ["healthz" | "livez"] => (What::Own(Own::Live), Attributes::Path(path_of(&segments))),
         ["readyz", ref resource @ ..] if resource.len() < 2 => {
@@ -127,17 +131,10 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
             (What::Own(Own::Ready { resource, verbose }), Attributes::Path(path_of(&segments)))
         }
         ["metrics"] => (What::Own(Own::Metrics), Attributes::Path("/metrics".to_owned())),
-        ["api", version, ref rest @ ..] if !rest.is_empty() => {
-            no_slash(ends_in_slash)?;
-            of_resource("", version, rest, &pairs, method)?
-        }
-        ["apis", group, version, ref rest @ ..] if !rest.is_empty() => {
-            no_slash(ends_in_slash)?;
-            of_resource(group, version, rest, &pairs, method)?
-        }
+        ["api", version, ref rest @ ..] if is_of_resource => of_resource("", version, rest, &pairs, method)?,
+        ["apis", group, version, ref rest @ ..] if is_of_resource => of_resource(group, version, rest, &pairs, method)?,
         ["api" | "apis" | "openapi" | "version" | ".well-known", ..] => {
-            let slash = if ends_in_slash { "/" } else { "" };
-            (What::Forward, Attributes::Path(path_of(&segments) + slash))
+            (What::Forward, Attributes::Path(path_of(&segments) + end))
         }
         // The API server has more: /logs, /debug, /swagger. No reader of a mirror needs them.
         _ => return Err(status::no_such_path().into()),
@@ -145,18 +142,14 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
     Ok(Asked { what, attributes, path_and_query: rebuilt })
 }
 
-/// Splits a path and decodes its segments. Returns true if it ends in a slash.
-fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), Refusal> {
+/// Splits a path and decodes its segments. As the API server, it ignores slashes at the end (`splitPath` in apiserver
+/// `pkg/endpoints/request/requestinfo.go`).
+fn segments(path: &str) -> Result<Vec<Cow<'_, str>>, Refusal> {
     let Some(rest) = path.strip_prefix('/') else {
         return Err(status::bad_request("the path must start with /").into());
     };
-    let ends_in_slash = rest.ends_with('/');
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    if rest.is_empty() {
-        return Ok((Vec::new(), ends_in_slash));
-    }
-    let segments: Result<Vec<_>, _> = rest.split('/').map(segment).collect();
-    Ok((segments?, ends_in_slash))
+    let rest = rest.trim_end_matches('/');
+    if rest.is_empty() { Ok(Vec::new()) } else { rest.split('/').map(segment).collect() }
 }
 
 fn segment(raw: &str) -> Result<Cow<'_, str>, Refusal> {
@@ -172,24 +165,17 @@ fn segment(raw: &str) -> Result<Cow<'_, str>, Refusal> {
     Ok(segment)
 }
 
-/// Refuses a path of a resource that ends in a slash. The API server answers such paths, but no client sends them.
-fn no_slash(ends_in_slash: bool) -> Result<(), Refusal> {
-    if ends_in_slash { Err(status::no_such_path().into()) } else { Ok(()) }
-}
-
 fn path_of(segments: &[&str]) -> String {
     segments.iter().fold(String::new(), |path, segment| path + "/" + segment)
 }
 
-fn rebuild(segments: &[&str], ends_in_slash: bool, pairs: &[(String, String)]) -> String {
+fn rebuild(segments: &[&str], end: &str, pairs: &[(String, String)]) -> String {
     let mut path = String::new();
     for segment in segments {
         path.push('/');
         path.extend(utf8_percent_encode(segment, SEGMENT));
     }
-    if ends_in_slash || segments.is_empty() {
-        path.push('/');
-    }
+    path.push_str(end);
     if !pairs.is_empty() {
         path.push('?');
         path.push_str(&form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish());
@@ -343,7 +329,16 @@ mod tests {
                 "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3anode",
                 r#"Get rbac.authorization.k8s.io/v1/clusterroles None Some("system:node"): get rbac.authorization.k8s.io/clusterroles  "" "system:node""#,
             ),
+            ("/api/v1/pods/", r#"List /v1/pods None None: list /pods  "" """#),
+            ("/api/v1/pods//?watch=1", r#"Watch /v1/pods None None: watch /pods  "" """#),
+            ("/api/v1/namespaces/", r#"List /v1/namespaces None None: list /namespaces  "" """#),
+            ("/api/v1/namespaces/a/", r#"Get /v1/namespaces None Some("a"): get /namespaces  "a" "a""#),
+            ("/api/v1/namespaces/a/pods/b/", r#"Get /v1/pods Some("a") Some("b"): get /pods  "a" "b""#),
+            ("/api/v1/namespaces/a/pods/b/log/", r#"Forward: get /pods log "a" "b""#),
+            ("/api/v1/n%6fdes/", r#"List /v1/nodes None None: list /nodes  "" """#),
             ("/api", "Forward: /api"),
+            ("/api/v1/", "Forward: /api/v1/"),
+            ("/openapi/v2/", "Forward: /openapi/v2/"),
             ("/apis/apps", "Forward: /apis/apps"),
             ("/apis/apps/v1", "Forward: /apis/apps/v1"),
             ("/openapi/v3/apis/apps/v1?hash=x", "Forward: /openapi/v3/apis/apps/v1"),
@@ -375,8 +370,9 @@ mod tests {
             ("/api/v1/%c0%af", 400),
             ("/api/v1/secr\u{e9}ts", 400),
             ("/api/v1/secrets%", 400),
-            ("/api/v1/pods/", 404),
-            ("/api/v1/namespaces/a/secrets/", 404),
+            ("/api/v1/namespaces//secrets/", 400),
+            ("/api/v1/namespaces/a/secrets/%2f", 400),
+            ("//", 404),
             ("", 400),
             ("*", 400),
             ("/", 404),
@@ -434,6 +430,9 @@ mod tests {
             ("/api/v1/nodes/%6e", "/api/v1/nodes/n"),
             ("/openapi/v2", "/openapi/v2"),
             ("/apis/", "/apis/"),
+            ("/apis/apps/v1//", "/apis/apps/v1/"),
+            ("/api/v1/nodes/?limit=5", "/api/v1/nodes?limit=5"),
+            ("/api/v1/namespaces/a/pods/b/log/", "/api/v1/namespaces/a/pods/b/log"),
             ("/api/v1/pods?", "/api/v1/pods"),
             ("/api/v1/pods?watch", "/api/v1/pods?watch="),
         ] {

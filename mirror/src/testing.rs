@@ -6,20 +6,26 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt as _, StreamExt as _, stream};
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
 use listwatch::cache::ChangeLogLimits;
 use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport};
 use listwatch::reflector::{Reflector, Strategy};
 use serde_json::{Value, json};
 
+use crate::answer::answer;
+use crate::body::Body;
 use crate::mirror::{Access, Limits};
 use crate::mirrored::Mirrored;
+use crate::reads::LAG;
 use crate::shared::Shared;
 
 /// An API server with ConfigMaps. It sends the list at version 1000, and then changes.
 pub(crate) struct Api {
     items: Vec<Value>,
+    /// The list in protobuf, instead of `items`.
+    encoded: Option<Bytes>,
     version: AtomicUsize,
     /// The open watch.
     watch: Mutex<Option<UnboundedSender<Bytes>>>,
@@ -29,20 +35,50 @@ impl Api {
     /// Creates an API server with this many ConfigMaps, each with this many bytes of data.
     pub(crate) fn new(objects: usize, len: usize) -> Arc<Self> {
         let items = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
-        Arc::new(Self { items, version: AtomicUsize::new(1000), watch: Mutex::default() })
+        Arc::new(Self { items, encoded: None, version: AtomicUsize::new(1000), watch: Mutex::default() })
+    }
+
+    /// Creates an API server that sends this list in protobuf.
+    pub(crate) fn of_list(list: Bytes) -> Arc<Self> {
+        let version = AtomicUsize::new(1000);
+        Arc::new(Self { items: Vec::new(), encoded: Some(list), version, watch: Mutex::default() })
+    }
+
+    /// Returns a mirror whose cache is synced, with `--stale-reads`.
+    pub(crate) async fn mirror(self: &Arc<Self>, limits: Limits) -> Arc<Shared> {
+        self.mirror_with(limits, true, ChangeLogLimits::default(), |mirrored| mirrored).await
     }
 
     /// Returns a mirror whose cache is synced.
-    pub(crate) async fn mirror(self: &Arc<Self>, limits: Limits) -> Arc<Shared> {
+    pub(crate) async fn mirror_with(
+        self: &Arc<Self>,
+        limits: Limits,
+        stale_reads: bool,
+        log: ChangeLogLimits,
+        change: impl FnOnce(Mirrored) -> Mirrored,
+    ) -> Arc<Shared> {
         let transport = Arc::clone(self) as Arc<dyn Transport>;
         let reflector = Reflector::<[u8]>::new(&Client::new(Arc::clone(&transport)), &Resource::CONFIG_MAPS);
-        let reflector = reflector.strategy(Strategy::ListThenWatch).change_log(ChangeLogLimits::default());
+        let reflector = reflector.strategy(Strategy::ListThenWatch).change_log(log);
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
         cache.synced().await.unwrap();
-        let mirrored = Mirrored::new(cache, Resource::CONFIG_MAPS, None);
-        Arc::new(Shared::new(transport, vec![Arc::new(mirrored)], Access::Loopback, true, limits, 80, false))
+        let mirrored = Arc::new(change(Mirrored::new(cache, Resource::CONFIG_MAPS, None)));
+        Arc::new(Shared::new(transport, vec![mirrored], Access::Loopback, stale_reads, limits, 80, false))
     }
+}
+
+/// Sends a GET from this host.
+pub(crate) async fn get(shared: &Arc<Shared>, path: &str, accept: &'static str) -> http::Response<Body> {
+    let request = http::Request::builder().uri(path).header(HOST, "localhost").header(ACCEPT, accept);
+    answer(shared, request.body(Empty::<Bytes>::new()).unwrap(), true).await
+}
+
+/// Returns the body of a list or an object in JSON from memory.
+pub(crate) async fn json(shared: &Arc<Shared>, path: &str) -> Value {
+    let response = get(shared, path, "application/json").await;
+    assert!(response.status().is_success() && response.headers().contains_key(LAG), "{path}: {}", response.status());
+    serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 
 impl Api {
@@ -66,16 +102,20 @@ fn config_map(name: &str, version: usize, len: usize) -> Value {
 
 impl Transport for Api {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
+        let mut content_type = "application/json";
         let body = if request.path_and_query.contains("watch=") {
             let (sender, changes) = unbounded();
             *self.watch.lock().unwrap() = Some(sender);
             changes.map(Ok).boxed()
+        } else if let Some(list) = &self.encoded {
+            content_type = "application/vnd.kubernetes.protobuf";
+            stream::iter([Ok(list.clone())]).boxed()
         } else {
             let meta = json!({ "resourceVersion": self.version.load(Ordering::Relaxed).to_string() });
             let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": meta, "items": self.items });
             stream::iter([Ok(list.to_string().into())]).boxed()
         };
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
         std::future::ready(Ok(Response::new(StatusCode::OK, headers, body))).boxed()
     }
 }

@@ -84,6 +84,13 @@ impl Order {
         leaves.iter().zip(skipped).flat_map(|(leaf, skipped)| leaf.iter().skip(skipped).copied())
     }
 
+    /// Returns the number of slots that `compare` does not return as less. It visits leaves, not slots.
+    pub(super) fn count_from(&self, compare: impl Fn(u32) -> Ordering) -> usize {
+        let (at, place) = self.position(compare);
+        let leaves = self.leaves.get(at..).unwrap_or_default();
+        leaves.iter().map(|leaf| leaf.len()).sum::<usize>().saturating_sub(place)
+    }
+
     /// Iterates over all slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         self.from(|_| Ordering::Equal)
@@ -158,6 +165,11 @@ mod tests {
                     assert!(order.iter().eq(model.iter().copied()), "{name}, step {step}");
                     let from = rng.u32(..4_000);
                     let expected = model.iter().copied().filter(|slot| *slot >= from);
+                    assert_eq!(
+                        order.count_from(|slot| slot.cmp(&from)),
+                        expected.clone().count(),
+                        "{name}, step {step}"
+                    );
                     assert!(order.from(|slot| slot.cmp(&from)).eq(expected), "{name}, step {step}");
                 }
             }

@@ -22,7 +22,6 @@ pub struct Selection {
     fields: FieldSelector,
     shard: Option<Shard>,
     metadata_only: bool,
-    drop_managed_fields: bool,
     json: bool,
 }
 
@@ -68,14 +67,6 @@ impl Selection {
         self
     }
 
-    /// Requests objects without `metadata.managedFields`, which are up to 60 % of an object (KEP-5958, alpha). Servers
-    /// without that feature, which are all releases up to 1.37, send the managed fields.
-    #[must_use]
-    pub fn drop_managed_fields(mut self) -> Self {
-        self.drop_managed_fields = true;
-        self
-    }
-
     /// Requests JSON even where the server has protobuf, which is smaller and faster. A list of [`Json`](crate::Json)
     /// requests JSON without this call.
     #[must_use]
@@ -109,11 +100,6 @@ impl Selection {
         self.metadata_only
     }
 
-    #[cfg(feature = "cache")]
-    pub(crate) fn drops_managed_fields(&self) -> bool {
-        self.drop_managed_fields
-    }
-
     /// Returns true if the server would send the object. `item` must be the whole object.
     ///
     /// # Errors
@@ -127,9 +113,11 @@ impl Selection {
             && self.shard.is_none_or(|shard| shard.contains(&meta.uid())))
     }
 
-    /// Refuses selectors that the server would parse as other selectors.
+    /// Refuses selectors that the server would refuse, or parse as other selectors.
     pub(crate) fn validate(&self) -> Result<(), InvalidInput> {
-        let of = |selector| move |reason| InvalidInput::new(format!("{selector} selector: {reason}"), "");
+        let of = |selector| {
+            move |error: InvalidInput| InvalidInput::new(format!("{selector} selector: {error}"), error.text())
+        };
         self.labels.validate().map_err(of("label"))?;
         self.fields.validate().map_err(of("field"))
     }
@@ -167,9 +155,8 @@ impl Selection {
 
     fn accept(&self, metadata_kind: &str) -> String {
         let form = if self.metadata_only { format!(";as={metadata_kind};g=meta.k8s.io;v=v1") } else { String::new() };
-        let drop = if self.drop_managed_fields { ";drop=metadata.managedFields" } else { "" };
-        let json = format!("application/json{form}{drop}");
-        if self.json { json } else { format!("application/vnd.kubernetes.protobuf{form}{drop},{json}") }
+        let json = format!("application/json{form}");
+        if self.json { json } else { format!("application/vnd.kubernetes.protobuf{form},{json}") }
     }
 }
 
@@ -511,7 +498,7 @@ mod tests {
             (version(at_least("7")), None, "resourceVersion=7&resourceVersionMatch=NotOlderThan"),
             (version(exact("7")), None, "resourceVersion=7&resourceVersionMatch=Exact"),
             (params().timeout(Duration::from_secs(30)), None, "timeout=30s&timeoutSeconds=30"),
-            (selected(Selection::all().metadata_only().drop_managed_fields().json()), None, ""),
+            (selected(Selection::all().metadata_only().json()), None, ""),
             (
                 selected(Selection::all().shard(Shard::new(1, 2).unwrap())),
                 None,
@@ -584,18 +571,11 @@ mod tests {
 
     #[test]
     fn accept_headers_name_the_requested_form() {
-        let drop = ";drop=metadata.managedFields";
         let lists = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let objects = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         for (selection, list, watch) in [
             (Selection::all(), String::new(), String::new()),
             (Selection::all().metadata_only(), lists.to_owned(), objects.to_owned()),
-            (Selection::all().drop_managed_fields(), drop.to_owned(), drop.to_owned()),
-            (
-                Selection::all().metadata_only().drop_managed_fields(),
-                format!("{lists}{drop}"),
-                format!("{objects}{drop}"),
-            ),
         ] {
             let both = |form: &str| format!("application/vnd.kubernetes.protobuf{form},application/json{form}");
             assert_eq!((selection.accept_list(), selection.accept_watch()), (both(&list), both(&watch)));

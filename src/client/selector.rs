@@ -1,7 +1,7 @@
 //! Parses label and field selectors from the text that users type, and writes them as in requests.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use crate::error::InvalidInput;
@@ -29,26 +29,31 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-/// Parses a selector by the grammar of apimachinery `labels.Parse`.
+/// Parses a selector as apimachinery `labels.Parse` does. The error has the text that an API server sends.
 impl FromStr for LabelSelector {
     type Err = InvalidInput;
 
     fn from_str(input: &str) -> Result<Self, InvalidInput> {
         let mut selector = Self::default();
         let mut tokens = Tokens { input, at: 0 };
-        if tokens.peek().text.is_empty() {
-            return Ok(selector);
+        let refused = |message: String| InvalidInput::new(message, input);
+        let mut token = tokens.peek();
+        if !token.is_empty() && !begins_requirement(token) {
+            return Err(refused(format!("found '{token}', expected: !, identifier, or 'end of string'")));
         }
-        loop {
-            let (key, label) = requirement(&mut tokens)?;
+        while !token.is_empty() {
+            let parsed = requirement(&mut tokens);
+            let (key, label) = parsed.map_err(|message| refused(format!("unable to parse requirement: {message}")))?;
             selector = selector.require(key, label);
-            let token = tokens.next();
-            match token.text {
-                "" => return Ok(selector),
-                "," => {}
-                _ => return Err(token.error(input, "expected ',' or the end")),
+            token = tokens.next();
+            match (token, tokens.peek()) {
+                ("", _) => {}
+                (",", next) if begins_requirement(next) => {}
+                (",", next) => return Err(refused(format!("found '{next}', expected: identifier after ','"))),
+                _ => return Err(refused(format!("found '{token}', expected: ',' or 'end of string'"))),
             }
         }
+        Ok(selector)
     }
 }
 
@@ -57,41 +62,43 @@ impl LabelSelector {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] for another operator.
+    /// [`InvalidInput`] for another operator, and for a key or values that an API server refuses (apimachinery
+    /// `labels.NewRequirement`).
     pub fn requirement(
         self,
         key: impl Into<String>,
         operator: &str,
         values: impl IntoIterator<Item = impl Into<String>>,
     ) -> Result<Self, InvalidInput> {
-        Ok(match operator {
-            "In" => self.is_in(key, values),
-            "NotIn" => self.not_in(key, values),
-            "Exists" => self.exists(key),
-            "DoesNotExist" => self.does_not_exist(key),
-            _ => return Err(SyntaxFault(0, "expected In, NotIn, Exists or DoesNotExist").of(operator, 0)),
-        })
+        let (key, values) = (key.into(), values.into_iter().map(Into::into).collect::<BTreeSet<String>>());
+        let label = match operator {
+            "In" => Label::In(values),
+            "NotIn" => Label::NotIn(values),
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
+                let rule = "values set must be empty for exists and does not exist";
+                let message = format!("values: Invalid value: [{}]: {rule}", values.join(","));
+                return Err(InvalidInput::new(message, &key));
+            }
+            "Exists" => Label::Exists,
+            "DoesNotExist" => Label::DoesNotExist,
+            _ => {
+                let message = format!("{} is not a valid label selector operator", quoted(operator));
+                return Err(InvalidInput::new(message, operator));
+            }
+        };
+        self.checked(key, label)
     }
 
-    /// Refuses a selector that the server would parse as another selector.
-    pub(super) fn validate(&self) -> Result<(), &'static str> {
-        for (key, label) in &self.0 {
-            if key.is_empty() || !is_one_word(key) {
-                return Err("a key is empty or has a space or one of =!(),<> in it");
-            }
-            let is_kept = match label {
-                Label::Equal(value) | Label::NotEqual(value) => is_one_word(value),
-                Label::In(values) | Label::NotIn(values) if values.is_empty() => {
-                    return Err("a set has no values");
-                }
-                Label::In(values) | Label::NotIn(values) => values.iter().all(|value| is_one_word(value)),
-                Label::Exists | Label::DoesNotExist | Label::GreaterThan(_) | Label::LessThan(_) => true,
-            };
-            if !is_kept {
-                return Err("a value has a space or one of =!(),<> in it");
-            }
-        }
-        Ok(())
+    /// Adds a requirement that an API server accepts.
+    fn checked(self, key: String, label: Label) -> Result<Self, InvalidInput> {
+        check_key("key", &key).and_then(|()| label.check(&key)).map_err(|message| InvalidInput::new(message, &key))?;
+        Ok(self.require(key, label))
+    }
+
+    /// Refuses a selector that the server would refuse, or parse as another selector.
+    pub(super) fn validate(&self) -> Result<(), InvalidInput> {
+        validate(self)
     }
 }
 
@@ -101,17 +108,14 @@ impl TryFrom<&k8s_pb::apimachinery::pkg::apis::meta::v1::LabelSelector> for Labe
     type Error = InvalidInput;
 
     fn try_from(selector: &k8s_pb::apimachinery::pkg::apis::meta::v1::LabelSelector) -> Result<Self, InvalidInput> {
-        let labels = selector.match_labels.iter();
-        let equal = labels.fold(Self::new(), |all, (key, value)| all.equal(key, value));
+        let mut labels = selector.match_labels.iter();
+        let equal =
+            labels.try_fold(Self::new(), |all, (key, value)| all.checked(key.clone(), Label::Equal(value.clone())))?;
         selector.match_expressions.iter().try_fold(equal, |all, expression| {
             let operator = expression.operator.as_deref().unwrap_or_default();
             all.requirement(expression.key.as_deref().unwrap_or_default(), operator, &expression.values)
         })
     }
-}
-
-fn is_one_word(text: &str) -> bool {
-    !text.contains(|c| is_symbol(c) || is_space(c))
 }
 
 /// Writes the selector as in a request, with backslashes before `\`, `,` and `=` in values.
@@ -132,73 +136,47 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Parses a selector by the grammar of apimachinery `fields.ParseSelector`: `=`, `==` and `!=`, and in values `\\`, `\,` and
-/// `\=` for the characters themselves.
+/// Parses a selector as apimachinery `fields.ParseSelector` does: `=`, `==` and `!=`, and in values `\\`, `\,` and `\=` for the
+/// characters themselves. The error has the text that an API server sends. Any path is accepted: the resource decides about paths.
 impl FromStr for FieldSelector {
     type Err = InvalidInput;
 
     fn from_str(input: &str) -> Result<Self, InvalidInput> {
         let mut selector = Self::default();
-        for (start, term) in terms(input).filter(|(_, term)| !term.is_empty()) {
-            let expected = "expected '=', '==' or '!=' after the field";
-            let (path, rest) = term.split_at(term.find(['=', '!']).unwrap_or(term.len()));
-            let (is_equal, raw) = match rest.strip_prefix("!=") {
-                Some(raw) => (false, raw),
-                None => match rest.strip_prefix("==").or(rest.strip_prefix('=')) {
-                    Some(raw) => (true, raw),
-                    None => return Err(SyntaxFault(path.len(), expected).of(input, start)),
-                },
-            };
-            check_path(path).map_err(|fault| fault.of(input, start))?;
-            let value_start = start + term.len() - raw.len();
-            let value = unescape(raw).map_err(|fault| fault.of(input, value_start))?;
-            selector = selector.require(path, is_equal, value);
+        // The API server parses the terms in the order of their texts, and reports its first error.
+        let mut refused: Option<(&str, String)> = None;
+        for term in terms(input).filter(|term| !term.is_empty()) {
+            match field_requirement(input, term) {
+                // The API server ignores it.
+                Ok((path, _, value)) if path.is_empty() && value.is_empty() => {}
+                Ok((path, is_equal, value)) => selector = selector.require(path, is_equal, value),
+                Err(message) if refused.as_ref().is_none_or(|(first, _)| term < *first) => {
+                    refused = Some((term, message));
+                }
+                Err(_) => {}
+            }
         }
-        Ok(selector)
+        refused.map_or(Ok(selector), |(_, message)| Err(InvalidInput::new(message, input)))
     }
 }
 
 impl FieldSelector {
-    /// Refuses a selector that the server would parse as another selector.
-    pub(super) fn validate(&self) -> Result<(), &'static str> {
-        let is_bad = |field: &FieldRequirement| check_path(&field.path).is_err();
-        if self.0.iter().any(is_bad) {
-            return Err(r"a field is empty or has a space or one of =!,\ in it");
-        }
-        Ok(())
+    /// Refuses a selector that the server would refuse, or parse as another selector.
+    pub(super) fn validate(&self) -> Result<(), InvalidInput> {
+        validate(self)
     }
 }
 
-/// A fault at a byte offset of a part of a selector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SyntaxFault(usize, &'static str);
-
-impl SyntaxFault {
-    /// Returns the error for the part that starts at `start` of `input`.
-    fn of(self, input: &str, start: usize) -> InvalidInput {
-        InvalidInput::at("selector", input, start + self.0, self.1)
+fn validate<S: fmt::Display + FromStr<Err = InvalidInput> + PartialEq>(selector: &S) -> Result<(), InvalidInput> {
+    let text = selector.to_string();
+    if text.parse::<S>()? == *selector {
+        return Ok(());
     }
+    Err(InvalidInput::new(format!("the server would parse {text:?} as another selector"), &text))
 }
 
-/// A word, one of the symbols `= == != ! < > ( ) ,`, or at the end the empty text.
-#[derive(Debug, Clone, Copy)]
-struct Token<'a> {
-    offset: usize,
-    text: &'a str,
-}
-
-impl Token<'_> {
-    fn is_word(self) -> bool {
-        !self.text.is_empty() && !self.text.starts_with(is_symbol)
-    }
-
-    fn error(self, input: &str, reason: &'static str) -> InvalidInput {
-        SyntaxFault(self.offset, reason).of(input, 0)
-    }
-}
-
-/// Tokens as in apimachinery `labels.Lexer`. The parser decides by its place whether a word is a key, an operator or a value:
-/// `in in (in)`.
+/// Tokens as in apimachinery `labels.Lexer`: a word, one of the symbols `= == != ! < > ( ) ,`, or at the end the empty text. The parser
+/// decides by its place whether a word is a key, an operator or a value: `in in (in)`.
 #[derive(Clone, Copy)]
 struct Tokens<'a> {
     input: &'a str,
@@ -206,24 +184,29 @@ struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    fn peek(self) -> Token<'a> {
-        let rest = self.input.get(self.at..).unwrap_or_default();
-        let text = rest.trim_start_matches(is_space);
+    fn peek(self) -> &'a str {
+        self.split().0
+    }
+
+    fn next(&mut self) -> &'a str {
+        let (token, rest) = self.split();
+        // The lexer ends a token at a NUL, and drops it. Any other NUL ends the selector.
+        let rest = if token.is_empty() { rest } else { rest.strip_prefix('\0').unwrap_or(rest) };
+        self.at = self.input.len() - rest.len();
+        token
+    }
+
+    /// Returns the next token and the text after it.
+    fn split(self) -> (&'a str, &'a str) {
+        let text = self.input.get(self.at..).unwrap_or_default().trim_start_matches(is_space);
         let length = if text.starts_with("==") || text.starts_with("!=") {
             2
         } else if text.starts_with(is_symbol) {
             1
         } else {
-            let end = |c| is_symbol(c) || is_space(c);
-            text.find(end).unwrap_or(text.len())
+            text.find(|c| is_symbol(c) || is_space(c) || c == '\0').unwrap_or(text.len())
         };
-        Token { offset: self.input.len() - text.len(), text: text.get(..length).unwrap_or_default() }
-    }
-
-    fn next(&mut self) -> Token<'a> {
-        let token = self.peek();
-        self.at = token.offset + token.text.len();
-        token
+        text.split_at(length)
     }
 }
 
@@ -235,76 +218,80 @@ fn is_space(c: char) -> bool {
     " \t\r\n".contains(c)
 }
 
-fn requirement<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Label), InvalidInput> {
-    let input = tokens.input;
+fn is_word(token: &str) -> bool {
+    !token.is_empty() && !token.starts_with(is_symbol)
+}
+
+fn begins_requirement(token: &str) -> bool {
+    token == "!" || is_word(token)
+}
+
+fn requirement<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, Label), String> {
     let mut key = tokens.next();
-    let negated = key.text == "!";
+    let negated = key == "!";
     if negated {
         key = tokens.next();
     }
-    if !key.is_word() {
-        return Err(key.error(input, "expected a label key"));
+    if !is_word(key) {
+        return Err(format!("found '{key}', expected: identifier"));
     }
+    check_key("<nil>", key)?;
     if negated {
-        return Ok((key.text, Label::DoesNotExist));
+        return Ok((key, Label::DoesNotExist));
     }
-    if matches!(tokens.peek().text, "" | ",") {
-        return Ok((key.text, Label::Exists));
+    if matches!(tokens.peek(), "" | ",") {
+        return Ok((key, Label::Exists));
     }
-    let operator = tokens.next();
-    let label = match operator.text {
+    let label = match tokens.next() {
         "=" | "==" => Label::Equal(value(tokens)?),
         "!=" => Label::NotEqual(value(tokens)?),
         "in" => Label::In(values(tokens)?),
         "notin" => Label::NotIn(values(tokens)?),
-        ">" => Label::GreaterThan(integer(tokens)?),
-        "<" => Label::LessThan(integer(tokens)?),
-        _ => {
-            let expected = "expected ',', '=', '==', '!=', 'in', 'notin', '>' or '<'";
-            return Err(operator.error(input, expected));
-        }
+        ">" => Label::GreaterThan(value(tokens)?),
+        "<" => Label::LessThan(value(tokens)?),
+        found => return Err(format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt")),
     };
-    Ok((key.text, label))
+    label.check(key)?;
+    Ok((key, label))
 }
 
 /// Parses a value, which may be empty.
-fn value(tokens: &mut Tokens<'_>) -> Result<String, InvalidInput> {
-    let token = tokens.peek();
-    match token.text {
-        "" | "," | ")" => Ok(String::new()),
-        text if token.is_word() => {
-            tokens.next();
-            Ok(text.to_owned())
-        }
-        _ => Err(token.error(tokens.input, "expected a label value")),
+fn value(tokens: &mut Tokens<'_>) -> Result<String, String> {
+    if matches!(tokens.peek(), "" | ",") {
+        return Ok(String::new());
     }
-}
-
-fn integer(tokens: &mut Tokens<'_>) -> Result<String, InvalidInput> {
-    let token = tokens.peek();
-    let text = value(tokens)?;
-    match text.parse::<i64>() {
-        Ok(_) => Ok(text),
-        Err(_) => Err(token.error(tokens.input, "expected an integer of 64 bits")),
+    match tokens.next() {
+        word if is_word(word) => Ok(word.to_owned()),
+        found => Err(format!("found '{found}', expected: identifier")),
     }
 }
 
 /// Parses `(a,b)`; an element may be empty, as in `(a,)` and `()`.
-fn values(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, InvalidInput> {
+fn values(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, String> {
     let open = tokens.next();
-    if open.text != "(" {
-        return Err(open.error(tokens.input, "expected '('"));
+    if open != "(" {
+        return Err(format!("found '{open}' expected: '('"));
     }
     let mut set = BTreeSet::new();
-    loop {
-        set.insert(value(tokens)?);
-        let token = tokens.next();
-        match token.text {
-            "," => {}
-            ")" => return Ok(set),
-            _ => return Err(token.error(tokens.input, "expected ',' or ')'")),
+    match tokens.peek() {
+        ")" => _ = set.insert(String::new()),
+        first if first == "," || is_word(first) => {}
+        found => return Err(format!("found '{found}', expected: ',', ')' or identifier")),
+    }
+    while tokens.peek() != ")" {
+        match (tokens.next(), tokens.peek()) {
+            (",", next) => {
+                if set.is_empty() || matches!(next, "," | ")") {
+                    set.insert(String::new());
+                }
+            }
+            (word, "," | ")") if is_word(word) => _ = set.insert(word.to_owned()),
+            (word, found) if is_word(word) => return Err(format!("found '{found}', expected: ',' or ')'")),
+            (found, _) => return Err(format!("found '{found}', expected: ',', or identifier")),
         }
     }
+    tokens.next();
+    Ok(set)
 }
 
 fn joined(values: &BTreeSet<String>) -> String {
@@ -312,45 +299,171 @@ fn joined(values: &BTreeSet<String>) -> String {
     values.join(",")
 }
 
-/// Returns the parts between unescaped commas, each with its offset.
-fn terms(input: &str) -> impl Iterator<Item = (usize, &str)> {
+impl Label {
+    /// Checks the values as apimachinery `labels.NewRequirement` does.
+    fn check(&self, key: &str) -> Result<(), String> {
+        let (values, is_number): (Vec<&str>, _) = match self {
+            Self::In(values) | Self::NotIn(values) if values.is_empty() => {
+                return Err(
+                    "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty".to_owned()
+                );
+            }
+            Self::In(values) | Self::NotIn(values) => (values.iter().map(String::as_str).collect(), false),
+            Self::Equal(value) | Self::NotEqual(value) => (vec![value], false),
+            Self::GreaterThan(value) | Self::LessThan(value) => (vec![value], true),
+            Self::Exists | Self::DoesNotExist => return Ok(()),
+        };
+        let numbers = values.iter().filter(|value| is_number && value.parse::<i64>().is_err());
+        let numbers =
+            numbers.map(|value| invalid("values[0]", value, "for 'Gt', 'Lt' operators, the value must be an integer"));
+        let texts = values.iter().enumerate().filter_map(|(at, value)| {
+            let faults = value_faults(value);
+            (!faults.is_empty()).then(|| invalid(&format!("values[{at}][{key}]"), value, &faults.join("; ")))
+        });
+        let mut errors: Vec<String> = numbers.chain(texts).collect();
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(format!("[{}]", errors.join(", "))),
+        }
+    }
+}
+
+fn check_key(path: &str, key: &str) -> Result<(), String> {
+    let faults = key_faults(key);
+    if faults.is_empty() { Ok(()) } else { Err(invalid(path, key, &faults.join("; "))) }
+}
+
+/// Writes an error as apimachinery `field.Invalid` does.
+fn invalid(path: &str, value: &str, detail: &str) -> String {
+    format!("{path}: Invalid value: {}: {detail}", quoted(value))
+}
+
+const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+    alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
+    must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+    validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// Checks a key as apimachinery `content.IsLabelKey` does.
+fn key_faults(key: &str) -> Vec<String> {
+    let mut parts = key.split('/');
+    let (prefix, name) = match [parts.next(), parts.next(), parts.next()] {
+        [Some(name), None, _] => (None, name),
+        [prefix, Some(name), None] => (prefix, name),
+        _ => {
+            return vec![format!(
+                "a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+    };
+    let mut faults = Vec::new();
+    if prefix == Some("") {
+        faults.push("prefix part must be non-empty".to_owned());
+    } else if let Some(prefix) = prefix {
+        if prefix.len() > 253 {
+            faults.push("prefix part must be no more than 253 bytes".to_owned());
+        }
+        if !prefix.split('.').all(is_dns_label) {
+            faults.push(format!("prefix part {SUBDOMAIN}"));
+        }
+    }
+    if name.is_empty() {
+        faults.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        faults.push("name part must be no more than 63 bytes".to_owned());
+    }
+    if !is_name(name) {
+        faults.push(format!("name part {NAME}"));
+    }
+    faults
+}
+
+/// Checks a value as apimachinery `content.IsLabelValue` does.
+fn value_faults(value: &str) -> Vec<&'static str> {
+    let is_long = (value.len() > 63).then_some("must be no more than 63 bytes");
+    let is_malformed = (!value.is_empty() && !is_name(value)).then_some(VALUE);
+    is_long.into_iter().chain(is_malformed).collect()
+}
+
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+fn is_dns_label(text: &str) -> bool {
+    is_name(text) && !text.contains(|c: char| c.is_ascii_uppercase() || "_.".contains(c))
+}
+
+/// Quotes a text as Go's `strconv.Quote` does.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        // After a letter, `escape_debug` escapes what Go does not print.
+        let is_printable = ['a', c].iter().collect::<String>().escape_debug().eq(['a', c]);
+        match (c, u32::from(c)) {
+            ('"' | '\\', _) => quoted.extend(['\\', c]),
+            ('\'', _) => quoted.push(c),
+            ('\n', _) => quoted.push_str("\\n"),
+            ('\r', _) => quoted.push_str("\\r"),
+            ('\t', _) => quoted.push_str("\\t"),
+            (_, 0x07) => quoted.push_str("\\a"),
+            (_, 0x08) => quoted.push_str("\\b"),
+            (_, 0x0b) => quoted.push_str("\\v"),
+            (_, 0x0c) => quoted.push_str("\\f"),
+            _ if is_printable => quoted.push(c),
+            (_, code @ ..0x80) => _ = write!(quoted, "\\x{code:02x}"),
+            (_, code @ ..0x1_0000) => _ = write!(quoted, "\\u{code:04x}"),
+            (_, code) => _ = write!(quoted, "\\U{code:08x}"),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Returns the parts between unescaped commas.
+fn terms(input: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
-    let mut start = 0;
-    let split = move |c: char| {
+    input.split(move |c: char| {
         let comma = c == ',' && !escaped;
         escaped = c == '\\' && !escaped;
         comma
-    };
-    input.split(split).map(move |term| {
-        let at = start;
-        start += term.len() + 1;
-        (at, term)
     })
 }
 
-/// Checks a path. Apimachinery does not, but it does not support escapes in paths either.
-fn check_path(path: &str) -> Result<(), SyntaxFault> {
-    if path.is_empty() {
-        return Err(SyntaxFault(0, "expected a field"));
-    }
-    let bad = |c: char| c.is_whitespace() || c.is_control() || "=!,\\".contains(c);
-    match path.find(bad) {
-        Some(at) => Err(SyntaxFault(at, "is not allowed in a field")),
-        None => Ok(()),
+/// Returns path, whether the value must be equal, and the value. The first operator counts, because a path has no escapes.
+fn field_requirement<'a>(input: &str, term: &'a str) -> Result<(&'a str, bool, String), String> {
+    let Some((path, raw)) = term.split_once('=') else {
+        return Err(format!("invalid selector: '{input}'; can't understand '{term}'"));
+    };
+    match path.strip_suffix('!') {
+        Some(path) => Ok((path, false, unescape(raw)?)),
+        None => Ok((path, true, unescape(raw.strip_prefix('=').unwrap_or(raw))?)),
     }
 }
 
 /// Unescapes a value as apimachinery `fields.UnescapeValue` does.
-fn unescape(raw: &str) -> Result<String, SyntaxFault> {
+fn unescape(raw: &str) -> Result<String, String> {
     let mut value = String::with_capacity(raw.len());
-    let mut chars = raw.char_indices();
-    while let Some((at, c)) = chars.next() {
+    let mut chars = raw.chars();
+    while let Some(c) = chars.next() {
         match c {
             '\\' => match chars.next() {
-                Some((_, c @ ('\\' | ',' | '='))) => value.push(c),
-                _ => return Err(SyntaxFault(at, r"must stand before '\', ',' or '='")),
+                Some(c @ ('\\' | ',' | '=')) => value.push(c),
+                other => {
+                    let other = other.map(String::from).unwrap_or_default();
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
+                }
             },
-            ',' | '=' => return Err(SyntaxFault(at, r"needs a '\' before it in a value")),
+            // Go prints the number of the character.
+            ',' | '=' => {
+                return Err(format!("invalid field selector: unescaped character in value: {}", u32::from(c)));
+            }
             _ => value.push(c),
         }
     }
@@ -365,8 +478,10 @@ mod tests {
     use crate::object::{ItemRef, MetaView};
     use crate::wire::Encoding;
 
+    /// What apimachinery v0.36 accepts (`labels.Parse`), and the text as which it is written in a request.
     #[test]
     fn label_selectors_have_a_canonical_form() {
+        let long = "a".repeat(63);
         for (input, canonical) in [
             ("", ""),
             ("  \t\r\n ", ""),
@@ -382,6 +497,7 @@ mod tests {
             ("x in ()", "x in ()"),
             ("x in (,)", "x in ()"),
             ("x in (a,)", "x in (,a)"),
+            ("x in (,a)", "x in (,a)"),
             ("x in (a,,b)", "x in (,a,b)"),
             ("x in (foo,,baz),y,z notin ()", "x in (,baz,foo),y,z notin ()"),
             ("x=", "x="),
@@ -393,7 +509,14 @@ mod tests {
             ("in", "in"),
             ("in in (in,notin)", "in in (in,notin)"),
             ("notin=in", "notin=in"),
+            ("a=in,notin", "a=in,notin"),
             ("example.com/App_1.x=A-b_c.d", "example.com/App_1.x=A-b_c.d"),
+            (&format!("{long}={long}"), &format!("{long}={long}")),
+            // The lexer drops a NUL after a token.
+            ("a\0", "a"),
+            ("a=b\0,c", "a=b,c"),
+            ("a=b,\0c", "a=b,c"),
+            ("a=b \0c", "a=b"),
         ] {
             let parsed: Result<LabelSelector, _> = input.parse();
             let parsed = parsed.unwrap_or_else(|e| panic!("{e}"));
@@ -402,36 +525,117 @@ mod tests {
         }
     }
 
-    #[test]
-    fn refuses_malformed_label_selectors() {
-        for (input, offset, expected) in [
-            (",", 0, "',' at byte 0: expected a label key"),
-            ("a,", 2, "the end at byte 2: expected a label key"),
-            ("a,,b", 2, "',' at byte 2: expected a label key"),
-            ("!", 1, "the end at byte 1: expected a label key"),
-            ("!!a", 1, "'!' at byte 1: expected a label key"),
-            ("=a", 0, "'=' at byte 0: expected a label key"),
-            ("!a=b", 2, "'=' at byte 2: expected ',' or the end"),
-            ("a b", 2, "'b' at byte 2: expected ',', '=', '==', '!=', 'in', 'notin', '>' or '<'"),
-            ("a=b c", 4, "'c' at byte 4: expected ',' or the end"),
-            ("a=!b", 2, "'!' at byte 2: expected a label value"),
-            ("a===b", 3, "'=' at byte 3: expected a label value"),
-            ("a=)", 2, "')' at byte 2: expected ',' or the end"),
-            ("a in b", 5, "'b' at byte 5: expected '('"),
-            ("a in", 4, "the end at byte 4: expected '('"),
-            ("a in (", 6, "the end at byte 6: expected ',' or ')'"),
-            ("a in (b c)", 8, "'c' at byte 8: expected ',' or ')'"),
-            ("a in (b=", 7, "'=' at byte 7: expected ',' or ')'"),
-            ("a in (()", 6, "'(' at byte 6: expected a label value"),
-            ("a>b", 2, "'b' at byte 2: expected an integer of 64 bits"),
-            ("a>", 2, "the end at byte 2: expected an integer of 64 bits"),
-            ("a<9223372036854775808", 2, "'9' at byte 2: expected an integer of 64 bits"),
-        ] {
-            let error = input.parse::<LabelSelector>().expect_err(input);
-            assert_eq!((error.text(), error.offset()), (input, offset));
-            let text = format!("invalid selector {input:?}: {expected}");
-            assert_eq!(error.to_string(), text);
+    /// Checks that the errors are those of apimachinery v0.36, which a program of its own printed.
+    fn check_errors<S: FromStr<Err = InvalidInput> + fmt::Debug>(cases: &[(&str, String)]) {
+        for (input, expected) in cases {
+            let error = input.parse::<S>().expect_err(input);
+            assert_eq!((error.text(), error.to_string()), (*input, expected.clone()));
         }
+    }
+
+    #[test]
+    fn refuses_malformed_label_selectors_as_the_api_server_does() {
+        let requirement = |rest: &str| format!("unable to parse requirement: {rest}");
+        check_errors::<LabelSelector>(&[
+            (",", "found ',', expected: !, identifier, or 'end of string'".to_owned()),
+            ("=a", "found '=', expected: !, identifier, or 'end of string'".to_owned()),
+            ("(a)", "found '(', expected: !, identifier, or 'end of string'".to_owned()),
+            ("a,", "found '', expected: identifier after ','".to_owned()),
+            ("a==b,c=d,", "found '', expected: identifier after ','".to_owned()),
+            ("a,,b", "found ',', expected: identifier after ','".to_owned()),
+            ("!a=b", "found '=', expected: ',' or 'end of string'".to_owned()),
+            ("!a in (b)", "found 'in', expected: ',' or 'end of string'".to_owned()),
+            ("a=b c", "found 'c', expected: ',' or 'end of string'".to_owned()),
+            ("a=b\0c", "found 'c', expected: ',' or 'end of string'".to_owned()),
+            ("x=a,y=b,z!=c w", "found 'w', expected: ',' or 'end of string'".to_owned()),
+            ("a in (b,c) d", "found 'd', expected: ',' or 'end of string'".to_owned()),
+            ("!", requirement("found '', expected: identifier")),
+            ("!!a", requirement("found '!', expected: identifier")),
+            ("a=!b", requirement("found '!', expected: identifier")),
+            ("a===b", requirement("found '=', expected: identifier")),
+            ("a=)", requirement("found ')', expected: identifier")),
+            ("a=>1", requirement("found '>', expected: identifier")),
+            ("a>>1", requirement("found '>', expected: identifier")),
+            ("a b", requirement("found 'b', expected: in, notin, =, ==, !=, gt, lt")),
+            ("a in b", requirement("found 'b' expected: '('")),
+            ("a notin", requirement("found '' expected: '('")),
+            ("a in (", requirement("found '', expected: ',', ')' or identifier")),
+            ("a in (=)", requirement("found '=', expected: ',', ')' or identifier")),
+            ("a in (()", requirement("found '(', expected: ',', ')' or identifier")),
+            ("a in (b", requirement("found '', expected: ',' or ')'")),
+            ("a in (b c)", requirement("found 'c', expected: ',' or ')'")),
+            ("a in (b=", requirement("found '=', expected: ',' or ')'")),
+            ("a in (b,", requirement("found '', expected: ',', or identifier")),
+            ("a in (b,=)", requirement("found '=', expected: ',', or identifier")),
+        ]);
+    }
+
+    #[test]
+    fn refuses_invalid_keys_and_values_as_the_api_server_does() {
+        let invalid = |path: &str, value: &str, detail: &str| format!("{path}: Invalid value: {value}: {detail}");
+        let requirement = |error: String| format!("unable to parse requirement: {error}");
+        let key = |key: &str, detail: &str| requirement(invalid("<nil>", key, detail));
+        let name = format!("name part {NAME}");
+        let number = "for 'Gt', 'Lt' operators, the value must be an integer";
+        let long = "a".repeat(64);
+        let value = |place: &str, value: &str| invalid(&format!("values[{place}"), value, VALUE);
+        check_errors::<LabelSelector>(&[
+            ("app:web", key(r#""app:web""#, &name)),
+            ("-a", key(r#""-a""#, &name)),
+            ("a-", key(r#""a-""#, &name)),
+            ("é=a", key(r#""é""#, &name)),
+            ("x||y", key(r#""x||y""#, &name)),
+            ("/a", key(r#""/a""#, "prefix part must be non-empty")),
+            ("a/", key(r#""a/""#, &format!("name part must be non-empty; {name}"))),
+            ("A.com/x", key(r#""A.com/x""#, &format!("prefix part {SUBDOMAIN}"))),
+            ("a_b/x", key(r#""a_b/x""#, &format!("prefix part {SUBDOMAIN}"))),
+            ("a..b/x", key(r#""a..b/x""#, &format!("prefix part {SUBDOMAIN}"))),
+            ("-/-", key(r#""-/-""#, &format!("prefix part {SUBDOMAIN}; {name}"))),
+            (
+                "a/b/c",
+                key(
+                    r#""a/b/c""#,
+                    &format!(
+                        "a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                    ),
+                ),
+            ),
+            (&long, key(&format!("{long:?}"), "name part must be no more than 63 bytes")),
+            (r#"app="web""#, requirement(value("0][app]", r#""\"web\"""#))),
+            ("app=*", requirement(value("0][app]", r#""*""#))),
+            ("a=b/c", requirement(value("0][a]", r#""b/c""#))),
+            ("a=é", requirement(value("0][a]", r#""é""#))),
+            ("a=\x7f\u{200b}", requirement(value("0][a]", r#""\x7f\u200b""#))),
+            ("x=a||y=b", requirement(value("0][x]", r#""a||y""#))),
+            ("a>-5", requirement(value("0][a]", r#""-5""#))),
+            ("a<+5", requirement(value("0][a]", r#""+5""#))),
+            ("a in (b*)", requirement(value("0][a]", r#""b*""#))),
+            ("a in (-b,c,d*)", requirement(format!("[{}, {}]", value("0][a]", r#""-b""#), value("2][a]", r#""d*""#)))),
+            ("a>b", requirement(invalid("values[0]", r#""b""#, number))),
+            ("a>", requirement(invalid("values[0]", r#""""#, number))),
+            ("a<9223372036854775808", requirement(invalid("values[0]", r#""9223372036854775808""#, number))),
+            (
+                "a>x-",
+                requirement(format!("[{}, {}]", invalid("values[0]", r#""x-""#, number), value("0][a]", r#""x-""#))),
+            ),
+            (
+                &format!("a=-{long}"),
+                requirement(invalid(
+                    "values[0][a]",
+                    &format!("\"-{long}\""),
+                    &format!("must be no more than 63 bytes; {VALUE}"),
+                )),
+            ),
+        ]);
+        // As printed, with Go's two spaces after commas.
+        assert_eq!(
+            [NAME, VALUE, SUBDOMAIN],
+            [
+                "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            ]
+        );
     }
 
     #[test]
@@ -450,9 +654,8 @@ mod tests {
         assert_eq!(text.parse(), Ok(built));
     }
 
-    /// The server checks the syntax of keys and values.
     #[test]
-    fn refuses_selectors_that_the_server_would_parse_differently() {
+    fn refuses_selectors_that_the_server_would_refuse_or_parse_differently() {
         let new = LabelSelector::new;
         for (selector, refused) in [
             (new().equal("a=b", "c"), true),
@@ -463,16 +666,21 @@ mod tests {
             (new().exists(""), true),
             (new().does_not_exist("!a"), true),
             (new().less_than("a\tb", 1), true),
-            (new().equal("-a", "é*").not_in("b", [""]), false),
+            (new().equal("-a", "b"), true),
+            (new().equal("a", "é*"), true),
+            (new().greater_than("a", -1), true),
+            (new().equal("a", "b,c"), true),
+            (new().equal("a", "b").not_in("b", [""]).less_than("c", 7).exists("x.y/z"), false),
         ] {
             assert_eq!(selector.validate().is_err(), refused, "{selector:?}");
         }
         let new = FieldSelector::new;
         for (selector, refused) in [
             (new().equal("a=b", "c"), true),
-            (new().equal("a", "b").not_equal("", "c"), true),
-            (new().equal("a\\", "b"), true),
-            (new().equal("a", "b,c=d\\"), false),
+            (new().equal("a,b", "c"), true),
+            (new().equal("a!", "b"), true),
+            (new().equal("", ""), true),
+            (new().equal("a", "b,c=d\\").not_equal("a", "a").equal("spec.x y", "!"), false),
         ] {
             assert_eq!(selector.validate().is_err(), refused, "{selector:?}");
         }
@@ -494,6 +702,9 @@ mod tests {
             ("Exists", &[], Some("app=web,k")),
             ("DoesNotExist", &[], Some("app=web,!k")),
             ("Gt", &["1"], None),
+            ("Exists", &["a"], None),
+            ("In", &[], None),
+            ("In", &["a", "-"], None),
         ] {
             let selector = meta::LabelSelector {
                 match_labels: [("app".to_owned(), "web".to_owned())].into(),
@@ -504,17 +715,24 @@ mod tests {
         }
     }
 
+    /// What apimachinery v0.36 accepts (`fields.ParseSelector`): the resource refuses other fields later.
     #[test]
     fn field_selectors_have_a_canonical_form() {
         for (input, canonical) in [
             ("", ""),
             (",,", ""),
+            ("=,!=", ""),
             ("status.phase=Running", "status.phase=Running"),
             ("b==2,a!=1,", "a!=1,b=2"),
             (r"a=x\,y\=z\\", r"a=x\,y\=z\\"),
             ("a=", "a="),
+            ("=b", "=b"),
             ("a=b!c d", "a=b!c d"),
             ("a!=é", "a!=é"),
+            ("a!b=c", "a!b=c"),
+            ("a!!=b", "a!!=b"),
+            ("a=b, c=d", " c=d,a=b"),
+            (r"a\,b=c", r"a\,b=c"),
         ] {
             let parsed: Result<FieldSelector, _> = input.parse();
             let parsed = parsed.unwrap_or_else(|e| panic!("{e}"));
@@ -524,25 +742,19 @@ mod tests {
     }
 
     #[test]
-    fn refuses_malformed_field_selectors() {
-        for (input, offset, expected) in [
-            ("metadata.name", 13, "the end at byte 13: expected '=', '==' or '!=' after the field"),
-            ("a=b, c", 6, "the end at byte 6: expected '=', '==' or '!=' after the field"),
-            ("a!b=c", 1, "'!' at byte 1: expected '=', '==' or '!=' after the field"),
-            ("=b", 0, "'=' at byte 0: expected a field"),
-            ("a=b, c=d", 4, "' ' at byte 4: is not allowed in a field"),
-            ("a =b", 1, "' ' at byte 1: is not allowed in a field"),
-            (r"a\,b=c", 1, r"'\\' at byte 1: is not allowed in a field"),
-            ("a===b", 3, r"'=' at byte 3: needs a '\' before it in a value"),
-            ("x=1,a=b=c", 7, r"'=' at byte 7: needs a '\' before it in a value"),
-            (r"a=\b", 2, r"'\\' at byte 2: must stand before '\', ',' or '='"),
-            (r"a=b\", 3, r"'\\' at byte 3: must stand before '\', ',' or '='"),
-        ] {
-            let error = input.parse::<FieldSelector>().expect_err(input);
-            assert_eq!((error.text(), error.offset()), (input, offset));
-            let text = format!("invalid selector {input:?}: {expected}");
-            assert_eq!(error.to_string(), text);
-        }
+    fn refuses_malformed_field_selectors_as_the_api_server_does() {
+        check_errors::<FieldSelector>(&[
+            ("metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'".to_owned()),
+            ("a=b, c", "invalid selector: 'a=b, c'; can't understand ' c'".to_owned()),
+            ("a>b", "invalid selector: 'a>b'; can't understand 'a>b'".to_owned()),
+            ("b=c=d,a", "invalid selector: 'b=c=d,a'; can't understand 'a'".to_owned()),
+            ("a===b", "invalid field selector: unescaped character in value: 61".to_owned()),
+            ("x=1,a=b=c", "invalid field selector: unescaped character in value: 61".to_owned()),
+            ("a!==b", "invalid field selector: unescaped character in value: 61".to_owned()),
+            (r"a=\b", r"invalid field selector: invalid escape sequence: \b".to_owned()),
+            (r"a=\é", r"invalid field selector: invalid escape sequence: \é".to_owned()),
+            (r"a=b\", r"invalid field selector: invalid escape sequence: \".to_owned()),
+        ]);
     }
 
     /// The table of apimachinery `labels.TestSelectorMatches` and more.
@@ -588,10 +800,6 @@ mod tests {
         ] {
             let parsed: LabelSelector = selector.parse().unwrap();
             assert_eq!(parsed.matches(&meta).unwrap(), expected, "{selector}");
-            let type_meta = crate::TypeMeta::default();
-            let may_match =
-                parsed.prefilter().matches(&ItemRef::new(Encoding::Protobuf, &object).with_type_meta(&type_meta));
-            assert!(may_match || !expected, "{selector} has a false negative");
         }
     }
 
@@ -620,7 +828,6 @@ mod tests {
             let item = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(type_meta);
             let matched = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(matched, expected.map_err(str::to_owned), "{selector}");
-            assert!(parsed.prefilter().matches(&item) || matched != Ok(true), "{selector} has a false negative");
             let item = ItemRef::new(Encoding::Json, json).with_type_meta(type_meta);
             let of_json = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(of_json, matched, "{selector}, of JSON");
@@ -692,16 +899,16 @@ mod tests {
             prop_assert_eq!(selector.to_string().parse(), Ok(selector));
         }
 
-        /// An accepted selector round-trips; the offset of an error is in the input.
+        /// An accepted selector round-trips.
         #[test]
         fn any_text_parses_or_is_refused(text in "[a-b1 .,=!<>()/\\\\é-]{0,16}|(a|in|notin|[ ,()=!]){0,12}|.*") {
             match text.parse::<LabelSelector>() {
                 Ok(selector) => prop_assert_eq!(selector.to_string().parse(), Ok(selector)),
-                Err(error) => prop_assert!(text.is_char_boundary(error.offset())),
+                Err(error) => prop_assert_eq!(error.text(), text.as_str()),
             }
             match text.parse::<FieldSelector>() {
                 Ok(selector) => prop_assert_eq!(selector.to_string().parse(), Ok(selector)),
-                Err(error) => prop_assert!(text.is_char_boundary(error.offset())),
+                Err(error) => prop_assert_eq!(error.text(), text.as_str()),
             }
         }
     }

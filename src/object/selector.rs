@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::error::ItemError;
 use crate::object::path::{FieldPath, pod};
-use crate::object::{ItemRef, MetaView, Prefilter};
+use crate::object::{ItemRef, MetaView};
 use crate::schema::Message;
 use crate::wire::Encoding;
 #[cfg(feature = "json")]
@@ -21,8 +21,8 @@ use crate::wire::json;
 /// assert_eq!("app=web, tier in (front,back), !canary".parse(), Ok(built));
 /// ```
 ///
-/// The feature `client` adds parsing and printing, in the grammar of apimachinery `labels.Parse`. Requirements are sorted by
-/// key. The server checks the syntax of keys and values.
+/// The feature `client` adds parsing and printing. A text is parsed and checked as an API server does (apimachinery `labels.Parse`), and
+/// its error is the server's. A selector that was built is checked before it is sent. Requirements are sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LabelSelector(pub(crate) Vec<(String, Label)>);
 
@@ -84,13 +84,13 @@ impl LabelSelector {
         self.require(key, Label::DoesNotExist)
     }
 
-    /// Requires that the label exists and is an integer above the bound. The server refuses negative bounds.
+    /// Requires that the label exists and is an integer above the bound. A client refuses to send a negative bound, as the server does.
     #[must_use]
     pub fn greater_than(self, key: impl Into<String>, bound: i64) -> Self {
         self.require(key, Label::GreaterThan(bound.to_string()))
     }
 
-    /// Requires that the label exists and is an integer below the bound. The server refuses negative bounds.
+    /// Requires that the label exists and is an integer below the bound. A client refuses to send a negative bound, as the server does.
     #[must_use]
     pub fn less_than(self, key: impl Into<String>, bound: i64) -> Self {
         self.require(key, Label::LessThan(bound.to_string()))
@@ -114,22 +114,6 @@ impl LabelSelector {
             }
         }
         Ok(true)
-    }
-
-    /// Returns a filter by texts that every [matching](Self::matches) item contains. It searches whole items, so it only pays where
-    /// reading the metadata is slower.
-    #[must_use]
-    pub fn prefilter(&self) -> Prefilter {
-        let mut prefilter = Prefilter::default();
-        for (key, label) in &self.0 {
-            prefilter = match label {
-                Label::Equal(value) => prefilter.any_of([key]).any_of([value]),
-                Label::In(values) => prefilter.any_of([key]).any_of(values),
-                Label::Exists | Label::GreaterThan(_) | Label::LessThan(_) => prefilter.any_of([key]),
-                Label::NotEqual(_) | Label::NotIn(_) | Label::DoesNotExist => prefilter,
-            };
-        }
-        prefilter
     }
 
     pub(crate) fn require(mut self, key: impl Into<String>, label: Label) -> Self {
@@ -172,8 +156,8 @@ fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> boo
 /// assert_eq!("status.phase=Running,spec.nodeName!=node-1".parse(), Ok(built));
 /// ```
 ///
-/// The feature `client` adds parsing and printing, in the grammar of apimachinery `fields.ParseSelector`. The resource decides by
-/// which fields its objects can be selected; the server returns 400 for others.
+/// The feature `client` adds parsing and printing, as an API server parses them (apimachinery `fields.ParseSelector`). The resource
+/// decides by which fields its objects can be selected; the server returns 400 for others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct FieldSelector(pub(crate) Vec<FieldRequirement>);
 
@@ -233,14 +217,6 @@ impl FieldSelector {
             all &= has_value == *is_equal;
         }
         Ok(all)
-    }
-
-    /// Returns a filter by texts that every [matching](Self::matches) item contains.
-    #[must_use]
-    pub fn prefilter(&self) -> Prefilter {
-        // Protobuf encodes a boolean as a number.
-        let texts = self.0.iter().filter(|field| field.is_equal && field.path != "spec.hostNetwork");
-        Prefilter::new(texts.map(|field| &field.value))
     }
 
     pub(crate) fn require(mut self, path: impl Into<String>, is_equal: bool, value: impl Into<String>) -> Self {

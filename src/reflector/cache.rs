@@ -12,7 +12,6 @@ use crate::cache::{FileError, Store, StoreError, StoreReader, Stored, Written};
 use crate::client::Selection;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
-use crate::object::path::meta;
 use crate::object::{FieldPath, ItemRef, Projection, compare_resource_versions};
 use crate::wire::Encoding;
 
@@ -49,9 +48,6 @@ impl Collection {
         if self.selection.is_metadata_only() {
             let metadata = Projection::new().keep(&FieldPath::new("metadata", &[1]));
             bytes = item.with_bytes(&bytes).project(&metadata)?;
-        }
-        if self.selection.drops_managed_fields() {
-            bytes = item.with_bytes(&bytes).project(&Projection::new().drop(&meta::MANAGED_FIELDS))?;
         }
         match &self.projection {
             Some(projection) => item.with_bytes(&bytes).project(projection),

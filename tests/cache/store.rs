@@ -423,6 +423,27 @@ fn an_object_is_decompressed_or_encoded_once_for_each_handle() {
 }
 
 #[test]
+fn the_length_of_a_range_is_the_number_of_its_objects() {
+    let store = Store::<Object>::new(StorageFormat::Encoded);
+    let namespaces = ["", "a", "a-b", "a.b", "a0", "b"];
+    for namespace in namespaces {
+        for n in 0..300 {
+            apply(&store, &object(namespace, &format!("n{n:03}"), "1"));
+        }
+    }
+    let snapshot = store.snapshot();
+    let keys = snapshot.range(None, None).step_by(97).map(|object| object.key()).collect::<Vec<_>>();
+    let others = [("", ""), ("a", ""), ("a", "zzz"), ("c", "n000"), ("a", "n0005")];
+    let afters = keys.iter().map(Into::into).chain(others).map(Some).chain([None]);
+    for after in afters {
+        for namespace in namespaces.into_iter().chain(["c"]).map(Some).chain([None]) {
+            let expected = snapshot.range(namespace, after).count();
+            assert_eq!(snapshot.range_len(namespace, after), expected, "{namespace:?} after {after:?}");
+        }
+    }
+}
+
+#[test]
 fn lists_a_namespace() {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let write = |namespace: &str, i: usize, app: &str| {

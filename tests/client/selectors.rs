@@ -28,9 +28,6 @@ fn label_and_field_selectors_select_as_the_server_does() {
     let selected = uids(&pods, |item| labels.matches(&item.meta().unwrap()).unwrap() && fields.matches(item).unwrap());
     assert!(!expected.is_empty() && expected.len() < 120);
     assert_eq!(selected, expected);
-    let (labels, fields) = (labels.prefilter(), fields.prefilter());
-    let passed = uids(&pods, |item| labels.matches(item) && fields.matches(item));
-    assert!(passed.is_superset(&expected));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use allocation_counter::measure;
 use k8s_pb::api::core::v1::{Container, ContainerStatus, Pod, PodIp, PodSpec, PodStatus};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{self as meta_v1, ObjectMeta, PartialObjectMetadata};
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, FieldPath, ItemRef, ListReader, MetaView, Prefilter, Projection, Time, TypeMeta};
+use listwatch::{Encoding, FieldPath, ItemRef, ListReader, MetaView, Projection, Time, TypeMeta};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
@@ -259,29 +259,6 @@ fn views_allocate_nothing_and_projections_once() {
         let counted = measure(|| projected = protobuf(object).project(&slim).unwrap());
         assert_eq!((counted.count_total, counted.bytes_total), (1, projected.len() as u64));
     }
-}
-
-#[test]
-fn prefilters_match_texts_of_items() {
-    let mut items = 0;
-    each_item(&fixture("pods.pb"), |item| {
-        let meta = item.meta().unwrap();
-        let (name, uid) = (&*meta.name(), &*meta.uid());
-        for (prefilter, expected) in [
-            (Prefilter::default(), true),
-            (Prefilter::new([""]), true),
-            (Prefilter::new([name]), true),
-            (Prefilter::new([name, uid]), true),
-            (Prefilter::new([name, "no Pod has this"]), false),
-            (Prefilter::new([name]).any_of(["no Pod has this", uid]), true),
-            (Prefilter::new([uid]).any_of(["no Pod has this"]), false),
-            (Prefilter::default().any_of::<&str>([]), false),
-        ] {
-            assert_eq!(prefilter.matches(&item), expected, "{prefilter:?}");
-        }
-        items += 1;
-    });
-    assert_eq!(items, 120);
 }
 
 /// A recorded Pod with its messages in pieces and their fields in any order, some of them twice.

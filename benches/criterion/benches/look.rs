@@ -7,14 +7,14 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, Event, ItemRef, ListDecoder, MetaView, Prefilter, Projection};
+use listwatch::{Encoding, Event, ItemRef, ListDecoder, MetaView, Projection};
 use listwatch_benches::median;
 use listwatch_testserver::recorded_pods;
 use prost::Message as _;
 
 const GROUP: &str = "look";
 const DECODE: &str = "decode with k8s-pb";
-const LOOKS: [&str; 9] = [
+const LOOKS: [&str; 8] = [
     "frame",
     "name, namespace, uid, version",
     "those four and all labels",
@@ -23,7 +23,6 @@ const LOOKS: [&str; 9] = [
     "copy",
     "copy without managedFields",
     "copy without managedFields, last-applied, status",
-    "prefilter",
 ];
 
 fn main() {
@@ -67,12 +66,7 @@ fn look(criterion: &mut Criterion) {
         drop(black_box(item(pod).project(&much).expect("a Pod")));
     });
 
-    // A prefilter matches an item that a decoder has framed, so its time includes framing.
-    let prefilter = Prefilter::new(["app.kubernetes.io/name", "no Pod has this"]);
     group.bench_function("frame", |bencher| bencher.iter(|| each_item(&body, |item| _ = black_box(item.bytes()))));
-    group.bench_function("prefilter", |bencher| {
-        bencher.iter(|| each_item(&body, |item| assert!(!prefilter.matches(&item))));
-    });
     group.finish();
 }
 

@@ -60,9 +60,6 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let mut selected = query.selection.selected();
     if shown.format.prints_fields() {
         selected = selected.json();
-        if shown.hides_managed_fields() {
-            selected = selected.drop_managed_fields();
-        }
     }
     // The server should not send many more items than are printed. At version 0 it ignores page sizes.
     let limit_page = limit.filter(|_| !query.version.is_any()).and_then(|limit| u32::try_from(limit).ok());

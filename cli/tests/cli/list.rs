@@ -80,13 +80,12 @@ fn requests_json_for_json_output() {
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
     let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.json")]).output().unwrap();
     assert_eq!((stdout(&output), stdout(&output).lines().count()), (stdout(&decoded), 30));
-    assert_eq!(api.server.requests()[0].headers["accept"], "application/json;drop=metadata.managedFields");
+    assert_eq!(api.server.requests()[0].headers["accept"], "application/json");
     assert!(stdout(&output).contains("\"metadata\"") && !stdout(&output).contains("managedFields"));
 
     let api = Api::new([ok("pods.json")]);
     let output = api.run(&["list", "pods", "-A", "-o", "json", "--show-managed-fields"]);
     assert!(stdout(&output).contains("managedFields"));
-    assert_eq!(api.server.requests()[0].headers["accept"], "application/json");
     assert!(output.stderr.is_empty(), "{output:?}");
 }
 
@@ -163,7 +162,7 @@ fn rejects_wrong_usage_before_any_request() {
     for (args, expected) in [
         ("list", "<RESOURCE>"),
         ("list pods -n a -A", "cannot be used with"),
-        ("list pods -l a=b=c", "invalid selector"),
+        ("list pods -l a=b=c", "found '=', expected: ',' or 'end of string'"),
         ("list pods --limit 0", "it must be at least 1\n"),
         ("list pods -w", "tip: to print changes, use the command `watch`\n"),
         ("list pods --watch", "tip: to print changes, use the command `watch`\n"),

@@ -177,6 +177,10 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
             (format!("api/v1/namespaces/{namespace}/pods/{name}"), PROTOBUF.to_owned(), true),
             (format!("api/v1/namespaces/{namespace}/pods/{name}"), JSON.to_owned(), true),
             (format!("api/v1/namespaces/{namespace}/pods/{name}"), format!("{PROTOBUF};{partial_one}"), true),
+            (format!("api/v1/pods?fieldSelector=metadata.namespace%3D{namespace}&limit=1"), JSON.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}/pods?fieldSelector=metadata.name%3D{name}"), JSON.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}/pods/{name}//"), JSON.to_owned(), true),
+            ("api/v1/pods/?limit=7".to_owned(), JSON.to_owned(), true),
             ("api/v1/configmaps".to_owned(), PROTOBUF.to_owned(), true),
             ("api/v1/configmaps".to_owned(), JSON.to_owned(), true),
             ("api/v1/namespaces".to_owned(), JSON.to_owned(), true),
@@ -196,6 +200,17 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
             ("apis".to_owned(), JSON.to_owned(), false),
             ("version".to_owned(), JSON.to_owned(), false),
             ("openapi/v2".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?resourceVersion=01".to_owned(), JSON.to_owned(), false),
+            // Errors: of the mirror, but for the versions and the timeout.
+            ("api/v1/pods?labelSelector=app%3D%22web%22".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?labelSelector=-a&resourceVersionMatch=Exact".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?watch=1&labelSelector=a%3Db/c".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?fieldSelector=metadata.name".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?limit=x&labelSelector=-a".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?watch=1&continue=x".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?resourceVersion=x".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?watch=1&resourceVersion=x".to_owned(), JSON.to_owned(), false),
+            ("api/v1/pods?timeout=x".to_owned(), JSON.to_owned(), false),
         ] {
             let case = format!("{format:?} {path} {accept}");
             let theirs = get(&http, &format!("{}/{path}", server.url), &accept).await?;

@@ -14,6 +14,7 @@ use http::{HeaderName, HeaderValue, Response};
 use listwatch::Encoding;
 use listwatch::encode::Encoder;
 
+use self::freshness::Freshness;
 use self::select::Selector;
 use crate::accept::Form;
 use crate::auth::Granted;
@@ -25,6 +26,9 @@ use crate::status::{self, Refusal};
 
 /// The seconds since the cache was last known to be up to date.
 pub(crate) const LAG: HeaderName = HeaderName::from_static("listwatch-lag-seconds");
+
+/// Set if the cache could not confirm that it has the version that the API server had when the watch began.
+pub(crate) const UNCONFIRMED: HeaderName = HeaderName::from_static("listwatch-unconfirmed");
 
 /// Answers a read from the cache of its resource.
 pub(crate) async fn answer(
@@ -42,8 +46,7 @@ pub(crate) async fn answer(
     if has_no_such_path || params.pretty || !params.shard_selector.is_empty() {
         return Err(Refusal::Forward);
     }
-    let whole_json = form.encoding == Encoding::Json && !form.metadata_only;
-    if form.encoding == Encoding::Protobuf && !mirrored.has_protobuf() || whole_json && mirrored.has_unknown_fields() {
+    if form.encoding == Encoding::Protobuf && !mirrored.has_protobuf() || mirrored.lacks_fields_in(form) {
         return Err(Refusal::Forward);
     }
     let status = mirrored.status();
@@ -58,9 +61,9 @@ pub(crate) async fn answer(
         read,
     };
     let kind = request.read.kind;
-    let body = match kind {
-        ReadKind::Get => get::answer(shared, &request).await?,
-        ReadKind::List => list::answer(shared, request).await?,
+    let (body, freshness) = match kind {
+        ReadKind::Get => (get::answer(shared, &request).await?, Freshness::Confirmed),
+        ReadKind::List => (list::answer(shared, request).await?, Freshness::Confirmed),
         ReadKind::Watch => watch::answer(shared, request, granted).await?,
     };
     let mut response = Response::new(body);
@@ -69,7 +72,10 @@ pub(crate) async fn answer(
     response.extensions_mut().insert(shared.metrics.bytes(Some(mirrored)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
-    if let Some(lag) = status.lag {
+    if freshness == Freshness::Unconfirmed {
+        headers.insert(UNCONFIRMED, HeaderValue::from_static("true"));
+    }
+    if let Some(lag) = mirrored.status().lag {
         let lag = HeaderValue::try_from(format!("{:.3}", lag.as_secs_f64()));
         headers.extend(lag.ok().map(|lag| (LAG, lag)));
     }

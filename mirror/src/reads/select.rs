@@ -1,14 +1,20 @@
 //! The objects that a read selects.
 
-use listwatch::cache::Object;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use listwatch::cache::{Object, ObjectKey, Snapshot};
 use listwatch::{Encoding, FieldSelector, ItemError, ItemRef, LabelSelector};
 
 use crate::mirrored::Mirrored;
+use crate::params::Params;
 use crate::request::Read;
-use crate::status::{self, Refusal};
+use crate::status::Refusal;
 
 /// The namespace and the selectors of a read.
 pub(super) struct Selector {
+    /// Of the path, or else of a field selector `metadata.namespace=NAMESPACE`.
     pub(super) namespace: Option<String>,
     labels: LabelSelector,
     fields: FieldSelector,
@@ -18,11 +24,15 @@ pub(super) struct Selector {
 
 impl Selector {
     pub(super) fn parse(mirrored: &Mirrored, read: &Read) -> Result<Self, Refusal> {
-        let params = &read.params;
-        let labels = params.label_selector.parse().map_err(|error| unparsable(&error))?;
-        let fields: FieldSelector = params.field_selector.parse().map_err(|error| unparsable(&error))?;
-        let selector =
-            Self { namespace: read.namespace.clone(), labels, equation: equation(&params.field_selector), fields };
+        let Params { labels, fields, field_selector, .. } = &read.params;
+        let equation = equation(field_selector);
+        let of_field = equation.as_ref().filter(|(path, _)| path == "metadata.namespace").map(|(_, value)| value);
+        let selector = Self {
+            namespace: read.namespace.as_ref().or(of_field).cloned(),
+            labels: labels.clone(),
+            fields: fields.clone(),
+            equation,
+        };
         // The API server knows more fields, and which fields no object can be selected by.
         if !selector.fields.is_empty() && selector.matches_fields(mirrored, &empty_object(mirrored.encoding())).is_err()
         {
@@ -74,8 +84,52 @@ impl Selector {
     }
 }
 
-fn unparsable(error: &dyn std::fmt::Display) -> Refusal {
-    status::bad_request(format!("unable to parse requirement: {error}")).into()
+/// The objects of one version among which a read selects, in key order.
+pub(super) struct Candidates {
+    pub(super) snapshot: Arc<Snapshot<[u8]>>,
+    /// Those that a look-up has found, by the text of their key; `None` for all.
+    found: Option<BTreeMap<String, Object<[u8]>>>,
+}
+
+impl Candidates {
+    pub(super) fn new(mirrored: &Mirrored, selector: &Selector, snapshot: Arc<Snapshot<[u8]>>) -> Self {
+        let found = look_up(mirrored, selector, &snapshot);
+        let found = found.map(|objects| objects.into_iter().map(|object| (object.key().to_string(), object)).collect());
+        Self { snapshot, found }
+    }
+
+    /// Iterates over the objects after this key. Some of them may be of other namespaces.
+    pub(super) fn after<'s>(
+        &'s self,
+        namespace: Option<&'s str>,
+        after: Option<&'s ObjectKey>,
+    ) -> Box<dyn Iterator<Item = Object<[u8]>> + 's> {
+        let Some(found) = &self.found else {
+            return Box::new(self.snapshot.range(namespace, after.map(Into::into)));
+        };
+        let start = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.to_string()));
+        Box::new(found.range((start, Bound::Unbounded)).map(|(_, object)| object.clone()))
+    }
+}
+
+/// Returns the objects that a name or an index has for the field selector, if they are of the same version as the
+/// snapshot.
+fn look_up(mirrored: &Mirrored, selector: &Selector, snapshot: &Snapshot<[u8]>) -> Option<Vec<Object<[u8]>>> {
+    let (path, value) = selector.equation()?;
+    let has_key = selector.namespace.is_some() || !mirrored.resource.is_namespaced();
+    let objects = if path == "metadata.name" && has_key {
+        let namespace = selector.namespace.as_deref().unwrap_or_default();
+        mirrored.cache.get((namespace, value)).into_iter().collect()
+    } else {
+        let (_, index) = mirrored.indexes.iter().find(|(own, _)| own == path)?;
+        // The index lacks objects whose field is not text, such as a number of a custom resource.
+        if !index.errors().is_empty() {
+            return None;
+        }
+        index.get(value)
+    };
+    let is_current = mirrored.cache.exact_snapshot()?.resource_version() == snapshot.resource_version();
+    is_current.then_some(objects)
 }
 
 /// Returns path and value of a selector `path=value`.
@@ -83,10 +137,63 @@ fn equation(selector: &str) -> Option<(String, String)> {
     let (path, value) = selector.split_once('=')?;
     let value = value.strip_prefix('=').unwrap_or(value);
     let is_single = !path.ends_with('!') && !value.contains(['=', ',', '\\', '!']);
-    is_single.then(|| (path.trim().to_owned(), value.to_owned()))
+    is_single.then(|| (path.to_owned(), value.to_owned()))
 }
 
 /// Returns an object without fields, to find out which fields can be selected.
 fn empty_object(encoding: Encoding) -> ItemRef<'static> {
     ItemRef::new(encoding, if encoding == Encoding::Json { b"{}" } else { b"" })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use listwatch::cache::ChangeLogLimits;
+    use listwatch::{FieldPath, TypeMeta};
+
+    use super::*;
+    use crate::mirror::Limits;
+    use crate::reads::list::exact_snapshot;
+    use crate::request::{self, What};
+    use crate::testing::Api;
+
+    #[tokio::test]
+    async fn looks_up_names_and_indexed_fields() {
+        const ALL: &str = "/api/v1/configmaps?fieldSelector=metadata.";
+        const OF_WEB: &str = "/api/v1/namespaces/web/configmaps?fieldSelector=metadata.";
+
+        let indexed = |mirrored: Mirrored| {
+            let name = FieldPath::parse("metadata.name", &TypeMeta::new("v1", "ConfigMap")).unwrap();
+            mirrored.index("metadata.name", name)
+        };
+        let (api, limits) = (Api::new(5, 100), Limits::default);
+        let plain = api.mirror(limits()).await;
+        let indexed = api.mirror_with(limits(), true, ChangeLogLimits::default(), indexed).await;
+        for (shared, prefix, selector, candidates, selected) in [
+            (&plain, ALL, "name%3D000001", 5, 1),
+            (&indexed, ALL, "name%3D000001", 1, 1),
+            (&indexed, ALL, "name%3D%3D000001&labelSelector=!a", 1, 1),
+            (&indexed, ALL, "name%3D000001&labelSelector=a", 1, 0),
+            (&indexed, ALL, "name!%3D000001", 5, 4),
+            (&indexed, ALL, "name%3D000001,metadata.namespace%3Dweb", 5, 1),
+            (&plain, OF_WEB, "name%3D000001", 1, 1),
+            (&plain, OF_WEB, "name%3Dmissing", 0, 0),
+            (&plain, ALL, "namespace%3Dweb", 5, 5),
+            (&plain, ALL, "namespace%3Dother", 0, 0),
+            (&plain, OF_WEB, "namespace%3Dother", 5, 0),
+        ] {
+            let (path, query) = prefix.split_once('?').unwrap();
+            let asked = request::parse(&Method::GET, path, Some(&format!("{query}{selector}"))).unwrap();
+            let What::Read(read) = asked.what else { panic!("{selector}") };
+            let mirrored = &shared.resources[0];
+            let own = Selector::parse(mirrored, &read).unwrap();
+            let of = Candidates::new(mirrored, &own, exact_snapshot(mirrored).unwrap());
+            let objects: Vec<_> = of.after(own.namespace.as_deref(), None).collect();
+            let count = objects.iter().filter(|object| own.selects(mirrored, object).unwrap()).count();
+            assert_eq!((objects.len(), count), (candidates, selected), "{prefix}{selector}");
+            if let Some(last) = objects.last() {
+                assert_eq!(of.after(own.namespace.as_deref(), Some(&last.key())).count(), 0);
+            }
+        }
+    }
 }

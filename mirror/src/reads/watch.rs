@@ -1,19 +1,20 @@
 //! Watches.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use listwatch::Encoding;
-use listwatch::cache::{Changes, LoggedChange, ObjectKey, Snapshot};
+use listwatch::cache::{Changes, LoggedChange, ObjectKey};
 use listwatch::encode::EventType;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use super::freshness::{self, Freshness};
 use super::list::{CHUNK, exact_snapshot};
-use super::{Request, freshness, whole};
+use super::select::Candidates;
+use super::{Request, whole};
 use crate::auth::Granted;
 use crate::body::{Body, BodyError};
 use crate::metrics::{Metrics, Open};
@@ -26,23 +27,26 @@ const BOOKMARKS: Duration = Duration::from_secs(55);
 /// A watch without `timeoutSeconds` lasts this long, and up to twice as long, as on the API server (`--min-request-timeout`).
 const TIMEOUT: u64 = 1800;
 
-pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) -> Result<Body, Refusal> {
-    let params = &request.read.params;
+pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) -> Result<(Body, Freshness), Refusal> {
+    let Request { mirrored, selector, read, .. } = &request;
+    let params = &read.params;
     let version = &*params.resource_version;
-    // As kube-apiserver: without a version, and at version 0, the initial state comes first.
-    let has_initial = params.send_initial_events.unwrap_or(matches!(version, "" | "0"));
-    let is_new = matches!(version, "" | "0");
-    if !is_new && !freshness::is_version(version) {
-        return Err(status::bad_request(format!("invalid resource version {version:?}")).into());
-    }
-    if params.send_initial_events.is_some() && !is_new {
-        freshness::at_least(shared, &request.mirrored, version).await?;
-    }
-    let cache = &request.mirrored.cache;
-    let (initial, changes) = if has_initial || is_new {
-        let snapshot = exact_snapshot(&request.mirrored)?;
+    let freshness = match freshness::wait_of_watch(shared, mirrored, params).await {
+        // As the API server, which sends this error after it has accepted the watch.
+        Err(Refusal::Status(status)) => {
+            let mut frame = Vec::new();
+            request.encoder.error(&status, &mut frame);
+            return Ok((frame.into(), Freshness::Confirmed));
+        }
+        freshness => freshness?,
+    };
+    let cache = &mirrored.cache;
+    let has_initial = params.send_initial_events == Some(true);
+    let (initial, changes) = if has_initial || matches!(version, "" | "0") {
+        let snapshot = exact_snapshot(mirrored)?;
         let changes = cache.changes_after(snapshot.resource_version());
-        (has_initial.then(|| Initial { snapshot, last: None }), changes)
+        let initial = || Initial { candidates: Candidates::new(mirrored, selector, snapshot), last: None };
+        (has_initial.then(initial), changes)
     } else {
         (None, cache.changes_after(version))
     };
@@ -51,7 +55,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         shared.metrics.expired(&request.mirrored);
         let mut frame = Vec::new();
         request.encoder.error(&status::expired(too_old()), &mut frame);
-        return Ok(frame.into());
+        return Ok((frame.into(), freshness));
     };
     let lasts = match params.timeout_seconds {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
@@ -77,12 +81,12 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
         let frame = watch.next().await?;
         Some((frame, watch))
     });
-    Ok(Body::endless(frames))
+    Ok((Body::endless(frames), freshness))
 }
 
 /// The objects of the initial state that are left to send.
 struct Initial {
-    snapshot: Arc<Snapshot<[u8]>>,
+    candidates: Candidates,
     last: Option<ObjectKey>,
 }
 
@@ -167,12 +171,11 @@ impl Watch {
 
     /// Returns the frames of some objects of the initial state, and after the last the bookmark.
     fn initial_frames(&mut self) -> Result<Bytes, BodyError> {
-        let Some(Initial { snapshot, last }) = &mut self.initial else { return Ok(Bytes::new()) };
+        let Some(Initial { candidates, last }) = &mut self.initial else { return Ok(Bytes::new()) };
         let Request { mirrored, encoder, selector, .. } = &self.request;
         let mut frames = Vec::with_capacity(CHUNK);
-        let from = last.as_ref().map(Into::into);
         let mut next = None;
-        for object in snapshot.range(selector.namespace.as_deref(), from).take(1024) {
+        for object in candidates.after(selector.namespace.as_deref(), last.as_ref()).take(1024) {
             if selector.selects(mirrored, &object)? {
                 whole(encoder.event(EventType::Added, &object.item()?, None, &mut frames)?)?;
             }
@@ -185,7 +188,7 @@ impl Watch {
             *last = Some(next.key());
         } else {
             if self.bookmarks_initial_end {
-                encoder.bookmark(snapshot.resource_version(), true, &mut frames);
+                encoder.bookmark(candidates.snapshot.resource_version(), true, &mut frames);
             }
             self.initial = None;
         }

@@ -3,5 +3,6 @@
 mod forwarding;
 mod limits;
 mod loopback;
+mod metrics;
 mod reviewed;
 mod support;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::{fs, future, io};
 
 use bytes::Bytes;
@@ -36,8 +36,8 @@ pub struct Upstream {
     /// Every user may read everything, except requests whose review contains one of these texts.
     pub denied: Mutex<Vec<&'static str>>,
     pub fails: AtomicBool,
-    /// The list of ConfigMaps, if there are any: see [`synced`].
-    config_maps: OnceLock<Bytes>,
+    /// The lists by their paths: see [`cached`].
+    lists: Mutex<HashMap<String, Bytes>>,
     /// The number of open endless bodies.
     pub open: watch::Sender<usize>,
 }
@@ -115,9 +115,9 @@ impl Transport for To {
             "/openapi/missing" => StatusCode::NOT_FOUND,
             _ => StatusCode::OK,
         };
-        let config_maps = self.0.config_maps.get().filter(|_| path.starts_with("/api/v1/configmaps?"));
-        let body = if let Some(list) = config_maps {
-            if path.contains("watch=") { stream::pending().boxed() } else { stream::iter([Ok(list.clone())]).boxed() }
+        let list = path.split_once('?').and_then(|(path, _)| self.0.lists.lock().unwrap().get(path).cloned());
+        let body = if let Some(list) = list {
+            if path.contains("watch=") { stream::pending().boxed() } else { stream::iter([Ok(list)]).boxed() }
         } else if path.contains("watch=1") {
             let first = stream::iter([Bytes::from_static(b"event\n")]);
             self.0.counted(first.chain(stream::pending())).boxed()
@@ -162,16 +162,24 @@ pub async fn synced(upstream: &Arc<Upstream>, objects: usize, len: usize) -> Mir
         let meta = json!({ "name": name, "namespace": "a", "uid": name, "resourceVersion": "5" });
         json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": { "x": data } })
     });
-    let (items, meta): (Vec<_>, _) = (items.collect(), json!({ "resourceVersion": "7" }));
-    let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": meta, "items": items });
-    upstream.config_maps.set(list.to_string().into()).unwrap();
+    cached(upstream, &Resource::CONFIG_MAPS, items.collect()).await
+}
+
+/// Returns a synced cache with these objects, which the API server sends as JSON.
+pub async fn cached(upstream: &Arc<Upstream>, resource: &Resource, items: Vec<Value>) -> Mirrored {
+    let (kind, api_version) = (resource.kind(), resource.api_version());
+    let meta = json!({ "resourceVersion": "7" });
+    let list = json!({ "kind": format!("{kind}List"), "apiVersion": api_version, "metadata": meta, "items": items });
+    let root = if resource.group().is_empty() { "api" } else { "apis" };
+    let path = format!("/{root}/{api_version}/{}", resource.plural());
+    upstream.lists.lock().unwrap().insert(path, list.to_string().into());
     let client = Client::new(To(Arc::clone(upstream)));
-    let reflector = Reflector::<[u8]>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+    let reflector = Reflector::<[u8]>::new(&client, resource).strategy(Strategy::ListThenWatch);
     let reflector = reflector.change_log(ChangeLogLimits::default());
     let cache = reflector.cache();
     tokio::spawn(reflector.run());
     cache.synced().await.unwrap();
-    Mirrored::new(cache, Resource::CONFIG_MAPS, None)
+    Mirrored::new(cache, resource.clone(), None)
 }
 
 pub fn mirror(upstream: &Arc<Upstream>) -> Mirror {

@@ -102,8 +102,8 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value_t = Lifetime(ChangeLogLimits::default().age))]
     log_age: Lifetime,
 
-    /// Answer GETs and lists at the mirror's version. By default, the mirror asks the API server for its newest version first, unless
-    /// the reader names a version
+    /// Answer GETs, lists and watches at the mirror's version. By default, the mirror asks the API server for its
+    /// newest version first, unless the reader names a version
     #[arg(long)]
     stale_reads: bool,
 
