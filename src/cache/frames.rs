@@ -8,9 +8,9 @@ use crate::sync::{Mutex, lock};
 
 /// The encoded frames of a log, within a limit of their own.
 ///
-/// A frame can be encoded again, and a change cannot: so a full log drops frames, and keeps its changes for readers that resume.
-/// Frames are dropped in the order in which they were encoded. Readers that follow the log read a frame soon after it was encoded,
-/// and so do readers that catch up together.
+/// A frame can be encoded again, and a change cannot: so a full log drops frames, and keeps its changes for readers
+/// that resume. Frames are dropped in the order in which they were encoded. Readers that follow the log read a frame
+/// soon after it was encoded, and so do readers that catch up together.
 ///
 /// Its lock is acquired under any other, and no other under it.
 #[derive(Default)]
@@ -54,8 +54,8 @@ impl Frames {
         lock(&self.0).frames.get(&(change, form)).cloned()
     }
 
-    /// Keeps a frame, and drops others over the limit. The newest is kept whatever its size. Returns the frame that another reader
-    /// has kept in the meantime, if there is one.
+    /// Keeps a frame, and drops others over the limit. The newest is kept whatever its size. Returns the frame that
+    /// another reader has kept in the meantime, if there is one.
     pub(super) fn keep(&self, change: u64, form: usize, frame: Bytes) -> Bytes {
         let place = (change, form);
         let mut kept = lock(&self.0);

@@ -27,9 +27,9 @@ use crate::sync::lock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeLogLimits {
-    /// The memory of the log in bytes: replaced and deleted states, and encoded frames, which take at most a quarter of it. Over the
-    /// limit, frames are encoded again and the oldest changes are dropped. The newest change and the newest frame are kept whatever
-    /// their size. The default is 64 MiB.
+    /// The memory of the log in bytes: replaced and deleted states, and encoded frames, which take at most a quarter of
+    /// it. Over the limit, frames are encoded again and the oldest changes are dropped. The newest change and the
+    /// newest frame are kept whatever their size. The default is 64 MiB.
     pub bytes: usize,
     /// The age of the oldest change. The default is 10 minutes.
     pub age: Duration,
@@ -97,8 +97,8 @@ impl<T: Stored + ?Sized> LoggedChange<T> {
     /// Returns the frame that a reader sends for this change, which `encode` encodes once for all readers. `form` is a number below 4
     /// that names the form of the frame.
     ///
-    /// Frames count in the memory of the log. The log drops the frames that were encoded first when they exceed a quarter of
-    /// [`ChangeLogLimits::bytes`]: then the next call encodes again.
+    /// Frames count in the memory of the log. The log drops the frames that were encoded first when they exceed a
+    /// quarter of [`ChangeLogLimits::bytes`]: then the next call encodes again.
     ///
     /// # Errors
     ///

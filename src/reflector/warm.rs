@@ -34,9 +34,10 @@ impl<T: Stored + ?Sized> Reflector<T> {
     /// if it has changed since or was deleted, the second is the object that has been unchanged for longest. This needs permission to
     /// `get`. A file without objects is not loaded.
     ///
-    /// While the server cannot be reached or answers with 408, 429 or 5xx, the method retries with the backoff of [`run`](Self::run) and
-    /// without a limit, so that an outage drops no valid file. [`last_error`](super::ReflectorStatus::last_error) has the last error.
-    /// Drop the future to start without the file.
+    /// While the server cannot be reached or answers with 408, 429 or 5xx, the method retries with the backoff of
+    /// [`run`](Self::run) and without a limit, so that an outage drops no valid file.
+    /// [`last_error`](super::ReflectorStatus::last_error) has the last error. Drop the future to start without the
+    /// file.
     ///
     /// It does not detect a server that was restored from a backup and has passed the saved version since, if the object that
     /// was changed last has changed again, or if there were only deletions between backup and file. Restore
@@ -87,8 +88,8 @@ impl<T: Stored + ?Sized> Reflector<T> {
         if is_known { Ok(()) } else { Err(FileError::Unknown) }
     }
 
-    /// Requests the state of an object, and retries until the server answers. A server that has not reached this version returns an
-    /// error.
+    /// Requests the state of an object, and retries until the server answers. A server that has not reached this
+    /// version returns an error.
     async fn on_server(&self, namespace: Option<&str>, name: &str, version: &str) -> Result<ServerObject, Error> {
         let client = self.once();
         let mut backoff = client.backoff(MAX_DELAY);
