@@ -24,4 +24,4 @@ mod tls;
 mod ttl;
 
 pub use self::mirror::{Access, Limits, Mirror};
-pub use self::mirrored::{Mirrored, ResourceStatus};
+pub use self::mirrored::Mirrored;
