@@ -11,6 +11,7 @@ mod metrics;
 mod mirror;
 mod mirrored;
 mod params;
+mod queue;
 mod reads;
 mod request;
 mod review;
