@@ -1,6 +1,6 @@
 //! A mirror of an API server without sockets, for tests.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -23,17 +23,26 @@ pub(crate) struct Api {
     version: AtomicUsize,
     /// The open watch.
     watch: Mutex<Option<UnboundedSender<Bytes>>>,
+    /// True if reviews grant nothing any more.
+    is_withdrawn: AtomicBool,
 }
 
 impl Api {
     /// Creates an API server with this many ConfigMaps, each with this many bytes of data.
     pub(crate) fn new(objects: usize, len: usize) -> Arc<Self> {
         let items = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
-        Arc::new(Self { items, version: AtomicUsize::new(1000), watch: Mutex::default() })
+        let version = AtomicUsize::new(1000);
+        Arc::new(Self { items, version, watch: Mutex::default(), is_withdrawn: AtomicBool::new(false) })
     }
 
     /// Returns a mirror whose cache is synced.
     pub(crate) async fn mirror(self: &Arc<Self>, limits: Limits) -> Arc<Shared> {
+        self.mirror_for(Access::Loopback, limits).await
+    }
+
+    /// Returns a mirror whose cache is synced. If it is [reviewed](Access::Reviewed), each token has all rights until
+    /// [`withdraw`](Self::withdraw).
+    pub(crate) async fn mirror_for(self: &Arc<Self>, access: Access, limits: Limits) -> Arc<Shared> {
         let transport = Arc::clone(self) as Arc<dyn Transport>;
         let reflector = Reflector::<[u8]>::new(&Client::new(Arc::clone(&transport)), &Resource::CONFIG_MAPS);
         let reflector = reflector.strategy(Strategy::ListThenWatch).change_log(ChangeLogLimits::default());
@@ -41,7 +50,7 @@ impl Api {
         tokio::spawn(reflector.run());
         cache.synced().await.unwrap();
         let mirrored = Mirrored::new(cache, Resource::CONFIG_MAPS, None);
-        Arc::new(Shared::new(transport, vec![Arc::new(mirrored)], Access::Loopback, true, limits, 80, false))
+        Arc::new(Shared::new(transport, vec![Arc::new(mirrored)], access, true, limits, 80, false))
     }
 }
 
@@ -49,6 +58,11 @@ impl Api {
     /// Advances the version of the list, as a write to another resource does.
     pub(crate) fn advance(&self, version: usize) {
         self.version.store(version, Ordering::Relaxed);
+    }
+
+    /// Withdraws all rights.
+    pub(crate) fn withdraw(&self) {
+        self.is_withdrawn.store(true, Ordering::Relaxed);
     }
 
     /// Sends a change of an object, at a version after the list's, to the open watch.
@@ -77,5 +91,13 @@ impl Transport for Api {
         };
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         std::future::ready(Ok(Response::new(StatusCode::OK, headers, body))).boxed()
+    }
+
+    fn post(&self, _: Request, _: Bytes) -> ResponseFuture<'_> {
+        let is_allowed = !self.is_withdrawn.load(Ordering::Relaxed);
+        let review =
+            json!({ "status": { "authenticated": true, "user": { "username": "jane" }, "allowed": is_allowed } });
+        let body = stream::iter([Ok(review.to_string().into())]).boxed();
+        std::future::ready(Ok(Response::new(StatusCode::CREATED, HeaderMap::new(), body))).boxed()
     }
 }
