@@ -17,8 +17,8 @@ use crate::notices;
 
 /// Loads the files, runs the reflectors, and returns once all collections are complete.
 ///
-/// With a budget, one collection syncs after the other, so that each can have the memory that those before it leave. Without one, a
-/// collection that the server does not answer for delays no other.
+/// With a budget, one collection syncs after the other, so that each can have the memory that those before it leave.
+/// Without one, a collection that the server does not answer for delays no other.
 pub async fn start(
     collections: &[Collection],
     reflectors: Vec<Reflector<[u8]>>,
