@@ -125,8 +125,8 @@ pub(crate) async fn authorize(shared: &Shared, head: &Parts, attributes: &Attrib
         None => ("no_token", status::unauthorized()),
         Some(token) => {
             let peer = head.extensions.get().copied().unwrap_or_else(|| Peer::new(Ipv4Addr::UNSPECIFIED.into()));
-            let (reviewer, attributes) = (Arc::clone(&shared.reviewer), attributes.clone());
-            let reviewed = Reviewed { reviewer, token, peer, attributes };
+            let attributes = attributes.clone();
+            let reviewed = Reviewed { reviewer: Arc::clone(&shared.reviewer), token, peer, attributes };
             match reviewed.review().await {
                 Ok(()) => return Ok(Granted(Some(Arc::new(reviewed)))),
                 Err(Denied::Unknown) => ("wrong_token", status::unauthorized()),

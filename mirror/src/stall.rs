@@ -298,7 +298,7 @@ mod tests {
 
     #[tokio::test]
     async fn splits_large_frames() {
-        let bytes: Bytes = (0..3 * FRAME + 7).map(|at| (at % 251) as u8).collect();
+        let bytes: Bytes = (0..=250).cycle().take(3 * FRAME + 7).collect();
         let counter = Counter::default();
         let mut body = Responses::default().start().body(Body::from(bytes.clone()), counter.clone(), AFTER);
         let (mut sent, mut lens) = (Vec::new(), Vec::new());

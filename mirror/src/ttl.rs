@@ -208,8 +208,9 @@ mod tests {
         let turn = Arc::new(());
         let holds = Arc::clone(&turn);
         let pending = |_| async move {
-            let _holds = holds;
-            std::future::pending().await
+            std::future::pending::<()>().await;
+            drop(holds);
+            Err(ReviewFailed::TooMany)
         };
         let mut first = Box::pin(ttl.get("a", pending));
         let mut second = Box::pin(ttl.get("a", counter.next(false)));
