@@ -219,7 +219,7 @@ mod tests {
         let shared = Api::new(1, 10).mirror(Limits::default()).await;
         let from = From { is_this_host: true, peer: Peer::new([127, 0, 0, 1].into()) };
         let idle = shared.limits.idle_timeout;
-        for every in [Duration::from_secs(1), Duration::from_secs(7), idle.mul_f32(0.99)] {
+        for every in [Duration::from_secs(1), Duration::from_secs(7), idle * 99 / 100] {
             let [first, second] = [(); 2].map(|()| {
                 let (reader, own) = duplex(1 << 16);
                 tokio::spawn(http(Arc::clone(&shared), own, from));
