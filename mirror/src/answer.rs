@@ -77,7 +77,7 @@ async fn granted(
         What::Own(own) => Some(own),
         What::Read(_) | What::Forward => None,
     };
-    let granted = auth::authorize(shared, &head.headers, &asked.attributes).await?;
+    let granted = auth::authorize(shared, head, &asked.attributes).await?;
     if let Some(own) = own {
         return health::answer(shared, own, &head.headers);
     }

@@ -1,9 +1,11 @@
 //! Who may read what.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri};
 use listwatch::client::is_loopback;
@@ -12,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::mirror::Access;
 use crate::request::Attributes;
-use crate::review::{ReviewFailed, Reviewer, User};
+use crate::review::{Peer, ReviewFailed, Reviewer, User};
 use crate::shared::Shared;
 use crate::status::{self, Refusal, qualified};
 
@@ -27,7 +29,16 @@ pub(crate) struct Granted(Option<Arc<Reviewed>>);
 struct Reviewed {
     reviewer: Arc<Reviewer>,
     token: SecretString,
+    peer: Peer,
     attributes: Attributes,
+}
+
+impl Reviewed {
+    async fn review(&self) -> Result<(), Denied> {
+        let user = self.reviewer.user(&self.token, self.peer).await.map_err(Denied::Failed)?.ok_or(Denied::Unknown)?;
+        let access = self.reviewer.access(&user, &self.attributes).await.map_err(Denied::Failed)?;
+        if access.allowed { Ok(()) } else { Err(Denied::Forbidden(user, access.reason)) }
+    }
 }
 
 impl Granted {
@@ -46,7 +57,7 @@ impl Granted {
         let Some(reviewed) = &self.0 else { return true };
         let retry = async {
             loop {
-                match review(&reviewed.reviewer, &reviewed.token, &reviewed.attributes).await {
+                match reviewed.review().await {
                     Ok(()) => return true,
                     Err(Denied::Failed(_)) => sleep(RETRY_AFTER).await,
                     Err(Denied::Unknown | Denied::Forbidden(..)) => return false,
@@ -106,29 +117,31 @@ fn deny(shared: &Shared, reason: &'static str, message: &str) -> Refusal {
 }
 
 /// Authenticates and authorizes a request.
-pub(crate) async fn authorize(
-    shared: &Shared,
-    headers: &HeaderMap,
-    attributes: &Attributes,
-) -> Result<Granted, Refusal> {
+pub(crate) async fn authorize(shared: &Shared, head: &Parts, attributes: &Attributes) -> Result<Granted, Refusal> {
     if shared.access == Access::Loopback {
         return Ok(Granted::local());
     }
-    let (denied, status) = match bearer_token(headers) {
+    let (denied, status) = match bearer_token(&head.headers) {
         None => ("no_token", status::unauthorized()),
-        Some(token) => match review(&shared.reviewer, &token, attributes).await {
-            Ok(()) => {
-                let reviewer = Arc::clone(&shared.reviewer);
-                return Ok(Granted(Some(Arc::new(Reviewed { reviewer, token, attributes: attributes.clone() }))));
+        Some(token) => {
+            let peer = head.extensions.get().copied().unwrap_or_else(|| Peer::new(Ipv4Addr::UNSPECIFIED.into()));
+            let attributes = attributes.clone();
+            let reviewed = Reviewed { reviewer: Arc::clone(&shared.reviewer), token, peer, attributes };
+            match reviewed.review().await {
+                Ok(()) => return Ok(Granted(Some(Arc::new(reviewed)))),
+                Err(Denied::Unknown) => ("wrong_token", status::unauthorized()),
+                Err(Denied::Forbidden(user, reason)) => ("forbidden", forbidden(&user, &reviewed.attributes, &reason)),
+                Err(Denied::Failed(ReviewFailed::TooMany)) => {
+                    let message = "too many readers wait for a review, please try again later";
+                    ("too_many", status::too_many_requests(message, 1))
+                }
+                Err(Denied::Failed(error)) => {
+                    tracing::warn!(name: "listwatch.mirror.review", %error, "cannot review a reader");
+                    let message = "the mirror cannot review the reader's rights: the API server did not answer";
+                    ("review_failed", status::unavailable(message, 1))
+                }
             }
-            Err(Denied::Unknown) => ("wrong_token", status::unauthorized()),
-            Err(Denied::Forbidden(user, reason)) => ("forbidden", forbidden(&user, attributes, &reason)),
-            Err(Denied::Failed(error)) => {
-                tracing::warn!(name: "listwatch.mirror.review", %error, "cannot review a reader");
-                let message = "the mirror cannot review the reader's rights: the API server did not answer";
-                ("review_failed", status::unavailable(message, 1))
-            }
-        },
+        }
     };
     shared.metrics.denied(denied);
     Err(status.into())
@@ -142,12 +155,6 @@ enum Denied {
     Forbidden(Arc<User>, String),
     /// A review failed.
     Failed(ReviewFailed),
-}
-
-async fn review(reviewer: &Reviewer, token: &SecretString, attributes: &Attributes) -> Result<(), Denied> {
-    let user = reviewer.user(token).await.map_err(Denied::Failed)?.ok_or(Denied::Unknown)?;
-    let access = reviewer.access(&user, attributes).await.map_err(Denied::Failed)?;
-    if access.allowed { Ok(()) } else { Err(Denied::Forbidden(user, access.reason)) }
 }
 
 /// Returns the token of the only `Authorization` header.
@@ -165,8 +172,8 @@ fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> listwatch::S
     let user = &user.username;
     let colon = if reason.is_empty() { "" } else { ": " };
     let Attributes::Resource(of) = attributes else {
-        let Attributes::Path(path) = attributes else { return status::forbidden("forbidden") };
-        return status::forbidden(format!("forbidden: User {user:?} cannot get path {path:?}{colon}{reason}"));
+        let Attributes::Path { path, verb } = attributes else { return status::forbidden("forbidden") };
+        return status::forbidden(format!("forbidden: User {user:?} cannot {verb} path {path:?}{colon}{reason}"));
     };
     let subresource =
         if of.subresource.is_empty() { of.resource.clone() } else { format!("{}/{}", of.resource, of.subresource) };
@@ -214,12 +221,19 @@ mod tests {
         }
     }
 
+    fn version() -> Attributes {
+        Attributes::Path { verb: "get", path: "/version".to_owned() }
+    }
+
+    fn head(token: &str) -> Parts {
+        http::Request::get("/version").header(AUTHORIZATION, format!("Bearer {token}")).body(()).unwrap().into_parts().0
+    }
+
     async fn granted() -> (Arc<Api>, Granted) {
         let api = Arc::new(Api(Mutex::new(GRANTED)));
         let transport = Arc::clone(&api) as Arc<dyn Transport>;
         let shared = Shared::new(transport, Vec::new(), Access::Reviewed, false, Limits::default(), 443, true);
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, "Bearer t0ken".parse().unwrap())]);
-        let granted = authorize(&shared, &headers, &Attributes::Path("/version".to_owned())).await;
+        let granted = authorize(&shared, &head("t0ken"), &version()).await;
         (api, granted.unwrap_or_else(|_| panic!("the request is granted")))
     }
 
@@ -258,5 +272,66 @@ mod tests {
     async fn a_local_reader_keeps_its_right() {
         assert!(Granted::local().recheck().await);
         assert!(Granted::local().withdrawn().now_or_never().is_none());
+    }
+
+    /// Answers reviews of `t0ken` and of rights at once, and those of other tokens never.
+    struct Flooded;
+
+    impl Transport for Flooded {
+        fn get(&self, _: Request) -> ResponseFuture<'_> {
+            std::future::pending().boxed()
+        }
+
+        fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
+            let is_unknown =
+                request.path_and_query.ends_with("tokenreviews") && !body.windows(5).any(|at| at == b"t0ken");
+            if is_unknown {
+                return std::future::pending().boxed();
+            }
+            let body = stream::iter([Ok(Bytes::from(GRANTED.1))]).boxed();
+            std::future::ready(Ok(Response::new(GRANTED.0, HeaderMap::new(), body))).boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_unknown_tokens_delays_no_other_reader() {
+        let transport = Arc::new(Flooded) as Arc<dyn Transport>;
+        let shared = Shared::new(transport, Vec::new(), Access::Reviewed, false, Limits::default(), 443, true);
+        let from = |token: &str, host: u8| {
+            let mut head = head(token);
+            head.extensions.insert(Peer::new([10, 0, 0, host].into()));
+            head
+        };
+        let reader = from("t0ken", 1);
+        assert!(authorize(&shared, &reader, &version()).await.is_ok());
+        tokio::time::advance(Duration::from_secs(3600)).await;
+
+        let mut flood: Vec<_> = (0..300)
+            .map(|n| {
+                let (shared, head) = (&shared, from(&format!("random{n}"), 1));
+                Box::pin(async move { authorize(shared, &head, &version()).await })
+            })
+            .collect();
+        let mut refused = 0;
+        flood.retain_mut(|request| match request.now_or_never() {
+            None => true,
+            Some(Err(Refusal::Status(status))) => {
+                assert_eq!((status.code, status.details.unwrap().retry_after_seconds), (429, 1));
+                refused += 1;
+                false
+            }
+            Some(_) => panic!("the token is unknown"),
+        });
+        assert_eq!((flood.len(), refused), (208, 92), "8 reviews of a peer run, and 200 wait");
+        // Its address is the flood's, and its review is over.
+        let started = Instant::now();
+        assert!(authorize(&shared, &reader, &version()).await.is_ok());
+        // A reader that is not known yet, from elsewhere.
+        assert!(authorize(&shared, &from("another-t0ken", 2), &version()).await.is_ok());
+        assert_eq!(started.elapsed(), Duration::ZERO);
+        // Requests that are gone have no place.
+        drop(flood);
+        assert!(authorize(&shared, &from("third-t0ken", 1), &version()).await.is_ok());
+        assert_eq!(started.elapsed(), Duration::ZERO);
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::auth::Granted;
 use crate::body::{Body, BodyError};
+use crate::params;
 use crate::request::{Asked, Attributes};
 use crate::shared::Shared;
 use crate::status::{self, Refusal};
@@ -94,7 +95,7 @@ fn check(shared: &Shared, attributes: &Attributes) -> Result<(), Refusal> {
                 && match (&mirrored.namespace, attributes) {
                     (None, _) => true,
                     (Some(namespace), Attributes::Resource(of)) => of.namespace == *namespace,
-                    (Some(_), Attributes::Path(_)) => false,
+                    (Some(_), Attributes::Path { .. }) => false,
                 }
         })
     };
@@ -108,7 +109,10 @@ fn check(shared: &Shared, attributes: &Attributes) -> Result<(), Refusal> {
 
 /// Returns true for watches and followed logs, which may end at any time.
 fn is_endless(asked: &Asked) -> bool {
-    matches!(&asked.attributes, Attributes::Resource(of) if of.verb == "watch" || of.subresource == "log" && asked.path_and_query.contains("follow="))
+    let Attributes::Resource(of) = &asked.attributes else { return false };
+    let query = asked.path_and_query.split_once('?').map_or("", |(_, query)| query);
+    let follows = || params::pairs(query).is_ok_and(|pairs| params::flag(&pairs, "follow").unwrap_or_default());
+    of.verb == "watch" || of.subresource == "log" && follows()
 }
 
 fn only(names: &[HeaderName], headers: &HeaderMap) -> HeaderMap {

@@ -11,6 +11,7 @@ mod metrics;
 mod mirror;
 mod mirrored;
 mod params;
+mod queue;
 mod reads;
 mod request;
 mod review;
@@ -24,4 +25,4 @@ mod tls;
 mod ttl;
 
 pub use self::mirror::{Access, Limits, Mirror};
-pub use self::mirrored::{Mirrored, ResourceStatus};
+pub use self::mirrored::Mirrored;

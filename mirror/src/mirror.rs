@@ -49,7 +49,7 @@ pub enum Access {
 pub struct Limits {
     /// Open connections. Further connections wait in the backlog of the listener. Default: 10,000.
     pub connections: usize,
-    /// The time for a TLS handshake, for the first request of a connection, and for the headers of each request. Default: 10 s.
+    /// The time for a TLS handshake, and for the headers of the first request of a connection. Default: 10 s.
     pub header_timeout: Duration,
     /// The largest headers of a request, in bytes. Default: 64 KiB.
     pub header_bytes: usize,
@@ -57,14 +57,16 @@ pub struct Limits {
     pub streams_per_connection: u32,
     /// A reader that accepts no byte for this time is disconnected, also in the middle of a list. Default: 30 s.
     pub stall_timeout: Duration,
-    /// The time in which a reader must have accepted all of a list, an object or another response that is not a watch. Then its
-    /// connection is closed, so that a slow reader does not keep a list in memory for hours. Default: 5 min; an API server has 60 s.
+    /// The time in which a reader must have accepted all of a list, an object, another response that is not a watch, or
+    /// the initial state of a watch. Then its connection is closed, so that a slow reader does not keep a list in
+    /// memory for hours. Default: 5 min; an API server has 60 s.
     pub list_timeout: Duration,
-    /// A connection without requests is closed after this time. Default: 2 min.
+    /// A connection without requests is closed after this time, which includes the headers of its next request.
+    /// Default: 2 min.
     pub idle_timeout: Duration,
-    /// Lists that are written at the same time. Default: 100.
+    /// Lists and initial states of watches that are written at the same time. Default: 100.
     pub lists: usize,
-    /// Lists that wait for others; further lists get 429. Default: 1,000.
+    /// Lists and initial states that wait for others; further ones get 429. Default: 1,000.
     pub waiting_lists: usize,
     /// The time that open requests have to end at shutdown. Default: 10 s.
     pub drain_timeout: Duration,

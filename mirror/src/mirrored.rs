@@ -60,16 +60,15 @@ struct Paged {
 
 /// Whether readers of a resource get answers from its cache.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ResourceStatus {
+pub(crate) struct ResourceStatus {
     /// The name as users type it, such as `deployments.apps`.
-    pub name: String,
+    pub(crate) name: String,
     /// True if the cache has the whole collection.
-    pub ready: bool,
+    pub(crate) ready: bool,
     /// The time since the cache was last known to be up to date; `None` before it first was.
-    pub lag: Option<Duration>,
+    pub(crate) lag: Option<Duration>,
     /// Why the resource is not ready.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 impl Mirrored {
@@ -118,8 +117,7 @@ impl Mirrored {
     }
 
     /// Returns whether the cache can answer.
-    #[must_use]
-    pub fn status(&self) -> ResourceStatus {
+    pub(crate) fn status(&self) -> ResourceStatus {
         let status = self.cache.status();
         let is_open = self.cache.change_log().start.is_some();
         let reason = match (&status.resource_version, &status.ended_by, &status.last_error) {

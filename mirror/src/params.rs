@@ -126,7 +126,7 @@ pub(crate) fn parse(kind: ReadKind, pairs: &[(String, String)]) -> Result<Option
 }
 
 /// Returns the first value of a parameter: the API server ignores the others.
-fn first<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
+pub(crate) fn first<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
     pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
 }
 
@@ -175,16 +175,15 @@ fn parse_int(text: &str) -> Result<i64, String> {
 
 /// Returns the name if the field selector has the term `metadata.name=NAME`. The API server authorizes such a list or watch
 /// for the name.
-pub(crate) fn selected_name(pairs: &[(String, String)]) -> Option<String> {
-    let selector = first(pairs, "fieldSelector")?;
+pub(crate) fn selected_name(selector: &str) -> Option<String> {
     // With escapes, commas do not separate terms. Without a name, the reader needs more rights, never less.
-    if selector.contains('\\') {
+    if selector.contains('\\') || selector.parse::<FieldSelector>().is_err() {
         return None;
     }
-    let name = selector.split(',').find_map(|term| {
-        let (path, value) = term.split_once('=')?;
-        (path == "metadata.name").then(|| value.strip_prefix('=').unwrap_or(value))
-    })?;
+    // As the API server, which sorts the terms and uses the first.
+    let names = selector.split(',').filter_map(|term| Some((term, term.split_once('=')?)));
+    let (_, (_, value)) = names.filter(|(_, (path, _))| *path == "metadata.name").min()?;
+    let name = value.strip_prefix('=').unwrap_or(value);
     let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%', '=', '!']);
     is_name.then(|| name.to_owned())
 }

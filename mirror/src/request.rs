@@ -79,8 +79,11 @@ pub(crate) enum ReadKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Attributes {
     Resource(ResourceAttributes),
-    /// A path that is not of a resource; its verb is `get`.
-    Path(String),
+    /// A path that is not of a resource. The verb is the method in lower case.
+    Path {
+        verb: &'static str,
+        path: String,
+    },
 }
 
 /// The attributes of a request for a resource, as the API server derives them. Empty fields are absent.
@@ -93,6 +96,9 @@ pub(crate) struct ResourceAttributes {
     pub(crate) subresource: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// The selectors of a list or watch, as the reader sent them.
+    pub(crate) field_selector: String,
+    pub(crate) label_selector: String,
 }
 
 impl Attributes {
@@ -123,18 +129,19 @@ pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<
     // `/openapi/v2`.
     let end = if path.ends_with('/') && !is_of_resource { "/" } else { "" };
     let rebuilt = rebuild(&segments, end, &pairs);
+    let of_path = |path| Attributes::Path { verb: if *method == Method::HEAD { "head" } else { "get" }, path };
     let (what, attributes) = match segments[..] {
-        ["healthz" | "livez"] => (What::Own(Own::Live), Attributes::Path(path_of(&segments))),
+        ["healthz" | "livez"] => (What::Own(Own::Live), of_path(path_of(&segments))),
         ["readyz", ref resource @ ..] if resource.len() < 2 => {
             let verbose = pairs.iter().any(|(name, _)| name == "verbose");
             let resource = resource.first().map(ToString::to_string);
-            (What::Own(Own::Ready { resource, verbose }), Attributes::Path(path_of(&segments)))
+            (What::Own(Own::Ready { resource, verbose }), of_path(path_of(&segments)))
         }
-        ["metrics"] => (What::Own(Own::Metrics), Attributes::Path("/metrics".to_owned())),
+        ["metrics"] => (What::Own(Own::Metrics), of_path("/metrics".to_owned())),
         ["api", version, ref rest @ ..] if is_of_resource => of_resource("", version, rest, &pairs, method)?,
         ["apis", group, version, ref rest @ ..] if is_of_resource => of_resource(group, version, rest, &pairs, method)?,
         ["api" | "apis" | "openapi" | "version" | ".well-known", ..] => {
-            (What::Forward, Attributes::Path(path_of(&segments) + end))
+            (What::Forward, of_path(path_of(&segments) + end))
         }
         // The API server has more: /logs, /debug, /swagger. No reader of a mirror needs them.
         _ => return Err(status::no_such_path().into()),
@@ -183,7 +190,7 @@ fn rebuild(segments: &[&str], end: &str, pairs: &[(String, String)]) -> String {
     path
 }
 
-/// Reads the part of a path after the version, as `RequestInfoFactory` of the API server does.
+/// Reads the part of a path after the version, as the API server does (apiserver `endpoints/request/requestinfo.go`).
 fn of_resource(
     group: &str,
     version: &str,
@@ -193,13 +200,13 @@ fn of_resource(
 ) -> Result<(What, Attributes), Refusal> {
     // Old forms of paths: the verb is the first segment.
     let (is_old_watch, rest) = match *rest {
-        ["watch", ref rest @ ..] if !rest.is_empty() => (true, rest),
+        ["watch"] => return Err(status::no_such_path().into()),
+        ["watch", ref rest @ ..] => (true, rest),
         ["proxy" | "redirect", ..] => return Err(has_effects("proxy").into()),
         _ => (false, rest),
     };
     let (namespace, rest) = match *rest {
-        ["namespaces", name] => (Some(name), &["namespaces", name][..]),
-        ["namespaces", name, subresource @ "status"] => (Some(name), &["namespaces", name, subresource][..]),
+        ["namespaces", name] | ["namespaces", name, "status" | "finalize", ..] => (Some(name), rest),
         ["namespaces", name, ref rest @ ..] => (Some(name), rest),
         ref rest => (None, rest),
     };
@@ -226,6 +233,10 @@ fn of_resource(
         ReadKind::List => "list",
         ReadKind::Watch => "watch",
     };
+    // The API server authorizes an old watch without its selectors, because not each of these paths has them.
+    let has_selectors = kind != ReadKind::Get && !is_old_watch;
+    let selector = |name| params::first(pairs, name).filter(|_| has_selectors).unwrap_or_default().to_owned();
+    let field_selector = selector("fieldSelector");
     let attributes = Attributes::Resource(ResourceAttributes {
         verb,
         group: group.to_owned(),
@@ -233,7 +244,9 @@ fn of_resource(
         resource: resource.to_owned(),
         subresource: subresource.to_owned(),
         namespace: namespace.unwrap_or_default().to_owned(),
-        name: name.map(str::to_owned).or_else(|| params::selected_name(pairs)).unwrap_or_default(),
+        name: name.map(str::to_owned).or_else(|| params::selected_name(&field_selector)).unwrap_or_default(),
+        label_selector: selector("labelSelector"),
+        field_selector,
     });
     if is_old_watch || !subresource.is_empty() {
         return Ok((What::Forward, attributes));
@@ -280,7 +293,8 @@ mod tests {
                     What::Own(own) => format!("{own:?}"),
                 };
                 match attributes {
-                    Attributes::Path(path) => format!("{what}: {path}"),
+                    Attributes::Path { verb: "get", path } => format!("{what}: {path}"),
+                    Attributes::Path { verb, path } => format!("{what}: {verb} {path}"),
                     Attributes::Resource(of) => format!(
                         "{what}: {} {}/{} {} {:?} {:?}",
                         of.verb, of.group, of.resource, of.subresource, of.namespace, of.name
@@ -348,6 +362,93 @@ mod tests {
             ("/metrics", "Metrics: /metrics"),
         ] {
             assert_eq!(shown(uri), expected, "{uri}");
+        }
+    }
+
+    /// The facts of apiserver `endpoints/request/requestinfo_test.go` (`TestGetAPIRequestInfo`,
+    /// `TestGetNonAPIRequestInfo`, `TestSelectorParsing`), and of its code where it has no test.
+    #[test]
+    fn derives_the_attributes_of_a_review_as_the_api_server() {
+        // Verb, group, version, namespace, resource, subresource, name, field selector and label selector.
+        let attributes = |method: &Method, uri: &str| {
+            let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
+            match parse(method, path, query) {
+                Ok(Asked { attributes: Attributes::Resource(of), .. }) => {
+                    let selectors = [&*of.field_selector, &*of.label_selector];
+                    let of = [of.verb, &of.group, &of.version, &of.namespace, &of.resource, &of.subresource, &of.name]
+                        .map(|part| if part.is_empty() { "-" } else { part })
+                        .join(" ");
+                    selectors.into_iter().filter(|text| !text.is_empty()).fold(of, |of, text| of + " " + text)
+                }
+                Ok(Asked { attributes: Attributes::Path { verb, path }, .. }) => format!("{verb} {path}"),
+                Err(Refusal::Status(status)) => status.code.to_string(),
+                Err(Refusal::Forward) => "forward".to_owned(),
+            }
+        };
+        for (uri, expected) in [
+            ("/api/v1/namespaces", "list - v1 - namespaces - -"),
+            ("/api/v1/namespaces/other", "get - v1 other namespaces - other"),
+            ("/api/v1/namespaces/other/pods", "list - v1 other pods - -"),
+            ("/api/v1/namespaces/other/pods/foo", "get - v1 other pods - foo"),
+            ("/api/v1/pods", "list - v1 - pods - -"),
+            ("/api/v1/watch/pods", "watch - v1 - pods - -"),
+            ("/api/v1/pods?watch=true", "watch - v1 - pods - -"),
+            ("/api/v1/pods?watch=false", "list - v1 - pods - -"),
+            ("/api/v1/watch/namespaces/other/pods", "watch - v1 other pods - -"),
+            ("/api/v1/namespaces/other/pods?watch=1", "watch - v1 other pods - -"),
+            ("/api/v1/namespaces/other/pods?watch=0", "list - v1 other pods - -"),
+            ("/api/v1/namespaces/other/pods/foo/status", "get - v1 other pods status foo"),
+            ("/api/v1/namespaces/other/status", "get - v1 other namespaces status other"),
+            ("/apis/batch/v1/job", "list batch v1 - job - -"),
+            ("/apis/batch/v1/job/foo", "get batch v1 - job - foo"),
+            ("/apis/batch/v1/job/foo/scale", "get batch v1 - job scale foo"),
+            ("/apis/extensions/v1beta1", "get /apis/extensions/v1beta1"),
+            ("/apis/extensions/v1beta1/", "get /apis/extensions/v1beta1/"),
+            ("/api/version", "get /api/version"),
+            ("/api/version/", "get /api/version/"),
+            ("/api", "get /api"),
+            ("/apis/version/resource", "get /apis/version/resource"),
+            // Old watches of one object, and of Namespaces.
+            ("/apis/g/v/watch/resource/name", "watch g v - resource - name"),
+            ("/api/v1/watch/namespaces", "watch - v1 - namespaces - -"),
+            ("/api/v1/watch/namespaces/other", "watch - v1 other namespaces - other"),
+            ("/api/v1/watch/namespaces/other/pods/foo", "watch - v1 other pods - foo"),
+            // Resources whose names are verbs elsewhere.
+            ("/api/v1/namespaces/other/watch/pods", "get - v1 other watch - pods"),
+            ("/api/v1/pods/watch", "get - v1 - pods - watch"),
+            // The mirror does not have these paths.
+            ("/api/v1/watch", "404"),
+            ("/api/v1/proxy/namespaces/other/pods/foo", "403"),
+            ("/api/v1/namespaces/other/finalize", "403"),
+            ("/api/v1/namespaces/other/status/more", "404"),
+            ("/api/v1/namespaces/other/pods/foo/proxy/subpath", "403"),
+        ] {
+            assert_eq!(attributes(&Method::GET, uri), expected, "{uri}");
+            let of_head = if expected.contains(" /") { expected.replace("get", "head") } else { expected.to_owned() };
+            assert_eq!(attributes(&Method::HEAD, uri), of_head, "HEAD {uri}");
+        }
+        for (path_and_query, expected) in [
+            ("resource?fieldSelector=metadata.name=name1", "list name1 metadata.name=name1"),
+            ("resource?watch=true&fieldSelector=metadata.name=name1", "watch name1 metadata.name=name1"),
+            ("resource?fieldSelector=foo=bar&labelSelector=baz=qux", "list - foo=bar baz=qux"),
+            ("resource?fieldSelector=metadata.name=name1,foo", "list - metadata.name=name1,foo"),
+            ("resource?fieldSelector=metadata.name=name1,foo&watch=true", "watch - metadata.name=name1,foo"),
+            (
+                "resource?fieldSelector=metadata.name=foo&fieldSelector=metadata.name=bar&labelSelector=foo=bar&labelSelector=foo=baz",
+                "list foo metadata.name=foo foo=bar",
+            ),
+            ("resource/name?fieldSelector=foo=bar&labelSelector=foo=bar", "get name"),
+            ("watch/resource?fieldSelector=metadata.name=foo&labelSelector=foo=bar", "watch -"),
+            ("watch/resource/name?fieldSelector=metadata.name=foo&labelSelector=foo=bar", "watch name"),
+            // The API server sorts the terms.
+            ("resource?fieldSelector=metadata.name=b,metadata.name=a", "list a metadata.name=b,metadata.name=a"),
+            ("resource?fieldSelector=metadata.name==b", "list b metadata.name==b"),
+            ("resource?fieldSelector=metadata.name=a/b", "list - metadata.name=a/b"),
+            ("resource?fieldSelector=metadata.name=a=b", "list - metadata.name=a=b"),
+            ("resource?fieldSelector=&labelSelector=", "list -"),
+        ] {
+            let found = attributes(&Method::GET, &format!("/apis/g/v/{path_and_query}"));
+            assert_eq!(found.replace(" g v - resource -", ""), expected, "{path_and_query}");
         }
     }
 

@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::answer;
 use crate::mirror::Limits;
+use crate::review::Peer;
 use crate::shared::Shared;
 use crate::stall::{Activity, Responses, StallTimeout};
 use crate::tls::Tls;
@@ -101,12 +102,11 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, tls: Option<TlsAccep
     // Both fail only for a closed socket.
     _ = stream.set_nodelay(true);
     _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE));
-    let is_from_this_host = match (stream.peer_addr(), stream.local_addr()) {
-        (Ok(reader), Ok(own)) => is_same_host(reader, own),
-        _ => false,
-    };
+    // Without addresses, the connection is closed already.
+    let (Ok(reader), Ok(own)) = (stream.peer_addr(), stream.local_addr()) else { return };
+    let from = From { is_this_host: is_same_host(reader, own), peer: Peer::new(reader.ip()) };
     let io = StallTimeout::new(stream, shared.limits.stall_timeout);
-    let Some(tls) = tls else { return http(shared, io, is_from_this_host).await };
+    let Some(tls) = tls else { return http(shared, io, from).await };
     let shutdown = shared.shutdown();
     tokio::select! {
         biased;
@@ -114,10 +114,17 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, tls: Option<TlsAccep
         shaken = timeout(shared.limits.header_timeout, tls.accept(io)) => {
             // The handshake fails, for example, for a client that does not trust the certificate.
             if let Ok(Ok(io)) = shaken {
-                http(shared, io, is_from_this_host).await;
+                http(shared, io, from).await;
             }
         }
     }
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy)]
+struct From {
+    is_this_host: bool,
+    peer: Peer,
 }
 
 /// Returns true if the reader is on the host of the mirror, given the two addresses of its connection.
@@ -127,12 +134,13 @@ fn is_same_host(reader: SocketAddr, own: SocketAddr) -> bool {
 }
 
 /// Serves HTTP/1.1 or HTTP/2, whichever the reader speaks, and disconnects readers that stall.
-async fn http(shared: Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, is_from_this_host: bool) {
+async fn http(shared: Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, from: From) {
     let responses = Arc::new(Responses::default());
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         let (shared, started) = (Arc::clone(&shared), responses.start());
+        request.extensions_mut().insert(from.peer);
         async move {
-            let mut response = answer::answer(&shared, request, is_from_this_host).await;
+            let mut response = answer::answer(&shared, request, from.is_this_host).await;
             let bytes = response.extensions_mut().remove().unwrap_or_else(|| shared.metrics.bytes(None));
             Ok::<_, Infallible>(response.map(|body| started.body(body, bytes, shared.limits.list_timeout)))
         }
@@ -177,7 +185,9 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
+        // It begins before the first byte of the headers, so it also ends idle connections. `http` limits the first
+        // request.
+        .header_read_timeout(limits.header_timeout.max(limits.idle_timeout))
         .max_buf_size(limits.header_bytes.max(CONNECTION_BUFFER));
     builder
         .http2()
@@ -192,7 +202,87 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::{BodyExt as _, Empty};
+    use hyper::client::conn::{http1, http2};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
     use super::*;
+    use crate::testing::Api;
+
+    fn get() -> Request<Empty<bytes::Bytes>> {
+        Request::get("http://localhost/livez").header(http::header::HOST, "localhost").body(Empty::new()).unwrap()
+    }
+
+    /// Idle connections of a reader that sends a request now and then, over both versions of HTTP.
+    #[tokio::test(start_paused = true)]
+    async fn closes_only_connections_without_requests() {
+        let shared = Api::new(1, 10).mirror(Limits::default()).await;
+        let from = From { is_this_host: true, peer: Peer::new([127, 0, 0, 1].into()) };
+        let idle = shared.limits.idle_timeout;
+        for every in [Duration::from_secs(1), Duration::from_secs(7), idle * 99 / 100] {
+            let [first, second] = [(); 2].map(|()| {
+                let (reader, own) = duplex(1 << 16);
+                tokio::spawn(http(Arc::clone(&shared), own, from));
+                TokioIo::new(reader)
+            });
+            let (mut one, connection) = http1::handshake(first).await.unwrap();
+            let one_ended = tokio::spawn(connection);
+            let (mut two, connection) = http2::handshake(TokioExecutor::new(), second).await.unwrap();
+            let two_ended = tokio::spawn(connection);
+            let started = Instant::now();
+            while started.elapsed() < 5 * idle {
+                for response in [one.send_request(get()).await.unwrap(), two.send_request(get()).await.unwrap()] {
+                    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok");
+                }
+                sleep(every).await;
+            }
+            let last = Instant::now() - every;
+            one_ended.await.unwrap().unwrap();
+            assert!((idle..=idle + Duration::from_secs(1)).contains(&last.elapsed()), "{every:?}");
+            two_ended.await.unwrap().unwrap();
+            assert!((idle..=idle + shared.limits.stall_timeout).contains(&last.elapsed()), "{every:?}");
+        }
+    }
+
+    /// A response is a use of its connection until the reader has it, whether it is a list or one object.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_has_the_time_of_a_list() {
+        let shared = Api::new(1, 1_000_000).mirror(Limits::default()).await;
+        let from = From { is_this_host: true, peer: Peer::new([127, 0, 0, 1].into()) };
+        for path in ["/api/v1/namespaces/web/configmaps/000000", "/api/v1/configmaps?resourceVersion=0"] {
+            for (every, is_complete) in [(4, true), (10, false)] {
+                let (mut reader, own) = duplex(1 << 14);
+                tokio::spawn(http(Arc::clone(&shared), own, from));
+                let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+                reader.write_all(request.as_bytes()).await.unwrap();
+                let (started, mut received) = (Instant::now(), vec![0; 1 << 14]);
+                let mut len = 0;
+                loop {
+                    sleep(Duration::from_secs(every)).await;
+                    match reader.read_exact(&mut received).await {
+                        Ok(read) => len += read,
+                        Err(_) => break,
+                    }
+                }
+                assert_eq!(len > 980_000, is_complete, "{path}: {len} bytes in {:?}", started.elapsed());
+                assert!(started.elapsed() < shared.limits.list_timeout + 2 * shared.limits.stall_timeout, "{path}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closes_connections_whose_first_request_does_not_come() {
+        let shared = Api::new(1, 10).mirror(Limits::default()).await;
+        let from = From { is_this_host: true, peer: Peer::new([127, 0, 0, 1].into()) };
+        for start in ["", "GET /livez HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
+            let (mut reader, own) = duplex(1 << 16);
+            tokio::spawn(http(Arc::clone(&shared), own, from));
+            reader.write_all(start.as_bytes()).await.unwrap();
+            let started = Instant::now();
+            _ = reader.read_to_end(&mut Vec::new()).await;
+            assert_eq!(started.elapsed().as_secs(), shared.limits.header_timeout.as_secs(), "{start}");
+        }
+    }
 
     #[test]
     fn distinguishes_readers_on_this_host() {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use listwatch::client::{Client, Retry, Transport};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 use crate::mirror::{Access, Limits};
 use crate::mirrored::Mirrored;
+use crate::queue::{Full, Queue, Turn};
 use crate::request::Read;
 use crate::review::Reviewer;
 use crate::status::{self, Refusal};
@@ -25,16 +26,14 @@ pub(crate) struct Shared {
     pub(crate) tls: bool,
     pub(crate) reviewer: Arc<Reviewer>,
     pub(crate) metrics: Metrics,
-    /// A list holds a permit while its body is written: see [`list_permit`](Self::list_permit).
-    lists: Arc<Semaphore>,
-    /// Bounds the lists that wait for a permit.
-    waiting_lists: Semaphore,
+    /// A list has a turn while its body is written: see [`list_permit`](Self::list_permit).
+    lists: Queue,
     /// True once the mirror shuts down: watches end then.
     shutdown: watch::Sender<bool>,
 }
 
-/// The right to write the body of a list. The body owns it.
-pub(crate) type ListPermit = tokio::sync::OwnedSemaphorePermit;
+/// The right to write the body of a list, or the initial state of a watch. The body owns it.
+pub(crate) type ListPermit = Turn;
 
 impl Shared {
     pub(crate) fn new(
@@ -50,8 +49,7 @@ impl Shared {
             client: Client::new(Arc::clone(&transport)).retry(Retry::never()),
             reviewer: Arc::new(Reviewer::new(Arc::clone(&transport))),
             metrics: Metrics::default(),
-            lists: Arc::new(Semaphore::new(limits.lists)),
-            waiting_lists: Semaphore::new(limits.waiting_lists),
+            lists: Queue::new(limits.lists, limits.waiting_lists),
             shutdown: watch::Sender::new(false),
             transport,
             resources,
@@ -79,18 +77,14 @@ impl Shared {
         })
     }
 
-    /// Waits for the right to write the body of a list.
+    /// Waits for the right to write the body of a list, or the initial state of a watch.
     ///
     /// # Errors
     ///
     /// 429 if too many lists wait.
     pub(crate) async fn list_permit(&self) -> Result<ListPermit, Refusal> {
-        if let Ok(permit) = Arc::clone(&self.lists).try_acquire_owned() {
-            return Ok(permit);
-        }
-        let too_many = || Refusal::from(status::too_many_requests("too many lists, please try again later", 1));
-        let _waiting = self.waiting_lists.try_acquire().map_err(|_| too_many())?;
-        Arc::clone(&self.lists).acquire_owned().await.map_err(|_| too_many())
+        let turn = self.lists.turn().await;
+        turn.map_err(|Full| status::too_many_requests("too many lists, please try again later", 1).into())
     }
 
     /// Waits until the mirror shuts down. Watches end then.

@@ -15,6 +15,11 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::body::{Body, BodyError};
 
+/// The largest frame that a connection gets from a body. A reader has the stall timeout for each frame, and the
+/// connection drops a body once it has the last frame: an object of megabytes in one frame would need a fast reader,
+/// and would not count as an open response.
+const FRAME: usize = 64 << 10;
+
 /// A connection that fails if the peer accepts no byte for a time.
 pub(crate) struct StallTimeout<IO> {
     io: IO,
@@ -77,23 +82,37 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for StallTimeout<IO> {
 }
 
 /// The open responses of a connection. Over HTTP/2, a reader can accept the frames of a connection and no byte of a body.
-#[derive(Default)]
 pub(crate) struct Responses {
     open: Mutex<Open>,
+    created: Instant,
+    last_use: Arc<LastUse>,
 }
 
 struct Open {
     responses: Vec<Weak<Progress>>,
     /// The length of `responses` at which closed ones are removed.
     prune_at: usize,
-    any: bool,
-    /// The time at which there was last an open response.
-    busy_at: Instant,
 }
 
-impl Default for Open {
+/// The time at which a response was last open; `None` before the first. A response can begin and end between two
+/// checks.
+#[derive(Default)]
+struct LastUse(Mutex<Option<Instant>>);
+
+impl LastUse {
+    fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+impl Default for Responses {
     fn default() -> Self {
-        Self { responses: Vec::new(), prune_at: 16, any: false, busy_at: Instant::now() }
+        let open = Open { responses: Vec::new(), prune_at: 16 };
+        Self { open: Mutex::new(open), created: Instant::now(), last_use: Arc::default() }
     }
 }
 
@@ -108,12 +127,23 @@ struct Progress {
     seen: AtomicU32,
     /// The time at which the reader must have all of it.
     due: OnceLock<Instant>,
+    _use: Use,
+}
+
+/// The use of a connection by a response, which ends when it is dropped.
+#[derive(Default)]
+struct Use(Arc<LastUse>);
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.set();
+    }
 }
 
 /// What a connection does now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// It has open responses, or had some until just now.
+    /// It has open responses.
     Busy,
     /// A body made no progress since the previous check, because the reader accepts no byte; or a body is overdue.
     Stalled,
@@ -124,14 +154,14 @@ pub(crate) enum Activity {
 impl Responses {
     /// Registers a request, until its body is dropped.
     pub(crate) fn start(&self) -> Started {
-        let progress = Arc::<Progress>::default();
+        let progress = Arc::new(Progress { _use: Use(Arc::clone(&self.last_use)), ..Progress::default() });
+        self.last_use.set();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.responses.len() >= open.prune_at {
             open.responses.retain(|response| response.strong_count() > 0);
             open.prune_at = 16.max(open.responses.len() * 2);
         }
         open.responses.push(Arc::downgrade(&progress));
-        open.any = true;
         Started(progress)
     }
 
@@ -151,10 +181,10 @@ impl Responses {
             return Activity::Stalled;
         }
         if !open.responses.is_empty() {
-            open.busy_at = Instant::now();
             return Activity::Busy;
         }
-        Activity::Idle { since: open.busy_at, is_new: !open.any }
+        let last_use = self.last_use.get();
+        Activity::Idle { since: last_use.unwrap_or(self.created), is_new: last_use.is_none() }
     }
 }
 
@@ -168,13 +198,15 @@ impl Started {
             // It is set once.
             _ = self.0.due.set(Instant::now() + time);
         }
-        Sent { body, progress: self.0, bytes }
+        Sent { body, rest: Bytes::new(), progress: self.0, bytes }
     }
 }
 
-/// The body of a response, with its bytes counted.
+/// The body of a response in short frames, with its bytes counted.
 pub(crate) struct Sent {
     body: Body,
+    /// The rest of the last frame of the body.
+    rest: Bytes,
     progress: Arc<Progress>,
     bytes: Counter,
 }
@@ -184,25 +216,37 @@ impl HttpBody for Sent {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        self.progress.polls.fetch_add(1, Ordering::Relaxed);
-        let frame = match &polled {
-            Poll::Ready(Some(Ok(frame))) => frame.data_ref(),
-            _ => None,
-        };
-        self.progress.is_unread.store(frame.is_some(), Ordering::Relaxed);
-        if let Some(frame) = frame {
-            self.bytes.inc_by(frame.len() as u64);
+        let this = &mut *self;
+        let mut polled = Poll::Pending;
+        if this.rest.is_empty() {
+            polled = Pin::new(&mut this.body).poll_frame(cx);
+            if let Poll::Ready(Some(Ok(frame))) = &polled {
+                this.rest = frame.data_ref().cloned().unwrap_or_default();
+            }
         }
+        if !this.rest.is_empty() {
+            let chunk = this.rest.split_to(this.rest.len().min(FRAME));
+            this.bytes.inc_by(chunk.len() as u64);
+            polled = Poll::Ready(Some(Ok(Frame::data(chunk))));
+        }
+        this.progress.polls.fetch_add(1, Ordering::Relaxed);
+        let has_frame = matches!(&polled, Poll::Ready(Some(Ok(frame))) if frame.is_data());
+        this.progress.is_unread.store(has_frame, Ordering::Relaxed);
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 
@@ -250,6 +294,39 @@ mod tests {
         drop((waits, unread));
         assert!(matches!(responses.check(), Activity::Idle { is_new: false, .. }));
         assert_eq!(bytes.get(), 5);
+    }
+
+    #[tokio::test]
+    async fn splits_large_frames() {
+        let bytes: Bytes = (0..=250).cycle().take(3 * FRAME + 7).collect();
+        let counter = Counter::default();
+        let mut body = Responses::default().start().body(Body::from(bytes.clone()), counter.clone(), AFTER);
+        let (mut sent, mut lens) = (Vec::new(), Vec::new());
+        while !body.is_end_stream() {
+            assert_eq!(body.size_hint().exact(), Some((bytes.len() - sent.len()) as u64));
+            let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            lens.push(frame.len());
+            sent.extend_from_slice(&frame);
+        }
+        assert!(body.frame().await.is_none());
+        assert_eq!((lens, counter.get()), (vec![FRAME, FRAME, FRAME, 7], bytes.len() as u64));
+        assert_eq!(sent, bytes);
+    }
+
+    /// Most requests of a connection begin and end between two checks.
+    #[tokio::test(start_paused = true)]
+    async fn a_response_between_two_checks_is_a_use() {
+        let responses = Responses::default();
+        for _ in 0..3 {
+            advance(AFTER / 3).await;
+            let mut body = responses.start().body(Body::from("list"), Counter::default(), AFTER);
+            body.frame().await.unwrap().unwrap();
+            advance(AFTER / 3).await;
+            drop(body);
+            let ended = Instant::now();
+            advance(AFTER / 3).await;
+            assert_eq!(responses.check(), Activity::Idle { since: ended, is_new: false });
+        }
     }
 
     /// A reader that accepts a few bytes now and then must not hold the objects of a list for hours.

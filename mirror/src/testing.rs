@@ -1,6 +1,6 @@
 //! A mirror of an API server without sockets, for tests.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -29,29 +29,39 @@ pub(crate) struct Api {
     version: AtomicUsize,
     /// The open watch.
     watch: Mutex<Option<UnboundedSender<Bytes>>>,
+    /// True if reviews grant nothing any more.
+    is_withdrawn: AtomicBool,
 }
 
 impl Api {
     /// Creates an API server with this many ConfigMaps, each with this many bytes of data.
     pub(crate) fn new(objects: usize, len: usize) -> Arc<Self> {
         let items = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
-        Arc::new(Self { items, encoded: None, version: AtomicUsize::new(1000), watch: Mutex::default() })
+        let version = AtomicUsize::new(1000);
+        Arc::new(Self { items, encoded: None, version, watch: Mutex::default(), is_withdrawn: AtomicBool::new(false) })
     }
 
     /// Creates an API server that sends this list in protobuf.
     pub(crate) fn of_list(list: Bytes) -> Arc<Self> {
-        let version = AtomicUsize::new(1000);
-        Arc::new(Self { items: Vec::new(), encoded: Some(list), version, watch: Mutex::default() })
+        let (version, is_withdrawn) = (AtomicUsize::new(1000), AtomicBool::new(false));
+        Arc::new(Self { items: Vec::new(), encoded: Some(list), version, watch: Mutex::default(), is_withdrawn })
     }
 
     /// Returns a mirror whose cache is synced, with `--stale-reads`.
     pub(crate) async fn mirror(self: &Arc<Self>, limits: Limits) -> Arc<Shared> {
-        self.mirror_with(limits, true, ChangeLogLimits::default(), |mirrored| mirrored).await
+        self.mirror_for(Access::Loopback, limits).await
+    }
+
+    /// Returns a mirror whose cache is synced, with `--stale-reads`. If it is [reviewed](Access::Reviewed), each token has all
+    /// rights until [`withdraw`](Self::withdraw).
+    pub(crate) async fn mirror_for(self: &Arc<Self>, access: Access, limits: Limits) -> Arc<Shared> {
+        self.mirror_with(access, limits, true, ChangeLogLimits::default(), |mirrored| mirrored).await
     }
 
     /// Returns a mirror whose cache is synced.
     pub(crate) async fn mirror_with(
         self: &Arc<Self>,
+        access: Access,
         limits: Limits,
         stale_reads: bool,
         log: ChangeLogLimits,
@@ -64,7 +74,7 @@ impl Api {
         tokio::spawn(reflector.run());
         cache.synced().await.unwrap();
         let mirrored = Arc::new(change(Mirrored::new(cache, Resource::CONFIG_MAPS, None)));
-        Arc::new(Shared::new(transport, vec![mirrored], Access::Loopback, stale_reads, limits, 80, false))
+        Arc::new(Shared::new(transport, vec![mirrored], access, stale_reads, limits, 80, false))
     }
 }
 
@@ -85,6 +95,11 @@ impl Api {
     /// Advances the version of the list, as a write to another resource does.
     pub(crate) fn advance(&self, version: usize) {
         self.version.store(version, Ordering::Relaxed);
+    }
+
+    /// Withdraws all rights.
+    pub(crate) fn withdraw(&self) {
+        self.is_withdrawn.store(true, Ordering::Relaxed);
     }
 
     /// Sends a change of an object, at a version after the list's, to the open watch.
@@ -117,5 +132,13 @@ impl Transport for Api {
         };
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
         std::future::ready(Ok(Response::new(StatusCode::OK, headers, body))).boxed()
+    }
+
+    fn post(&self, _: Request, _: Bytes) -> ResponseFuture<'_> {
+        let is_allowed = !self.is_withdrawn.load(Ordering::Relaxed);
+        let review =
+            json!({ "status": { "authenticated": true, "user": { "username": "jane" }, "allowed": is_allowed } });
+        let body = stream::iter([Ok(review.to_string().into())]).boxed();
+        std::future::ready(Ok(Response::new(StatusCode::CREATED, HeaderMap::new(), body))).boxed()
     }
 }

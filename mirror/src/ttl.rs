@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared};
+use futures::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::Instant;
 
 use crate::review::ReviewFailed;
@@ -16,8 +16,6 @@ pub(crate) struct Ttl<K, V> {
     entries: Mutex<HashMap<K, Entry<V>>>,
     /// The largest number of entries.
     most: usize,
-    /// Callers share a computation for this time after its start: one that its callers abandoned would return an old result.
-    shared_for: Duration,
 }
 
 /// A result, and how long it is used from the start of its computation.
@@ -29,55 +27,82 @@ pub(crate) struct Kept<V> {
     pub(crate) expendable: bool,
 }
 
-type Computed<V> = Shared<BoxFuture<'static, Result<Kept<V>, ReviewFailed>>>;
+type Computation<V> = BoxFuture<'static, Result<Kept<V>, ReviewFailed>>;
 
 struct Entry<V> {
-    computed: Computed<V>,
-    /// Until then the entry is used.
-    until: Instant,
-    expendable: bool,
+    /// The last result. It is used until this time, and kept longer if it is not expendable, because that is known of
+    /// its key then.
+    last: Option<(Kept<V>, Instant)>,
+    /// The computation that callers wait for, and its start. It ends with the last of them, so it is never an old
+    /// result, and holds nothing that others wait for.
+    running: Option<(WeakShared<Computation<V>>, Instant)>,
+}
+
+impl<V: Clone> Entry<V> {
+    fn is_running(&self) -> bool {
+        self.running.as_ref().is_some_and(|(running, _)| running.upgrade().is_some())
+    }
+
+    fn is_used(&self, now: Instant) -> bool {
+        self.last.as_ref().is_some_and(|(_, until)| now < *until) || self.is_running()
+    }
+
+    fn is_expendable(&self) -> bool {
+        self.last.as_ref().is_none_or(|(kept, _)| kept.expendable)
+    }
 }
 
 impl<K: Clone + Eq + Hash, V: Clone + Send + Sync + 'static> Ttl<K, V> {
-    pub(crate) fn new(most: usize, shared_for: Duration) -> Self {
-        Self { entries: Mutex::default(), most, shared_for }
+    pub(crate) fn new(most: usize) -> Self {
+        Self { entries: Mutex::default(), most }
     }
 
     /// Returns the result of this key. Computes it if it is not in the map, and another caller does not compute it already.
+    /// `compute` gets true if the last result of the key was not expendable.
     ///
     /// Errors are returned to all callers of the same computation, and not kept.
-    pub(crate) async fn get(
-        &self,
-        key: K,
-        compute: impl Future<Output = Result<Kept<V>, ReviewFailed>> + Send + 'static,
-    ) -> Result<V, ReviewFailed> {
-        let started = Instant::now();
-        let (computed, is_new) = {
+    pub(crate) async fn get<F>(&self, key: K, compute: impl FnOnce(bool) -> F) -> Result<V, ReviewFailed>
+    where
+        F: Future<Output = Result<Kept<V>, ReviewFailed>> + Send + 'static,
+    {
+        let now = Instant::now();
+        let computed = {
             let mut entries = self.entries();
-            if let Some(entry) = entries.get(&key).filter(|entry| started < entry.until) {
-                (entry.computed.clone(), false)
-            } else {
-                let computed = compute.boxed().shared();
-                make_room(&mut entries, self.most, started);
-                let until = started + self.shared_for;
-                entries.insert(key.clone(), Entry { computed: computed.clone(), until, expendable: true });
-                (computed, true)
+            let known = entries.get(&key);
+            if let Some((kept, _)) = known.and_then(|entry| entry.last.as_ref()).filter(|(_, until)| now < *until) {
+                return Ok(kept.value.clone());
             }
+            let running = known.and_then(|entry| entry.running.as_ref()?.0.upgrade());
+            let (is_new, is_valuable) = (known.is_none(), known.is_some_and(|entry| !entry.is_expendable()));
+            running.unwrap_or_else(|| {
+                let computed = compute(is_valuable).boxed().shared();
+                if is_new {
+                    make_room(&mut entries, self.most, now);
+                }
+                let entry = entries.entry(key.clone()).or_insert(Entry { last: None, running: None });
+                // It is `None` only after the end.
+                entry.running = computed.downgrade().map(|running| (running, now));
+                computed
+            })
         };
         let result = computed.clone().await;
-        if is_new || result.is_err() {
-            let mut entries = self.entries();
-            if let Some(entry) = entries.get_mut(&key).filter(|entry| entry.computed.ptr_eq(&computed)) {
-                match &result {
-                    Ok(kept) => {
-                        entry.until = started + kept.lifetime;
-                        entry.expendable = kept.expendable;
-                    }
-                    Err(_) => drop(entries.remove(&key)),
-                }
-            }
-        }
+        self.ended(&key, &computed, &result);
         result.map(|kept| kept.value)
+    }
+
+    /// Keeps the result of a computation. The first of its callers does.
+    fn ended(&self, key: &K, computed: &Shared<Computation<V>>, result: &Result<Kept<V>, ReviewFailed>) {
+        let mut entries = self.entries();
+        let Some(entry) = entries.get_mut(key) else { return };
+        let is_this = |(running, _): &mut (WeakShared<_>, _)| {
+            running.upgrade().is_some_and(|running: Shared<Computation<V>>| running.ptr_eq(computed))
+        };
+        let Some((_, started)) = entry.running.take_if(is_this) else { return };
+        match result {
+            Ok(kept) => entry.last = Some((kept.clone(), started + kept.lifetime)),
+            Err(_) if entry.is_expendable() => drop(entries.remove(key)),
+            Err(_) => {}
+        }
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<K, Entry<V>>> {
@@ -85,16 +110,20 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + Sync + 'static> Ttl<K, V> {
     }
 }
 
-/// Drops entries until one more fits: those that are over, else the expendable ones, else any.
-fn make_room<K: Clone + Eq + Hash, V>(entries: &mut HashMap<K, Entry<V>>, most: usize, now: Instant) {
+/// Drops entries until one more fits: expendable ones that are over, else an expendable one, else one that is over,
+/// else any.
+fn make_room<K: Clone + Eq + Hash, V: Clone>(entries: &mut HashMap<K, Entry<V>>, most: usize, now: Instant) {
     if entries.len() < most {
         return;
     }
-    entries.retain(|_, entry| now < entry.until);
+    entries.retain(|_, entry| !entry.is_expendable() || entry.is_used(now));
     if entries.len() < most {
         return;
     }
-    let victim = entries.iter().find(|(_, entry)| entry.expendable).or_else(|| entries.iter().next());
+    let first = |is_dropped: &dyn Fn(&Entry<V>) -> bool| entries.iter().find(|(_, entry)| is_dropped(entry));
+    let victim = first(&|entry| entry.is_expendable() && !entry.is_running())
+        .or_else(|| first(&|entry| !entry.is_used(now)))
+        .or_else(|| first(&|_| true));
     if let Some(victim) = victim.map(|(key, _)| key.clone()) {
         entries.remove(&victim);
     }
@@ -105,6 +134,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use tokio::sync::oneshot;
     use tokio::time::advance;
 
     use super::*;
@@ -112,7 +142,7 @@ mod tests {
     const FOR: Duration = Duration::from_secs(10);
 
     fn ttl() -> Ttl<&'static str, usize> {
-        Ttl::new(3, FOR)
+        Ttl::new(3)
     }
 
     /// Counts computations; each returns its number.
@@ -120,12 +150,15 @@ mod tests {
     struct Counter(Arc<AtomicUsize>);
 
     impl Counter {
-        fn next(&self, expendable: bool) -> impl Future<Output = Result<Kept<usize>, ReviewFailed>> + Send + 'static {
+        fn next(&self, expendable: bool) -> impl FnOnce(bool) -> BoxFuture<'static, Result<Kept<usize>, ReviewFailed>> {
             let Self(count) = self.clone();
-            async move {
-                let value = count.fetch_add(1, Ordering::Relaxed);
-                tokio::task::yield_now().await;
-                Ok(Kept { value, lifetime: FOR, expendable })
+            move |_| {
+                let next = async move {
+                    let value = count.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                    Ok(Kept { value, lifetime: FOR, expendable })
+                };
+                next.boxed()
             }
         }
     }
@@ -150,9 +183,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keeps_no_error() {
         let (ttl, counter) = (ttl(), Counter::default());
-        let failed = ReviewFailed("failed".to_owned());
+        let failed = ReviewFailed::Failed("failed".to_owned());
         let error = failed.clone();
-        assert_eq!(ttl.get("a", async { Err(error) }).await, Err(failed));
+        assert_eq!(ttl.get("a", |_| async { Err(error) }).await, Err(failed));
+        assert!(ttl.entries().is_empty());
         assert_eq!(ttl.get("a", counter.next(false)).await, Ok(0));
     }
 
@@ -167,12 +201,61 @@ mod tests {
         assert_eq!(ttl.get("a", counter.next(false)).await, Ok(0));
     }
 
-    /// The callers of a computation may be gone; its late result would be as old as its start.
+    /// It would hold its turn until the entry is replaced, and its late result would be as old as its start.
     #[tokio::test(start_paused = true)]
-    async fn replaces_an_abandoned_computation() {
+    async fn an_abandoned_computation_ends() {
         let (ttl, counter) = (ttl(), Counter::default());
-        assert!(ttl.get("a", std::future::pending()).now_or_never().is_none());
-        advance(FOR).await;
+        let turn = Arc::new(());
+        let holds = Arc::clone(&turn);
+        let pending = |_| async move {
+            std::future::pending::<()>().await;
+            drop(holds);
+            Err(ReviewFailed::TooMany)
+        };
+        let mut first = Box::pin(ttl.get("a", pending));
+        let mut second = Box::pin(ttl.get("a", counter.next(false)));
+        assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert_eq!(Arc::strong_count(&turn), 2, "another caller waits for it");
+        drop(second);
+        assert_eq!(Arc::strong_count(&turn), 1);
         assert_eq!(ttl.get("a", counter.next(false)).await, Ok(0));
+    }
+
+    /// The first caller starts the computation, and leaves before its end.
+    #[tokio::test(start_paused = true)]
+    async fn each_caller_keeps_the_result() {
+        let (ttl, counter) = (ttl(), Counter::default());
+        let (done, ends) = oneshot::channel();
+        let computation = |_| async move {
+            let value = ends.await.unwrap();
+            Ok(Kept { value, lifetime: FOR, expendable: false })
+        };
+        let mut first = Box::pin(ttl.get("a", computation));
+        let mut second = Box::pin(ttl.get("a", counter.next(false)));
+        assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+        drop(first);
+        done.send(7).unwrap();
+        assert_eq!(second.await, Ok(7));
+        assert_eq!(ttl.get("a", counter.next(false)).await, Ok(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn remembers_keys_whose_result_was_valuable() {
+        let (ttl, counter) = (ttl(), Counter::default());
+        let seen = Mutex::new(Vec::new());
+        let failed = |is_valuable| {
+            seen.lock().unwrap().push(is_valuable);
+            async { Err(ReviewFailed::TooMany) }
+        };
+        for (key, expendable) in [("a", false), ("b", true), ("c", true), ("d", true)] {
+            ttl.get(key, counter.next(expendable)).await.unwrap();
+        }
+        advance(2 * FOR).await;
+        // The second failure shows that the first has kept what is known.
+        for key in ["a", "a", "d", "e"] {
+            ttl.get(key, failed).await.unwrap_err();
+        }
+        assert_eq!(*seen.lock().unwrap(), [true, true, false, false]);
     }
 }

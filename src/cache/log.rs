@@ -5,8 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::mem;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::error::StoreError;
+use super::frames::Frames;
 use super::inner::Inner;
 use super::key::ObjectKey;
 use super::object::{Codec, Object, Stored};
@@ -27,8 +27,9 @@ use crate::sync::lock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeLogLimits {
-    /// The memory of the log in bytes: replaced and deleted states, and encoded frames. The newest change is kept whatever its size.
-    /// The default is 64 MiB.
+    /// The memory of the log in bytes: replaced and deleted states, and encoded frames, which take at most a quarter of
+    /// it. Over the limit, frames are encoded again and the oldest changes are dropped. The newest change and the
+    /// newest frame are kept whatever their size. The default is 64 MiB.
     pub bytes: usize,
     /// The age of the oldest change. The default is 10 minutes.
     pub age: Duration,
@@ -61,9 +62,9 @@ pub struct LoggedChange<T: Stored + ?Sized> {
     old: Option<Entry<T::Decoded>>,
     object: Entry<T::Decoded>,
     codec: Arc<Codec<T>>,
-    frames: [OnceLock<Bytes>; FRAMES],
-    /// The bytes of all frames of the log.
-    frame_bytes: Arc<AtomicUsize>,
+    /// Distinguishes its frames from those of other changes.
+    number: u64,
+    frames: Arc<Frames>,
 }
 
 const FRAMES: usize = 4;
@@ -94,28 +95,23 @@ impl<T: Stored + ?Sized> LoggedChange<T> {
     }
 
     /// Returns the frame that a reader sends for this change, which `encode` encodes once for all readers. `form` is a number below 4
-    /// that names the form of the frame. Frames count in the memory of the log.
+    /// that names the form of the frame.
+    ///
+    /// Frames count in the memory of the log. The log drops the frames that were encoded first when they exceed a
+    /// quarter of [`ChangeLogLimits::bytes`]: then the next call encodes again.
     ///
     /// # Errors
     ///
     /// The error of `encode`, which the next call calls again. An unknown form is encoded by each call.
     pub fn frame<E>(&self, form: usize, encode: impl FnOnce(&Self) -> Result<Vec<u8>, E>) -> Result<Bytes, E> {
-        let known = self.frames.get(form);
-        if let Some(frame) = known.and_then(OnceLock::get) {
-            return Ok(frame.clone());
+        if form >= FRAMES {
+            return encode(self).map(Bytes::from);
+        }
+        if let Some(frame) = self.frames.get(self.number, form) {
+            return Ok(frame);
         }
         let frame = Bytes::from(encode(self)?);
-        Ok(known.map_or(frame.clone(), |known| {
-            let mut is_first = false;
-            let kept = known.get_or_init(|| {
-                is_first = true;
-                frame
-            });
-            if is_first {
-                self.frame_bytes.fetch_add(kept.len(), Relaxed);
-            }
-            kept.clone()
-        }))
+        Ok(self.frames.keep(self.number, form, frame))
     }
 
     /// Returns the bytes that only the log holds: a replaced state, and the final state of a deleted object.
@@ -128,8 +124,7 @@ impl<T: Stored + ?Sized> LoggedChange<T> {
 
 impl<T: Stored + ?Sized> Drop for LoggedChange<T> {
     fn drop(&mut self) {
-        let bytes = self.frames.iter().filter_map(OnceLock::get).map(Bytes::len).sum();
-        self.frame_bytes.fetch_sub(bytes, Relaxed);
+        self.frames.drop_change(self.number, FRAMES);
     }
 }
 
@@ -175,7 +170,7 @@ pub(super) struct Log<T: Stored + ?Sized> {
     dropped: u64,
     kept: VecDeque<Kept<T>>,
     kept_bytes: usize,
-    frame_bytes: Arc<AtomicUsize>,
+    frames: Arc<Frames>,
     /// The states at `version` of objects that others than the reflector have written since.
     ahead: HashMap<ObjectKey, Option<Entry<T::Decoded>>>,
     /// The wakers of waiting readers, by the number of the reader.
@@ -234,7 +229,7 @@ impl<T: Stored + ?Sized> Log<T> {
             dropped: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
-            frame_bytes: Arc::default(),
+            frames: Arc::default(),
             ahead: HashMap::new(),
             wakers: HashMap::new(),
             readers: 0,
@@ -244,6 +239,7 @@ impl<T: Stored + ?Sized> Log<T> {
     }
 
     pub(super) fn enable(&mut self, limits: ChangeLogLimits) {
+        self.frames.set_limit(Frames::share(limits.bytes));
         self.limits = Some(limits);
     }
 
@@ -387,8 +383,8 @@ impl<T: Stored + ?Sized> Log<T> {
             old,
             object,
             codec: Arc::clone(codec),
-            frames: Default::default(),
-            frame_bytes: Arc::clone(&self.frame_bytes),
+            number: self.frames.number(),
+            frames: Arc::clone(&self.frames),
         });
         self.kept_bytes += change.bytes();
         self.kept.push_back(Kept { at: Instant::now(), change });
@@ -399,8 +395,10 @@ impl<T: Stored + ?Sized> Log<T> {
     /// Drops the oldest changes that exceed the limits.
     fn trim(&mut self) {
         let Some(limits) = self.limits else { return };
+        // Frames have a limit of their own, so that the log exceeds its limit at no time.
+        let of_changes = limits.bytes - Frames::share(limits.bytes);
         while let Some(oldest) = self.kept.front()
-            && (oldest.at.elapsed() > limits.age || self.bytes() > limits.bytes && self.kept.len() > 1)
+            && (oldest.at.elapsed() > limits.age || self.kept_bytes > of_changes && self.kept.len() > 1)
         {
             let Some(oldest) = self.kept.pop_front() else { return };
             self.kept_bytes -= oldest.change.bytes();
@@ -415,7 +413,7 @@ impl<T: Stored + ?Sized> Log<T> {
 
     /// Returns the memory of the log in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.kept_bytes + self.frame_bytes.load(Relaxed)
+        self.kept_bytes + self.frames.bytes()
     }
 
     pub(super) fn status(&self) -> ChangeLogStatus {

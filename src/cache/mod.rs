@@ -55,6 +55,8 @@ mod error;
 mod family;
 mod file;
 mod form;
+#[cfg(feature = "client")]
+mod frames;
 mod head;
 mod index;
 mod inner;

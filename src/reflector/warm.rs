@@ -3,12 +3,14 @@
 use std::cmp::Ordering;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
-use super::Reflector;
+use super::{MAX_DELAY, Reflector, failed};
 use crate::cache::{FileError, Identity, ObjectKey, Saved, Stored};
-use crate::client::Error;
+use crate::client::{Class, Error, chain};
 use crate::error::ItemError;
 use crate::object::{Item, ItemRef, compare_resource_versions};
 use crate::wire::Encoding;
@@ -31,6 +33,11 @@ impl<T: Stored + ?Sized> Reflector<T> {
     /// reflector requests one or two of its objects to compare their uids and versions. The first is the object that was changed last;
     /// if it has changed since or was deleted, the second is the object that has been unchanged for longest. This needs permission to
     /// `get`. A file without objects is not loaded.
+    ///
+    /// While the server cannot be reached or answers with 408, 429 or 5xx, the method retries with the backoff of
+    /// [`run`](Self::run) and without a limit, so that an outage drops no valid file.
+    /// [`last_error`](super::ReflectorStatus::last_error) has the last error. Drop the future to start without the
+    /// file.
     ///
     /// It does not detect a server that was restored from a backup and has passed the saved version since, if the object that
     /// was changed last has changed again, or if there were only deletions between backup and file. Restore
@@ -58,9 +65,8 @@ impl<T: Stored + ?Sized> Reflector<T> {
         let mut is_known = false;
         for object in saved.witnesses().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
-            // A server that has not reached the version of the file returns an error.
             let (name, version) = (&object.name, saved.version());
-            let found = match self.client.get_at_least::<ServerObject>(&self.resource, namespace, name, version).await {
+            let found = match self.on_server(namespace, name, version).await {
                 Ok(found) => found,
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error.into()),
@@ -80,6 +86,32 @@ impl<T: Stored + ?Sized> Reflector<T> {
             }
         }
         if is_known { Ok(()) } else { Err(FileError::Unknown) }
+    }
+
+    /// Requests the state of an object, and retries until the server answers. A server that has not reached this
+    /// version returns an error.
+    async fn on_server(&self, namespace: Option<&str>, name: &str, version: &str) -> Result<ServerObject, Error> {
+        let client = self.once();
+        let mut backoff = client.backoff(MAX_DELAY);
+        loop {
+            let error = match client.get_at_least::<ServerObject>(&self.resource, namespace, name, version).await {
+                Ok(found) => return Ok(found),
+                Err(error) => error,
+            };
+            if client.classify(&error) != Class::Transient || error.is_too_large_version() {
+                return Err(error);
+            }
+            let wait = backoff.next().unwrap_or(MAX_DELAY).max(error.retry_after().unwrap_or(Duration::ZERO));
+            tracing::warn!(
+                name: "listwatch.load_retry",
+                resource = %self.resource,
+                error = %chain(&error),
+                seconds = wait.as_secs_f64(),
+                "cannot compare the file with the server: retrying"
+            );
+            failed(&self.status, error);
+            sleep(wait).await;
+        }
     }
 
     /// Returns a text that identifies the collection and the form of its objects.

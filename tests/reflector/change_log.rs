@@ -116,7 +116,39 @@ async fn counts_its_memory() {
         }
         assert!(change.frame(1, |_| Err::<Vec<u8>, _>(())).is_err());
     }
-    assert_eq!(cache.memory().log, before + 20 * 1000);
+    // Each frame has an entry.
+    let frames = cache.memory().log - before;
+    assert!((20 * 1000..20 * 1200).contains(&frames), "{frames}");
+}
+
+/// Readers of many forms encode old changes while no change arrives that would trim the log.
+#[tokio::test(start_paused = true)]
+async fn frames_never_exceed_the_limit() {
+    const LIMIT: usize = 100_000;
+
+    let mut limits = ChangeLogLimits::default();
+    limits.bytes = LIMIT;
+    let events = (11..111).map(|version| modified(&format!("a@{version}")));
+    let cache = cache([list("10", "a@1"), watch(events).then_stalls()], limits, "110").await;
+    let status = cache.change_log();
+    let mut encoded = 0;
+    for form in [0, 1, 2, 3, 0] {
+        let mut changes = cache.changes_after("10").unwrap();
+        while let Some(change) = changes.try_next().unwrap() {
+            let mut frame = || {
+                change.frame(form, |_| {
+                    encoded += 1;
+                    Ok::<_, ()>(vec![0; 2000])
+                })
+            };
+            // Readers that follow one another share the frame.
+            assert_eq!(frame().unwrap(), frame().unwrap());
+            assert!(cache.memory().log <= LIMIT);
+        }
+    }
+    assert_eq!(encoded, 5 * 100, "each frame was dropped before another reader came");
+    let (start, changes) = (cache.change_log().start, cache.change_log().changes);
+    assert_eq!((start, changes), (status.start, status.changes), "frames displace no change");
 }
 
 #[tokio::test(start_paused = true)]

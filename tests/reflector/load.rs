@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use listwatch::Shard;
 use listwatch::cache::FileError;
-use listwatch::client::Selection;
+use listwatch::client::{Selection, TransportErrorKind};
 use listwatch::path::meta;
 use listwatch::reflector::{Reflector, Strategy};
 use listwatch::{FieldPath, Projection};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::script::{
     FIRST, LIST, added, deleted, idle_watch, list, modified, objects, one, reflector, requests, scripted, too_large,
@@ -149,6 +149,31 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
         run.abort();
         saved(&path).await;
     }
+}
+
+/// Otherwise all clients list after an outage.
+#[tokio::test(start_paused = true)]
+async fn an_outage_at_the_start_drops_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config-maps");
+    saved(&path).await;
+    let refused = || Answer::fails(TransportErrorKind::Connect, "connection refused");
+    let outage = (0..20).map(|n| if n % 2 == 0 { refused() } else { Answer::status(503) });
+    let cut = || [Answer::fails(TransportErrorKind::Broken, "reset"), Answer::status(429)];
+    let script = scripted(outage.chain([Answer::status(404)]).chain(cut()).chain([one("a@1"), idle_watch()]));
+    let mut reflector = reflector(script.clone(), LIST).fail_fast();
+    let cache = reflector.cache();
+    let started = Instant::now();
+    reflector.load(&path).await.unwrap();
+    assert!(started.elapsed() > Duration::from_secs(60), "the waits grow");
+    assert_eq!(objects(&cache), "a@1 b@5");
+    assert!(cache.status().last_error.is_some() && !cache.is_synced());
+    let run = tokio::spawn(reflector.run());
+    cache.synced().await.unwrap();
+    let requests = requests(&script);
+    assert!(requests.ends_with("get b 10, get a 10, get a 10, get a 10, watch 10"), "{requests}");
+    assert_eq!((requests.matches("get b 10").count(), cache.status().syncs), (21, 0));
+    run.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use listwatch_testserver::{Answer, Body, leak};
 use serde_json::Value;
@@ -365,6 +367,57 @@ fn resumes_from_its_directory_and_refuses_a_foreign_file() {
     std::fs::write(&file, "something else").unwrap();
     refused(&["cm", "-n", "web"], "the file was not written by");
     assert_eq!(std::fs::read(&file).unwrap(), b"something else");
+}
+
+/// Mirrors that start during an outage must not list when it ends. A resource without an answer delays no other.
+#[test]
+fn keeps_its_file_until_the_server_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let [dir, kubeconfig] = ["caches", "kubeconfig"].map(|name| folder.path().join(name));
+    let args = |resources: &[&'static str]| {
+        let options = ["-n", "web", "--dir", dir.to_str().unwrap(), "--write-kubeconfig", kubeconfig.to_str().unwrap()];
+        [resources, &options].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let cold = [event("ADDED", "a", 8, ""), initial_end(9)].concat();
+    let first = args(&["cm"]);
+    let mut running = Running::start(&Api::new([stalled(cold)]), &first.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(running.end("-TERM").0, Some(0));
+    std::fs::remove_file(&kubeconfig).unwrap();
+
+    let is_down = Arc::new(AtomicBool::new(true));
+    let down = Arc::clone(&is_down);
+    let api = Api::by(move |request, _| match &*request.path {
+        path if path.contains("watch=") => stalled(""),
+        path if path.contains("/configmaps/a") && down.load(Ordering::Relaxed) => {
+            status(503, "ServiceUnavailable", "starting")
+        }
+        path if path.contains("/configmaps/a") => document(&config_map("a", 8, "")),
+        path if path.contains("/pods") => ok("pods.pb"),
+        _ => status(404, "NotFound", "no such path"),
+    });
+    let second = args(&["cm", "po", "--strategy", "list-then-watch"]);
+    let (mut child, mut lines) = spawn(&api, &second.iter().map(String::as_str).collect::<Vec<_>>());
+    while !kubeconfig.exists() {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    let address = server(&kubeconfig).strip_prefix("http://").unwrap().parse().unwrap();
+    let wait = |path| {
+        while get(address, JSON, path).code != 200 {
+            std::thread::yield_now();
+        }
+    };
+    wait("/readyz/pods");
+    assert_eq!(get(address, JSON, "/readyz/configmaps").code, 503);
+    is_down.store(false, Ordering::Relaxed);
+    wait("/readyz");
+    let paths = api.paths();
+    let is_list =
+        |path: &&String| path.contains("/configmaps") && !path.contains("/configmaps/a") && !path.contains("watch=");
+    assert_eq!(paths.iter().find(is_list), None);
+    crate::support::signal(&child, "-TERM");
+    assert!(lines.by_ref().map(Result::unwrap).any(|line| line == "loaded: configmaps: 1 objects at version 9"));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -147,7 +147,7 @@ mod tests {
     use listwatch::cache::ChangeLogLimits;
 
     use super::*;
-    use crate::mirror::Limits;
+    use crate::mirror::{Access, Limits};
     use crate::reads::{LAG, UNCONFIRMED};
     use crate::testing::{Api, get};
 
@@ -208,7 +208,9 @@ mod tests {
     /// Sends a watch, and a change after the mirror has asked the API server for its version.
     async fn watch_during_a_change(stale_reads: bool, query: &str) -> (bool, String) {
         let api = Api::new(1, 100);
-        let shared = api.mirror_with(Limits::default(), stale_reads, ChangeLogLimits::default(), |own| own).await;
+        let shared = api
+            .mirror_with(Access::Loopback, Limits::default(), stale_reads, ChangeLogLimits::default(), |own| own)
+            .await;
         api.advance(1005);
         let path = format!("{PATH}?watch=1{query}");
         let answered = async {
@@ -245,7 +247,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn says_that_it_could_not_confirm_the_newest_state() {
         let api = Api::new(1, 100);
-        let shared = api.mirror_with(Limits::default(), false, ChangeLogLimits::default(), |own| own).await;
+        let shared =
+            api.mirror_with(Access::Loopback, Limits::default(), false, ChangeLogLimits::default(), |own| own).await;
         let unconfirmed = async |query: &str| {
             let response = get(&shared, &format!("{PATH}?watch=1{query}"), "*/*").await;
             assert!(response.status().is_success() && response.headers().contains_key(LAG));

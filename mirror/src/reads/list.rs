@@ -238,7 +238,7 @@ mod tests {
     use serde_json::Value;
     use tokio::time::sleep;
 
-    use crate::mirror::Limits;
+    use crate::mirror::{Access, Limits};
     use crate::reads::LAG;
     use crate::testing::{Api, get, json};
 
@@ -298,7 +298,7 @@ mod tests {
         // The log keeps the newest change only.
         let mut log = ChangeLogLimits::default();
         log.bytes = 1;
-        let shared = api.mirror_with(Limits::default(), true, log, |own| own).await;
+        let shared = api.mirror_with(Access::Loopback, Limits::default(), true, log, |own| own).await;
         let mirrored = &shared.resources[0];
         let page = json(&shared, FIRST).await;
         let next = format!("{FIRST}&continue={}", page["metadata"]["continue"].as_str().unwrap());

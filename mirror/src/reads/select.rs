@@ -152,7 +152,7 @@ mod tests {
     use listwatch::{FieldPath, TypeMeta};
 
     use super::*;
-    use crate::mirror::Limits;
+    use crate::mirror::{Access, Limits};
     use crate::reads::list::exact_snapshot;
     use crate::request::{self, What};
     use crate::testing::Api;
@@ -168,7 +168,7 @@ mod tests {
         };
         let (api, limits) = (Api::new(5, 100), Limits::default);
         let plain = api.mirror(limits()).await;
-        let indexed = api.mirror_with(limits(), true, ChangeLogLimits::default(), indexed).await;
+        let indexed = api.mirror_with(Access::Loopback, limits(), true, ChangeLogLimits::default(), indexed).await;
         for (shared, prefix, selector, candidates, selected) in [
             (&plain, ALL, "name%3D000001", 5, 1),
             (&indexed, ALL, "name%3D000001", 1, 1),

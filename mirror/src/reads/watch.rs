@@ -1,5 +1,6 @@
 //! Watches.
 
+use std::future::ready;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::{Request, whole};
 use crate::auth::Granted;
 use crate::body::{Body, BodyError};
 use crate::metrics::{Metrics, Open};
-use crate::shared::Shared;
+use crate::shared::{ListPermit, Shared};
 use crate::status::{self, Refusal};
 
 /// Bookmarks are sent this far apart. The API server sends them about once a minute.
@@ -43,10 +44,16 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
     let cache = &mirrored.cache;
     let has_initial = params.send_initial_events == Some(true);
     let (initial, changes) = if has_initial || matches!(version, "" | "0") {
+        // It waits before the snapshot, so that the log still has the changes since.
+        let permit = if has_initial { Some(shared.list_permit().await?) } else { None };
         let snapshot = exact_snapshot(mirrored)?;
         let changes = cache.changes_after(snapshot.resource_version());
-        let initial = || Initial { candidates: Candidates::new(mirrored, selector, snapshot), last: None };
-        (has_initial.then(initial), changes)
+        let due = Instant::now() + shared.limits.list_timeout;
+        let initial = permit.map(|permit| {
+            let candidates = Candidates::new(mirrored, selector, snapshot);
+            Initial { candidates, last: None, due, _permit: permit }
+        });
+        (initial, changes)
     } else {
         (None, cache.changes_after(version))
     };
@@ -88,6 +95,9 @@ pub(super) async fn answer(shared: &Shared, request: Request, granted: Granted) 
 struct Initial {
     candidates: Candidates,
     last: Option<ObjectKey>,
+    /// The time at which the reader must have accepted all of it.
+    due: Instant,
+    _permit: ListPermit,
 }
 
 struct Watch {
@@ -114,14 +124,7 @@ impl Watch {
             return None;
         }
         loop {
-            if self.initial.is_some() {
-                match self.initial_frames() {
-                    // The reader selects none of these objects.
-                    Ok(frames) if frames.is_empty() => yield_now().await,
-                    frames => return Some(frames),
-                }
-                continue;
-            }
+            let due = self.initial.as_ref().map(|initial| initial.due);
             tokio::select! {
                 biased;
                 () = &mut self.withdrawn => {
@@ -130,6 +133,17 @@ impl Watch {
                 }
                 () = &mut self.ends => return self.end(),
                 () = &mut self.shutdown => return self.end(),
+                () = ready(()), if due.is_some() => {
+                    if due.is_some_and(|due| due <= Instant::now()) {
+                        self.has_ended = true;
+                        return Some(Err("the reader has not accepted the initial state in time".into()));
+                    }
+                    match self.initial_frames() {
+                        // The reader selects none of these objects.
+                        Ok(frames) if frames.is_empty() => yield_now().await,
+                        frames => return Some(frames),
+                    }
+                }
                 change = self.changes.next() => match change {
                     Some(Ok(change)) => match self.frame(&change) {
                         Ok(None) => {}
@@ -149,10 +163,12 @@ impl Watch {
         }
     }
 
-    /// Ends the watch with a bookmark, from which the reader resumes.
+    /// Ends the watch with a bookmark, from which the reader resumes. Within the initial state there is no such
+    /// version.
     fn end(&mut self) -> Option<Result<Bytes, BodyError>> {
         self.has_ended = true;
-        self.request.read.params.allow_watch_bookmarks.then(|| Ok(self.bookmark_frame(false)))
+        let has_bookmark = self.request.read.params.allow_watch_bookmarks && self.initial.is_none();
+        has_bookmark.then(|| Ok(self.bookmark_frame(false)))
     }
 
     fn expired(&mut self, reason: &str) -> Bytes {
@@ -171,7 +187,7 @@ impl Watch {
 
     /// Returns the frames of some objects of the initial state, and after the last the bookmark.
     fn initial_frames(&mut self) -> Result<Bytes, BodyError> {
-        let Some(Initial { candidates, last }) = &mut self.initial else { return Ok(Bytes::new()) };
+        let Some(Initial { candidates, last, .. }) = &mut self.initial else { return Ok(Bytes::new()) };
         let Request { mirrored, encoder, selector, .. } = &self.request;
         let mut frames = Vec::with_capacity(CHUNK);
         let mut next = None;
@@ -239,16 +255,19 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
 
     use allocation_counter::measure;
-    use http::header::HOST;
+    use futures::FutureExt as _;
+    use http::header::{AUTHORIZATION, HOST};
     use http_body::Body as _;
-    use http_body_util::Empty;
+    use http_body_util::{BodyExt as _, Empty};
+    use tokio::time::advance;
 
     use super::*;
     use crate::answer::answer;
-    use crate::mirror::Limits;
+    use crate::mirror::{Access, Limits};
     use crate::testing::Api;
 
     /// Reads all frames that the bodies have, and returns their number.
@@ -262,6 +281,59 @@ mod tests {
             }
         }
         frames
+    }
+
+    /// Starts a watch with its initial state.
+    async fn watch(shared: &Arc<Shared>, query: &str) -> http::Response<Body> {
+        let request = http::Request::builder().uri(format!("/api/v1/configmaps?watch=1{query}"));
+        let request = request.header(HOST, "localhost").header(AUTHORIZATION, "Bearer t0ken");
+        answer(shared, request.body(Empty::<Bytes>::new()).unwrap(), true).await
+    }
+
+    /// A reader that accepts a chunk now and then must not hold a snapshot for hours, nor keep a right that was
+    /// withdrawn.
+    #[tokio::test(start_paused = true)]
+    async fn the_initial_state_ends_like_the_watch() {
+        type Act = fn(&Api, &Shared);
+        let cases: [(&str, &str, Act, (u64, bool)); 5] = [
+            ("the reader is slow", "", |_, _| {}, (300, true)),
+            ("timeoutSeconds", "&timeoutSeconds=100", |_, _| {}, (100, false)),
+            ("shutdown", "", |_, shared| shared.start_shutdown(), (20, false)),
+            ("the right is withdrawn", "", |api, _| api.withdraw(), (60, false)),
+            ("a WatchList", "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan", |_, _| {}, (300, true)),
+        ];
+        for (case, query, act, expected) in cases {
+            let api = Api::new(500, 10_000);
+            let shared = api.mirror_for(Access::Reviewed, Limits::default()).await;
+            let mut body = watch(&shared, &format!("&allowWatchBookmarks=1{query}")).await.into_body();
+            let started = Instant::now();
+            body.frame().await.unwrap().unwrap();
+            act(&api, &shared);
+            let ended = loop {
+                advance(Duration::from_secs(20)).await;
+                match body.frame().await {
+                    Some(Ok(frame)) => assert!(!frame.data_ref().unwrap().ends_with(b"BOOKMARK"), "{case}"),
+                    Some(Err(_)) => break true,
+                    None => break false,
+                }
+            };
+            assert!(started.elapsed() < Duration::from_secs(400), "{case}");
+            assert_eq!((started.elapsed().as_secs(), ended), expected, "{case}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bounds_initial_states_as_lists() {
+        let limits = Limits { lists: 1, waiting_lists: 1, ..Limits::default() };
+        let shared = Api::new(50, 10_000).mirror(limits).await;
+        let mut first = watch(&shared, "").await.into_body();
+        let mut second = Box::pin(watch(&shared, ""));
+        assert!(second.as_mut().now_or_never().is_none());
+        assert_eq!(watch(&shared, "").await.status(), 429);
+        assert_eq!(watch(&shared, "&resourceVersion=1000").await.status(), 200, "it has no initial state");
+        // The whole state is sent, and the watch goes on.
+        assert!(read(std::slice::from_mut(&mut first)) > 5);
+        assert_eq!(second.await.status(), 200);
     }
 
     #[tokio::test]

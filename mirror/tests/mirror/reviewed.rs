@@ -67,6 +67,26 @@ async fn refuses_readers_without_rights_as_the_api_server() {
     );
 }
 
+/// An authorizer that decides by selectors must see those of the request, and no narrower ones.
+#[tokio::test]
+async fn reviews_the_selectors_of_the_request() {
+    let upstream = Upstream::new();
+    let mirror = Running::reviewed(mirror(&upstream));
+    let selectors = "fieldSelector=spec.nodeName%3Dn,metadata.name%3Da&labelSelector=a+in+(b,c)&fieldSelector=x%3Dy";
+    for path in ["/api/v1/pods", "/api/v1/watch/pods", "/api/v1/namespaces/a/pods/b"] {
+        mirror.get(&format!("{path}?{selectors}&unknown=1"), TOKEN).await;
+    }
+    let reviews = upstream.reviews.lock().unwrap();
+    let attributes: Vec<_> = reviews[1..].iter().map(|(_, review)| &review["spec"]["resourceAttributes"]).collect();
+    assert_eq!(attributes[0]["fieldSelector"]["rawSelector"], "spec.nodeName=n,metadata.name=a");
+    assert_eq!(attributes[0]["labelSelector"]["rawSelector"], "a in (b,c)");
+    assert_eq!(attributes[0]["name"], "a");
+    for other in &attributes[1..] {
+        assert!(other.get("fieldSelector").or(other.get("labelSelector")).is_none(), "{other}");
+    }
+    assert_eq!((attributes.len(), attributes[1].get("name")), (3, None));
+}
+
 #[tokio::test]
 async fn never_opens_when_reviews_fail() {
     let upstream = Upstream::new();

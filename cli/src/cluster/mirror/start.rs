@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use futures::future::try_join_all;
 use indicatif::HumanCount;
 use listwatch::cache::FileError;
 use listwatch::client::{Error, Resource};
@@ -17,36 +18,41 @@ use crate::notices;
 /// Loads the files, runs the reflectors, and returns once all collections are complete.
 ///
 /// With a budget, one collection syncs after the other, so that each can have the memory that those before it leave.
+/// Without one, a collection that the server does not answer for delays no other.
 pub async fn start(
     collections: &[Collection],
     reflectors: Vec<Reflector<[u8]>>,
     budget: Option<usize>,
     ended: UnboundedSender<(Resource, Error)>,
 ) -> Result<(), Failure> {
-    for (at, (collection, mut reflector)) in collections.iter().zip(reflectors).enumerate() {
-        if let Some(budget) = budget {
-            share(budget, &collections[..=at], Some(at));
-        }
-        if let Some(file) = &collection.file {
-            load(&mut reflector, collection, file).await?;
-        }
-        let (resource, ended) = (collection.resource.clone(), ended.clone());
-        tokio::spawn(async move {
-            let Err(error) = reflector.run().await;
-            // The receiver is dropped when the command ends.
-            _ = ended.send((resource, error));
-        });
-        if budget.is_some() {
-            synced(collection).await?;
-        }
+    let all = collections.iter().zip(reflectors);
+    let Some(budget) = budget else {
+        try_join_all(all.map(|(collection, reflector)| start_one(collection, reflector, ended.clone()))).await?;
+        return Ok(());
+    };
+    for (at, (collection, reflector)) in all.enumerate() {
+        share(budget, &collections[..=at], Some(at));
+        start_one(collection, reflector, ended.clone()).await?;
     }
-    for collection in collections {
-        synced(collection).await?;
-    }
-    if let Some(budget) = budget {
-        share(budget, collections, None);
-    }
+    share(budget, collections, None);
     Ok(())
+}
+
+async fn start_one(
+    collection: &Collection,
+    mut reflector: Reflector<[u8]>,
+    ended: UnboundedSender<(Resource, Error)>,
+) -> Result<(), Failure> {
+    if let Some(file) = &collection.file {
+        load(&mut reflector, collection, file).await?;
+    }
+    let resource = collection.resource.clone();
+    tokio::spawn(async move {
+        let Err(error) = reflector.run().await;
+        // The receiver is dropped when the command ends.
+        _ = ended.send((resource, error));
+    });
+    synced(collection).await
 }
 
 /// Waits until the collection is complete.
