@@ -320,6 +320,11 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.indexes.push(Arc::downgrade(index));
     }
 
+    /// Returns the memory of the store, of which the [rest](super::budget::Spending::rest) was measured some writes ago.
+    pub(super) fn used(&self, writer: &Writer<T>) -> usize {
+        self.counted(writer) + writer.spending.rest
+    }
+
     /// Returns the bytes of the objects and their bases, which are counted with each write.
     pub(super) fn counted(&self, writer: &Writer<T>) -> usize {
         #[cfg(feature = "zstd")]

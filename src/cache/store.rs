@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::budget::Spending;
 use super::change::{Change, Written};
 use super::error::StoreError;
 #[cfg(feature = "client")]
@@ -82,8 +81,9 @@ impl<T: Stored + ?Sized> Store<T> {
     /// been written, so the rest may exceed the limit by its growth in between. Subscribers and objects that only callers hold do not
     /// count.
     pub fn set_budget(&self, bytes: Option<usize>) {
-        let spending = &mut self.inner.settled_writer().spending;
-        *spending = Spending { budget: bytes, least_refused: spending.least_refused, ..Spending::default() };
+        let mut writer = self.inner.settled_writer();
+        writer.spending.budget = bytes;
+        self.inner.measure_rest(&mut writer);
     }
 
     /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object itself,
@@ -238,12 +238,10 @@ impl<T: Stored + ?Sized> Store<T> {
         std::mem::take(&mut self.inner.writer().index_errors)
     }
 
-    /// Returns true if a relist can store a refused object: the smallest of them fits, and a tenth of the budget is free.
+    /// Returns true if a relist can store a refused object.
     pub(crate) fn has_room_for_skipped(&self) -> bool {
         let writer = self.inner.writer();
-        let Some(least) = writer.spending.least_refused.filter(|_| writer.skipped.len() > 0) else { return false };
-        let Some(budget) = writer.spending.budget else { return true };
-        writer.usage.total() + writer.spending.rest + least.max(budget / 10) <= budget
+        writer.skipped.len() > 0 && writer.spending.has_room(self.inner.used(&writer))
     }
 }
 

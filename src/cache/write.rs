@@ -288,7 +288,6 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.skipped.forget_before(replace);
         writer.forget_deleted(version);
         self.shrink(writer, version);
-        self.measure_rest(writer);
         #[cfg(feature = "zstd")]
         {
             self.compress_deferred(writer);
@@ -296,6 +295,9 @@ impl<T: Stored + ?Sized> Inner<T> {
                 compressor.rest();
             }
         }
+        self.measure_rest(writer);
+        let used = self.used(writer);
+        writer.spending.listed(writer.skipped.len(), used);
         writer.subscribers.synced();
         Ok(changes)
     }
@@ -391,7 +393,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         self.measure_if_due(writer);
         let old = known.as_ref().map(Usage::of).unwrap_or_default();
         let new = Usage::of(&entry);
-        if new <= old || self.counted(writer) + writer.spending.rest + new - old <= budget {
+        if new <= old || self.used(writer) + new - old <= budget {
             return Ok(entry);
         }
         let least = &mut writer.spending.least_refused;
