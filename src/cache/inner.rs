@@ -263,7 +263,7 @@ impl<T: Stored + ?Sized> Inner<T> {
             (None, Some(namespace)) => Some(self.state().of_namespace(namespace).collect()),
             (None, None) => None,
         };
-        lock(&subscription.queue).walk = Some(Walk { slots, at: 0, delivers });
+        lock(&subscription.queue).walk = Some(Walk::new(slots, delivers));
         writer.subscribers.add(subscription);
     }
 

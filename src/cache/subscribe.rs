@@ -149,9 +149,8 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
         let Self { inner, with_initial_state, route, namespace, filters, inspect, .. } = self;
-        let inspect = inspect.map(|inspect| (inspect, Arc::clone(&inner.codec)));
-        let subscription =
-            Arc::new(Subscription { route, namespace, filters, inspect, queue: Mutex::new(Queue::new()) });
+        let (codec, queue) = (Arc::clone(&inner.codec), Mutex::new(Queue::new()));
+        let subscription = Arc::new(Subscription { route, namespace, filters, inspect, codec, queue });
         inner.register(&subscription, with_initial_state);
         if !with_initial_state {
             while inner.look_ahead(&subscription) {}
