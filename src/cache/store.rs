@@ -16,9 +16,9 @@ use super::log::ChangeLogLimits;
 use super::object::{Object, Stored};
 use super::open::Open;
 use super::reader::StoreReader;
-use super::write::Deleted;
 #[cfg(feature = "client")]
 use super::write::is_within;
+use super::write::{Deleted, Origin};
 use crate::meta::TypeMeta;
 #[cfg(feature = "client")]
 use crate::object::is_comparable;
@@ -98,7 +98,7 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        let written = self.inner.write_or_skip(writer, encoding, bytes, false)?;
+        let written = self.inner.write_or_skip(writer, encoding, bytes, Origin::Caller)?;
         #[cfg(feature = "client")]
         match &written {
             _ if !writer.has_log => {}
@@ -297,7 +297,8 @@ impl<T: Stored + ?Sized> Replace<T> {
     pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let mut writer = self.inner.writer();
         let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
-        self.inner.write_or_skip(&mut writer, encoding, bytes, listed)
+        let origin = if listed { Origin::List } else { Origin::Caller };
+        self.inner.write_or_skip(&mut writer, encoding, bytes, origin)
     }
 
     /// Counts an object of the list that could not be projected as skipped.
