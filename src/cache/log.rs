@@ -193,6 +193,8 @@ pub(super) struct Log<T: Stored + ?Sized> {
     start_is_partial: bool,
     /// All changes up to this version are in `kept`.
     version: String,
+    /// Another change has followed at this version, or without a version of its own.
+    is_shared: bool,
     /// The newest version that the watch has delivered since the last list began, also while the log is closed.
     seen: String,
     /// The version of a list beside which a watch has run. Its objects may be deleted at versions up to this one.
@@ -263,6 +265,7 @@ impl<T: Stored + ?Sized> Log<T> {
             start: None,
             start_is_partial: false,
             version: String::new(),
+            is_shared: false,
             seen: String::new(),
             listed: String::new(),
             unsure: None,
@@ -293,6 +296,11 @@ impl<T: Stored + ?Sized> Log<T> {
     /// Returns the version at which the store has exactly the objects of the log, if it has.
     pub(super) fn exact_version(&self) -> Option<&str> {
         (self.is_open() && self.ahead.is_empty()).then_some(&self.version)
+    }
+
+    /// Returns the [exact version](Self::exact_version), if each reader at this version has all changes of the store.
+    pub(super) fn settled_version(&self) -> Option<&str> {
+        self.exact_version().filter(|_| !self.is_shared)
     }
 
     /// Drops all changes, and ends all readers.
@@ -335,6 +343,7 @@ impl<T: Stored + ?Sized> Log<T> {
             return;
         }
         self.unsure = None;
+        self.is_shared = false;
         version.clone_into(&mut self.version);
         self.watched_from(version);
         let newest = if is_older(newest, &self.listed) { &*self.listed } else { newest };
@@ -412,6 +421,7 @@ impl<T: Stored + ?Sized> Log<T> {
         }
         // Otherwise the watch has delivered the change again.
         if let Some(observed) = observed.filter(|observed| observed.has_effect || place == Place::First) {
+            self.is_shared |= place != Place::First;
             self.push(observed, place, codec);
         }
     }
@@ -448,6 +458,7 @@ impl<T: Stored + ?Sized> Log<T> {
     /// Records that the log has all changes up to this version.
     fn reach(&mut self, version: &str) {
         version.clone_into(&mut self.version);
+        self.is_shared = false;
         self.start.get_or_insert_with(|| version.to_owned());
     }
 
@@ -490,12 +501,14 @@ impl<T: Stored + ?Sized> Log<T> {
             self.kept_bytes -= oldest.change.bytes();
             self.dropped += 1;
             let version = &oldest.change.resource_version;
-            let next = self.kept.iter().find(|kept| kept.place == Place::First);
-            self.start = match (oldest.place, next) {
-                (Place::First | Place::Further, _) => Some(version.clone()),
+            self.start = match oldest.place {
+                Place::First | Place::Further => Some(version.clone()),
                 // It happened before the next version.
-                (Place::Unversioned, Some(next)) => Some(next.change.resource_version.clone()),
-                (Place::Unversioned, None) => Some(self.version.clone()).filter(|newest| newest != version),
+                Place::Unversioned => {
+                    let next = self.kept.iter().find(|kept| kept.place == Place::First);
+                    let next = next.map_or(&self.version, |next| &next.change.resource_version);
+                    Some(next.clone()).filter(|next| next != version)
+                }
             };
             self.start_is_partial = oldest.place == Place::Further;
             self.garbage.push(oldest);
@@ -535,8 +548,8 @@ impl<T: Stored + ?Sized> Log<T> {
     /// Returns the place after the changes that a reader has which is at this version.
     fn place_after(&self, resource_version: &str) -> Result<u64, StoreError> {
         // Also refuses versions without an order.
-        let start = self.start.as_deref().unwrap_or_default();
-        let has_all = match compare_resource_versions(start, resource_version) {
+        let start = self.start.as_deref();
+        let has_all = match start.and_then(|start| compare_resource_versions(start, resource_version)) {
             Some(Ordering::Less) => true,
             Some(Ordering::Equal) => !self.start_is_partial,
             _ => false,

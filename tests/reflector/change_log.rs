@@ -77,7 +77,7 @@ async fn keeps_all_deletions_that_share_a_version() {
     // It resumes at the version of a deletion, and of a list, that others follow.
     let mut resumed = cache.changes_after("13").unwrap();
     assert_eq!((pending(&mut resumed).as_str(), resumed.resource_version()), ("", "13"));
-    sleep(Duration::from_secs(10)).await;
+    sleep(Duration::from_secs(11)).await;
     assert_eq!((pending(&mut changes).as_str(), pending(&mut resumed).as_str()), ("-b@2>b@13", "-b@2>b@13"));
     cache.wait_for_resource_version("14").await.unwrap();
     for reader in [&mut changes, &mut resumed] {
