@@ -41,10 +41,10 @@ pub(super) struct Subscription<T: Stored + ?Sized> {
 impl<T: Stored + ?Sized> Subscription<T> {
     /// Returns true if the object, which is already in the slot, passes the filters. After a filter panicked, no object passes.
     pub(super) fn wants(&self, slot: u32, object: &Object<T>) -> bool {
-        self.selects(self.route.as_ref().map(|route| (route, slot)), object)
+        self.selects(self.route.as_deref().map(|route| (route, slot)), object)
     }
 
-    fn selects(&self, route: Option<(&Box<dyn Route<T>>, u32)>, object: &Object<T>) -> bool {
+    fn selects(&self, route: Option<(&dyn Route<T>, u32)>, object: &Object<T>) -> bool {
         if self.namespace.as_ref().is_some_and(|namespace| object.namespace() != *namespace) {
             return false;
         }
