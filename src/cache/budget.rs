@@ -19,6 +19,7 @@ pub(super) struct Spending {
 }
 
 /// The end of a list that left objects out.
+#[cfg_attr(not(feature = "client"), expect(dead_code, reason = "only reflectors list again"))]
 #[derive(Clone, Copy)]
 pub(super) struct Full {
     /// The number of objects that the store does not have in their latest state.
@@ -42,6 +43,7 @@ impl Spending {
 
     /// Returns true if a list can store a refused object at this use of memory: the smallest of them fits, and a tenth of the budget is
     /// free. If the last list left out as many objects as the list before, that much must have become free since.
+    #[cfg(feature = "client")]
     pub(super) fn has_room(&self, used: usize) -> bool {
         let Some(least) = self.least_refused else { return false };
         let Some(budget) = self.budget else { return true };

@@ -24,7 +24,6 @@ pub(super) enum Origin {
     /// The open replace.
     List,
     /// A watch, whose events are in order: an object that it adds exists, however old its version is.
-    #[cfg_attr(not(feature = "client"), expect(dead_code))]
     Watch,
     /// The caller. Its state may be older than a deletion.
     Caller,
