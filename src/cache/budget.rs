@@ -14,12 +14,47 @@ pub(super) struct Spending {
     pub(super) until_measured: usize,
     /// The size of the smallest object that was refused since the last replace began.
     pub(super) least_refused: Option<usize>,
+    /// The end of the last list, if the budget made it leave objects out.
+    pub(super) full: Option<Full>,
+}
+
+/// The end of a list that left objects out.
+#[cfg_attr(not(feature = "client"), expect(dead_code, reason = "only reflectors list again"))]
+#[derive(Clone, Copy)]
+pub(super) struct Full {
+    /// The number of objects that the store does not have in their latest state.
+    skipped: usize,
+    /// The memory that was free.
+    room: usize,
+    /// True if the list left out fewer objects than the list before.
+    has_improved: bool,
 }
 
 /// `rest` is measured after an eighth as many writes as there are objects, and at least this many.
 pub(super) const MEASURE: usize = 64;
 
 impl Spending {
+    /// Records the end of a list.
+    pub(super) fn listed(&mut self, skipped: usize, used: usize) {
+        let has_improved = self.full.is_none_or(|before| skipped < before.skipped);
+        let is_full = skipped > 0 && self.least_refused.is_some();
+        self.full = is_full.then_some(Full { skipped, room: self.room(used), has_improved });
+    }
+
+    /// Returns true if a list can store a refused object at this use of memory: the smallest of them fits, and a tenth of the budget is
+    /// free. If the last list left out as many objects as the list before, that much must have become free since.
+    #[cfg(feature = "client")]
+    pub(super) fn has_room(&self, used: usize) -> bool {
+        let Some(least) = self.least_refused else { return false };
+        let Some(budget) = self.budget else { return true };
+        let before = self.full.filter(|full| !full.has_improved).map_or(0, |full| full.room);
+        self.room(used) >= least.max(budget / 10).saturating_add(before)
+    }
+
+    fn room(&self, used: usize) -> usize {
+        self.budget.unwrap_or_default().saturating_sub(used)
+    }
+
     /// Checks whether an empty store has room for this many bytes.
     pub(super) fn check(&self, bytes: usize) -> Result<(), StoreError> {
         match self.budget {

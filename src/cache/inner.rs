@@ -263,7 +263,7 @@ impl<T: Stored + ?Sized> Inner<T> {
             (None, Some(namespace)) => Some(self.state().of_namespace(namespace).collect()),
             (None, None) => None,
         };
-        lock(&subscription.queue).walk = Some(Walk { slots, at: 0, delivers });
+        lock(&subscription.queue).walk = Some(Walk::new(slots, delivers));
         writer.subscribers.add(subscription);
     }
 
@@ -318,6 +318,11 @@ impl<T: Stored + ?Sized> Inner<T> {
                 .filter_map(|(entry, slot)| Some((slot, Object::for_functions(entry.as_ref()?, &self.codec)))),
         );
         writer.indexes.push(Arc::downgrade(index));
+    }
+
+    /// Returns the memory of the store, of which the [rest](super::budget::Spending::rest) was measured some writes ago.
+    pub(super) fn used(&self, writer: &Writer<T>) -> usize {
+        self.counted(writer) + writer.spending.rest
     }
 
     /// Returns the bytes of the objects and their bases, which are counted with each write.

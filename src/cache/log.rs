@@ -20,7 +20,7 @@ use super::inner::Inner;
 use super::key::ObjectKey;
 use super::object::{Codec, Object, Stored};
 use crate::encode::EventType;
-use crate::object::{compare_resource_versions, is_older};
+use crate::object::{compare_resource_versions, is_comparable, is_older};
 use crate::sync::lock;
 
 /// How much a change log keeps.
@@ -77,6 +77,9 @@ impl<T: Stored + ?Sized> LoggedChange<T> {
     }
 
     /// Returns the resource version of the change, which orders the changes of a collection.
+    ///
+    /// Several changes may share a version: when a lease of etcd expires, it deletes all its objects at one version. A change without a
+    /// version of its own, for example a deletion that some servers send without one, has the version of the change before it.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.resource_version
@@ -141,7 +144,30 @@ impl<T: Stored + ?Sized> fmt::Debug for LoggedChange<T> {
 /// A change, and when it was appended.
 struct Kept<T: Stored + ?Sized> {
     at: Instant,
+    place: Place,
     change: Arc<LoggedChange<T>>,
+}
+
+/// The place of a change among the changes of its version, which decides whether a reader at a version has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A reader at this version has the change.
+    First,
+    /// The log had this version before. A reader at this version may lack the change.
+    Further,
+    /// The change has no version of its own. A reader that is at any version before the next change may lack it.
+    Unversioned,
+}
+
+impl<T: Stored + ?Sized> Kept<T> {
+    /// Returns true if a reader that is at this version has the change for certain.
+    fn is_known_at(&self, resource_version: &str) -> bool {
+        match compare_resource_versions(&self.change.resource_version, resource_version) {
+            Some(Ordering::Less) => self.place != Place::Unversioned,
+            Some(Ordering::Equal) => self.place == Place::First,
+            _ => false,
+        }
+    }
 }
 
 /// The log of a store. Readers acquire its lock without any other.
@@ -156,15 +182,19 @@ pub(super) struct Log<T: Stored + ?Sized> {
     state: LogState,
     /// Distinguishes the cursors of an earlier opening.
     opening: u64,
-    /// All changes after this version are in `kept`.
-    start: String,
+    /// All changes after this version are in `kept`; `None` until the next version, if a change without a version was dropped.
+    start: Option<String>,
+    /// A change was dropped that a reader at `start` may lack.
+    start_is_partial: bool,
     /// All changes up to this version are in `kept`.
     version: String,
+    /// Another change has followed at this version, or without a version of its own.
+    is_shared: bool,
     /// The newest version that the watch has delivered since the last list began, also while the log is closed.
     seen: String,
     /// The version of a list beside which a watch has run. Its objects may be deleted at versions up to this one.
     listed: String,
-    /// The watch has delivered a change without a version of its own, which is newer than this version.
+    /// The watch has delivered a change without a version of its own, which is newer than this version, while the log was not open.
     unsure: Option<String>,
     /// The number of changes that were dropped from the front of `kept`.
     dropped: u64,
@@ -215,14 +245,22 @@ pub(super) struct Observed<D> {
     pub(super) known: Option<String>,
 }
 
+impl<D> Observed<D> {
+    fn old_version(&self) -> Option<&str> {
+        self.old.as_ref().map(Entry::resource_version)
+    }
+}
+
 impl<T: Stored + ?Sized> Log<T> {
     pub(super) fn new() -> Self {
         Self {
             limits: None,
             state: LogState::Closed,
             opening: 0,
-            start: String::new(),
+            start: None,
+            start_is_partial: false,
             version: String::new(),
+            is_shared: false,
             seen: String::new(),
             listed: String::new(),
             unsure: None,
@@ -254,6 +292,11 @@ impl<T: Stored + ?Sized> Log<T> {
     /// Returns the version at which the store has exactly the objects of the log, if it has.
     pub(super) fn exact_version(&self) -> Option<&str> {
         (self.is_open() && self.ahead.is_empty()).then_some(&self.version)
+    }
+
+    /// Returns the [exact version](Self::exact_version), if each reader at this version has all changes of the store.
+    pub(super) fn settled_version(&self) -> Option<&str> {
+        self.exact_version().filter(|_| !self.is_shared)
     }
 
     /// Drops all changes, and ends all readers.
@@ -296,13 +339,15 @@ impl<T: Stored + ?Sized> Log<T> {
             return;
         }
         self.unsure = None;
+        self.is_shared = false;
         version.clone_into(&mut self.version);
         self.watched_from(version);
         let newest = if is_older(newest, &self.listed) { &*self.listed } else { newest };
         if is_older(version, newest) {
             self.state = LogState::Opening(newest.to_owned());
         } else {
-            version.clone_into(&mut self.start);
+            self.start = Some(version.to_owned());
+            self.start_is_partial = false;
             self.state = LogState::Open;
             self.has_news = true;
         }
@@ -313,7 +358,7 @@ impl<T: Stored + ?Sized> Log<T> {
         if self.is_closed() || !is_older(&self.version, version) {
             return;
         }
-        version.clone_into(&mut self.version);
+        self.reach(version);
         self.watched_from(version);
         if let LogState::Opening(newest) = &self.state {
             let newest = newest.clone();
@@ -341,36 +386,86 @@ impl<T: Stored + ?Sized> Log<T> {
 
     /// Appends a change.
     pub(super) fn append(&mut self, observed: Observed<T::Decoded>, codec: &Arc<Codec<T>>) {
-        let Observed { mut old, object, is_deleted, has_effect, known } = observed;
-        let resource_version = object.resource_version();
-        if self.has_not_seen(resource_version) {
-            resource_version.clone_into(&mut self.seen);
-        } else if has_effect || is_deleted && (!self.ahead.is_empty() || self.is_closed()) {
-            // A deletion without a version of its own, as an API server may send to a watch with a selector; versions without an order;
-            // or a server that was restored from a backup. While the log is closed, a deletion may have no effect because the list
-            // has not delivered the object yet.
-            self.unsure = Some(self.seen.clone());
-            return self.close();
-        } else {
-            // The watch has delivered the change again.
-            return;
-        }
-        if self.is_closed() || !is_older(&self.version, resource_version) {
-            return;
+        let own_version = observed.object.resource_version();
+        let is_newer = self.has_not_seen(own_version);
+        if is_newer {
+            own_version.clone_into(&mut self.seen);
         }
         if !self.is_open() {
-            return self.advance(resource_version);
-        }
-        if !self.ahead.is_empty() {
-            let key = object.identity().key();
-            if let Some(state) = self.ahead.remove(&key) {
-                old = state;
-                if known.is_some_and(|known| is_older(resource_version, &known)) {
-                    self.ahead.insert(key, (!is_deleted).then(|| object.clone()));
-                }
+            if is_newer {
+                self.advance(own_version);
+            } else if observed.has_effect || observed.is_deleted && self.is_closed() {
+                // It happened after a version at which the log could open without it. While the log is closed, a deletion may have no
+                // effect because the list has not delivered the object yet.
+                self.lose_track();
             }
+            return;
         }
-        resource_version.clone_into(&mut self.version);
+        let place = match own_version {
+            _ if is_newer => Place::First,
+            // A deletion at the version of the object's last state has none of its own.
+            version if version == self.version && observed.old_version() != Some(version) => Place::Further,
+            version if observed.has_effect && !version.is_empty() && !is_comparable(version) => {
+                return self.lose_track();
+            }
+            _ => Place::Unversioned,
+        };
+        let version = own_version.to_owned();
+        let observed = if self.ahead.is_empty() { Some(observed) } else { self.catch_up(observed, place) };
+        if place == Place::First {
+            self.reach(&version);
+        }
+        // Otherwise the watch has delivered the change again.
+        if let Some(observed) = observed.filter(|observed| observed.has_effect || place == Place::First) {
+            self.is_shared |= place != Place::First;
+            self.push(observed, place, codec);
+        }
+    }
+
+    /// Returns the change of the state that the log has of an object, if others than the reflector have written the object; `None` if
+    /// nothing changes.
+    fn catch_up(&mut self, mut observed: Observed<T::Decoded>, place: Place) -> Option<Observed<T::Decoded>> {
+        let version = observed.object.resource_version();
+        let key = observed.object.identity().key();
+        let Some(state) = self.ahead.remove(&key) else { return Some(observed) };
+        let is_behind = observed.known.as_ref().is_some_and(|known| is_older(version, known));
+        let is_repeated = match &state {
+            _ if place == Place::First => false,
+            Some(state) => !observed.is_deleted && !is_older(state.resource_version(), version),
+            None => observed.is_deleted,
+        };
+        if is_repeated {
+            self.ahead.insert(key, state);
+            return None;
+        }
+        if is_behind && observed.is_deleted && place != Place::First {
+            // Whether the object was deleted before or after the state that others wrote is unknown.
+            self.lose_track();
+            return None;
+        }
+        if is_behind {
+            self.ahead.insert(key, (!observed.is_deleted).then(|| observed.object.clone()));
+        }
+        observed.old = state;
+        observed.has_effect = true;
+        Some(observed)
+    }
+
+    /// Records that the log has all changes up to this version.
+    fn reach(&mut self, version: &str) {
+        version.clone_into(&mut self.version);
+        self.is_shared = false;
+        self.start.get_or_insert_with(|| version.to_owned());
+    }
+
+    /// Closes the log until the watch has delivered a version that is newer than all before.
+    fn lose_track(&mut self) {
+        self.unsure = Some(self.seen.clone());
+        self.close();
+    }
+
+    fn push(&mut self, observed: Observed<T::Decoded>, place: Place, codec: &Arc<Codec<T>>) {
+        let Observed { old, object, is_deleted, .. } = observed;
         let kind = match (is_deleted, &old) {
             (true, None) => return,
             (true, Some(_)) => EventType::Deleted,
@@ -379,7 +474,7 @@ impl<T: Stored + ?Sized> Log<T> {
         };
         let change = Arc::new(LoggedChange {
             kind,
-            resource_version: resource_version.to_owned(),
+            resource_version: self.version.clone(),
             old,
             object,
             codec: Arc::clone(codec),
@@ -387,7 +482,7 @@ impl<T: Stored + ?Sized> Log<T> {
             frames: Arc::clone(&self.frames),
         });
         self.kept_bytes += change.bytes();
-        self.kept.push_back(Kept { at: Instant::now(), change });
+        self.kept.push_back(Kept { at: Instant::now(), place, change });
         self.has_news = true;
         self.trim();
     }
@@ -403,7 +498,17 @@ impl<T: Stored + ?Sized> Log<T> {
             let Some(oldest) = self.kept.pop_front() else { return };
             self.kept_bytes -= oldest.change.bytes();
             self.dropped += 1;
-            oldest.change.resource_version.clone_into(&mut self.start);
+            let version = &oldest.change.resource_version;
+            self.start = match oldest.place {
+                Place::First | Place::Further => Some(version.clone()),
+                // It happened before the next version.
+                Place::Unversioned => {
+                    let next = self.kept.iter().find(|kept| kept.place == Place::First);
+                    let next = next.map_or(&self.version, |next| &next.change.resource_version);
+                    Some(next.clone()).filter(|next| next != version)
+                }
+            };
+            self.start_is_partial = oldest.place == Place::Further;
             self.garbage.push(oldest);
         }
         if self.kept.capacity() > 4 * self.kept.len() + 64 {
@@ -421,7 +526,7 @@ impl<T: Stored + ?Sized> Log<T> {
             return ChangeLogStatus::default();
         }
         ChangeLogStatus {
-            start: Some(self.start.clone()),
+            start: self.start.as_ref().or(Some(&self.version)).cloned(),
             changes: self.kept.len(),
             bytes: self.bytes(),
             age: self.kept.front().map_or(Duration::ZERO, |oldest| oldest.at.elapsed()),
@@ -438,14 +543,25 @@ impl<T: Stored + ?Sized> Log<T> {
         Due { wakers, _garbage: mem::take(&mut self.garbage) }
     }
 
-    /// Returns the place after the changes up to this version.
+    /// Returns the place after the changes that a reader has which is at this version.
     fn place_after(&self, resource_version: &str) -> Result<u64, StoreError> {
         // Also refuses versions without an order.
-        let has_all = compare_resource_versions(&self.start, resource_version).is_some_and(Ordering::is_le);
+        let start = self.start.as_deref();
+        let has_all = match start.and_then(|start| compare_resource_versions(start, resource_version)) {
+            Some(Ordering::Less) => true,
+            Some(Ordering::Equal) => !self.start_is_partial,
+            _ => false,
+        };
         if !self.is_open() || !has_all {
             return Err(StoreError::ChangesExpired);
         }
-        let place = self.kept.partition_point(|kept| !is_older(resource_version, &kept.change.resource_version));
+        let is_before = |kept: &Kept<T>| {
+            is_older(&kept.change.resource_version, resource_version) || kept.is_known_at(resource_version)
+        };
+        let mut place = self.kept.partition_point(is_before);
+        while place > 0 && self.kept.get(place - 1).is_some_and(|kept| kept.place == Place::Unversioned) {
+            place -= 1;
+        }
         Ok(self.dropped + place as u64)
     }
 }
@@ -461,6 +577,8 @@ pub struct Changes<T: Stored + ?Sized> {
     next: u64,
     /// The version up to which the reader has all changes.
     version: String,
+    /// True until the first change that the reader may lack.
+    skips_known: bool,
     has_ended: bool,
 }
 
@@ -470,7 +588,7 @@ impl<T: Stored + ?Sized> Changes<T> {
         let next = log.place_after(resource_version)?;
         log.readers += 1;
         let (number, opening, version) = (log.readers, log.opening, resource_version.to_owned());
-        Ok(Self { inner: Arc::downgrade(inner), number, opening, next, version, has_ended: false })
+        Ok(Self { inner: Arc::downgrade(inner), number, opening, next, version, skips_known: true, has_ended: false })
     }
 
     /// Returns the resource version up to which the reader has all changes. If it has read the whole log, this is the version of the
@@ -507,13 +625,16 @@ impl<T: Stored + ?Sized> Changes<T> {
                 .filter(|_| log.opening == self.opening)
                 .ok_or(StoreError::ChangesExpired)?;
             let kept = usize::try_from(at).ok().and_then(|at| log.kept.get(at));
-            let Some(Kept { change, .. }) = kept else { break };
+            let Some(kept) = kept else { break };
             self.next += 1;
-            // A reader that knows a newer version than the store.
-            if is_older(&self.version, &change.resource_version) {
-                change.resource_version.clone_into(&mut self.version);
-                return Ok(Some(Arc::clone(change)));
+            // A reader that knows a newer version than the store. From the first change that it may lack on, it gets all: a change
+            // without a version may be older than what it knows.
+            if self.skips_known && kept.is_known_at(&self.version) {
+                continue;
             }
+            self.skips_known = false;
+            kept.change.resource_version.clone_into(&mut self.version);
+            return Ok(Some(Arc::clone(&kept.change)));
         }
         if let Some(waker) = waker {
             log.wakers.insert(self.number, waker.clone());

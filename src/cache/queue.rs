@@ -48,6 +48,22 @@ pub(super) struct Walk {
     pub(super) at: u32,
     /// True if the walk delivers objects that pass; else it only marks them as announced.
     pub(super) delivers: bool,
+    /// If it does not deliver, the slots that were written before the walk reached them.
+    pub(super) written: FixedBitSet,
+}
+
+impl Walk {
+    pub(super) fn new(slots: Option<Vec<u32>>, delivers: bool) -> Self {
+        Self { slots, at: 0, delivers, written: FixedBitSet::new() }
+    }
+
+    /// Returns true if the walk has yet to reach the object that the slot had when the subscriber was registered.
+    fn is_before(&self, slot: u32) -> bool {
+        match &self.slots {
+            Some(slots) => slots.iter().skip(self.at as usize).any(|other| *other == slot),
+            None => slot >= self.at,
+        }
+    }
 }
 
 /// The place of a change in the order. Each value is used once.
@@ -193,6 +209,17 @@ impl<D> Queue<D> {
         }
     }
 
+    /// Returns true if the slot is written for the first time, and before a walk that does not deliver has reached it. Whether the
+    /// subscriber knows the replaced object is then unknown.
+    pub(super) fn is_first_write(&mut self, slot: u32) -> bool {
+        let Some(walk) = self.walk.as_mut().filter(|walk| !walk.delivers) else { return false };
+        let is_first = walk.is_before(slot) && !walk.written.contains(slot as usize);
+        if is_first {
+            walk.written.grow_and_insert(slot as usize);
+        }
+        is_first
+    }
+
     /// Queues an announced object again, unless it has a pending change.
     #[cfg(feature = "client")]
     pub(super) fn repeat(&mut self, slot: u32, entry: &Entry<D>) {
@@ -204,9 +231,9 @@ impl<D> Queue<D> {
     /// Returns true if the walk may skip a slot.
     pub(super) fn knows(&self, slot: u32) -> bool {
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
+        let is_written = || self.walk.as_ref().is_some_and(|walk| walk.written.contains(slot as usize));
         let has_update = || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some());
-        // Without the initial state, the deletion of an object with a pending update is delivered too.
-        self.announced.contains(slot as usize) || delivers && has_update()
+        self.announced.contains(slot as usize) || is_written() || delivers && has_update()
     }
 
     pub(super) fn next(&mut self) -> Option<Delivery<D>> {

@@ -156,6 +156,9 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`] returns; `None` if
     /// the store has no such version: the [change log](Self::change_log) is closed, or somebody other than the reflector has written
     /// objects that the watch has not delivered yet. It waits for a writer.
+    ///
+    /// If several changes share the version, the watch may have delivered only the first of them. A cursor
+    /// [after the version](Self::changes_after) returns the others.
     #[cfg(feature = "client")]
     #[must_use]
     pub fn exact_snapshot(&self) -> Option<Snapshot<T>> {
@@ -164,6 +167,9 @@ impl<T: Stored + ?Sized> StoreReader<T> {
 
     /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the store's is
     /// allowed: the cursor skips the changes up to it.
+    ///
+    /// Several changes may share the version, and a reader at this version may have only the first of them. The cursor returns the
+    /// others, and changes without a version of their own, so a reader may get them again. No change is lost.
     ///
     /// # Errors
     ///

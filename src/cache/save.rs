@@ -96,7 +96,8 @@ impl<T: Stored + ?Sized> Store<T> {
         // So that the log can begin at the version of the file.
         #[cfg(feature = "client")]
         let snapshot = if writer.has_log {
-            let version = lock(&inner.log).exact_version().ok_or(FileError::Incomplete)?.to_owned();
+            // The log of a loaded store begins at this version, so readers at this version must lack no change.
+            let version = lock(&inner.log).settled_version().ok_or(FileError::Incomplete)?.to_owned();
             snapshot.at_version(version)
         } else {
             snapshot

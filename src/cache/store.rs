@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::budget::Spending;
 use super::change::{Change, Written};
 use super::error::StoreError;
 #[cfg(feature = "client")]
@@ -17,9 +16,9 @@ use super::log::ChangeLogLimits;
 use super::object::{Object, Stored};
 use super::open::Open;
 use super::reader::StoreReader;
-use super::write::Deleted;
 #[cfg(feature = "client")]
 use super::write::is_within;
+use super::write::{Deleted, Origin};
 use crate::meta::TypeMeta;
 #[cfg(feature = "client")]
 use crate::object::is_comparable;
@@ -82,8 +81,9 @@ impl<T: Stored + ?Sized> Store<T> {
     /// been written, so the rest may exceed the limit by its growth in between. Subscribers and objects that only callers hold do not
     /// count.
     pub fn set_budget(&self, bytes: Option<usize>) {
-        let spending = &mut self.inner.settled_writer().spending;
-        *spending = Spending { budget: bytes, least_refused: spending.least_refused, ..Spending::default() };
+        let mut writer = self.inner.settled_writer();
+        writer.spending.budget = bytes;
+        self.inner.measure_rest(&mut writer);
     }
 
     /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object itself,
@@ -98,7 +98,7 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        let written = self.inner.write_or_skip(writer, encoding, bytes, false)?;
+        let written = self.inner.write_or_skip(writer, encoding, bytes, Origin::Caller)?;
         #[cfg(feature = "client")]
         match &written {
             _ if !writer.has_log => {}
@@ -238,12 +238,10 @@ impl<T: Stored + ?Sized> Store<T> {
         std::mem::take(&mut self.inner.writer().index_errors)
     }
 
-    /// Returns true if a relist can store a refused object: the smallest of them fits, and a tenth of the budget is free.
+    /// Returns true if a relist can store a refused object.
     pub(crate) fn has_room_for_skipped(&self) -> bool {
         let writer = self.inner.writer();
-        let Some(least) = writer.spending.least_refused.filter(|_| writer.skipped.len() > 0) else { return false };
-        let Some(budget) = writer.spending.budget else { return true };
-        writer.usage.total() + writer.spending.rest + least.max(budget / 10) <= budget
+        writer.skipped.len() > 0 && writer.spending.has_room(self.inner.used(&writer))
     }
 }
 
@@ -299,7 +297,8 @@ impl<T: Stored + ?Sized> Replace<T> {
     pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let mut writer = self.inner.writer();
         let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
-        self.inner.write_or_skip(&mut writer, encoding, bytes, listed)
+        let origin = if listed { Origin::List } else { Origin::Caller };
+        self.inner.write_or_skip(&mut writer, encoding, bytes, origin)
     }
 
     /// Counts an object of the list that could not be projected as skipped.

@@ -145,13 +145,12 @@ impl<T: Stored + ?Sized> Subscribe<T> {
     /// Registers the subscriber. It gets all changes from now on, including deletions of objects that the store already has.
     ///
     /// Without [`with_initial_state`](Self::with_initial_state) this call runs the filters over all objects, 64 at a time. Others may
-    /// write meanwhile.
+    /// write meanwhile: such a write calls the filters with the state before it, too.
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
         let Self { inner, with_initial_state, route, namespace, filters, inspect, .. } = self;
-        let inspect = inspect.map(|inspect| (inspect, Arc::clone(&inner.codec)));
-        let subscription =
-            Arc::new(Subscription { route, namespace, filters, inspect, queue: Mutex::new(Queue::new()) });
+        let (codec, queue) = (Arc::clone(&inner.codec), Mutex::new(Queue::new()));
+        let subscription = Arc::new(Subscription { route, namespace, filters, inspect, codec, queue });
         inner.register(&subscription, with_initial_state);
         if !with_initial_state {
             while inner.look_ahead(&subscription) {}

@@ -33,22 +33,40 @@ pub(super) struct Subscription<T: Stored + ?Sized> {
     pub(super) route: Option<Box<dyn Route<T>>>,
     pub(super) namespace: Option<String>,
     pub(super) filters: Vec<Filter<T>>,
-    pub(super) inspect: Option<(Inspect<T>, Arc<Codec<T>>)>,
+    pub(super) inspect: Option<Inspect<T>>,
+    pub(super) codec: Arc<Codec<T>>,
     pub(super) queue: Mutex<Queue<T::Decoded>>,
 }
 
 impl<T: Stored + ?Sized> Subscription<T> {
     /// Returns true if the object, which is already in the slot, passes the filters. After a filter panicked, no object passes.
     pub(super) fn wants(&self, slot: u32, object: &Object<T>) -> bool {
+        self.selects(self.route.as_deref().map(|route| (route, slot)), object)
+    }
+
+    fn selects(&self, route: Option<(&dyn Route<T>, u32)>, object: &Object<T>) -> bool {
         if self.namespace.as_ref().is_some_and(|namespace| object.namespace() != *namespace) {
             return false;
         }
-        if self.filters.is_empty() && self.route.is_none() {
+        if self.filters.is_empty() && route.is_none() {
             return true;
         }
         self.call(|| {
-            self.route.as_ref().is_none_or(|route| route.has(slot)) && self.filters.iter().all(|filter| filter(object))
+            route.is_none_or(|(route, slot)| route.has(slot)) && self.filters.iter().all(|filter| filter(object))
         })
+    }
+
+    /// Finds out whether the subscriber knows an object that is written while it starts, before its walk has reached the object.
+    fn reach(&self, slot: u32, old: Option<&Entry<T::Decoded>>) {
+        if !lock(&self.queue).is_first_write(slot) {
+            return;
+        }
+        // The slots of the walk are those of the route.
+        if let Some(old) = old
+            && self.selects(None, &Object::for_functions(old, &self.codec))
+        {
+            lock(&self.queue).found(slot, old);
+        }
     }
 
     /// Calls functions of the user. Returns false if one panics or has panicked, which ends the subscriber.
@@ -70,10 +88,10 @@ impl<T: Stored + ?Sized> Subscription<T> {
     where
         T::Decoded: 'e,
     {
-        let Some((inspect, codec)) = &self.inspect else { return };
+        let Some(inspect) = &self.inspect else { return };
         self.call(|| {
             for entry in others {
-                inspect(&Object::new(entry, codec));
+                inspect(&Object::new(entry, &self.codec));
             }
             new.into_iter().for_each(inspect);
             true
@@ -82,6 +100,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
 
     fn put(&self, slot: u32, old: Option<&Entry<T::Decoded>>, object: &Object<T>) -> Option<Waker> {
         self.inspect(Some(object), old);
+        self.reach(slot, old);
         let wants = self.wants(slot, object);
         let mut queue = lock(&self.queue);
         match old {
@@ -102,6 +121,7 @@ impl<T: Stored + ?Sized> Subscription<T> {
     ) -> Option<Waker> {
         let last_states = once(old).chain(Some(last).filter(|last| !old.is_same(last)));
         self.inspect(None, last_states);
+        self.reach(slot, Some(old));
         let mut queue = lock(&self.queue);
         if !queue.is_closed {
             queue.remove(slot, old, last, final_state_unknown);

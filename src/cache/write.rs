@@ -18,6 +18,17 @@ use crate::object::{compare_resource_versions, is_comparable, is_older};
 use crate::sync::write;
 use crate::wire::Encoding;
 
+/// Where a state comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The open replace.
+    List,
+    /// A watch, whose events are in order: an object that it adds exists, however old its version is.
+    Watch,
+    /// The caller. Its state may be older than a deletion.
+    Caller,
+}
+
 /// The states of a deleted object.
 pub(super) struct Deleted<D> {
     /// The state that the store had.
@@ -32,10 +43,11 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer: &mut Writer<T>,
         encoding: Encoding,
         bytes: &[u8],
-        listed: bool,
+        origin: Origin,
     ) -> Result<Written<T>, StoreError> {
+        let listed = origin == Origin::List;
         let identity = Identity::of(encoding, bytes).inspect_err(|_| self.skip(writer, None, bytes, listed))?;
-        let written = self.write(writer, encoding, bytes, &identity, listed);
+        let written = self.write(writer, encoding, bytes, &identity, origin);
         match &written {
             Ok(Written::Added(_) | Written::Modified { .. }) => {
                 self.unskip(writer, &identity, listed);
@@ -47,15 +59,16 @@ impl<T: Stored + ?Sized> Inner<T> {
         written
     }
 
-    /// Writes an object by the rules. `listed` is true for an object of the open replace.
+    /// Writes an object by the rules.
     fn write(
         &self,
         writer: &mut Writer<T>,
         encoding: Encoding,
         bytes: &[u8],
         identity: &Identity<'_>,
-        listed: bool,
+        origin: Origin,
     ) -> Result<Written<T>, StoreError> {
+        let listed = origin == Origin::List;
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, identity);
         if let Some((slot, known)) = &found {
@@ -72,9 +85,11 @@ impl<T: Stored + ?Sized> Inner<T> {
         } else {
             // Its version is not newer than the collection's, and the store does not have it: it was deleted.
             let version = &*identity.resource_version;
-            let was_there =
-                writer.open.is_none() && is_comparable(version) && is_within(version, &self.state().version);
-            if was_there || writer.is_deleted(identity) {
+            let was_there = origin != Origin::Watch
+                && writer.open.is_none()
+                && is_comparable(version)
+                && is_within(version, &self.state().version);
+            if was_there || writer.is_deleted(identity, origin) {
                 return Ok(Written::Stale);
             }
         }
@@ -118,7 +133,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         listed: bool,
     ) -> Result<(), StoreError> {
         let Some(open) = &writer.open else { return Ok(()) };
-        if listed && writer.is_deleted(identity) {
+        if listed && writer.is_deleted(identity, Origin::List) {
             return Ok(());
         }
         let entry = if open.wants(slot, &identity.resource_version, listed) {
@@ -288,7 +303,6 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.skipped.forget_before(replace);
         writer.forget_deleted(version);
         self.shrink(writer, version);
-        self.measure_rest(writer);
         #[cfg(feature = "zstd")]
         {
             self.compress_deferred(writer);
@@ -296,6 +310,9 @@ impl<T: Stored + ?Sized> Inner<T> {
                 compressor.rest();
             }
         }
+        self.measure_rest(writer);
+        let used = self.used(writer);
+        writer.spending.listed(writer.skipped.len(), used);
         writer.subscribers.synced();
         Ok(changes)
     }
@@ -391,7 +408,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         self.measure_if_due(writer);
         let old = known.as_ref().map(Usage::of).unwrap_or_default();
         let new = Usage::of(&entry);
-        if new <= old || self.counted(writer) + writer.spending.rest + new - old <= budget {
+        if new <= old || self.used(writer) + new - old <= budget {
             return Ok(entry);
         }
         let least = &mut writer.spending.least_refused;
@@ -423,12 +440,15 @@ impl<T: Stored + ?Sized> Writer<T> {
         }
     }
 
-    fn is_deleted(&self, identity: &Identity<'_>) -> bool {
+    fn is_deleted(&self, identity: &Identity<'_>, origin: Origin) -> bool {
+        let version = &*identity.resource_version;
         !self.tombstones.is_empty()
-            && self
-                .tombstones
-                .get(&identity.key())
-                .is_some_and(|deleted| is_within(&identity.resource_version, deleted))
+            && self.tombstones.get(&identity.key()).is_some_and(|deleted| match origin {
+                Origin::Watch => is_older(version, deleted),
+                // A deletion without a version is newer than the list: the watch adds the object again if it exists.
+                Origin::List => deleted.is_empty() || is_within(version, deleted),
+                Origin::Caller => is_within(version, deleted),
+            })
     }
 
     /// Removes tombstones up to this version, because no late event of these objects follows, and tombstones whose version does not

@@ -98,10 +98,12 @@ impl Model {
     fn write(&mut self, new: &Written, from_list: bool) -> Expected {
         let key = new.key();
         let held = self.held.get(&key).cloned();
-        if let Some(deleted) = self.deleted.get(&key)
-            && held.is_none()
-            && compare_resource_versions(new.version(), deleted).is_some_and(Ordering::is_le)
-        {
+        // A deletion without a version is newer than the list.
+        let was_deleted = self.deleted.get(&key).is_some_and(|deleted| {
+            from_list && deleted.is_empty()
+                || compare_resource_versions(new.version(), deleted).is_some_and(Ordering::is_le)
+        });
+        if was_deleted && held.is_none() {
             return Expected::Stale;
         }
         let is_ordered = compare_resource_versions(new.version(), "1").is_some();
@@ -120,9 +122,6 @@ impl Model {
         if let Some(open) = &mut self.open {
             if expected == Expected::Stale {
                 let is_newer_than_aside = |aside: &Written| !compares(new.version(), aside.version(), Ordering::Less);
-                let was_deleted = self.deleted.get(&key).is_some_and(|deleted| {
-                    compare_resource_versions(new.version(), deleted).is_some_and(Ordering::is_le)
-                });
                 if from_list {
                     if !was_deleted {
                         open.listed.insert(key.clone());

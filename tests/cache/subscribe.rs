@@ -215,6 +215,89 @@ fn a_subscriber_without_initial_state_gets_deletions_of_earlier_objects() {
     }
 }
 
+/// Writes while a subscriber starts, before it has reached the objects: `~` modifies an object, `-` deletes it, `+` adds one; an object
+/// with an odd number, or a version above 5, does not pass the filter.
+#[test]
+fn a_subscriber_that_starts_during_writes_knows_the_objects_before_them() {
+    const LAST: u64 = 150;
+    for (writes, expected) in [
+        ("~100@2", "100@1>2"),
+        ("~100@2 ~100@3", "100@1>3"),
+        ("-100@2", "-100@1>2"),
+        ("~100@2 -100@3", "-100@1>3"),
+        ("~100@9", "-100@1>1"),
+        ("~100@9 -100@10", "-100@1>1"),
+        ("~100@9 ~100@10", "-100@1>1"),
+        ("-100@2 +100@3", "-100@1>2 100@3"),
+        ("~101@2 -101@3 ~101@2", ""),
+        ("+200@2", "200@2"),
+        ("+200@2 -200@3", ""),
+        ("+200@9 ~200@5", ""),
+        ("+200@9 ~200@10 -200@11", ""),
+        // The subscriber has reached this object.
+        ("~2@2 -4@2", "2@1>2 -4@1>2"),
+    ] {
+        let store = Store::<[u8]>::new(StorageFormat::Encoded);
+        let bytes = |name: &str, version: &str| object("ns", name, version).to_bytes(Protobuf);
+        let names = 0..LAST;
+        names.for_each(|name| drop(store.apply(Protobuf, &bytes(&name.to_string(), "1")).unwrap()));
+        let by_parity = store.index("parity", |object| {
+            Ok::<_, listwatch::ItemError>([object.name().parse::<u64>().is_ok_and(|name| name.is_multiple_of(2))])
+        });
+        let number = |object: &listwatch::cache::Object<[u8]>| object.name().parse::<u64>().unwrap();
+        let passes = |object: &listwatch::cache::Object<[u8]>| name_and_version(object).1 <= 5;
+        // By a filter, by a namespace and a filter, and by a value of an index.
+        for way in 0..3 {
+            let (writer, has_written) = (store.clone(), AtomicU32::new(0));
+            let filter = move |object: &listwatch::cache::Object<[u8]>| {
+                // Every 64 objects are filtered together. Another thread writes before the last of the first 64 is.
+                if number(object) == 62 && has_written.fetch_add(1, Relaxed) == 0 {
+                    let writer = writer.clone();
+                    std::thread::scope(|scope| {
+                        scope.spawn(move || {
+                            for write in writes.split(' ') {
+                                let (name, version) = write[1..].split_once('@').unwrap();
+                                match write.starts_with('-') {
+                                    true => drop(writer.delete(Protobuf, &bytes(name, version)).unwrap()),
+                                    false => drop(writer.apply(Protobuf, &bytes(name, version)).unwrap()),
+                                }
+                            }
+                        });
+                    });
+                }
+                number(object).is_multiple_of(2) && passes(object)
+            };
+            let subscribe = match way {
+                0 => store.subscribe(),
+                1 => store.subscribe().namespace("ns"),
+                _ => by_parity.subscribe(true),
+            };
+            let mut subscriber = subscribe.filter(filter).start();
+            let mut received = Vec::new();
+            while let Some(change) = subscriber.try_next() {
+                let version = |object| name_and_version(object).1;
+                received.push(match &change {
+                    Change::Applied { old: Some(old), new } => {
+                        format!("{}@{}>{}", new.name(), version(old), version(new))
+                    }
+                    Change::Applied { old: None, new } => format!("{}@{}", new.name(), version(new)),
+                    Change::Deleted { old, last, .. } => format!("-{}@{}>{}", last.name(), version(old), version(last)),
+                    change => panic!("{change:?}"),
+                });
+            }
+            assert_eq!(received.join(" "), expected, "{writes}, way {way}");
+            // The next way begins with the same objects.
+            for write in writes.split(' ') {
+                let name = write[1..].split_once('@').unwrap().0;
+                drop(store.delete(Protobuf, &bytes(name, "20")).unwrap());
+                if name.parse::<u64>().unwrap() < LAST {
+                    drop(store.apply(Protobuf, &bytes(name, "1")).unwrap());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn sends_synced_after_the_initial_state() {
     let store = Store::<[u8]>::new(StorageFormat::Encoded);

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
@@ -165,11 +165,14 @@ fn filled() -> Store<[u8]> {
     store
 }
 
-/// Returns a filter that writes version 2 of each object that it sees at version 1.
+/// Returns a filter that writes version 2 of each object that it sees at version 1, except in that write, which calls it with the state
+/// before it.
 fn writing(store: Store<[u8]>) -> impl Fn(&cache::Object<[u8]>) -> bool + Send + Sync + 'static {
+    let is_writing = AtomicBool::new(false);
     move |object| {
-        if object.resource_version() == "1" {
+        if object.resource_version() == "1" && !is_writing.swap(true, Relaxed) {
             drop(store.apply(Protobuf, &bytes(object.name(), 2, "")).unwrap());
+            is_writing.store(false, Relaxed);
         }
         object.name() != "o-7"
     }

@@ -32,7 +32,6 @@ fn pending(changes: &mut Changes<[u8]>) -> String {
             EventType::Modified => '~',
             _ => '-',
         };
-        assert_eq!(change.resource_version(), change.object().resource_version());
         let old = change.old().map_or(String::new(), |old| state(old) + ">");
         all.push(format!("{sign}{old}{}", state(change.object())));
     }
@@ -64,6 +63,43 @@ async fn has_the_changes_after_each_version() {
     }
     for version in ["9", "", "x", "0"] {
         assert!(cache.changes_after(version).is_err(), "{version}");
+    }
+}
+
+/// As an API server sends the deletions of objects whose lease has expired in etcd, for example Events.
+#[tokio::test(start_paused = true)]
+async fn keeps_all_deletions_that_share_a_version() {
+    let events = [deleted("a@13"), deleted("b@13"), deleted("c@13"), modified("d@14")];
+    let paced = watch(events).paced(Duration::from_secs(10)).then_stalls();
+    let cache = cache([list("10", "a@1 b@2 c@3 d@4"), paced], ChangeLogLimits::default(), "13").await;
+    let mut changes = cache.changes_after("10").unwrap();
+    assert_eq!((pending(&mut changes).as_str(), snapshot(&cache).as_deref()), ("-a@1>a@13", Some("13: b@2 c@3 d@4")));
+    // It resumes at the version of a deletion, and of a list, that others follow.
+    let mut resumed = cache.changes_after("13").unwrap();
+    assert_eq!((pending(&mut resumed).as_str(), resumed.resource_version()), ("", "13"));
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!((pending(&mut changes).as_str(), pending(&mut resumed).as_str()), ("-b@2>b@13", "-b@2>b@13"));
+    cache.wait_for_resource_version("14").await.unwrap();
+    for reader in [&mut changes, &mut resumed] {
+        assert_eq!(pending(reader), "-c@3>c@13 ~d@4>d@14");
+    }
+    for (version, expected) in
+        [("12", "-a@1>a@13 -b@2>b@13 -c@3>c@13 ~d@4>d@14"), ("13", "-b@2>b@13 -c@3>c@13 ~d@4>d@14"), ("14", "")]
+    {
+        assert_eq!(pending(&mut cache.changes_after(version).unwrap()), expected, "{version}");
+    }
+    assert_eq!(cache.change_log().start.as_deref(), Some("10"), "it was open all the time");
+}
+
+/// Some servers send a deletion with the last version of the object.
+#[tokio::test(start_paused = true)]
+async fn keeps_deletions_without_a_version_of_their_own() {
+    let events = [modified("b@12"), deleted("a@1")];
+    let paced = watch(events).then_stalls();
+    let cache = cache([list("10", "a@1 b@2"), paced], ChangeLogLimits::default(), "12").await;
+    assert_eq!(snapshot(&cache).as_deref(), Some("12: b@12"));
+    for (version, expected) in [("10", "~b@2>b@12 -a@1>a@1"), ("12", "-a@1>a@1"), ("13", "-a@1>a@1")] {
+        assert_eq!(pending(&mut cache.changes_after(version).unwrap()), expected, "{version}");
     }
 }
 

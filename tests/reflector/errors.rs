@@ -6,7 +6,7 @@ use listwatch::LabelSelector;
 use listwatch::cache::{StorageFormat, Store, StoreError};
 use listwatch::client::{ErrorKind, Resource, Selection, TransportErrorKind};
 use listwatch::reflector::{Reflector, Strategy, SyncError};
-use listwatch::{FieldPath, Projection};
+use listwatch::{Encoding, FieldPath, Projection};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
@@ -15,7 +15,7 @@ use crate::script::{
 };
 use crate::support::config_maps::{self, error, initial_end};
 use crate::support::transport::{Answer, Scripted};
-use crate::support::{body_of, chain, len_field};
+use crate::support::{body_of, chain, len_field, store::object};
 
 #[tokio::test(start_paused = true)]
 async fn retries_and_keeps_the_store() {
@@ -277,6 +277,47 @@ async fn a_full_cache_relists_when_a_deletion_makes_room() {
     .unwrap();
     assert_eq!(objects(&cache), "b@2 c@3");
     run.abort();
+}
+
+/// The store keeps half of the objects: mostly the bases of families, which the budget counts too.
+#[cfg(feature = "zstd")]
+#[tokio::test(start_paused = true)]
+async fn a_full_cache_of_compressed_objects_does_not_relist_in_vain() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut raw = len_field(1, &len_field(2, b"10"));
+    for family in 0..300 {
+        let text: String = std::iter::repeat_with(|| rng.alphanumeric()).take(2000).collect();
+        for name in ["a", "b"] {
+            let object = object("ns", &format!("{family}-{name}"), "1").owner(&family.to_string()).data(text.clone());
+            raw.extend(len_field(2, &object.to_bytes(Encoding::Protobuf)));
+        }
+    }
+    let body = body_of("v1", "ConfigMapList", &raw);
+    let with_budget = async |budget| {
+        let store = Store::<[u8]>::new(StorageFormat::Compressed);
+        store.set_budget(budget);
+        let body = body.clone();
+        let script = Scripted::by(move |asked, _| match asked.parameter("watch") {
+            None => Answer::ok(body.clone()),
+            Some(_) => idle_watch(),
+        });
+        let reflector = reflector(script.clone(), LIST).store(store.clone());
+        let run = tokio::spawn(reflector.run());
+        sleep(Duration::from_secs(1800)).await;
+        store.set_budget(budget);
+        sleep(Duration::from_secs(1800)).await;
+        run.abort();
+        let lists = requests(&script)
+            .split(", ")
+            .filter(|request| *request != "list one" && request.starts_with("list"))
+            .count();
+        (store.memory(), store.skipped(), lists)
+    };
+    let (all, ..) = with_budget(None).await;
+    let budget = all.total() - all.compressed / 2;
+    let (memory, skipped, lists) = with_budget(Some(budget)).await;
+    assert!((100..500).contains(&skipped), "{skipped} skipped, {memory:?}");
+    assert!(lists <= 2, "{lists} lists in an hour");
 }
 
 /// The reflector retries the watch, and does not relist.

@@ -181,6 +181,22 @@ impl World {
         objects
     }
 
+    /// Returns the objects after each change of this version, and after each of the deletions without a version of their own that follow.
+    pub fn states_at(&self, version: &str) -> Vec<Objects> {
+        let state = self.lock();
+        let (version, mut objects, mut states) = (at(version), Objects::new(), Vec::new());
+        let (before, after): (Vec<_>, Vec<_>) = state.history.iter().partition(|change| change.at < version);
+        before.iter().for_each(|change| change.apply(&mut objects));
+        if after.first().is_none_or(|change| change.at > version) {
+            states.push(objects.clone());
+        }
+        for change in after.iter().take_while(|change| change.at == version || at(&change.version) < change.at) {
+            change.apply(&mut objects);
+            states.push(objects.clone());
+        }
+        states
+    }
+
     pub fn version(&self) -> String {
         let state = self.lock();
         state.version(state.now)
