@@ -86,6 +86,12 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// [`FileError`].
     pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), FileError> {
+        self.save_from(path.as_ref(), holds, None)
+    }
+
+    /// As [`save`](Self::save), with an older version from which a watch can resume: the collection may have only a part of the changes at
+    /// its own version.
+    pub(crate) fn save_from(&self, path: &Path, holds: &str, resumes_from: Option<&str>) -> Result<(), FileError> {
         let inner = &self.inner;
         let writer = inner.settled_writer();
         // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped before.
@@ -99,13 +105,18 @@ impl<T: Stored + ?Sized> Store<T> {
             let version = lock(&inner.log).exact_version().ok_or(FileError::Incomplete)?.to_owned();
             snapshot.at_version(version)
         } else {
-            snapshot
+            match resumes_from.filter(|version| is_older(version, snapshot.resource_version())) {
+                Some(version) => snapshot.at_version(version.to_owned()),
+                None => snapshot,
+            }
         };
+        #[cfg(not(feature = "client"))]
+        let _ = resumes_from;
         #[cfg(feature = "zstd")]
         let (format, dictionary) =
             (writer.format, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());
         drop(writer);
-        replace(path.as_ref(), |file| {
+        replace(path, |file| {
             let mut output = Output::new(file)?;
             output.head(epoch, &snapshot, holds)?;
             #[cfg(feature = "zstd")]

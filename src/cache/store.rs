@@ -98,7 +98,7 @@ impl<T: Stored + ?Sized> Store<T> {
     }
 
     fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        let written = self.inner.write_or_skip(writer, encoding, bytes, false)?;
+        let written = self.inner.write_late(writer, encoding, bytes)?;
         #[cfg(feature = "client")]
         match &written {
             _ if !writer.has_log => {}
@@ -299,7 +299,11 @@ impl<T: Stored + ?Sized> Replace<T> {
     pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let mut writer = self.inner.writer();
         let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
-        self.inner.write_or_skip(&mut writer, encoding, bytes, listed)
+        if listed {
+            self.inner.write_or_skip(&mut writer, encoding, bytes, true)
+        } else {
+            self.inner.write_late(&mut writer, encoding, bytes)
+        }
     }
 
     /// Counts an object of the list that could not be projected as skipped.

@@ -26,6 +26,25 @@ pub(super) struct Deleted<D> {
 }
 
 impl<T: Stored + ?Sized> Inner<T> {
+    /// Writes an object that may arrive late: after the watch has delivered its deletion.
+    pub(super) fn write_late(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+    ) -> Result<Written<T>, StoreError> {
+        if writer.open.is_none()
+            && let Ok(identity) = Identity::of(encoding, bytes)
+            && is_within(&identity.resource_version, &self.state().version)
+            && is_comparable(&identity.resource_version)
+            && self.find(self.hash(&identity.namespace, &identity.name), &identity).is_none()
+        {
+            // Its version is not newer than the collection's, and the store does not have it: it was deleted.
+            return Ok(Written::Stale);
+        }
+        self.write_or_skip(writer, encoding, bytes, false)
+    }
+
     /// Writes an object by the rules, or counts it as skipped.
     pub(super) fn write_or_skip(
         &self,
@@ -69,14 +88,8 @@ impl<T: Stored + ?Sized> Inner<T> {
                 self.set_aside(writer, *slot, encoding, bytes, identity, listed)?;
                 return Ok(Written::Stale);
             }
-        } else {
-            // Its version is not newer than the collection's, and the store does not have it: it was deleted.
-            let version = &*identity.resource_version;
-            let was_there =
-                writer.open.is_none() && is_comparable(version) && is_within(version, &self.state().version);
-            if was_there || writer.is_deleted(identity) {
-                return Ok(Written::Stale);
-            }
+        } else if writer.is_deleted(identity) {
+            return Ok(Written::Stale);
         }
         let slot = found.as_ref().map(|(slot, _)| *slot);
         #[cfg(feature = "zstd")]
@@ -236,9 +249,15 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
         self.unskip(writer, &identity, false);
         let Some((slot, old)) = found else { return Ok(None) };
-        let namespace = || intern(&mut writer.namespaces, &identity.namespace);
-        let last = Entry::encoded(encoding, bytes, &identity, namespace);
-        self.remove(writer, hash, slot, &last, false);
+        // Some servers only name the object.
+        let is_named_only = identity.resource_version.is_empty() && identity.uid.is_empty();
+        let last = if is_named_only {
+            old.clone()
+        } else {
+            let namespace = || intern(&mut writer.namespaces, &identity.namespace);
+            Entry::encoded(encoding, bytes, &identity, namespace)
+        };
+        self.remove(writer, hash, slot, &last, is_named_only);
         Ok(Some(Deleted { old, last }))
     }
 

@@ -204,7 +204,7 @@ async fn a_type_names_its_resource() {
     let server = Scripted::in_turn([Answer::status(403), Answer::status(403), Answer::status(403)]);
     let client = server.client();
     client.list_of::<Deployment>(&ListParams::default()).namespace("a").into_vec().await.unwrap_err();
-    let mut watch = client.watch_of::<Node>(&WatchParams::from_version("7")).once();
+    let mut watch = client.watch_of::<Node>(&WatchParams::from_version("7")).open().await.unwrap();
     watch.next().await.unwrap().unwrap_err();
     Reflector::<Node>::of(&client).fail_fast().run().await.unwrap_err();
     let paths = server.paths();
