@@ -7,8 +7,8 @@ use listwatch::cache::{Change, StorageFormat, Store};
 use tokio::time::{Instant, sleep};
 
 use crate::script::{
-    FIRST, LIST, Scenario, added, check, deleted, idle_watch, late, list, modified, objects, oversized_frame, reflector,
-    requests, scripted, too_large, watch,
+    FIRST, LIST, Scenario, added, check, deleted, idle_watch, late, list, modified, objects, oversized_frame,
+    reflector, requests, scripted, too_large, watch,
 };
 use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::support::transport::{Answer, Asked, Scripted};
@@ -65,7 +65,7 @@ async fn relists_after_an_expired_version() {
                 list("12", "a@1 b@11"),
                 idle_watch(),
             ],
-            requests: "list 0, watch 10, watch 11, list 11, watch 12",
+            requests: "list 0, watch 10, watch 10, list 11, watch 12",
             objects: "a@1 b@11",
             version: "12",
         },

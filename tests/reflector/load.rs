@@ -94,7 +94,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
             "deleted since",
             FIRST,
             &[Answer::status(404), one("a@12"), watch([deleted("b@11"), modified("a@12")]), idle_watch()],
-            "get b 10, get a 10, watch 10, watch 12",
+            "get b 10, get a 10, watch 10, watch 11",
             "a@12",
             0,
         ),
