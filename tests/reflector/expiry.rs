@@ -354,7 +354,10 @@ async fn keeps_objects_of_odd_versions() {
 async fn the_final_state_of_an_object_that_is_only_named_is_unknown() {
     let named = [len_field(1, b"a"), len_field(3, b"default")].concat();
     let named = event_frame("DELETED", &body_of("v1", "ConfigMap", &len_field(1, &named)));
-    let reflector = reflector(scripted([list("10", "a@1 b@2"), watch([named, deleted("b@11")]).then_stalls()]), LIST);
+    // The subscriber has received the objects by then.
+    let second = Duration::from_secs(1);
+    let deletions = watch([]).then(second, named).then(second, deleted("b@11")).then_stalls();
+    let reflector = reflector(scripted([list("10", "a@1 b@2"), deletions]), LIST);
     let cache = reflector.cache();
     let mut changes = cache.subscribe().start();
     let run = tokio::spawn(reflector.run());
