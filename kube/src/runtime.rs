@@ -277,7 +277,8 @@ where
                 Some(Err(error)) => Err(WatcherError::InitialListFailed(kube_error(error))),
                 None => {
                     let version = items.summary().map(|summary| summary.list_meta.resource_version.clone());
-                    let version = version.filter(|version| !version.is_empty());
+                    // From version 0 a watch would begin with the collection.
+                    let version = version.filter(|version| !version.is_empty() && version != "0");
                     self.state = State::Listed(version.ok_or(WatcherError::NoResourceVersion)?);
                     Ok(Some(Event::InitDone))
                 }
@@ -595,9 +596,11 @@ mod tests {
             (Ok("{\"type\":\"ADDED\",\"object\":{\"metadata\":{}}}\n"), "Some(NoResourceVersion"),
         ] {
             let client = Client::new(Answers(answer.clone())).retry(Retry::never());
-            let mut events =
-                client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &WatchParams::from_version("1")).once();
-            let error = events.next().await.expect("an item").expect_err("an error");
+            let watch = client.watch::<Json<Value>>(&Resource::CONFIG_MAPS, &WatchParams::from_version("1"));
+            let error = match watch.open().await {
+                Ok(mut events) => events.next().await.expect("an item").expect_err("an error"),
+                Err(error) => error,
+            };
             let error = interruption(error);
             assert!(format!("{error:?}").starts_with(expected), "{error:?}, not {expected}, for {answer:?}");
         }

@@ -1,12 +1,12 @@
 //! The file of a saved store.
 //!
-//! Numbers are little-endian, lengths within a record are varints. Format 2:
+//! Numbers are little-endian, lengths within a record are varints.
 //!
 //! | part | bytes |
 //! |---|---|
 //! | magic | `lw-cache`, and the format in 4 bytes |
 //! | records | for each: the length in 8 bytes, the kind in one byte, the contents |
-//! | 0, head | the first record: epoch, number of objects, resource version, name of the collection |
+//! | 0, head | the first record: epoch, number of objects, resource version, version to resume from, name of the collection |
 //! | 1, dictionary | before the objects that are compressed with it |
 //! | 2, object | encoding, form, length when encoded, namespace, name, uid, resource version, body |
 //! | 3, base | before the objects that are differences to it: form, length when encoded, namespace, body |
@@ -41,7 +41,7 @@ use crate::error::ItemError;
 use crate::wire::Encoding;
 
 const MAGIC: [u8; 8] = *b"lw-cache";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const CHECKSUM_LEN: usize = 4;
 pub(super) const BUFFER: usize = 256 << 10;
 
@@ -199,12 +199,14 @@ impl<'f> Output<'f> {
         &mut self,
         epoch: u64,
         snapshot: &Snapshot<T>,
+        resumes_from: &str,
         holds: &str,
     ) -> io::Result<()> {
         self.record.push(HEAD);
         encode_varint(epoch, &mut self.record);
         encode_varint(snapshot.len() as u64, &mut self.record);
         self.text(snapshot.resource_version());
+        self.text(resumes_from);
         self.text(holds);
         self.write_record()
     }
@@ -380,6 +382,8 @@ pub(super) struct Head<'r> {
     pub(super) epoch: u32,
     pub(super) objects: u64,
     pub(super) version: &'r str,
+    /// The version up to which the file has all changes; it may have a part of the changes up to `version`.
+    pub(super) resumes_from: &'r str,
     pub(super) holds: &'r str,
 }
 
@@ -390,9 +394,10 @@ impl<'r> Head<'r> {
             epoch: decode_varint(&mut rest).ok()?.try_into().ok()?,
             objects: decode_varint(&mut rest).ok()?,
             version: text(&mut rest)?,
+            resumes_from: text(&mut rest)?,
             holds: text(&mut rest)?,
         };
-        (rest.is_empty() && !head.version.is_empty()).then_some(head)
+        (rest.is_empty() && !head.version.is_empty() && !head.resumes_from.is_empty()).then_some(head)
     }
 }
 

@@ -80,7 +80,8 @@ impl<T: Stored + ?Sized> Inner<T> {
             return;
         }
         let state = self.state();
-        let mut newest = String::new();
+        // A loaded store may have a part of the changes up to its version.
+        let mut newest = state.version.clone();
         for version in state.entries().map(Entry::resource_version) {
             if is_older(&newest, version) || newest.is_empty() {
                 version.clone_into(&mut newest);

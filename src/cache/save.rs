@@ -43,6 +43,8 @@ const FEW: usize = 1024;
 /// The contents of a file that was read and checked.
 pub(crate) struct Saved<T: Stored + ?Sized> {
     version: String,
+    /// The version up to which it has all changes.
+    resumes_from: String,
     epoch: u32,
     entries: Vec<Entry<T::Decoded>>,
     namespaces: HashSet<Arc<str>>,
@@ -86,6 +88,12 @@ impl<T: Stored + ?Sized> Store<T> {
     ///
     /// [`FileError`].
     pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), FileError> {
+        self.save_from(path.as_ref(), holds, None)
+    }
+
+    /// As [`save`](Self::save), with the version from which a watch resumes: of the changes up to its own version, the collection may have
+    /// only a part.
+    pub(crate) fn save_from(&self, path: &Path, holds: &str, resumes_from: Option<&str>) -> Result<(), FileError> {
         let inner = &self.inner;
         let writer = inner.settled_writer();
         // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped before.
@@ -106,9 +114,11 @@ impl<T: Stored + ?Sized> Store<T> {
         let (format, dictionary) =
             (writer.format, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());
         drop(writer);
-        replace(path.as_ref(), |file| {
+        replace(path, |file| {
             let mut output = Output::new(file)?;
-            output.head(epoch, &snapshot, holds)?;
+            let version = snapshot.resource_version();
+            let resumes_from = resumes_from.filter(|from| is_older(from, version)).unwrap_or(version);
+            output.head(epoch, &snapshot, resumes_from, holds)?;
             #[cfg(feature = "zstd")]
             let mut compressor = if format == StorageFormat::Compressed { None } else { trained(&snapshot) };
             #[cfg(feature = "zstd")]
@@ -157,7 +167,7 @@ impl<T: Stored + ?Sized> Store<T> {
             return Err(FileError::Foreign { found: head.holds.to_owned(), expected: holds.to_owned() });
         }
         let objects = head.objects;
-        let mut saved = Saved::new(head.version, head.epoch);
+        let mut saved = Saved::new(&head);
         let mut bytes = 0_usize;
         while let Some((at, record)) = input.record()? {
             let (what, rest) = record.split_first().ok_or(damaged(at))?;
@@ -307,10 +317,11 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), FileErr
 const UNFINISHED: &str = ".unfinished";
 
 impl<T: Stored + ?Sized> Saved<T> {
-    fn new(version: &str, epoch: u32) -> Self {
+    fn new(head: &Head<'_>) -> Self {
         Self {
-            version: version.to_owned(),
-            epoch,
+            version: head.version.to_owned(),
+            resumes_from: head.resumes_from.to_owned(),
+            epoch: head.epoch,
             entries: Vec::new(),
             namespaces: HashSet::new(),
             #[cfg(feature = "zstd")]
@@ -371,8 +382,8 @@ impl<T: Stored + ?Sized> Saved<T> {
 
 #[cfg(feature = "client")]
 impl<T: Stored + ?Sized> Saved<T> {
-    pub(crate) fn version(&self) -> &str {
-        &self.version
+    pub(crate) fn resumes_from(&self) -> &str {
+        &self.resumes_from
     }
 
     /// Returns objects that identify a server's history: the object that was changed last, which a server that went back in time

@@ -251,9 +251,15 @@ impl<T: Stored + ?Sized> Inner<T> {
         }
         self.unskip(writer, &identity, false);
         let Some((slot, old)) = found else { return Ok(None) };
-        let namespace = || intern(&mut writer.namespaces, &identity.namespace);
-        let last = Entry::encoded(encoding, bytes, &identity, namespace);
-        self.remove(writer, hash, slot, &last, false);
+        // Some servers only name the object.
+        let is_named_only = identity.resource_version.is_empty() && identity.uid.is_empty();
+        let last = if is_named_only {
+            old.clone()
+        } else {
+            let namespace = || intern(&mut writer.namespaces, &identity.namespace);
+            Entry::encoded(encoding, bytes, &identity, namespace)
+        };
+        self.remove(writer, hash, slot, &last, is_named_only);
         Ok(Some(Deleted { old, last }))
     }
 

@@ -85,7 +85,8 @@ impl Error {
             }
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
             ErrorKind::Discovery(reason) => clean(reason),
-            ErrorKind::Params(_) | ErrorKind::PageChanged => {}
+            // `last` was redacted when it was created.
+            ErrorKind::NoProgress { .. } | ErrorKind::Params(_) | ErrorKind::PageChanged => {}
         }
         self
     }
@@ -144,10 +145,20 @@ impl Error {
         }
     }
 
-    /// Returns true if the version or the continue token has expired (410): list from the start.
+    /// Returns true if the version or the continue token has expired, or [may have](ErrorKind::NoProgress): list from the start.
+    ///
+    /// Servers report it as 410, as one of the reasons `Expired` and `Gone`, or as the text of etcd or kine that the revision was
+    /// compacted.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.code() == Some(410)
+        match self.kind() {
+            ErrorKind::Api { code, status, .. } => {
+                let is_compacted = *code >= 500 && status.message.contains("has been compact");
+                *code == 410 || matches!(&*status.reason, "Expired" | "Gone") || is_compacted
+            }
+            ErrorKind::NoProgress { .. } => true,
+            _ => false,
+        }
     }
 
     /// Returns true if the watch cache has not seen the requested version yet: retry in a second.
@@ -298,6 +309,18 @@ pub enum ErrorKind {
         to: Option<String>,
     },
 
+    /// The server ended or failed several watches from one version without an event, so the version may have expired.
+    #[error("{}", no_progress(resource_version, *watches, last.as_deref()))]
+    #[non_exhaustive]
+    NoProgress {
+        /// The version.
+        resource_version: String,
+        /// The number of watches.
+        watches: u32,
+        /// The error of the last watch; `None` if the server ended it without an error.
+        last: Option<Box<Error>>,
+    },
+
     /// The server's discovery documents cannot be read.
     #[error("discovery: {0}")]
     Discovery(String),
@@ -338,6 +361,14 @@ fn unexpected(format: BodyFormat, content_type: Option<&str>, snippet: Option<&s
     let content_type = content_type.map(|text| format!(" (content type {})", text.escape_debug())).unwrap_or_default();
     let snippet = snippet.map(|text| format!(": {}", text.escape_debug())).unwrap_or_default();
     format!("unexpected encoding: the body looks like {format}, not like a list{content_type}{snippet}")
+}
+
+fn no_progress(version: &str, watches: u32, last: Option<&Error>) -> String {
+    let how = match last {
+        None => "ended at once, without an event".to_owned(),
+        Some(error) => format!("failed without an event, the last with {error}"),
+    };
+    format!("the resource version {version:?} may have expired: {watches} watches from it {how}")
 }
 
 impl From<InvalidInput> for ErrorKind {

@@ -10,6 +10,7 @@ use crate::error::ItemError;
 use crate::meta::TypeMeta;
 #[cfg(feature = "cache")]
 use crate::object::ItemRef;
+use crate::object::is_resumable;
 use crate::object::selector::{FieldSelector, LabelSelector};
 use crate::object::shard::Shard;
 
@@ -390,9 +391,10 @@ impl Query {
 /// kube-apiserver `--request-timeout`.
 pub(super) const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Versions are opaque (KEP-5504): a server may send any text.
 fn check_version(version: &str) -> Result<(), InvalidInput> {
-    if version.is_empty() || !version.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(InvalidInput::of("resource version", version, "it must be digits, as a server sent it"));
+    if version.is_empty() {
+        return Err(InvalidInput::of("resource version", version, "it must not be empty"));
     }
     Ok(())
 }
@@ -400,7 +402,7 @@ fn check_version(version: &str) -> Result<(), InvalidInput> {
 /// The server takes 0 for "no version": it returns 422 for a list, and starts a watch at any version.
 fn check_exact(version: &str) -> Result<(), InvalidInput> {
     check_version(version)?;
-    if version.bytes().all(|b| b == b'0') {
+    if !is_resumable(version) {
         let reason = r#"exact version 0: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#;
         return Err(InvalidInput::new(reason, version));
     }
@@ -537,11 +539,8 @@ mod tests {
                 version(exact("00")),
                 r#"exact version 0: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#,
             ),
-            (version(exact("")), r#"invalid resource version "": it must be digits, as a server sent it"#),
-            (version(at_least("")), r#"invalid resource version "": it must be digits, as a server sent it"#),
-            (version(at_least("x1")), r#"invalid resource version "x1": it must be digits, as a server sent it"#),
-            (version(at_least("-1")), r#"invalid resource version "-1": it must be digits, as a server sent it"#),
-            (version(exact("+1")), r#"invalid resource version "+1": it must be digits, as a server sent it"#),
+            (version(exact("")), r#"invalid resource version "": it must not be empty"#),
+            (version(at_least("")), r#"invalid resource version "": it must not be empty"#),
             (params().page_size(0), "page size 0"),
             (params().timeout(seconds(0)), "timeout 0ns: it must be whole seconds, from 1 to 9223372036"),
             (
@@ -560,8 +559,10 @@ mod tests {
             version(ResourceVersion::Any).page_size(1),
             version(at_least("0")),
             version(at_least("7")).page_size(1),
-            // Versions may exceed u64.
+            // Versions may exceed u64, and may be any text.
             version(exact("99999999999999999999999")),
+            version(exact("opaque-1")),
+            version(at_least("-1")),
             params().timeout(seconds(1)),
             params().timeout(seconds(MAX_TIMEOUT_SECONDS)),
         ] {

@@ -46,10 +46,10 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         TransportErrorKind::Setup | TransportErrorKind::Tls | TransportErrorKind::Deadline => Class::Final,
     };
     match error.kind() {
+        _ if error.is_expired() => Class::Expired,
         ErrorKind::Api { code, .. } => match code {
             408 | 429 | 500..=599 => Class::Transient,
             401 | 403 | 404 => Class::Lasting,
-            410 => Class::Expired,
             _ => Class::Final,
         },
         ErrorKind::Transport(error) => of_transport(error.kind()),
@@ -71,9 +71,31 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
         | ErrorKind::PageChanged => Class::Unreadable,
-        ErrorKind::Params(_) => Class::Final,
+        ErrorKind::Params(_) | ErrorKind::NoProgress { .. } => Class::Final,
     }
 }
+
+/// Returns the number of connections from one version after which the version counts as expired, if each of them ends like this
+/// one, without an event; `None` if the end is no sign of an expired version, like 429 or a refused connection.
+///
+/// `at_once` is true if the server accepted the watch and it ended at once. client-go lists again after one such end, and after each
+/// error but 429 and refused connections (`tools/cache/reflector.go`, `handleWatch`).
+pub(crate) fn most_fruitless(error: Option<&Error>, at_once: bool) -> Option<u32> {
+    let breaks = || at_once.then_some(MOST_FAILED);
+    match error.map(Error::kind) {
+        None => at_once.then_some(MOST_ENDED),
+        Some(ErrorKind::Api { code: 500 | 504, .. }) => Some(MOST_FAILED),
+        Some(ErrorKind::Transport(error)) if error.kind() == TransportErrorKind::Broken => breaks(),
+        Some(ErrorKind::Decode(error)) if matches!(error.kind(), DecodeErrorKind::TruncatedFrame) => breaks(),
+        Some(_) => None,
+    }
+}
+
+/// The number of watches that the server may end at once before their version counts as expired.
+const MOST_ENDED: u32 = 3;
+
+/// The number of watches that may fail before their version counts as expired. With the default backoff, they take a minute or two.
+const MOST_FAILED: u32 = 8;
 
 impl Error {
     /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled connection.

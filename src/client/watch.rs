@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
+use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use self::idle::Idle;
@@ -32,8 +33,8 @@ use crate::decode::{WatchDecoder, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
-use crate::object::ItemRef;
 use crate::object::shard::Shard;
+use crate::object::{ItemRef, is_resumable};
 
 /// The shortest time for which the client requests a watch, unless the caller sets a timeout; the longest is twice that.
 /// The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
@@ -102,7 +103,7 @@ impl<F> Watch<F> {
         self
     }
 
-    /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::once) then ends in
+    /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::open) then ends in
     /// [`ReadIdle`](super::TransportErrorKind::ReadIdle).
     ///
     /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the second bookmark,
@@ -123,23 +124,15 @@ impl<F> Watch<F> {
         self
     }
 
-    /// Returns the events of one connection, with its bookmarks, for callers that resume it themselves. Nothing is sent before the
-    /// stream is polled.
-    pub fn once(self) -> WatchEvents<F> {
-        let Self { connections: Connections { run: Run { plan, .. }, .. }, decode } = self;
-        WatchEvents { plan, decode, state: State::Start, delivered: 0 }
-    }
-
-    /// Opens one connection, and returns its events once the server has sent the head of its response.
-    ///
-    /// It differs from [`once`](Self::once) in two ways: it returns the error of a failed request, and it sends a resource
-    /// version of any form unchanged.
+    /// Opens one connection, and returns its events, with its bookmarks, once the server has sent the head of its response: for
+    /// callers that resume it themselves.
     ///
     /// # Errors
     ///
     /// [`Error`] when the parameters cannot be sent, the server cannot be reached, or it refuses the watch.
     pub async fn open(self) -> Result<WatchEvents<F>, Error> {
         let Self { connections: Connections { run: Run { plan, .. }, .. }, decode } = self;
+        plan.params.validate()?;
         let located;
         let start = match &plan.params.start {
             WatchStart::Now => {
@@ -149,7 +142,7 @@ impl<F> Watch<F> {
             start => start,
         };
         let connection = plan.open(start, None)?.await?;
-        Ok(WatchEvents { plan, decode, state: State::Reading(Box::new(connection)), delivered: 0 })
+        Ok(WatchEvents { plan, decode, connection: Some(Box::new(connection)), delivered: 0 })
     }
 }
 
@@ -162,28 +155,16 @@ impl<F> Watch<F> {
 /// If the consumer does not poll, the server has to wait once the transport's buffers are full, which hold up to three pieces of
 /// about 256 KiB with the transports of this crate. Servers end watches that wait too long. Dropping the stream closes the
 /// connection, or resets the HTTP/2 stream.
-#[must_use = "nothing is sent until it is polled"]
 pub struct WatchEvents<F> {
     plan: Plan,
     decode: F,
-    state: State,
+    /// `None` after the end.
+    connection: Option<Box<Connection>>,
     delivered: u64,
 }
 
 /// No field is pinned.
 impl<F> Unpin for WatchEvents<F> {}
-
-/// ```text
-/// Start ──> Opening ──> Reading ──> Ended
-///   └──> Locating ──┘
-/// ```
-enum State {
-    Start,
-    Locating(Locating),
-    Opening(Opening),
-    Reading(Box<Connection>),
-    Ended,
-}
 
 impl<F, O, E> WatchEvents<F>
 where
@@ -191,47 +172,29 @@ where
     E: Into<ItemError>,
 {
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
-        loop {
-            match &mut self.state {
-                State::Start => {
-                    self.plan.params.validate()?;
-                    self.state = match &self.plan.params.start {
-                        WatchStart::Now => State::Locating(self.plan.locate(&self.plan.client)),
-                        start => State::Opening(self.plan.open(start, None)?),
-                    };
-                }
-                State::Locating(locating) => {
-                    let start = WatchStart::Version(ready!(locating.as_mut().poll(cx))?);
-                    self.state = State::Opening(self.plan.open(&start, None)?);
-                }
-                State::Opening(opening) => self.state = State::Reading(Box::new(ready!(opening.as_mut().poll(cx))?)),
-                State::Reading(connection) => {
-                    let decode = &mut self.decode;
-                    let next = connection.next(cx, &mut |event, is_in_shard| {
-                        if !is_in_shard {
-                            return Ok(None);
-                        }
-                        let mut decode = |object: ItemRef<'_>| decode(object).map_err(Into::into);
-                        Ok(Some(match event {
-                            WatchEvent::Added { object, .. } => OwnedEvent::Added(decode(object)?),
-                            WatchEvent::Modified { object, .. } => OwnedEvent::Modified(decode(object)?),
-                            WatchEvent::Deleted { object, .. } => OwnedEvent::Deleted(decode(object)?),
-                            WatchEvent::Bookmark { resource_version, ends_initial_events } => {
-                                OwnedEvent::bookmark(resource_version.to_owned(), ends_initial_events)
-                            }
-                            WatchEvent::Error(_) => return Ok(None),
-                        }))
-                    });
-                    let next = ready!(next).map_err(|error| error.with_items(self.delivered));
-                    if matches!(&next, Ok(Some(event)) if event.has_object()) {
-                        self.delivered += 1;
-                        self.plan.client.totals.event();
-                    }
-                    return Poll::Ready(next);
-                }
-                State::Ended => return Poll::Ready(Ok(None)),
+        let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(None)) };
+        let decode = &mut self.decode;
+        let next = connection.next(cx, &mut |event, is_in_shard| {
+            if !is_in_shard {
+                return Ok(None);
             }
+            let mut decode = |object: ItemRef<'_>| decode(object).map_err(Into::into);
+            Ok(Some(match event {
+                WatchEvent::Added { object, .. } => OwnedEvent::Added(decode(object)?),
+                WatchEvent::Modified { object, .. } => OwnedEvent::Modified(decode(object)?),
+                WatchEvent::Deleted { object, .. } => OwnedEvent::Deleted(decode(object)?),
+                WatchEvent::Bookmark { resource_version, ends_initial_events } => {
+                    OwnedEvent::bookmark(resource_version.to_owned(), ends_initial_events)
+                }
+                WatchEvent::Error(_) => return Ok(None),
+            }))
+        });
+        let next = ready!(next).map_err(|error| error.with_items(self.delivered));
+        if matches!(&next, Ok(Some(event)) if event.has_object()) {
+            self.delivered += 1;
+            self.plan.client.totals.event();
         }
+        Poll::Ready(next)
     }
 }
 
@@ -245,7 +208,7 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let next = ready!(self.advance(cx));
         if !matches!(next, Ok(Some(_))) {
-            self.state = State::Ended;
+            self.connection = None;
         }
         Poll::Ready(next.transpose())
     }
@@ -304,7 +267,8 @@ impl Plan {
             }
             let idle = Idle::new(idle_timeout, timeout, gap);
             let decoder = WatchDecoder::with_limits(limits).accept_json();
-            Ok(Connection { client, answer, decoder, chunk: Bytes::new(), expected, shard, idle })
+            let opened = Instant::now();
+            Ok(Connection { client, answer, opened, decoder, chunk: Bytes::new(), expected, shard, idle })
         };
         Ok(Box::pin(opening.instrument(self.span.clone())))
     }
@@ -314,6 +278,8 @@ impl Plan {
 struct Connection {
     client: Client,
     answer: Answer,
+    /// When the server sent the head of the response.
+    opened: Instant,
     decoder: WatchDecoder,
     /// The rest of the last chunk, which is not decoded yet.
     chunk: Bytes,
@@ -340,7 +306,7 @@ impl Connection {
             match self.answer.chunks.as_mut().poll_next(cx) {
                 Poll::Ready(Some(Ok(chunk))) => {
                     self.chunk = chunk;
-                    self.idle.byte();
+                    self.idle.bytes(self.chunk.len());
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(self.error(error))),
                 Poll::Ready(None) => {
@@ -349,7 +315,7 @@ impl Connection {
                 }
                 Poll::Pending => {
                     let idle = ready!(self.idle.poll(cx));
-                    return Poll::Ready(Err(self.error(body::idle_error(idle))));
+                    return Poll::Ready(Err(self.error(idle)));
                 }
             }
         }
@@ -360,7 +326,7 @@ impl Connection {
         &mut self,
         on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
-        let Self { client, answer, decoder, chunk, expected, shard, idle } = self;
+        let Self { client, answer, opened: _, decoder, chunk, expected, shard, idle } = self;
         let api_error = |status: &Status| body::of_status(status.clone(), 500, &answer.headers);
         loop {
             let is_first = decoder.position() == 0;
@@ -399,7 +365,8 @@ impl Connection {
     }
 }
 
-/// Checks the kind and the shard of an event's object, and passes the event to `on_event`.
+/// Checks the kind and the shard of an event's object, and passes the event to `on_event`. Drops bookmarks from which no watch can
+/// resume.
 fn judge<R>(
     event: WatchEvent<'_>,
     expected: &TypeMeta,
@@ -411,10 +378,16 @@ fn judge<R>(
             if !object.type_meta().is_expected(expected) {
                 return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
             }
-            let is_in_shard = shard.map_or(Ok(true), |shard| object.meta().map(|meta| shard.contains(&meta.uid())));
+            let is_in_shard = shard.map_or(Ok(true), |shard| {
+                let meta = object.meta()?;
+                // Some servers name a deleted object only.
+                let is_named_only = matches!(event, WatchEvent::Deleted { .. }) && meta.uid().is_empty();
+                Ok(is_named_only || shard.contains(&meta.uid()))
+            });
             let made = is_in_shard.and_then(|is_in_shard| on_event(event, is_in_shard));
             (made, object.offset(), object.index())
         }
+        WatchEvent::Bookmark { resource_version, .. } if !is_resumable(resource_version) => return Ok(None),
         WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => (on_event(event, true), 0, 0),
     };
     made.map_err(|error| {

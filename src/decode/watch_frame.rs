@@ -104,7 +104,7 @@ impl<'f> Frame<'f> {
                 _ => {}
             }
         }
-        let raw = raw.ok_or(("object", Fault::Missing))?;
+        let Some(raw) = raw else { return Ok(()) };
         let envelope = raw.strip_prefix(&MAGIC).ok_or(("object", Fault::Magic))?;
         let mut object = &b""[..];
         for field in Fields::new(envelope) {
@@ -188,7 +188,11 @@ impl<'f> Frame<'f> {
             }
         }
         let event = self.event.ok_or_else(|| missing("type"))?;
-        let bytes = self.object.ok_or_else(|| missing("object"))?;
+        // Some servers send bookmarks without an object.
+        let bytes = match self.object {
+            None if event == EventType::Bookmark => &[],
+            object => object.ok_or_else(|| missing("object"))?,
+        };
         // A type meta that was merged from pieces is never the known one.
         let is_plain = self.api_version.is_empty() && self.kind.is_empty() && !self.type_meta.is_empty();
         let is_known = is_plain && self.type_meta == &**context.known;
@@ -196,7 +200,7 @@ impl<'f> Frame<'f> {
             self.merge_type_meta(self.type_meta).map_err(malformed)?;
         }
         if event == EventType::Error {
-            let is_status = self.kind == "Status";
+            let is_status = self.kind == "Status" || self.kind.is_empty();
             let (size, max) = (bytes.len() as u64, limits.metadata_size);
             if is_status && size > max {
                 return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
@@ -218,7 +222,7 @@ impl<'f> Frame<'f> {
                 version
             }
         };
-        if resource_version.is_empty() {
+        if resource_version.is_empty() && matches!(event, EventType::Added | EventType::Modified) {
             return Err(missing("metadata.resourceVersion"));
         }
         let EventContext { encoding, known, type_meta, index, offset } = context;

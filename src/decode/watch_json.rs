@@ -38,10 +38,12 @@ pub(super) fn read<'a>(event: &'a [u8], ends: &'a [End]) -> Result<Frame<'a>, Fi
             "object" => {
                 let first = json.peek();
                 let from = json.rest();
-                if first == Some(b'n') {
-                    return Err(("object", Fault::Type));
-                }
                 annotations = b"";
+                if first == Some(b'n') {
+                    frame = Frame { event: frame.event, ..Frame::default() };
+                    json.value().map_err(at("object"))?;
+                    continue;
+                }
                 frame = Frame { event: frame.event, ..object(&mut json, &mut annotations)? };
                 frame.object = from.get(..from.len() - json.rest().len());
                 let end = event.len() - json.rest().len();

@@ -34,6 +34,8 @@ pub use self::version::compare_resource_versions;
 pub(crate) use self::version::is_comparable;
 #[cfg(any(feature = "cache", feature = "client"))]
 pub(crate) use self::version::is_older;
+#[cfg(feature = "client")]
+pub(crate) use self::version::is_resumable;
 use crate::error::ItemError;
 use crate::limits::estimate;
 use crate::wire::Encoding;

@@ -122,7 +122,8 @@ impl<T: Stored + ?Sized> Cache<T> {
     /// of it, and while objects are [skipped](ReflectorStatus::skipped).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let collection = self.collection.get().filter(|_| self.is_synced()).ok_or(FileError::Incomplete)?;
-        self.store.save(path, &collection.holds)
+        let resumes_from = self.status.borrow().resumes_from.clone();
+        self.store.save_from(path.as_ref(), &collection.holds, resumes_from.as_deref())
     }
 
     async fn wait_for<R>(&self, ready: impl Fn(&ReflectorStatus) -> Option<R>) -> Result<R, SyncError> {

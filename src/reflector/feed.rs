@@ -83,7 +83,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         watch: Option<Connections>,
         attempt: &'r Attempt,
     ) -> Self {
-        let began = watch.as_ref().and_then(Connections::resource_version).map(str::to_owned);
+        let began = watch.as_ref().and_then(Connections::newest_version).map(str::to_owned);
         let mut feed = Self {
             store,
             projection,
@@ -123,17 +123,27 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
         self.list.is_none() && self.watch.is_none()
     }
 
+    /// Returns true if a server has accepted the watch.
+    pub(super) fn is_watching(&self) -> bool {
+        self.watch.as_ref().is_some_and(Connections::is_open)
+    }
+
+    /// Returns the version from which the watch resumes; `None` without a watch.
+    pub(super) fn resumes_from(&self) -> Option<&str> {
+        self.watch.as_ref().and_then(Connections::resource_version)
+    }
+
     pub(super) fn set_watch(&mut self, watch: Connections) {
         self.watch = Some(watch);
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         let step = self.advance(cx);
-        let version = self.watch.as_ref().and_then(Connections::resource_version);
+        let version = self.watch.as_ref().and_then(Connections::newest_version);
         if version != self.version.as_deref() {
             self.version = version.map(str::to_owned);
         }
-        let is_open = self.watch.as_ref().is_some_and(Connections::is_open);
+        let is_open = self.is_watching();
         let heard = self.watch.as_ref().map_or(0, Connections::heard);
         self.received.has_heard |= heard != mem::replace(&mut self.heard, heard);
         match step.or_else(|| self.resumes.take_if(|_| is_open).map(Step::Resumed)) {
@@ -232,7 +242,7 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
             return Step::Superseded;
         }
         // A watch in parallel to the list has already delivered changes after its version.
-        let watched = self.watch.as_ref().and_then(Connections::resource_version);
+        let watched = self.watch.as_ref().and_then(Connections::newest_version);
         self.store.open_log(watched.filter(|watched| is_older(&version, watched)).unwrap_or(&version));
         Step::Synced(version)
     }

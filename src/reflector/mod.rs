@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | `listwatch.synced`: the cache is up to date | info | `resource_version`, `objects`, `skipped` |
 //! | `listwatch.attempt_ended`: an attempt ended | warn | `error`, `seconds` (until the next) |
-//! | `listwatch.relist`: the store has room for skipped objects | info | |
+//! | `listwatch.relist`: the store has room for skipped objects, or the watch is silent | info | `resource_version` (of the server) |
 //! | `listwatch.skipped`: the store could not hold an object | warn | `skipped` |
 //! | `listwatch.index_error`: the function of an index failed | warn | `error`, `errors` |
 
@@ -80,7 +80,8 @@ const HEALTHY: Duration = Duration::from_secs(10);
 
 /// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it resumes the
 /// watch from the last version, with backoff and without a limit. It relists only if that version has expired, the initial
-/// state was interrupted, the server went back to an older version, or a full store has room for skipped objects.
+/// state was interrupted, the server went back to an older version, the watch makes no progress, or a full store has room for skipped
+/// objects.
 ///
 /// The store keeps serving its objects until a list is complete; a list that fails deletes nothing. Objects that are unchanged in
 /// a list are neither decoded nor stored again.
@@ -88,7 +89,9 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer version. So when
 /// a watch has delivered nothing for 2 minutes, not even a bookmark, the reflector requests the server's version by a list of one
 /// object. If it is older, the reflector relists, and treats no object as unchanged. It does not detect a restored server that has
-/// passed the version of the cache by then.
+/// passed the version of the cache by then. If it is newer, and the watch is not open, or is silent for another 2 minutes, the
+/// reflector relists too: the server may have forgotten the version without reporting it. So a quiet collection is listed every 4
+/// minutes if its server sends no bookmarks.
 #[must_use = "nothing is sent until run is polled"]
 pub struct Reflector<T: Stored + ?Sized> {
     client: Client,
@@ -323,6 +326,8 @@ impl<T: Stored + ?Sized> Reflector<T> {
         let (store, projection) = (self.store.clone(), self.projection.take());
         let mut feed = Feed::new(&store, projection.as_ref(), list, watch, attempt);
         let mut silence = Silence::new();
+        // True if the watch has been silent since the server was found to have newer versions.
+        let mut is_suspect = false;
         let ended = loop {
             let step = poll_fn(|cx| match feed.poll(cx) {
                 Poll::Pending if self.synced_at.is_some() => {
@@ -332,6 +337,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             });
             let step = step.await;
             silence.ended();
+            let resumes_from = feed.resumes_from().map(str::to_owned);
             let (received, version) = feed.take_received();
             let received = self.stored(received);
             match &step {
@@ -339,7 +345,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 Step::Resumed(version) => self.synced(version, 0),
                 _ => {}
             }
-            self.written(&received, version);
+            self.written(&received, version, resumes_from);
             match step {
                 Step::Synced(version) => {
                     if feed.needs_watch() {
@@ -349,7 +355,16 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 Step::Superseded => break (None, Next::Later),
                 Step::WentBack => break (None, self.sync.went_back()),
                 Step::Silent(Ok(version)) if self.sync.is_ahead_of(&version) => break (None, self.sync.went_back()),
-                Step::Written | Step::Resumed(_) | Step::Silent(Ok(_)) => {}
+                Step::Silent(Ok(version)) if self.sync.is_behind(&version) => {
+                    // A server may send no bookmarks, and have no changes.
+                    if is_suspect || !feed.is_watching() {
+                        tracing::info!(name: "listwatch.relist", resource_version = version, "relisting: the watch is silent, and the server has newer versions");
+                        break (None, self.sync.fell_behind());
+                    }
+                    is_suspect = true;
+                }
+                Step::Written => is_suspect &= !received.has_heard,
+                Step::Resumed(_) | Step::Silent(Ok(_)) => {}
                 Step::Silent(Err(error)) => failed(&self.status, error),
                 Step::ListFailed(error) => {
                     let next = self.sync.list_failed(attempt, &error, self.client.classify(&error));
@@ -391,7 +406,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         received
     }
 
-    fn written(&mut self, received: &Received, version: Option<&str>) {
+    fn written(&mut self, received: &Received, version: Option<&str>, resumes_from: Option<String>) {
         let version = version.filter(|version| self.sync.watched(version));
         if let Some(version) = version {
             self.store.advance(version);
@@ -402,6 +417,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             status.last_synced_at = last_synced_at.or(status.last_synced_at);
             if let Some(version) = version {
                 status.resource_version = Some(version.to_owned());
+                status.resumes_from = resumes_from;
             }
         });
     }
@@ -418,6 +434,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
             status.syncs += sent;
             status.last_synced_at = Some(now.into_std());
             status.resource_version = Some(version.to_owned());
+            status.resumes_from = Some(version.to_owned());
         });
     }
 

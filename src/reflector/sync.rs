@@ -161,6 +161,17 @@ impl SyncState {
         Next::Now
     }
 
+    /// Returns true if the server has versions that the watch has not delivered.
+    pub(super) fn is_behind(&self, version: &str) -> bool {
+        self.version != version && !self.is_ahead_of(version)
+    }
+
+    /// Records that the watch does not deliver the changes after the collection's version.
+    pub(super) fn fell_behind(&mut self) -> Next {
+        self.version_is_lost = true;
+        Next::Later
+    }
+
     /// Handles the error of a list of this attempt.
     pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
         if let ErrorKind::Incomplete { request_timeout: Some(_), .. } = error.kind() {
@@ -178,6 +189,9 @@ impl SyncState {
     pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
         if attempt.resumes && error.is_expired() {
             return Next::Now;
+        }
+        if let ErrorKind::NoProgress { .. } = error.kind() {
+            return self.fell_behind();
         }
         let was_listed = attempt.strategy == Strategy::ListThenWatch && !attempt.resumes;
         self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;

@@ -52,7 +52,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         let reading = spawn_blocking(move || store.read_saved(&path, &holds));
         let saved = reading.await.map_err(|error| FileError::from(io::Error::other(error)))??;
         self.is_of_this_server(&saved).await?;
-        let (store, version) = (self.store.clone(), saved.version().to_owned());
+        let (store, version) = (self.store.clone(), saved.resumes_from().to_owned());
         self.store.set_type_meta(self.selection.type_meta(&self.resource));
         let putting = spawn_blocking(move || store.put_saved(saved));
         putting.await.map_err(|error| FileError::from(io::Error::other(error)))??;
@@ -65,7 +65,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
         let mut is_known = false;
         for object in saved.witnesses().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
-            let (name, version) = (&object.name, saved.version());
+            let (name, version) = (&object.name, saved.resumes_from());
             let found = match self.on_server(namespace, name, version).await {
                 Ok(found) => found,
                 Err(error) if error.is_not_found() => continue,

@@ -284,7 +284,7 @@ async fn invalid_parameters_are_not_sent() {
     for (list, expected) in [
         (pods(&client, &params.clone().page_size(0)), "parameters: page size 0"),
         (pods(&client, &exact("0")), "parameters: exact version 0"),
-        (pods(&client, &exact("x")), "parameters: invalid resource version \"x\""),
+        (pods(&client, &exact("")), "parameters: invalid resource version \"\""),
         (pods(&client, &params.clone().timeout(Duration::from_millis(1500))), "parameters: timeout 1.5s"),
         (
             pods(&client, &ListParams::new(pair)),

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use listwatch::cache::{StorageFormat, Store};
+use futures::StreamExt as _;
+use listwatch::cache::{Change, StorageFormat, Store};
 use tokio::time::{Instant, sleep};
 
 use crate::script::{
-    FIRST, LIST, Scenario, added, check, idle_watch, late, list, modified, objects, oversized_frame, reflector,
-    requests, scripted, too_large, watch,
+    FIRST, LIST, Scenario, added, check, deleted, idle_watch, late, list, modified, objects, oversized_frame,
+    reflector, requests, scripted, too_large, watch,
 };
-use crate::support::config_maps::{error, initial_end};
+use crate::support::config_maps::{bookmark, error, initial_end};
 use crate::support::transport::{Answer, Asked, Scripted};
+use crate::support::{body_of, event_frame, len_field};
 
 #[tokio::test(start_paused = true)]
 async fn relists_after_an_expired_version() {
@@ -63,7 +65,7 @@ async fn relists_after_an_expired_version() {
                 list("12", "a@1 b@11"),
                 idle_watch(),
             ],
-            requests: "list 0, watch 10, watch 11, list 11, watch 12",
+            requests: "list 0, watch 10, watch 10, list 11, watch 12",
             objects: "a@1 b@11",
             version: "12",
         },
@@ -111,6 +113,116 @@ async fn relists_after_an_expired_version() {
         },
     ])
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn relists_after_a_version_without_progress() {
+    let etcd = r#"{"kind":"Status","apiVersion":"v1","message":"etcdserver: mvcc: required revision has been compacted","code":500}"#;
+    check([
+        Scenario {
+            name: "TestReflectorHandleWatch: watches that end at once",
+            strategy: LIST,
+            answers: vec![list("10", "a@1"), watch([]), watch([]), watch([]), list("12", "a@1 b@11"), idle_watch()],
+            requests: "list 0, watch 10, watch 10, watch 10, list, watch 12",
+            objects: "a@1 b@11",
+            version: "12",
+        },
+        Scenario {
+            name: "watches that fail",
+            strategy: LIST,
+            answers: [list("10", "a@1")]
+                .into_iter()
+                .chain((0..8).map(|n| if n % 2 == 0 { Answer::status(500) } else { watch([error(500)]) }))
+                .chain([list("12", "b@11"), idle_watch()])
+                .collect(),
+            requests: "list 0, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, list, watch 12",
+            objects: "b@11",
+            version: "12",
+        },
+        Scenario {
+            name: "a compacted version, in the words of etcd",
+            strategy: LIST,
+            answers: vec![list("10", "a@1"), Answer::ok(etcd).code(500), list("12", "b@11"), idle_watch()],
+            requests: "list 0, watch 10, list 10, watch 12",
+            objects: "b@11",
+            version: "12",
+        },
+        Scenario {
+            name: "a bookmark of version 0 after a missed deletion",
+            strategy: LIST,
+            answers: vec![
+                list("100", "a@50 b@60"),
+                watch([modified("b@107"), bookmark(0)]),
+                watch([modified("b@107"), deleted("a@108")]).then_stalls(),
+            ],
+            requests: "list 0, watch 100, watch 100",
+            objects: "b@107",
+            version: "108",
+        },
+    ])
+    .await;
+}
+
+/// The probe of a silent watch finds newer versions.
+#[tokio::test(start_paused = true)]
+async fn relists_when_a_silent_watch_falls_behind() {
+    check([
+        Scenario {
+            name: "an open watch, after a second probe",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@9"),
+                idle_watch(),
+                list("12", "x@1"),
+                list("13", "x@1"),
+                list("13", "a@9 b@12"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, list one, list one, list, watch 13",
+            objects: "a@9 b@12",
+            version: "13",
+        },
+        Scenario {
+            name: "a bookmark between two probes",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@9"),
+                watch([]).then(Duration::from_secs(130), bookmark(11)).then_stalls(),
+                list("12", "x@1"),
+                list("13", "x@1"),
+            ],
+            requests: "list 0, watch 10, list one, list one",
+            objects: "a@9",
+            version: "11",
+        },
+        Scenario {
+            name: "versions without an order",
+            strategy: LIST,
+            answers: vec![
+                list("x", "a@9"),
+                idle_watch(),
+                list("y", "x@1"),
+                list("y", "x@1"),
+                list("y", "b@9"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch x, list one, list one, list, watch y",
+            objects: "b@9",
+            version: "y",
+        },
+    ])
+    .await;
+    // Watches are refused, and lists are not: at least a list each few minutes.
+    let script = Scripted::by(|asked, n| match asked.parameter("watch") {
+        Some(_) => Answer::status(403),
+        None => list(&(10 + n).to_string(), &format!("a@{}", 5 + n)),
+    });
+    let reflector = reflector(script.clone(), LIST);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    sleep(Duration::from_secs(3600)).await;
+    assert!((20..=30).contains(&cache.status().syncs), "{:?}", cache.status());
+    run.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,6 +295,79 @@ async fn relists_from_a_server_that_was_restored_from_a_backup() {
         },
     ])
     .await;
+}
+
+/// The cache follows a server that sends events with older versions or none, and events that share a version.
+#[tokio::test(start_paused = true)]
+async fn keeps_objects_of_odd_versions() {
+    check([
+        Scenario {
+            name: "deletions that share a version, over two watches",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1 b@2 c@3"),
+                watch([deleted("a@20")]),
+                watch([deleted("a@20"), deleted("b@20")]).then_stalls(),
+            ],
+            requests: "list 0, watch 10, watch 10",
+            objects: "c@3",
+            version: "20",
+        },
+        Scenario {
+            name: "an object with an older version than the collection, as OpenShift sends projects",
+            strategy: LIST,
+            answers: vec![list("10", "a@1"), watch([modified("a@30"), added("b@20"), added("c@5")]).then_stalls()],
+            requests: "list 0, watch 10",
+            objects: "a@30 b@20 c@5",
+            version: "30",
+        },
+        Scenario {
+            name: "a deletion without a version",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1 b@2"),
+                watch([modified("b@11"), deleted("a@"), deleted("b@"), deleted("c@")]),
+                watch([added("b@11")]).then_stalls(),
+            ],
+            requests: "list 0, watch 10, watch 10",
+            objects: "b@11",
+            version: "11",
+        },
+        Scenario {
+            name: "initial events",
+            strategy: None,
+            answers: vec![
+                watch([added("a@1"), added("b@2"), initial_end(10), deleted("a@"), added("c@5"), deleted("b@20")])
+                    .then_stalls(),
+            ],
+            requests: "watch list",
+            objects: "c@5",
+            version: "20",
+        },
+    ])
+    .await;
+}
+
+/// A subscriber gets the last state that the store had.
+#[tokio::test(start_paused = true)]
+async fn the_final_state_of_an_object_that_is_only_named_is_unknown() {
+    let named = [len_field(1, b"a"), len_field(3, b"default")].concat();
+    let named = event_frame("DELETED", &body_of("v1", "ConfigMap", &len_field(1, &named)));
+    // The subscriber has received the objects by then.
+    let second = Duration::from_secs(1);
+    let deletions = watch([]).then(second, named).then(second, deleted("b@11")).then_stalls();
+    let reflector = reflector(scripted([list("10", "a@1 b@2"), deletions]), LIST);
+    let cache = reflector.cache();
+    let mut changes = cache.subscribe().start();
+    let run = tokio::spawn(reflector.run());
+    let mut deletions = Vec::new();
+    while deletions.len() < 2 {
+        if let Some(Change::Deleted { last, final_state_unknown, .. }) = changes.next().await {
+            deletions.push((last.name().to_owned(), last.resource_version().to_owned(), final_state_unknown));
+        }
+    }
+    assert_eq!(deletions, [("a".to_owned(), "1".to_owned(), true), ("b".to_owned(), "11".to_owned(), false)]);
+    run.abort();
 }
 
 /// `TestReflectorReplacesStoreOnUnsafeDelete`

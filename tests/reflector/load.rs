@@ -53,6 +53,28 @@ async fn saves_a_cache_during_an_outage() {
     run.abort();
 }
 
+/// The file was saved between two deletions of one version.
+#[tokio::test(start_paused = true)]
+async fn resumes_before_changes_that_share_the_version_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config-maps");
+    let before = reflector(scripted([list("10", "a@1 b@2 c@3"), watch([deleted("a@20")]).then_stalls()]), LIST);
+    let cache = before.cache();
+    let run = tokio::spawn(before.run());
+    cache.wait_for_resource_version("20").await.unwrap();
+    cache.save(&path).unwrap();
+    run.abort();
+    let script = scripted([one("c@3"), watch([deleted("a@20"), deleted("b@20")]).then_stalls()]);
+    let mut after = reflector(script.clone(), LIST);
+    after.load(&path).await.unwrap();
+    let cache = after.cache();
+    let run = tokio::spawn(after.run());
+    cache.wait_for_resource_version("20").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((&*requests(&script), &*objects(&cache)), ("get c 10, watch 10", "c@3"));
+    run.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,7 +94,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
             "deleted since",
             FIRST,
             &[Answer::status(404), one("a@12"), watch([deleted("b@11"), modified("a@12")]), idle_watch()],
-            "get b 10, get a 10, watch 10, watch 12",
+            "get b 10, get a 10, watch 10, watch 11",
             "a@12",
             0,
         ),

@@ -3,7 +3,7 @@
 //! A seed determines all of it, in paused time.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -58,8 +58,8 @@ pub struct Habits {
     pub opaque: bool,
     /// It sends bookmarks, once a minute.
     pub bookmarks: bool,
-    /// The percentage of changes after which it repeats the last ones.
-    pub repeats: u32,
+    /// Some deletions share a version, as when a lease expires.
+    pub shares_versions: bool,
     /// The percentage of watches that it interrupts. Other faults are less frequent.
     pub faults: u32,
     /// It is restored from a backup now and then.
@@ -124,8 +124,7 @@ impl World {
             },
             opaque,
             bookmarks: rng.u8(..4) > 0,
-            // A client cannot recognize repetitions of opaque versions.
-            repeats: if opaque { 0 } else { [0, 10, 50][rng.usize(..3)] },
+            shares_versions: false,
             faults: [0, 30, 90][rng.usize(..3)],
             goes_back: false,
             shards: false,
@@ -159,15 +158,27 @@ impl World {
         world
     }
 
+    /// A server on which some deletions share a version.
+    pub fn that_shares_versions(seed: u64) -> Self {
+        let world = Self::new(seed);
+        world.lock().habits.shares_versions = true;
+        world
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 
-    /// Returns the changes after this version.
-    pub fn history_after(&self, version: &str) -> VecDeque<Change> {
+    /// Returns the number of changes up to this version.
+    pub fn changes_until(&self, version: &str) -> usize {
         let state = self.lock();
         let at = at(version);
-        state.history.iter().filter(|change| change.at > at).cloned().collect()
+        state.history.iter().take_while(|change| change.at <= at).count()
+    }
+
+    /// Returns the change after this number of changes.
+    pub fn change_after(&self, changes: usize) -> Option<Change> {
+        self.lock().history.get(changes).cloned()
     }
 
     /// Returns the objects that existed at this version.
@@ -281,10 +292,6 @@ impl Change {
         (self.kind, &self.name, self.uid, &self.version) == (other.kind, &other.name, other.uid, &other.version)
     }
 
-    pub fn happened_at(&self, world: &World) -> String {
-        world.lock().version(self.at)
-    }
-
     pub fn apply(&self, objects: &mut Objects) {
         match self.kind {
             Kind::Added | Kind::Modified => objects.insert(self.name.clone(), (self.uid, self.version.clone())),
@@ -326,6 +333,13 @@ impl State {
         };
         let version = self.version(version);
         self.history.push(Change { kind, name, uid, at: self.now, version });
+        if kind == Kind::Deleted && self.habits.shares_versions {
+            for _ in 0..self.rng.u8(..4) {
+                let Some((name, (uid, _))) = self.objects.pop_first() else { break };
+                let version = self.version(self.now);
+                self.history.push(Change { kind, name, uid, at: self.now, version });
+            }
+        }
     }
 
     fn go_back(&mut self) {
@@ -459,7 +473,6 @@ impl World {
             restored,
             changes: self.1.subscribe(),
             world,
-            from: at,
             at,
             pending,
             shard,
@@ -519,8 +532,6 @@ struct Connection {
     /// The number of times that the server was restored before it was opened.
     restored: u32,
     changes: watch::Receiver<u64>,
-    /// The version at which it began.
-    from: u64,
     /// The version up to which all changes are in `pending` or sent.
     at: u64,
     pending: Vec<u8>,
@@ -583,17 +594,6 @@ impl Connection {
                 continue;
             }
             self.pending.extend(change.frame());
-            let repeats = state.habits.repeats;
-            // No repetitions before the end of the initial events: those have no order, so a client cannot recognize them.
-            if !self.initial && state.chance(repeats) {
-                // The last changes that were sent, up to 4 of them.
-                let sent = |change: &&Change| {
-                    (self.from + 1..=self.at).contains(&change.at) && is_in(self.shard.as_ref(), change.uid)
-                };
-                let last: Vec<_> = state.history.iter().filter(sent).cloned().collect();
-                let from = last.len() - state.rng.usize(1..=last.len().min(4));
-                last[from..].iter().for_each(|change| self.pending.extend(change.frame()));
-            }
         }
         let ends_initial = self.initial && state.habits.initial_events == InitialEvents::Known && state.rng.bool();
         drop(state);

@@ -24,7 +24,8 @@ async fn a_slow_consumer_makes_the_server_wait() {
     let body = Body::read(length, open).chunk_size(64 << 10).append(error(410));
     let server = serve(Answer::ok(body)).await;
     let client = client(&server, false);
-    let mut events = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &WatchParams::with_initial_state()).once();
+    let watch = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &WatchParams::with_initial_state());
+    let mut events = watch.open().await.unwrap();
     let (mut seen, mut end) = (0, None);
     while let Some(event) = events.next().await {
         match event {

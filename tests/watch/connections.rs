@@ -43,12 +43,16 @@ async fn delivers_events_until_the_connection_ends() {
         (Answer::default().code(302).header("location", "https://other.example/x"), "redirect: 302"),
     ] {
         let server = Scripted::in_turn([answer]);
-        let mut watch = watch(&server.client(), &exact(7)).once();
         let mut events = Vec::new();
-        while let Some(event) = watch.next().await {
-            events.push(event.map_or_else(|error| error.to_string(), written));
+        match watch(&server.client(), &exact(7)).open().await {
+            Ok(mut watch) => {
+                while let Some(event) = watch.next().await {
+                    events.push(event.map_or_else(|error| error.to_string(), written));
+                }
+                assert!(watch.next().await.is_none());
+            }
+            Err(error) => events.push(error.to_string()),
         }
-        assert!(watch.next().await.is_none());
         assert!(events.join(" ").contains(expected), "{events:?}, expected {expected}");
         assert_eq!(server.paths().len(), 1, "the request is not retried");
     }
@@ -59,7 +63,7 @@ async fn reads_both_encodings_gzip_members_and_shards() {
     // Recorded watches, in both encodings.
     for (body, expected) in [("watch-configmaps.pb", 1), ("watch-configmaps.json", 1)] {
         let server = Scripted::in_turn([Answer::pieces([fixture(body)])]);
-        let events: Vec<_> = watch(&server.client(), &exact(7)).once().collect().await;
+        let events: Vec<_> = watch(&server.client(), &exact(7)).open().await.unwrap().collect().await;
         assert!(events.len() > expected && events.iter().all(Result::is_ok), "{body}: {events:?}");
     }
     // A gzip member for each flush, as servers from 1.37 send: an event is delivered as soon as its member arrives.
@@ -70,7 +74,7 @@ async fn reads_both_encodings_gzip_members_and_shards() {
     };
     let answer = Answer::pieces([member(added("a", 8))]).then(SECOND, member(added("b", 9))).then_stalls();
     let server = Scripted::in_turn([answer.header("content-encoding", "gzip")]);
-    let mut events = watch(&server.client(), &exact(7)).once();
+    let mut events = watch(&server.client(), &exact(7)).open().await.unwrap();
     let started = Instant::now();
     assert_eq!(written(events.next().await.unwrap().unwrap()), "+a");
     assert_eq!(started.elapsed(), Duration::ZERO);
@@ -81,8 +85,12 @@ async fn reads_both_encodings_gzip_members_and_shards() {
     let shard = Shard::new(0, 2).unwrap();
     let names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
     let server = Scripted::in_turn([Answer::pieces(names.map(|name| added(name, 8)))]);
-    let events: Vec<_> =
-        watch(&server.client(), &exact(7).selection(Selection::all().shard(shard))).once().collect().await;
+    let events: Vec<_> = watch(&server.client(), &exact(7).selection(Selection::all().shard(shard)))
+        .open()
+        .await
+        .unwrap()
+        .collect()
+        .await;
     let events: Vec<_> = events.into_iter().map(|event| written(event.unwrap())).collect();
     let expected: Vec<_> = names.iter().filter(|name| shard.contains(name)).map(|name| format!("+{name}")).collect();
     assert!(!events.is_empty() && events.len() < 6);
@@ -93,7 +101,7 @@ async fn reads_both_encodings_gzip_members_and_shards() {
     let big = event_frame("ADDED", &body_of("v1", "ConfigMap", &config_maps::config_map(&"x".repeat(2000), "8")));
     let server = Scripted::in_turn([Answer::pieces([added("a", 8), big])]);
     let limits = Limits::default().item_size(1000);
-    let events: Vec<_> = watch(&server.client(), &exact(7)).limits(limits).once().collect().await;
+    let events: Vec<_> = watch(&server.client(), &exact(7)).limits(limits).open().await.unwrap().collect().await;
     let error = events[1].as_ref().unwrap_err().to_string();
     assert!(error.starts_with("event 1 is ") && error.contains("over the limit of 1000 bytes"), "{error}");
 }

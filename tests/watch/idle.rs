@@ -51,7 +51,7 @@ async fn idle_connections_are_closed() {
                 let lived = started.elapsed().saturating_sub(disconnect.wait);
                 assert_eq!(lived.as_secs(), expected);
             } else {
-                let events: Vec<_> = watch.once().collect().await;
+                let events: Vec<_> = watch.open().await.unwrap().collect().await;
                 let error = events.last().unwrap().as_ref().unwrap_err();
                 let silence = format!("stalled: no byte for {}", expected - answer.body_time().as_secs());
                 assert!(error.to_string().contains(&silence), "{error}");
@@ -83,7 +83,7 @@ async fn idle_connections_are_closed() {
     }
     // The consumer's own time does not count.
     let server = Scripted::in_turn([bookmarks(minute)]);
-    let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).once();
+    let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).open().await.unwrap();
     for _ in 0..3 {
         events.next().await.unwrap().unwrap();
         tokio::time::sleep(minute * 10).await;
@@ -92,14 +92,38 @@ async fn idle_connections_are_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn initial_events_have_a_deadline_that_progress_resets() {
-    // Initial objects are progress; bookmarks and changes are not.
-    let slow = || (0..5).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, added("a", 5 + at)));
+async fn initial_events_have_a_deadline_that_progress_extends() {
+    // Initial objects are progress, for 30 s for each MiB; bookmarks and changes are not.
+    let every_20_s = |name: &str, objects: u64| {
+        (0..objects).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, added(name, 5 + at)))
+    };
+    let big = "x".repeat(1 << 20);
+    let slow = || every_20_s(&big, 5);
     let busy = || (0..9).fold(Answer::default(), |answer, at| answer.then(SECOND * 20, event("MODIFIED", "a", 9 + at)));
     for (answer, timeout, idle, synced, seconds) in [
         (slow().then(SECOND * 20, initial_end(20)).then_stalls(), None, None, true, 120),
         (slow().then_stalls(), None, None, false, 100 + 30),
         (busy().then_stalls(), None, None, false, 30),
+        // Single objects do not defer it for ever.
+        (every_20_s("a", 40).then(SECOND * 20, initial_end(50)).then_stalls(), None, None, false, 30),
+        (
+            (0..9).fold(Answer::default(), |answer, at| answer.then(SECOND, added("a", 5 + at))).then_stalls(),
+            None,
+            None,
+            false,
+            30,
+        ),
+        // After a change, objects are new.
+        (
+            every_20_s(&big, 1)
+                .then(SECOND, event("MODIFIED", "a", 9))
+                .then(SECOND * 20, added(&big, 10))
+                .then_stalls(),
+            None,
+            None,
+            false,
+            20 + 30,
+        ),
         (
             Answer::default().then(SECOND * 20, bookmark(9)).then(SECOND * 20, bookmark(10)).then_stalls(),
             None,

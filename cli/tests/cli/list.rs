@@ -181,7 +181,7 @@ fn rejects_wrong_usage_before_any_request() {
         ("list pods --resource-version-match Exact", "--resource-version"),
         ("list pods -n Web", "error: namespace \"Web\" must be 1 to 63 of a-z"),
         ("record pods -A -", "`record` does not write to stdout"),
-        ("list pods --resource-version x", "error: invalid resource version \"x\": it must be digits"),
+        ("list pods --resource-version=", "error: invalid resource version \"\": it must not be empty"),
         ("list pods --resource-version 0 --resource-version-match Exact", "error: exact version 0: "),
     ] {
         let output = api.run(&args.split(' ').collect::<Vec<_>>());

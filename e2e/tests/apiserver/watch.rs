@@ -57,7 +57,7 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
     // The initial state, and its version.
     for selection in [Selection::all(), Selection::all().metadata_only(), Selection::all().json()] {
         let options = defaults().selection(selection);
-        let mut events = watched(client, &namespaces, &options).once();
+        let mut events = watched(client, &namespaces, &options).open().await?;
         let mut seen = Vec::new();
         let version = loop {
             match events.try_next().await?.ok_or("the watch ended")? {
@@ -70,7 +70,7 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
         let expected = server.kubectl(&["get", "namespaces", "-o", "jsonpath={.items[*].metadata.name}"])?;
         assert_eq!(seen, expected.split(' ').collect::<Vec<_>>(), "{options:?}");
         // The changes after that version.
-        let mut events = watched(client, &Resource::CONFIG_MAPS, &exact(&version)).namespace("default").once();
+        let mut events = watched(client, &Resource::CONFIG_MAPS, &exact(&version)).namespace("default").open().await?;
         server.kubectl(&["create", "configmap", "one", "-n", "default", "--from-literal=a=1"])?;
         server.kubectl(&["label", "configmap", "one", "-n", "default", "b=2"])?;
         server.kubectl(&["delete", "configmap", "one", "-n", "default"])?;
@@ -89,7 +89,7 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
     // The server ends the watch after its timeout.
     let options = defaults().timeout(Duration::from_secs(2));
     let ended: Vec<_> =
-        timeout(Duration::from_secs(20), watched(client, &namespaces, &options).once().collect()).await?;
+        timeout(Duration::from_secs(20), watched(client, &namespaces, &options).open().await?.collect()).await?;
     let ended: std::result::Result<Vec<_>, Error> = ended.into_iter().collect();
     assert!(!ended?.is_empty());
     Ok(())

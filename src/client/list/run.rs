@@ -28,7 +28,7 @@ use crate::client::transport::chain;
 use crate::client::{Answer, accept_header, body, within};
 use crate::decode::{ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError};
-use crate::object::ItemRef;
+use crate::object::{ItemRef, is_resumable};
 
 /// The number of times that a list starts over after its pages expired.
 const MAX_RESTARTS: u32 = 3;
@@ -65,7 +65,7 @@ impl Pages {
     /// Returns the version of the complete list, from which a watch can start.
     pub(crate) fn version(&self) -> Result<String, Error> {
         let version = self.summary().map_or("", |summary| &*summary.list_meta.resource_version);
-        if version.is_empty() {
+        if !is_resumable(version) {
             let kind = DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing };
             let (bytes, items) = self.summary().map_or((0, 0), |summary| (summary.bytes, summary.items));
             return Err(ErrorKind::Decode(DecodeError::new(kind, bytes, None, items)).into());

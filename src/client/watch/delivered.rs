@@ -1,32 +1,60 @@
-//! The events that a resumed watch has delivered, so that it repeats none.
+//! The version from which a watch resumes, and the events that it has delivered since.
+//!
+//! Several events may have the same version: when a lease of etcd expires, all its objects are deleted at one version. Until an
+//! event of a newer version or a bookmark arrives, further events of the newest version may be missing. So the watch resumes from
+//! the version before, and drops the events that the server sends again.
 
 use std::cmp::Ordering;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use crate::error::ItemError;
-use crate::object::{ItemRef, compare_resource_versions};
+use crate::encode::EventType;
+use crate::object::{ItemRef, compare_resource_versions, is_older, is_resumable};
 
-/// The least number of deletions that are remembered.
-const DELETIONS: usize = 1024;
+/// The most events that are remembered. When there are more, those before may be repeated after a reconnect. A lease of kube-apiserver
+/// has at most 1,000 objects (`--lease-max-object-count`).
+const REMEMBERED: usize = 1 << 16;
 
 /// The delivered events.
 #[derive(Default)]
 pub(super) struct Delivered {
     pub(super) events: u64,
     /// The version up to which all events were delivered; empty before the first version.
-    pub(super) version: String,
-    /// Hashes of the last deletions, in order and for search.
-    deletions: VecDeque<u64>,
-    found: HashSet<u64>,
-    /// The number of deletions since the version advanced.
-    since: usize,
+    resumes_from: String,
+    /// The newest version of a delivered event or bookmark. It is `resumes_from` or the next version.
+    newest: String,
+    /// The number of changes of `newest`.
+    moves: u64,
+    /// The number of connections.
+    connection: u64,
+    /// The events since `resumes_from`, by hash.
+    seen: HashMap<u64, Seen>,
+    /// The last event of each object in `seen`, by the hash of the object.
+    last: HashMap<u64, Seen>,
     hasher: RandomState,
+}
+
+/// An event that was delivered.
+struct Seen {
+    /// The connection that sent it last.
+    connection: u64,
+    /// `Delivered::moves` at that time.
+    moves: u64,
+}
+
+/// The connection of an event without a version: after it, no event of the object counts as repeated.
+const NEVER: u64 = u64::MAX;
+
+/// An event, as hashes.
+pub(super) struct Fingerprint {
+    object: u64,
+    /// `None` without a version: such events cannot be told apart.
+    event: Option<u64>,
 }
 
 impl Delivered {
     pub(super) fn up_to(version: String) -> Self {
-        Self { version, ..Self::default() }
+        Self { newest: version.clone(), resumes_from: version, ..Self::default() }
     }
 
     /// Forgets everything but the number of events, because the stream starts over.
@@ -34,37 +62,104 @@ impl Delivered {
         *self = Self { events: self.events, ..Self::default() };
     }
 
-    /// Returns a hash of the deleted object and its version.
-    pub(super) fn deletion(&self, object: ItemRef<'_>, version: &str) -> Result<u64, ItemError> {
-        let meta = object.meta()?;
-        Ok(self.hasher.hash_one((meta.namespace(), meta.name(), meta.uid(), version)))
+    /// Returns the version up to which all events were delivered; empty before the first version.
+    pub(super) fn resumes_from(&self) -> &str {
+        &self.resumes_from
     }
 
-    /// Returns true if an event of this version, or this deletion, was delivered.
-    pub(super) fn has(&self, version: &str, deletion: Option<u64>) -> bool {
-        !self.may_be_newer(version) && deletion.is_none_or(|deletion| self.found.contains(&deletion))
+    /// Returns the newest version that was delivered. Further events may have it.
+    pub(super) fn newest(&self) -> &str {
+        &self.newest
     }
 
-    pub(super) fn advance(&mut self, version: &str) {
-        if self.may_be_newer(version) {
-            version.clone_into(&mut self.version);
-            self.since = 0;
+    /// Records that the server sends the events after `resumes_from` again.
+    pub(super) fn reconnected(&mut self) {
+        self.connection += 1;
+    }
+
+    /// Returns `None` for an object whose metadata is malformed.
+    pub(super) fn fingerprint(&self, change: EventType, object: ItemRef<'_>, version: &str) -> Option<Fingerprint> {
+        let meta = object.meta().ok()?;
+        let key = (meta.namespace(), meta.name());
+        let event = (!version.is_empty()).then(|| self.hasher.hash_one((&key, change, meta.uid(), version)));
+        Some(Fingerprint { object: self.hasher.hash_one(&key), event })
+    }
+
+    /// Returns true if an earlier connection delivered this event, and this connection has delivered no event of the object.
+    pub(super) fn is_repeated(&self, fingerprint: &Fingerprint) -> bool {
+        let is_earlier = |seen: &Seen| seen.connection < self.connection;
+        let Fingerprint { object, event } = fingerprint;
+        event.and_then(|event| self.seen.get(&event)).is_some_and(is_earlier)
+            && self.last.get(object).is_some_and(is_earlier)
+    }
+
+    /// Records an event that was delivered.
+    pub(super) fn deliver(&mut self, fingerprint: Option<Fingerprint>, version: &str) {
+        self.pass(version);
+        let Some(Fingerprint { object, event }) = fingerprint else { return };
+        if self.seen.len() >= REMEMBERED || self.last.len() >= REMEMBERED {
+            self.seen.clear();
+            self.last.clear();
+        }
+        let (connection, moves) = (self.connection, self.moves);
+        if let Some(event) = event {
+            self.seen.insert(event, Seen { connection, moves });
+        }
+        let connection = if event.is_some() { connection } else { NEVER };
+        self.last.insert(object, Seen { connection, moves });
+    }
+
+    /// Records the version of an event: if it is newer, all events of the version before were delivered.
+    pub(super) fn pass(&mut self, version: &str) {
+        let is_newer = compare_resource_versions(version, &self.newest).is_none_or(Ordering::is_gt);
+        if !is_newer || !is_resumable(version) {
+            return;
+        }
+        self.resumes_from.clone_from(&self.newest);
+        version.clone_into(&mut self.newest);
+        // A deletion may have the version of the object, which is older than the deletion. So the server may send again all that
+        // followed the first event of `resumes_from`.
+        let moves = self.moves;
+        for seen in [&mut self.seen, &mut self.last] {
+            seen.retain(|_, seen| seen.moves == moves);
+            seen.shrink_to(REMEMBERED / 64);
+        }
+        self.moves += 1;
+    }
+
+    /// Records that all events up to this version were delivered: the version of a bookmark or a list.
+    pub(super) fn complete(&mut self, version: &str) {
+        if is_resumable(version) && !is_older(version, &self.newest) {
+            version.clone_into(&mut self.newest);
+            version.clone_into(&mut self.resumes_from);
+            (self.seen, self.last) = (HashMap::new(), HashMap::new());
+            self.moves += 1;
         }
     }
+}
 
-    /// Returns true if this version is newer than the delivered version, or does not compare with it.
-    fn may_be_newer(&self, version: &str) -> bool {
-        !matches!(compare_resource_versions(version, &self.version), Some(Ordering::Less | Ordering::Equal))
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    pub(super) fn remember(&mut self, deletion: u64) {
-        self.since += 1;
-        if self.found.insert(deletion) {
-            self.deletions.push_back(deletion);
+    /// A server that sends any number of events at one version does not fill the memory. Events may then be repeated, and none is lost.
+    #[test]
+    fn remembers_a_limited_number_of_events() {
+        let mut delivered = Delivered::up_to("7".to_owned());
+        let fingerprint = |n: usize| Fingerprint { object: n as u64, event: Some(n as u64) };
+        for n in 0..=REMEMBERED {
+            delivered.deliver(Some(fingerprint(n)), "8");
         }
-        while self.deletions.len() > self.since.max(DELETIONS) {
-            let Some(oldest) = self.deletions.pop_front() else { break };
-            self.found.remove(&oldest);
+        delivered.reconnected();
+        assert_eq!((delivered.resumes_from(), delivered.newest(), delivered.seen.len()), ("7", "8", 1));
+        assert!(!delivered.is_repeated(&fingerprint(0)) && delivered.is_repeated(&fingerprint(REMEMBERED)));
+        // A newer version, and then another, forget the events of the version before.
+        for (version, remembered) in [("9", 2), ("10", 2), ("11", 2)] {
+            delivered.deliver(Some(fingerprint(0)), version);
+            delivered.deliver(Some(fingerprint(1)), version);
+            assert!(delivered.seen.len() <= remembered + 1, "{version}: {}", delivered.seen.len());
         }
+        delivered.complete("11");
+        assert_eq!((delivered.resumes_from(), delivered.seen.capacity()), ("11", 0));
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::client::body::idle_error;
+use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::decode::WatchEvent;
 
 /// The shortest timeout of a connection with bookmarks.
@@ -14,12 +16,19 @@ const MIN_IDLE: Duration = Duration::from_secs(90);
 /// The delay that the server is allowed.
 const SLACK: Duration = Duration::from_secs(30);
 
+/// Longer than any connection.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 86400);
+
+/// The bytes of the initial events for which the server gets another timeout. A server that sends less cannot defer the deadline for
+/// ever: with the default timeout it must send 35 KB/s on average.
+const PROGRESS: u64 = 1 << 20;
+
 /// The clock of one connection, which runs while no bytes can be read.
 pub(super) struct Idle {
     /// The timeout that the caller set.
     fixed: Option<Duration>,
-    /// The timeout for each initial event, until they have ended.
-    initial_events: Option<Duration>,
+    /// The deadline of the initial events, until they have ended.
+    initial: Option<Initial>,
     /// The time at which the server should have ended the watch.
     end: Instant,
     last_bookmark: Option<Instant>,
@@ -30,16 +39,34 @@ pub(super) struct Idle {
     timer: Pin<Box<Sleep>>,
 }
 
+/// The progress of the initial events.
+struct Initial {
+    timeout: Duration,
+    /// The sum of the waits that an object has ended.
+    waited: Duration,
+    bytes: u64,
+    /// True after the first change. The server has then sent all objects of the initial state, so a further object is no progress.
+    has_changes: bool,
+}
+
+impl Initial {
+    /// Returns the time that is left for the next object.
+    fn left(&self) -> Duration {
+        let pieces = u32::try_from(1 + self.bytes / PROGRESS).unwrap_or(u32::MAX);
+        self.timeout.min(self.timeout.saturating_mul(pieces).saturating_sub(self.waited))
+    }
+}
+
 impl Idle {
     pub(super) fn new(fixed: Option<Duration>, timeout: Duration, gap: Option<Duration>) -> Self {
         let now = Instant::now();
         let timer = Box::pin(sleep_until(now));
-        Self { fixed, initial_events: None, end: now + timeout, last_bookmark: None, gap, waiting: None, timer }
+        Self { fixed, initial: None, end: later(now, timeout), last_bookmark: None, gap, waiting: None, timer }
     }
 
     /// From now on only an added object stops the clock; without a timeout, every byte does.
     pub(super) fn expect_initial_events(&mut self, timeout: Option<Duration>) {
-        self.initial_events = timeout;
+        self.initial = timeout.map(|timeout| Initial { timeout, waited: Duration::ZERO, bytes: 0, has_changes: false });
         self.waiting = None;
     }
 
@@ -47,16 +74,22 @@ impl Idle {
         self.gap
     }
 
-    pub(super) fn byte(&mut self) {
-        if self.initial_events.is_none() {
-            self.waiting = None;
+    pub(super) fn bytes(&mut self, bytes: usize) {
+        match &mut self.initial {
+            Some(initial) => initial.bytes += bytes as u64,
+            None => self.waiting = None,
         }
     }
 
     pub(super) fn event(&mut self, event: &WatchEvent<'_>) {
-        match event {
-            WatchEvent::Added { .. } => self.waiting = None,
-            WatchEvent::Bookmark { .. } => {
+        match (event, &mut self.initial) {
+            (WatchEvent::Added { .. }, Some(initial)) if !initial.has_changes => {
+                if let Some(since) = self.waiting.take() {
+                    initial.waited += since.elapsed();
+                }
+            }
+            (WatchEvent::Modified { .. } | WatchEvent::Deleted { .. }, Some(initial)) => initial.has_changes = true,
+            (WatchEvent::Bookmark { .. }, _) => {
                 let now = Instant::now();
                 if let Some(last) = self.last_bookmark.replace(now) {
                     self.gap = self.gap.max(Some(now - last));
@@ -66,23 +99,37 @@ impl Idle {
         }
     }
 
-    /// Polls the clock while no bytes can be read. Ready after the limit, with the time waited.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
+    /// Polls the clock while no bytes can be read. Ready after the limit, with the error.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TransportError> {
         let since = self.waiting.unwrap_or_else(Instant::now);
         if self.waiting.replace(since).is_none() {
             let limit = self.limit(since);
             self.timer.as_mut().reset(limit);
         }
         ready!(self.timer.as_mut().poll(cx));
-        Poll::Ready(since.elapsed())
+        let waited = since.elapsed();
+        Poll::Ready(match &self.initial {
+            Some(initial) => {
+                let (bytes, waited) = (initial.bytes, (initial.waited + waited).as_secs_f32());
+                let message = format!("the initial events have not ended: {bytes} bytes in {waited} s");
+                TransportError::new(TransportErrorKind::ReadIdle, message)
+            }
+            None => idle_error(waited),
+        })
     }
 
     fn limit(&self, now: Instant) -> Instant {
         let at_the_latest = (self.end + SLACK).max(now + SLACK);
-        match (self.initial_events, self.fixed, self.gap) {
-            (Some(timeout), ..) | (None, Some(timeout), _) => now + timeout,
+        match (&self.initial, self.fixed, self.gap) {
+            (Some(initial), ..) => later(now, initial.left()),
+            (None, Some(timeout), _) => later(now, timeout),
             (None, None, Some(gap)) => (now + (gap * 5 / 2).max(MIN_IDLE)).min(at_the_latest),
             (None, None, None) => at_the_latest,
         }
     }
+}
+
+/// Returns the end of a timeout, which may be longer than the clock can hold.
+fn later(now: Instant, timeout: Duration) -> Instant {
+    now.checked_add(timeout).unwrap_or_else(|| now + FOREVER)
 }

@@ -16,7 +16,7 @@ use super::{Connection, Locating, Opening, OwnedEvent, Plan};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
-use crate::client::retry::{Class, Retry};
+use crate::client::retry::{Class, Retry, most_fruitless};
 use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEvent;
 use crate::encode::EventType;
@@ -29,13 +29,17 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A connection that lived for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
 
+/// A connection without an event that ended before this time may have ended because its version has expired. client-go uses the
+/// same time (`tools/cache/reflector.go`, `VeryShortWatchError`).
+const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// The page size of a list that the server could not write within its request timeout; the same as client-go's (`tools/pager`).
 pub(crate) const PAGE: u32 = 500;
 
 /// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
 ///
-/// Nothing is sent before it is polled: set it up before. [`once`](Self::once) and [`open`](Self::open) use one connection instead,
-/// which the server ends after some minutes.
+/// Nothing is sent before it is polled: set it up before. [`open`](Self::open) uses one connection instead, which the server ends
+/// after some minutes.
 ///
 /// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
 /// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
@@ -48,9 +52,11 @@ pub(crate) const PAGE: u32 = 500;
 /// for an hour. If the initial state is interrupted, or its version expires, the stream starts over with [`OwnedEvent::Reset`].
 /// If the server's request timeout interrupted a list, the next list uses pages of 500.
 ///
-/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes from the
-/// version of the last event or of a later bookmark when the server ends it, when the connection breaks or [is
-/// dead](Self::idle_timeout), and on 408, 429 and 5xx. It also retries 401, 403, 404, unreadable credentials and a
+/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes when the
+/// server ends it, when the connection breaks or [is dead](Self::idle_timeout), and on 408, 429 and 5xx. It resumes from the version
+/// of the last bookmark, or from the version before the last event, because further events may have the version of that event. It
+/// drops the events that the server then repeats. It remembers hashes of up to 65,536 events of one version; if there are more, events
+/// may be repeated. It also retries 401, 403, 404, unreadable credentials and a
 /// proxy's page, with a warning in the log, because a role or a resource may be created later;
 /// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
 /// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait at least the server's
@@ -58,12 +64,13 @@ pub(crate) const PAGE: u32 = 500;
 /// The number of retries is not limited.
 ///
 /// The stream ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless it
-/// [starts over](Self::start_over). It also ends in errors that no retry fixes: parameters that the server refuses (400, 422), a
+/// [starts over](Self::start_over). Some servers do not report that: so a version also counts as expired after 3 connections from it
+/// that ended within a second without an event, or after 8 that failed with 500 or 504 ([`ErrorKind::NoProgress`]). The stream also ends in errors that no retry fixes: parameters that the server refuses (400, 422), a
 /// malformed or oversized frame, an object that cannot be decoded. [`resource_version`](Self::resource_version) is then before the
 /// event that failed.
 ///
-/// Events whose versions do not [compare](crate::compare_resource_versions) are all delivered. A deletion may have an older version
-/// than earlier events, so the stream remembers hashes of the last 1,024 deletions, and of all since the version advanced.
+/// An event may have an older version than earlier events, and a deletion may have none. It is delivered, and does not change the
+/// version to resume from. A bookmark without a version, or with version 0, is ignored.
 ///
 /// ```no_run
 /// use futures::TryStreamExt;
@@ -134,10 +141,15 @@ enum State {
 const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<F> Watch<F> {
-    /// Sets the timeout for each initial event, and for the bookmark after them: 30 s unless set. After it the collection is listed
+    /// Sets the timeout for the initial events and the bookmark after them: 30 s unless set. After it the collection is listed
     /// instead.
     ///
-    /// Some servers and proxies never send that bookmark. The time that the consumer takes does not count. After the bookmark
+    /// It limits the wait for each object, and for all of them together: each MiB that the server sends adds another timeout. So a
+    /// huge collection has all the time that it needs, and single objects do not defer the timeout for ever. After the first change
+    /// no object adds time, because the server has sent the whole collection by then. The time that the consumer takes does not
+    /// count.
+    ///
+    /// Some servers and proxies never send that bookmark, and then only objects that are created later. After the bookmark
     /// [`idle_timeout`](Self::idle_timeout) applies.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.connections.run.initial_events_timeout = timeout;
@@ -167,6 +179,9 @@ impl<F> Watch<F> {
 
     /// Returns the version up to which all events were delivered, from which another watch can resume; `None` before the first
     /// [`OwnedEvent::Synced`].
+    ///
+    /// Several events may have the same version. Until an event of a newer version or a bookmark arrives, it is the version before
+    /// the last event.
     #[must_use]
     pub fn resource_version(&self) -> Option<&str> {
         self.connections.resource_version()
@@ -188,7 +203,7 @@ impl Connections {
     #[cfg(feature = "cache")]
     pub(crate) fn after_version(mut self, version: String) -> Self {
         self.run.is_synced = true;
-        self.run.delivered.version = version;
+        self.run.delivered = Delivered::up_to(version);
         self
     }
 
@@ -201,6 +216,12 @@ impl Connections {
     /// As [`Watch::resource_version`].
     pub(crate) fn resource_version(&self) -> Option<&str> {
         self.run.version()
+    }
+
+    /// Returns the newest version that was delivered; `None` before the initial state is complete. Further events may have it.
+    #[cfg(feature = "cache")]
+    pub(crate) fn newest_version(&self) -> Option<&str> {
+        self.run.version().map(|_| self.run.delivered.newest())
     }
 
     /// Returns the number of events, delivered or not, and of bookmarks that are not older.
@@ -242,7 +263,7 @@ impl Connections {
                 }
                 State::Locating(locating) => match ready!(locating.as_mut().poll(cx)) {
                     Ok(version) => {
-                        run.delivered.version = version;
+                        run.delivered.complete(&version);
                         *state = run.request()?;
                         continue;
                     }
@@ -327,8 +348,12 @@ pub(super) struct Run {
     initial_events_timeout: Duration,
     on_disconnect: Option<OnDisconnect>,
     delivered: Delivered,
-    /// The number of events of any kind, except bookmarks of older versions.
+    /// The number of events of any kind, except bookmarks without a version and of older versions.
     heard: u64,
+    /// `heard` at the end of the connection before.
+    heard_before: u64,
+    /// The number of connections since the version advanced that may have failed because it has expired.
+    fruitless: u32,
     /// True if the initial state was delivered, or the watch began without it. From then on events are in order.
     is_synced: bool,
     /// True if a part of the initial state was delivered.
@@ -363,6 +388,8 @@ impl Run {
             is_synced,
             delivered: Delivered::up_to(version),
             heard: 0,
+            heard_before: 0,
+            fruitless: 0,
             has_begun: false,
             lists: false,
             pages: false,
@@ -406,11 +433,12 @@ impl Run {
 
     /// Returns the version from which the watch resumes.
     fn version(&self) -> Option<&str> {
-        let version = &*self.delivered.version;
+        let version = self.delivered.resumes_from();
         (self.is_synced && !version.is_empty()).then_some(version)
     }
 
-    fn opened(&self, mut connection: Connection) -> Connection {
+    fn opened(&mut self, mut connection: Connection) -> Connection {
+        self.delivered.reconnected();
         if !self.is_synced {
             connection.idle.expect_initial_events(Some(self.initial_events_timeout));
         }
@@ -426,7 +454,7 @@ impl Run {
     ) -> Result<Option<OwnedEvent<O>>, ItemError> {
         // A bookmark of an older version means that the server went back, not that the watch is up to date.
         let went_back = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
-            if is_older(resource_version, &self.delivered.version));
+            if is_older(resource_version, self.delivered.newest()));
         self.heard += u64::from(!went_back);
         let (object, version, change, made): (_, _, _, fn(O) -> OwnedEvent<O>) = match event {
             WatchEvent::Added { object, resource_version } => {
@@ -440,7 +468,7 @@ impl Run {
             }
             WatchEvent::Bookmark { resource_version, ends_initial_events } => {
                 if self.is_synced {
-                    self.delivered.advance(resource_version);
+                    self.delivered.complete(resource_version);
                 } else if ends_initial_events {
                     let resource_version = self.synced(resource_version);
                     return Ok(Some(OwnedEvent::Synced { resource_version }));
@@ -451,22 +479,18 @@ impl Run {
         };
         if !is_in_shard {
             if self.is_synced {
-                self.delivered.advance(version);
+                self.delivered.pass(version);
             }
             return Ok(None);
         }
-        let is_initial = !self.is_synced && change == EventType::Added;
-        let deletion = (change == EventType::Deleted).then(|| self.delivered.deletion(object, version)).transpose()?;
-        if !is_initial && self.delivered.has(version, deletion) {
+        // The bookmark after the initial events has the version of all events before it.
+        let fingerprint = self.is_synced.then(|| self.delivered.fingerprint(change, object, version)).flatten();
+        if fingerprint.as_ref().is_some_and(|fingerprint| self.delivered.is_repeated(fingerprint)) {
             return Ok(None);
         }
         let object = decode(change, object).map_err(Into::into)?;
-        // Initial events have no order, and a deletion may have any version.
-        if self.is_synced || change == EventType::Modified {
-            self.delivered.advance(version);
-        }
-        if let Some(deletion) = deletion {
-            self.delivered.remember(deletion);
+        if self.is_synced {
+            self.delivered.deliver(fingerprint, version);
         }
         self.delivered.events += 1;
         self.plan.client.totals.event();
@@ -478,13 +502,13 @@ impl Run {
     fn synced(&mut self, version: &str) -> String {
         self.is_synced = true;
         self.has_begun = false;
-        self.delivered.advance(version);
-        self.delivered.version.clone()
+        self.delivered.complete(version);
+        self.delivered.newest().to_owned()
     }
 
     /// Returns the wait before the next request after the end of a connection, or the error if it ends the stream.
     fn after(&mut self, ended: &State, error: Option<Error>) -> Result<Duration, Error> {
-        let error = error.map(|error| error.with_items(self.delivered.events));
+        let error = self.or_expired(ended, error).map(|error| error.with_items(self.delivered.events));
         let connection = match ended {
             State::Watching(connection) => Some(connection),
             _ => None,
@@ -549,6 +573,32 @@ impl Run {
         Ok(wait)
     }
 
+    /// Counts the connections that have brought nothing since the version advanced. After too many of them, the version counts as
+    /// expired: returns that error, else the error of this connection.
+    fn or_expired(&mut self, ended: &State, error: Option<Error>) -> Option<Error> {
+        let lived = match ended {
+            State::Watching(connection) => Some(connection.opened.elapsed()),
+            State::Opening(_) => None,
+            _ => return error,
+        };
+        let Some(version) = self.version().map(str::to_owned) else { return error };
+        let has_heard = self.heard != mem::replace(&mut self.heard_before, self.heard);
+        if has_heard || lived.is_some_and(|lived| lived >= HEALTHY) {
+            self.fruitless = 0;
+            return error;
+        }
+        let at_once = AT_ONCE.min(self.plan.params.timeout.unwrap_or(AT_ONCE) / 2);
+        let Some(most) = most_fruitless(error.as_ref(), lived.is_some_and(|lived| lived < at_once)) else {
+            return error;
+        };
+        self.fruitless += 1;
+        if self.fruitless < most {
+            return error;
+        }
+        let watches = mem::take(&mut self.fruitless);
+        Some(Error::new(ErrorKind::NoProgress { resource_version: version, watches, last: error.map(Box::new) }))
+    }
+
     /// Returns true if a retry may help, and prepares it.
     fn passes(&mut self, error: &Error) -> bool {
         match (self.plan.client.classify(error), error.kind()) {
@@ -567,6 +617,7 @@ impl Run {
     fn begin_again(&mut self) {
         self.is_synced = false;
         self.has_begun = true;
+        self.fruitless = 0;
         self.lists = false;
         self.interruptions = 0;
         if !matches!(self.plan.params.start, WatchStart::State(_)) {

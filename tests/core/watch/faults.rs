@@ -60,7 +60,7 @@ fn checks_protobuf_frames() {
         (pod(b"\x08\x01"), "malformed: the wrong wire type in metadata"),
         (pod(b"\x0a\x03\x32\x027"), "malformed: a length past the end of its parent in metadata"),
         (pod(b"\x0a\x03\x32\x017\x12\x01"), "malformed: a length past the end of its parent in the object"),
-        (protobuf("BOOKMARK", "v1", "Pod", b"\x0a\x00"), "malformed: no value in metadata.resourceVersion"),
+        (protobuf("MODIFIED", "v1", "Pod", b"\x0a\x00"), "malformed: no value in metadata.resourceVersion"),
         (
             protobuf("BOOKMARK", "v1", "Pod", b"\x0a\x08\x32\x017\x62\x03\x0a\x01\xff"),
             "malformed: invalid UTF-8 in metadata.annotations",
@@ -108,7 +108,7 @@ fn checks_json_frames() {
         ("{}".into(), "malformed: no value in type"),
         (r#"{"type":7}"#.into(), "malformed: a value of the wrong type in type"),
         (r#"{"type":"ADDED","object":[]}"#.into(), "malformed: a value of the wrong type in object"),
-        (r#"{"type":"ADDED","object":null}"#.into(), "malformed: a value of the wrong type in object"),
+        (r#"{"type":"ADDED","object":null}"#.into(), "malformed: no value in object"),
         (r#"{"type":"ADDED","object":"x"}"#.into(), "malformed: a value of the wrong type in object"),
         (GOOD.replace("ADDED", "SYNCED"), "malformed: an unknown value in type"),
         (GOOD.replace("ADDED", "added"), "malformed: an unknown value in type"),
