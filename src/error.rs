@@ -50,11 +50,6 @@ impl DecodeError {
         &mut self.0.kind
     }
 
-    #[cfg(feature = "client")]
-    pub(crate) fn set_items(&mut self, items: u64) {
-        self.0.items = items;
-    }
-
     /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &DecodeErrorKind {

@@ -35,14 +35,6 @@ impl Error {
         self
     }
 
-    /// Sets the number of delivered items, for an error of a page whose items were not all delivered.
-    pub(super) fn with_delivered(mut self, items: u64) -> Self {
-        if let ErrorKind::Decode(error) = &mut self.0.kind {
-            error.set_items(items);
-        }
-        self.with_items(items)
-    }
-
     pub(super) fn with_audit_id(mut self, audit_id: Option<String>) -> Self {
         self.0.audit_id = audit_id;
         self

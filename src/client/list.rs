@@ -7,10 +7,8 @@
 //! | `summary` | what the caller learns of the whole list |
 //! | `run` | the choice of the next request, over namespaces, pages, retries and restarts; independent of the items' types |
 //! | `page` | one response: its items, and the items that earlier attempts delivered |
-//! | `parallel` | items that several threads decode |
 
 mod page;
-mod parallel;
 mod plan;
 mod run;
 mod summary;
@@ -26,7 +24,6 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-pub use self::parallel::ParallelItems;
 use self::plan::Plan;
 pub(crate) use self::run::Pages;
 pub use self::summary::{ListSummary, Restart};
@@ -116,9 +113,6 @@ impl<F> List<F> {
 
     /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) or [`Limits::skip_oversized`] skips.
     /// The offset and the index in the error count within the page.
-    ///
-    /// In a [parallel](Self::parallel) list the task that polls calls it, before the items that follow. The list collects the errors
-    /// of up to 256 KiB of items until then.
     pub fn on_skip(mut self, hook: impl FnMut(&DecodeError) + Send + 'static) -> Self {
         self.plan().on_skip = Some(Box::new(hook));
         self

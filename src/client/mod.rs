@@ -23,7 +23,7 @@
 //!
 //! | to | call | which gives |
 //! |---|---|---|
-//! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream, a `Vec` or [`ParallelItems`], and a [`ListSummary`] |
+//! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream or a `Vec`, and a [`ListSummary`] |
 //! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: a stream that resumes, or [`WatchEvents`] of one connection |
 //! | get an object | [`Client::get`] | the object |
 //! | find a resource by a typed name | [`Client::discover`] and [`resolve`] | [`Resource`] |
@@ -87,7 +87,7 @@ pub use self::error::{Error, ErrorKind};
 pub use self::io_thread::IoThread;
 #[cfg(feature = "cache")]
 pub(crate) use self::list::Pages;
-pub use self::list::{List, ListSummary, ParallelItems, Restart};
+pub use self::list::{List, ListSummary, Restart};
 pub use self::metrics::Metrics;
 use self::metrics::Totals;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};

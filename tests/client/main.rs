@@ -7,7 +7,6 @@ mod fuzz;
 mod lists;
 mod middle_page;
 mod pages;
-mod parallel;
 mod secrets;
 mod selectors;
 #[path = "../support/mod.rs"]
