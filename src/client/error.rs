@@ -77,7 +77,7 @@ impl Error {
             }
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
             ErrorKind::Discovery(reason) => clean(reason),
-            ErrorKind::Params(_) | ErrorKind::PageChanged => {}
+            ErrorKind::Params(_) | ErrorKind::PageChanged | ErrorKind::RepeatedToken => {}
         }
         self
     }
@@ -280,6 +280,10 @@ pub enum ErrorKind {
     /// A retried page does not begin with the items that were already delivered.
     #[error("the retried page has other items than before")]
     PageChanged,
+
+    /// The server sent a continue token again, so the pages would never end.
+    #[error("the server sent the same continue token again: its pages do not end")]
+    RepeatedToken,
 
     /// A redirect. The client does not follow it, because that could send the credentials to another server.
     #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative location"))]

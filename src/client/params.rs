@@ -209,7 +209,8 @@ impl ListParams {
 
     /// Requests the list in pages of this many items, one page after the other: in one response unless set.
     ///
-    /// All pages are of one version. With [`ResourceVersion::Any`] servers ignore the page size and send the whole collection.
+    /// If a server or a proxy sends pages without this request, the client follows them too. All pages of an API server are of one
+    /// version. With [`ResourceVersion::Any`] servers ignore the page size and send the whole collection.
     #[must_use]
     pub fn page_size(mut self, items: u32) -> Self {
         self.page_size = Some(items);

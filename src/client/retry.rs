@@ -70,7 +70,8 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         ErrorKind::UnexpectedBody { .. }
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
-        | ErrorKind::PageChanged => Class::Unreadable,
+        | ErrorKind::PageChanged
+        | ErrorKind::RepeatedToken => Class::Unreadable,
         ErrorKind::Params(_) => Class::Final,
     }
 }

@@ -161,7 +161,7 @@ async fn lists_custom_resources_in_json() {
         assert_eq!(one.spec, decoded[0].spec);
         let json = ListParams::new(Selection::all().json());
         let names = client.list_with(&Resource::PODS, &json, |pod| pod.meta().map(|meta| meta.name().into_owned()));
-        assert_eq!(names.into_vec().await.unwrap().0.len(), 30);
+        assert_eq!(names.single_page(None).into_vec().await.unwrap().0.len(), 30);
         // A protobuf type is not decoded from JSON.
         let error = client.list::<Pod>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
         let error = crate::support::chain(&error);

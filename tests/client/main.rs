@@ -14,3 +14,4 @@ mod support;
 mod time;
 mod trace;
 mod transport;
+mod unrequested_pages;

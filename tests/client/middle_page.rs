@@ -137,11 +137,16 @@ async fn an_interrupted_page_ends_the_list_if_its_items_may_differ() {
         ("one response", pods as Listed, vec![interrupted(0, 150_000)], 1, "incomplete: "),
         ("the first page", paged, vec![interrupted(0, 150_000)], 1, "incomplete: "),
         (
-            "the page of an inconsistent token",
+            "the page of an inconsistent token, with other items than before",
             |client| paged(client).allow_inconsistent(),
-            vec![page(0), Answer::ok(fixture("error-410-continue.pb")).code(410), interrupted(1, 150_000)],
-            3,
-            "incomplete: ",
+            vec![
+                page(0),
+                Answer::ok(fixture("error-410-continue.pb")).code(410),
+                interrupted(1, 150_000),
+                changed(1, |items| items.swap(1, 2)),
+            ],
+            4,
+            "the retried page has other items than before",
         ),
         (
             "other items than before",
