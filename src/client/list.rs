@@ -27,7 +27,7 @@ use futures_core::Stream;
 use self::plan::Plan;
 pub(crate) use self::run::Pages;
 pub use self::summary::{ListSummary, Restart};
-use super::Client;
+use super::{Client, LONGEST};
 use super::error::Error;
 use super::params::{ListParams, Selection};
 use super::progress::Progress;
@@ -120,7 +120,7 @@ impl<F> List<F> {
 
     /// Sets the time after which the whole list ends in an error: no deadline unless set.
     pub fn deadline(mut self, time: Duration) -> Self {
-        self.plan().deadline = Some(time);
+        self.plan().deadline = Some(time.min(LONGEST));
         self
     }
 

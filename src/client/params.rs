@@ -61,7 +61,7 @@ impl Selection {
     /// Requests only the metadata of each object: the objects are `PartialObjectMetadata`, in protobuf for custom resources
     /// too.
     ///
-    /// A server that cannot send them returns 406: the client never requests whole objects instead.
+    /// A server that cannot send them returns 406. The client then requests them in JSON, but never whole objects instead.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
@@ -104,7 +104,6 @@ impl Selection {
         }
     }
 
-    #[cfg(feature = "cache")]
     pub(crate) fn is_metadata_only(&self) -> bool {
         self.metadata_only
     }
@@ -158,6 +157,11 @@ impl Selection {
     /// The `Accept` header of a list: protobuf if the server has it, or else JSON, as for whole custom resources.
     pub(super) fn accept_list(&self) -> String {
         self.accept("PartialObjectMetadataList")
+    }
+
+    /// Accepts only JSON, in a form that each server has: as whole objects, or as metadata if only that is selected.
+    pub(super) fn plain_json(self) -> Self {
+        Self { json: true, drop_managed_fields: false, ..self }
     }
 
     /// The `Accept` header of a watch, which sends single objects.

@@ -213,7 +213,7 @@ async fn a_body_that_is_not_the_list_is_an_error() {
         ("another kind", status(200, "nodes.pb"), "another kind: expected PodList of \"v1\", got NodeList of \"v1\""),
         ("an object", status(200, "single-configmap.pb"), "not a list: the body has the kind \"ConfigMap\" of \"v1\""),
         ("bad gzip", bad_gzip, "transport: compression: gzip: "),
-        ("brotli", brotli, "transport: compression: the body is neither plain nor gzip"),
+        ("brotli", brotli, "transport: compression: the content coding is br, not gzip or identity"),
         ("an appended Status", Answer::ok(pods().append(fixture("error-410-exact.pb"))), "API error: 410 Expired: "),
         ("malformed", Answer::ok(pods().flip_at(4)), "malformed: "),
     ] {

@@ -2,10 +2,13 @@
 
 #![allow(clippy::duplicate_mod, reason = "the fuzz targets have `tests/support` as a module of their own")]
 
+mod beginnings;
+mod codings;
 mod discovery;
 mod fuzz;
 mod lists;
 mod middle_page;
+mod not_acceptable;
 mod pages;
 mod secrets;
 mod selectors;

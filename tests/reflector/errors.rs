@@ -372,3 +372,28 @@ async fn retries_and_reports_a_connection_error() {
     assert_eq!(requests(&script), "list 0, list 0, watch 10");
     run.abort();
 }
+
+/// An aggregated API server without protobuf for the type.
+#[tokio::test(start_paused = true)]
+async fn syncs_in_json_after_a_406() {
+    let item = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"a","resourceVersion":"1"}}"#;
+    for strategy in [LIST, FIRST, None] {
+        let script = Scripted::by(move |asked, _| match asked.headers["accept"].to_str().unwrap() {
+            "application/json" if asked.parameter("sendInitialEvents").is_some() => Answer::status(422),
+            "application/json" if asked.parameter("watch").is_some() => idle_watch(),
+            "application/json" => Answer::ok(format!(
+                r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"9"}},"items":[{item}]}}"#
+            )),
+            _ => Answer::status(406),
+        });
+        let reflector = reflector(script.clone(), strategy);
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        assert_eq!(cache.synced().await.unwrap(), "9", "{strategy:?}");
+        assert_eq!(objects(&cache), "a@1", "{strategy:?}");
+        sleep(Duration::from_secs(1)).await;
+        let refused = script.asked().iter().filter(|asked| asked.headers["accept"] != "application/json").count();
+        assert_eq!(refused, 1, "{}", requests(&script));
+        run.abort();
+    }
+}

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use crc32fast::Hasher;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
@@ -22,6 +23,7 @@ use super::page::{Page, Repeat, Seen};
 use super::plan::{Listing, Plan};
 use super::summary::{ListSummary, Restart};
 use crate::client::error::{Error, ErrorKind};
+use crate::client::params::Selection;
 use crate::client::progress::Progress;
 use crate::client::retry::Tries;
 use crate::client::transport::chain;
@@ -108,6 +110,10 @@ impl Pages {
                             }
                         },
                     },
+                    Err(error) if is_unexpected_encoding(&error) => {
+                        let State::Reading(page) = mem::replace(&mut self.state, State::Failed) else { continue };
+                        Ok(self.run.unexpected(*page))
+                    }
                     Err(error) => self.run.after(error, Some(page)),
                 },
                 State::Complete | State::Failed => return Poll::Ready(Ok(None)),
@@ -138,6 +144,8 @@ pub(super) struct Run {
     before: [u64; 5],
     /// Items of abandoned snapshots that `into_vec` has not dropped yet.
     pub(super) abandoned: u64,
+    /// The selection in the form of the last request.
+    requested: Selection,
     tries: Tries,
     /// The items of the requested page that earlier attempts have processed.
     seen: Seen,
@@ -163,6 +171,7 @@ impl Run {
             later_page: false,
             before: [0; 5],
             abandoned: 0,
+            requested: plan.params.selection.clone(),
             tries: plan.client.tries(),
             seen: Seen::default(),
             deadline: None,
@@ -225,7 +234,8 @@ impl Run {
             path.push('?');
             path.push_str(&query);
         }
-        let accept = accept_header(params.selection.accept_list())?;
+        self.requested = client.acceptable(resource, &params.selection)?;
+        let accept = accept_header(self.requested.accept_list())?;
         let (client, counters, deadline) = (client.clone(), Arc::clone(counters), self.deadline);
         let attempt = counters.requests() + 1;
         let opening = async move {
@@ -237,18 +247,20 @@ impl Run {
                 .await?;
             }
             tracing::debug!(attempt, path, "requesting");
-            let answer = client.send(path, accept, deadline, &counters).await?;
-            // A body that is not a list by its first byte is read further, for the error.
-            match answer.first.first() {
-                None | Some(b'k' | b'{') => Ok(answer),
-                Some(_) => {
-                    let Answer { headers, first, mut chunks, audit_id, .. } = answer;
-                    let beginning = body::beginning(first, &mut chunks).await;
-                    Err(Error::new(client.unexpected(&beginning, &headers)).with_audit_id(audit_id))
-                }
-            }
+            client.send(path, accept, deadline, &counters).await
         };
         Ok(State::Opening(Box::pin(opening.instrument(self.span.clone()))))
+    }
+
+    /// Reads more of a body that is neither protobuf nor JSON, for the error.
+    fn unexpected(&self, page: Page) -> State {
+        let Page { answer: Answer { headers, mut chunks, .. }, chunk, decoder, .. } = page;
+        let chunk = Bytes::from([decoder.magic_read(), &chunk].concat());
+        let (client, audit_id) = (self.listing.plan.client.clone(), self.listing.summary.audit_id.clone());
+        State::Opening(Box::pin(async move {
+            let beginning = body::beginning(chunk, &mut chunks).await;
+            Err(Error::new(client.unexpected(&beginning, &headers)).with_audit_id(audit_id))
+        }))
     }
 
     fn page(&mut self, mut answer: Answer) -> Page {
@@ -346,6 +358,12 @@ impl Run {
         if is_untouched && error.is_expired() && self.starts_anew(&error) {
             return self.request();
         }
+        if is_untouched {
+            let Plan { client, resource, .. } = &self.listing.plan;
+            if client.needs_plain_json(&error, resource, &self.requested)? {
+                return self.request();
+            }
+        }
         if is_untouched || self.is_repeatable() {
             let class = self.listing.plan.client.classify(&error);
             if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, class)) {
@@ -393,6 +411,11 @@ impl Run {
         self.begin();
         true
     }
+}
+
+fn is_unexpected_encoding(error: &Error) -> bool {
+    let ErrorKind::Decode(error) = error.kind() else { return false };
+    matches!(error.kind(), DecodeErrorKind::UnexpectedEncoding(_))
 }
 
 /// Detects continue tokens that repeat in a cycle of any length, with one token in memory (Brent's algorithm).
