@@ -67,7 +67,7 @@ impl Error {
                 cause.iter_mut().map(TransportError::message_mut).for_each(clean);
             }
             ErrorKind::Decode(error) => {
-                if let DecodeErrorKind::NotAList { api_version, kind } = error.kind_mut() {
+                if let DecodeErrorKind::UnexpectedKind { api_version, kind } = error.kind_mut() {
                     [api_version, kind].into_iter().for_each(clean);
                 }
             }

@@ -104,15 +104,14 @@ impl<F> List<F> {
         self
     }
 
-    /// Sets whether an item that cannot be decoded is skipped and counted in [`ListSummary::skipped`]: false unless set, so that the
-    /// list ends in an error that names the item.
+    /// Sets whether an item that cannot be decoded, or is over [`Limits::item_size`], is skipped and counted in
+    /// [`ListSummary::skipped`]: false unless set, so that the list ends in an error that names the item.
     pub fn skip_item_errors(mut self, skip: bool) -> Self {
         self.plan().skips_item_errors = skip;
         self
     }
 
-    /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) or [`Limits::skip_oversized`] skips.
-    /// The offset and the index in the error count within the page.
+    /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) skips. The offset and the index in the error count within the page.
     pub fn on_skip(mut self, hook: impl FnMut(&DecodeError) + Send + 'static) -> Self {
         self.plan().on_skip = Some(Box::new(hook));
         self

@@ -388,7 +388,7 @@ impl Connection {
                 }
                 Err(error) => {
                     return Err(match error.kind() {
-                        DecodeErrorKind::UnexpectedWatchEncoding(_) if is_first => {
+                        DecodeErrorKind::UnexpectedEncoding(_) if is_first => {
                             client.unexpected(chunk, &answer.headers)
                         }
                         DecodeErrorKind::Api(status) => api_error(status),

@@ -99,6 +99,16 @@ impl ListDecoder {
         self
     }
 
+    /// Sets whether an item over [`Limits::item_size`] is [`Event::Skipped`] and counted in [`ListEnd::skipped`]: false unless set, so
+    /// that the list ends in an error that names the item.
+    ///
+    /// An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case.
+    #[must_use]
+    pub fn skip_item_errors(mut self, skip: bool) -> Self {
+        self.set_skips(skip);
+        self
+    }
+
     /// Creates a decoder for a body that a server sends in place of a watch.
     pub(super) fn of_watch(watch: &BodyState) -> Self {
         let mut decoder = Self::with_limits(watch.limits.items(u64::MAX).bytes(u64::MAX));
@@ -221,6 +231,12 @@ impl ListDecoder {
         self.body.list().skipped
     }
 
+    /// Returns true once the body is known to be JSON.
+    #[cfg(feature = "client")]
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.body, Body::Json(_))
+    }
+
     /// Returns the first bytes of the magic number, if no more than that was read.
     #[cfg(feature = "client")]
     pub(crate) fn magic_read(&self) -> &'static [u8] {
@@ -230,6 +246,10 @@ impl ListDecoder {
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.body.list_mut().limits = limits;
+    }
+
+    pub(crate) fn set_skips(&mut self, skips: bool) {
+        self.body.list_mut().skips_oversized = skips;
     }
 
     /// Calls `on_event` with the next event; a panic in it poisons the decoder.

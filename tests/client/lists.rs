@@ -384,7 +384,7 @@ async fn an_item_that_fails_ends_the_list_or_is_skipped() {
         let (report, reported) = mpsc::channel();
         let skipping = list(0)
             .skip_item_errors(true)
-            .limits(Limits::default().item_size(8600).skip_oversized(true))
+            .limits(Limits::default().item_size(8600))
             .on_skip(move |error| report.send((error.index(), error.limit().is_some())).unwrap());
         let (items, summary) = skipping.into_vec().await.unwrap();
         let reported: Vec<_> = reported.try_iter().collect();
@@ -434,4 +434,40 @@ async fn a_panic_in_the_callback_poisons_the_list() {
         assert!(items.next().await.is_none() && items.summary().is_none());
     }
     assert_eq!(server.requests().len(), 2);
+}
+
+/// A custom resource may name the kind of its lists as it likes; its items show that the list is of the resource.
+#[tokio::test]
+async fn lists_a_custom_resource_whose_lists_have_a_kind_of_their_own() {
+    let item = |kind: &str| format!(r#"{{"apiVersion":"example.com/v1","kind":"{kind}","metadata":{{"name":"f"}}}}"#);
+    let list = |items: &str, head: &str| format!(r#"{{{head},"metadata":{{"resourceVersion":"7"}},"items":[{items}]}}"#);
+    let sorted = |kind: &str, items: &str| {
+        format!(r#"{{"apiVersion":"example.com/v1","items":[{items}],"kind":"{kind}","metadata":{{"resourceVersion":"7"}}}}"#)
+    };
+    let head = |api_version: &str, kind: &str| format!(r#""apiVersion":"{api_version}","kind":"{kind}""#);
+    let foo = item("Foo");
+    let other = "another kind: expected FooList of \"example.com/v1\", got ";
+    for (case, body, expected) in [
+        ("as usual", list(&foo, &head("example.com/v1", "FooList")), Ok(1)),
+        ("its own kind", list(&foo, &head("example.com/v1", "FooCollection")), Ok(1)),
+        ("its own kind, without items", list("", &head("example.com/v1", "FooCollection")), Ok(0)),
+        ("its own kind after the items", sorted("FooCollection", &format!("{foo},{foo}")), Ok(2)),
+        ("another version", list(&foo, &head("example.com/v2", "FooCollection")), Err(other)),
+        ("items of another kind", list(&item("Bar"), &head("example.com/v1", "BarList")), Err(other)),
+        ("items of another kind first", sorted("BarList", &item("Bar")), Err(other)),
+        ("an object", foo.clone(), Err(other)),
+        ("a Table", r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}"#.to_owned(), Err("not a list: ")),
+        ("no items", format!("{{{}}}", head("example.com/v1", "FooCollection")), Err("not a list: ")),
+    ] {
+        let server = serve(Answer::ok(Body::replay(body))).await;
+        let foos = Resource::new("example.com", "v1", "foos", "Foo");
+        let listed = client(&server, false).list::<[u8]>(&foos, &ListParams::default()).into_vec().await;
+        match (listed, expected) {
+            (Ok((items, summary)), Ok(count)) => {
+                assert_eq!((items.len(), &*summary.list_meta.resource_version), (count, "7"), "{case}");
+            }
+            (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{case}: {error}"),
+            (listed, _) => panic!("{case}: {:?}", listed.map(|(items, _)| items.len())),
+        }
+    }
 }

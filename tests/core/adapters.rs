@@ -164,10 +164,10 @@ fn reports_oversized_items_that_are_skipped() {
         });
         let max = sizes.iter().max().unwrap() - 1;
         let over = sizes.iter().position(|size| *size > max).unwrap() as u64;
-        let limits = Limits::default().item_size(max).skip_oversized(true);
+        let limits = Limits::default().item_size(max);
         for lengths in [&[1][..], &[4096]] {
             let (report, skipped) = mpsc::channel();
-            let reader = ListReader::new::<[u8]>(Script::new(&body, lengths)).limits(limits);
+            let reader = ListReader::new::<[u8]>(Script::new(&body, lengths)).skip_item_errors(true).limits(limits);
             #[cfg(feature = "json")]
             let reader = reader.accept_json();
             let mut reader = reader.on_skip(move |error| report.send(error.clone()).unwrap());

@@ -19,7 +19,7 @@ use crc32fast::Hasher;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
-use super::page::{Page, Repeat, Seen};
+use super::page::{ListKind, Page, Repeat, Seen};
 use super::plan::{Listing, Plan};
 use super::summary::{ListSummary, Restart};
 use crate::client::error::{Error, ErrorKind};
@@ -275,13 +275,14 @@ impl Run {
         limits.bytes = limits.bytes.saturating_sub(self.listing.summary.bytes);
         let repeat = Repeat::of(self.seen.clone(), self.is_repeatable().then(Hasher::new));
         Page {
-            decoder: ListDecoder::with_limits(limits).accept_json(),
+            decoder: ListDecoder::with_limits(limits).accept_json().skip_item_errors(self.listing.plan.skips_item_errors),
             chunk: mem::take(&mut answer.first),
             answer,
             shard: self.listing.plan.params.selection.shard_of(),
             other_shards: self.seen.other_shards,
             oversized: 0,
             repeat,
+            list_kind: ListKind::Open(None),
         }
     }
 

@@ -31,8 +31,7 @@ pub struct ListSummary {
     pub consistent: bool,
     /// Items delivered, without the items of abandoned snapshots.
     pub items: u64,
-    /// Items skipped because the caller set [`List::skip_item_errors`](super::List::skip_item_errors) or
-    /// [`Limits::skip_oversized`](crate::Limits::skip_oversized).
+    /// Items skipped because the caller set [`List::skip_item_errors`](super::List::skip_item_errors).
     pub skipped: u64,
     /// Items of other shards, which the client left out because the server does not support shards.
     pub other_shards: u64,
