@@ -57,9 +57,9 @@ pub mod path {
     pub use crate::object::path::{meta, pod};
 }
 
-pub use adapt::{FromRef, ListError, ListReader};
 #[cfg(feature = "async")]
 pub use adapt::ListStream;
+pub use adapt::{FromRef, ListError, ListReader};
 pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
 pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 pub use limits::Limits;

@@ -73,8 +73,13 @@ pub struct Limits {
 impl Limits {
     /// Limits all times to a century: an `Instant` cannot hold the end of much longer times.
     fn bounded(mut self) -> Self {
-        let times =
-            [&mut self.header_timeout, &mut self.stall_timeout, &mut self.list_timeout, &mut self.idle_timeout, &mut self.drain_timeout];
+        let times = [
+            &mut self.header_timeout,
+            &mut self.stall_timeout,
+            &mut self.list_timeout,
+            &mut self.idle_timeout,
+            &mut self.drain_timeout,
+        ];
         for time in times {
             *time = (*time).min(Duration::from_secs(100 * 365 * 24 * 3600));
         }

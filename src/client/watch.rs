@@ -388,9 +388,7 @@ impl Connection {
                 }
                 Err(error) => {
                     return Err(match error.kind() {
-                        DecodeErrorKind::UnexpectedEncoding(_) if is_first => {
-                            client.unexpected(chunk, &answer.headers)
-                        }
+                        DecodeErrorKind::UnexpectedEncoding(_) if is_first => client.unexpected(chunk, &answer.headers),
                         DecodeErrorKind::Api(status) => api_error(status),
                         _ => ErrorKind::Decode(error),
                     });

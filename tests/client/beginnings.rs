@@ -37,7 +37,8 @@ async fn white_space_may_precede_json() {
             let client = server(&spaced(WIDGET), piece).client();
             let widget = client.get::<Json<Value>>(&widgets(), Some("a"), "w").await.unwrap();
             assert_eq!(widget["metadata"]["name"], "w");
-            let error = server(&spaced(STATUS), piece).client().get::<[u8]>(&widgets(), Some("a"), "w").await.unwrap_err();
+            let error =
+                server(&spaced(STATUS), piece).client().get::<[u8]>(&widgets(), Some("a"), "w").await.unwrap_err();
             assert!(error.is_expired(), "{error}");
 
             let client = server(&spaced(&format!(r#"{{"type":"ADDED","object":{WIDGET}}}"#)), piece).client();

@@ -18,7 +18,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// The number of items of a list with this body and these `Content-Encoding` headers.
 async fn listed(body: &[u8], headers: &[&str], piece: usize) -> Result<usize, Error> {
     let answer = Answer::ok(body.to_vec()).pieces_of(piece);
-    let server = Scripted::always(headers.iter().fold(answer, |answer, coding| answer.header("content-encoding", coding)));
+    let server =
+        Scripted::always(headers.iter().fold(answer, |answer, coding| answer.header("content-encoding", coding)));
     let client = server.client().retry(Retry::never());
     Ok(client.list::<[u8]>(&Resource::CONFIG_MAPS, &ListParams::default()).into_vec().await?.0.len())
 }

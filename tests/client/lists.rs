@@ -440,9 +440,12 @@ async fn a_panic_in_the_callback_poisons_the_list() {
 #[tokio::test]
 async fn lists_a_custom_resource_whose_lists_have_a_kind_of_their_own() {
     let item = |kind: &str| format!(r#"{{"apiVersion":"example.com/v1","kind":"{kind}","metadata":{{"name":"f"}}}}"#);
-    let list = |items: &str, head: &str| format!(r#"{{{head},"metadata":{{"resourceVersion":"7"}},"items":[{items}]}}"#);
+    let list =
+        |items: &str, head: &str| format!(r#"{{{head},"metadata":{{"resourceVersion":"7"}},"items":[{items}]}}"#);
     let sorted = |kind: &str, items: &str| {
-        format!(r#"{{"apiVersion":"example.com/v1","items":[{items}],"kind":"{kind}","metadata":{{"resourceVersion":"7"}}}}"#)
+        format!(
+            r#"{{"apiVersion":"example.com/v1","items":[{items}],"kind":"{kind}","metadata":{{"resourceVersion":"7"}}}}"#
+        )
     };
     let head = |api_version: &str, kind: &str| format!(r#""apiVersion":"{api_version}","kind":"{kind}""#);
     let foo = item("Foo");

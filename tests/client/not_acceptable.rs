@@ -13,7 +13,8 @@ fn flunders() -> Resource {
     Resource::new("wardle.example.com", "v1", "flunders", "Flunder")
 }
 
-const ITEM: &str = r#"{"kind":"Flunder","apiVersion":"wardle.example.com/v1","metadata":{"name":"f","resourceVersion":"5"}}"#;
+const ITEM: &str =
+    r#"{"kind":"Flunder","apiVersion":"wardle.example.com/v1","metadata":{"name":"f","resourceVersion":"5"}}"#;
 const METADATA: &str =
     r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"f","resourceVersion":"5"}}"#;
 
@@ -30,7 +31,10 @@ fn server(refusal: u16, accepts: &'static [&'static str]) -> Scripted {
         };
         if asked.parameter("watch").is_some() {
             let end = r#"{"type":"BOOKMARK","object":{"kind":"Flunder","apiVersion":"wardle.example.com/v1","metadata":{"resourceVersion":"6","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
-            let end = end.replace(r#""kind":"Flunder","apiVersion":"wardle.example.com/v1""#, &item[1..item.find(r#","metadata"#).unwrap()]);
+            let end = end.replace(
+                r#""kind":"Flunder","apiVersion":"wardle.example.com/v1""#,
+                &item[1..item.find(r#","metadata"#).unwrap()],
+            );
             return Answer::ok(format!("{{\"type\":\"ADDED\",\"object\":{item}}}\n{end}\n")).then_stalls();
         }
         if asked.path().ends_with("/f") {

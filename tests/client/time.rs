@@ -215,7 +215,8 @@ async fn the_longest_time_is_no_limit() {
     let longest = Duration::MAX;
     let answer = recorded(SECOND * 80);
     let retry = Retry::default().total(longest);
-    for (case, retry) in [("total", retry), ("delay", Retry::default().delay(longest)), ("both", retry.delay(longest))] {
+    for (case, retry) in [("total", retry), ("delay", Retry::default().delay(longest)), ("both", retry.delay(longest))]
+    {
         let client = Scripted::always(answer.clone()).client().retry(retry).read_idle_timeout(longest);
         let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).deadline(longest);
         assert_eq!(list.into_vec().await.unwrap().0.len(), 120, "{case}");

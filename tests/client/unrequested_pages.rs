@@ -30,7 +30,11 @@ fn names(server: &Scripted, params: &ListParams) -> List<impl FnMut(ItemRef<'_>)
 fn paging(pages: &'static [&'static [u32]], more: &'static str) -> Scripted {
     Scripted::by(move |asked: &Asked, _| {
         let number: usize = asked.parameter("continue").map_or(0, |token| token.parse().unwrap());
-        let next = if number + 1 < pages.len() { format!("{}{more}", token(&(number + 1).to_string())) } else { String::new() };
+        let next = if number + 1 < pages.len() {
+            format!("{}{more}", token(&(number + 1).to_string()))
+        } else {
+            String::new()
+        };
         page(50, &next, pages[number])
     })
 }

@@ -75,7 +75,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let summary = items.summary().expect("without an error the page is complete");
     if !summary.list_meta.continue_token.is_empty() {
         let items = summary.items;
-        let reason = format!("the server sent only a page of {items} items, and a continue token: nothing was recorded");
+        let reason =
+            format!("the server sent only a page of {items} items, and a continue token: nothing was recorded");
         return Err(Failure::Error(format!("{reason}; use `stats --chunk-size`")));
     }
     temporary.as_file().sync_all().map_err(cannot_write)?;

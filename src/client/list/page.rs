@@ -166,7 +166,9 @@ impl Page {
             let mut rest = &self.chunk[..];
             let (shard, repeat, list_kind) = (&mut self.shard, &mut self.repeat, &mut self.list_kind);
             let event = self.decoder.decode_with(&mut rest, |event| match event {
-                Event::Item(item) if !list_kind.allows(&item, listing) => PageEvent::OtherKind(item.type_meta().clone()),
+                Event::Item(item) if !list_kind.allows(&item, listing) => {
+                    PageEvent::OtherKind(item.type_meta().clone())
+                }
                 Event::Item(item) => match repeat.next(&item) {
                     Some(Repeated::Delivered) => PageEvent::Nothing,
                     Some(Repeated::Skipped) => PageEvent::Skipped,
@@ -223,7 +225,8 @@ impl Page {
                 Some(PageEvent::Item(Err(error))) => {
                     self.refuse(error.into(), listing)?;
                 }
-                Some(PageEvent::OtherKind(found)) if self.decoder.is_json() && self.list_kind.may_be(&found, listing) => {}
+                Some(PageEvent::OtherKind(found))
+                    if self.decoder.is_json() && self.list_kind.may_be(&found, listing) => {}
                 Some(PageEvent::OtherKind(found)) => {
                     return Err(ErrorKind::OtherKind { expected: listing.expected.clone(), found }.into());
                 }

@@ -275,7 +275,9 @@ impl Run {
         limits.bytes = limits.bytes.saturating_sub(self.listing.summary.bytes);
         let repeat = Repeat::of(self.seen.clone(), self.is_repeatable().then(Hasher::new));
         Page {
-            decoder: ListDecoder::with_limits(limits).accept_json().skip_item_errors(self.listing.plan.skips_item_errors),
+            decoder: ListDecoder::with_limits(limits)
+                .accept_json()
+                .skip_item_errors(self.listing.plan.skips_item_errors),
             chunk: mem::take(&mut answer.first),
             answer,
             shard: self.listing.plan.params.selection.shard_of(),

@@ -183,8 +183,16 @@ fn checks_json_syntax_and_members() {
             r#"{"kind":"PodList","apiVersion":"v1"}"#.to_owned(),
             Err("malformed: no value in items, at byte 35, 0 items delivered"),
         ),
-        ("a kind of its own, after the items", r#"{"apiVersion":"v1","items":[{}],"kind":"Thing"}"#.to_owned(), Ok(&["{}"])),
-        ("a kind of its own, before the items", r#"{"kind":"Thing","items":[{}],"apiVersion":"v1"}"#.to_owned(), Ok(&["{}"])),
+        (
+            "a kind of its own, after the items",
+            r#"{"apiVersion":"v1","items":[{}],"kind":"Thing"}"#.to_owned(),
+            Ok(&["{}"]),
+        ),
+        (
+            "a kind of its own, before the items",
+            r#"{"kind":"Thing","items":[{}],"apiVersion":"v1"}"#.to_owned(),
+            Ok(&["{}"]),
+        ),
         (
             "a Table with items",
             r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","items":[{}]}"#.to_owned(),
@@ -293,7 +301,9 @@ fn the_items_make_a_list() {
     for kind in ["PodList", "PodCollection", "Pods", "Pod", "List"] {
         check(kind, Limits::default(), LIST.replace("PodList", kind).as_bytes(), Ok(&expected));
     }
-    let object = |kind: &str| format!(r#"{{"kind":"{kind}","apiVersion":"v1","metadata":{{"name":"a"}},"spec":{{"items":[{{}}]}}}}"#);
+    let object = |kind: &str| {
+        format!(r#"{{"kind":"{kind}","apiVersion":"v1","metadata":{{"name":"a"}},"spec":{{"items":[{{}}]}}}}"#)
+    };
     for (kind, expected) in [
         ("Pod", "not a list: the body has the kind \"Pod\" of \"v1\", at byte 77, 0 items delivered"),
         ("PodList", "malformed: no value in items, at byte 81, 0 items delivered"),
