@@ -115,13 +115,11 @@ impl ListKind {
         // Go's types for lists leave out the kinds of items, but the items of a custom resource have theirs.
         let kind = meta::json::type_meta(item.bytes()).map(|found| found.kind).unwrap_or_default();
         let is_own = kind == listing.plan.resource.kind();
-        match mem::replace(self, Self::Checked) {
-            Self::Own => is_own,
-            _ => {
-                *self = Self::Open(Some(kind));
-                true
-            }
+        if let Self::Own = mem::replace(self, Self::Checked) {
+            return is_own;
         }
+        *self = Self::Open(Some(kind));
+        true
     }
 
     /// Returns true if the type meta may be the list's, although its kind is not the resource's kind with `List`. All lists of
