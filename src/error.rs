@@ -50,11 +50,6 @@ impl DecodeError {
         &mut self.0.kind
     }
 
-    #[cfg(feature = "client")]
-    pub(crate) fn set_items(&mut self, items: u64) {
-        self.0.items = items;
-    }
-
     /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &DecodeErrorKind {
@@ -125,8 +120,15 @@ impl DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, offset, index, items, of_watch } = &*self.0;
-        let unit = if *of_watch { "event" } else { "item" };
+        let (unit, expected) = if *of_watch { ("event", "watch") } else { ("item", "list") };
         match (kind, index) {
+            (DecodeErrorKind::UnexpectedKind { api_version, kind }, _) => {
+                write!(f, "not a {expected}: the body has the kind {kind:?} of {api_version:?}")?;
+            }
+            (DecodeErrorKind::UnexpectedEncoding(BodyFormat::Json), _) => {
+                write!(f, "{kind}, which the decoder does not accept")?;
+            }
+            (DecodeErrorKind::UnexpectedEncoding(_), _) => write!(f, "{kind}, not like a {expected}")?,
             (DecodeErrorKind::Item(_), Some(index)) => write!(f, "cannot read {unit} {index}")?,
             (DecodeErrorKind::Limit { limit: Limit::ItemSize, size, max }, Some(index)) => {
                 write!(f, "{unit} {index} is {}, over the limit of {}", Bytes(*size), Bytes(*max))?;
@@ -152,15 +154,12 @@ impl Error for DecodeError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The body is neither Kubernetes protobuf, which begins with `k8s\0`, nor JSON that the decoder accepts.
+    /// The body is neither Kubernetes protobuf, which begins with `k8s\0` or in a watch with the length of a frame, nor JSON that
+    /// the decoder accepts.
     ///
     /// API servers send the encoding that the `Accept` header of the request prefers.
-    #[error("unexpected encoding: the body looks like {}", format(*.0, "list"))]
+    #[error("unexpected encoding: the body looks like {0}")]
     UnexpectedEncoding(BodyFormat),
-
-    /// The body of a watch is neither frames of Kubernetes protobuf nor JSON objects that the decoder accepts.
-    #[error("unexpected encoding: the body looks like {}", format(*.0, "watch"))]
-    UnexpectedWatchEncoding(BodyFormat),
 
     /// A field has invalid bytes or an invalid value.
     #[error("malformed: {fault} in {field}")]
@@ -179,22 +178,13 @@ pub enum DecodeErrorKind {
     #[error("incomplete: the body ended inside a frame")]
     TruncatedFrame,
 
-    /// The body is whole, but not a list of objects: a single object, a `Table` (which servers send for `as=Table`), or a kind
-    /// whose items are not objects.
-    #[error("not a list: the body has the kind {kind:?} of {api_version:?}")]
-    NotAList {
-        /// `apiVersion` of the envelope.
-        api_version: String,
-        /// `kind` of the envelope.
-        kind: String,
-    },
-
-    /// The body is a list or a single object in place of a watch.
-    #[error("not a watch: the body has the kind {kind:?} of {api_version:?}")]
-    NotAWatch {
+    /// The body is not a list of objects: a single object, a `Table` (which servers send for `as=Table`), or a kind whose items are
+    /// not objects. Or it is a list or a single object in place of a watch.
+    #[error("unexpected kind: the body has the kind {kind:?} of {api_version:?}")]
+    UnexpectedKind {
         /// `apiVersion` of the body.
         api_version: String,
-        /// `kind` of the body; `List` if a JSON list has its kind after its items.
+        /// `kind` of the body; `List` if a JSON list in place of a watch has its kind after its items.
         kind: String,
     },
 
@@ -224,13 +214,6 @@ pub enum DecodeErrorKind {
     /// The caller fed bytes to a decoder after its `finish`.
     #[error("misuse: bytes after finish")]
     Finished,
-}
-
-fn format(found: BodyFormat, expected: &str) -> String {
-    match found {
-        BodyFormat::Json => "JSON, which the decoder does not accept".to_owned(),
-        _ => format!("{found}, not like a {expected}"),
-    }
 }
 
 fn exceeded(limit: Limit, size: u64, max: u64) -> String {

@@ -22,7 +22,7 @@
 //! | types and modules | purpose |
 //! |---|---|
 //! | [`ListDecoder`], [`WatchDecoder`], [`Limits`] | bytes in, items and events out; no IO, no async |
-//! | [`ListReader`], `ListStream`, `ListCodec` | an iterator, a stream and a codec around the decoder |
+//! | [`ListReader`], `ListStream` | an iterator and a stream around the decoder |
 //! | [`ItemRef`], [`Item`], `Json` | one item, borrowed, and the types that it can be decoded as |
 //! | [`MetaView`], [`FieldPath`], [`path`], [`Projection`] | read and copy parts of an item without decoding it |
 //! | [`View`](view::View) | typed reads off the bytes of an object, by the types of the crate `listwatch-views` |
@@ -74,9 +74,9 @@ pub mod path {
     pub use crate::object::path::{meta, pod};
 }
 
-pub use adapt::{FromRef, ListError, ListReader};
 #[cfg(feature = "async")]
-pub use adapt::{ListCodec, ListStream};
+pub use adapt::ListStream;
+pub use adapt::{FromRef, ListError, ListReader};
 pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
 pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 pub use limits::Limits;

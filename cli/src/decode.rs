@@ -198,7 +198,6 @@ impl Args {
             .items(self.max_items.unwrap_or(u64::MAX))
             .bytes(self.max_bytes.map_or(u64::MAX, |size| size.as_u64()))
             .metadata_size(self.max_metadata_size.as_u64())
-            .skip_oversized(self.skip_bad_items)
     }
 }
 
@@ -227,9 +226,9 @@ pub fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder
         error => return format!("{source}: {}, {}", chain(error), reached(decoder).text()),
     };
     let hint = match error.kind() {
-        DecodeErrorKind::NotAList { kind, .. } if kind == "Table" => "; request the list without as=Table",
+        DecodeErrorKind::UnexpectedKind { kind, .. } if kind == "Table" => "; request the list without as=Table",
         // Also the lines of -o json.
-        DecodeErrorKind::NotAList { kind, .. } if !kind.ends_with("List") => {
+        DecodeErrorKind::UnexpectedKind { kind, .. } if !kind.ends_with("List") => {
             "; the file has single objects: to save a list, use `record`"
         }
         DecodeErrorKind::UnexpectedEncoding(BodyFormat::Cbor) => "; request application/vnd.kubernetes.protobuf",

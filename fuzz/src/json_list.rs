@@ -84,7 +84,7 @@ fn by_serde(body: &Members<'_>) -> Result<List, String> {
                 *(if name == "kind" { &mut *kind } else { &mut *api_version }) = text;
                 let is_status = may_be_status && kind == "Status" && matches!(api_version.as_str(), "" | "v1");
                 if !api_version.is_empty() && !kind.is_empty() && !is_status {
-                    check_kind(kind)?;
+                    check_kind(&list.type_meta)?;
                     may_be_status = false;
                 }
             }
@@ -95,7 +95,7 @@ fn by_serde(body: &Members<'_>) -> Result<List, String> {
             "items" => {
                 let items: Vec<&RawValue> = serde_json::from_str(value).map_err(|error| error.to_string())?;
                 if !list.type_meta.kind.is_empty() {
-                    check_kind(&list.type_meta.kind)?;
+                    check_kind(&list.type_meta)?;
                 }
                 (has_items, may_be_status) = (true, false);
                 for item in items {
@@ -112,7 +112,7 @@ fn by_serde(body: &Members<'_>) -> Result<List, String> {
             _ => {}
         }
     }
-    check_kind(&list.type_meta.kind)?;
+    check_kind(&list.type_meta)?;
     if list.type_meta.api_version.is_empty() || !has_items {
         return Err("no version, or no items".to_owned());
     }
@@ -123,8 +123,9 @@ fn text(json: &str) -> Result<String, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
-fn check_kind(kind: &str) -> Result<(), String> {
-    let is_list = kind.ends_with("List") && !["APIResourceList", "APIGroupList"].contains(&kind);
+fn check_kind(TypeMeta { api_version, kind, .. }: &TypeMeta) -> Result<(), String> {
+    let is_table = kind == "Table" && api_version.starts_with("meta.k8s.io/");
+    let is_list = !is_table && !["", "Status", "APIResourceList", "APIGroupList"].contains(&kind.as_str());
     if is_list { Ok(()) } else { Err(format!("a {kind:?}")) }
 }
 

@@ -29,6 +29,7 @@ struct Caps {
     items: u64,
     metadata_size: u64,
     limits: Limits,
+    skips: bool,
 }
 
 impl Caps {
@@ -39,15 +40,15 @@ impl Caps {
         let items = cap(1, small % 8, u64::MAX);
         let metadata_size = cap(2, small, Limits::DEFAULT_METADATA_SIZE);
         let limits = Limits::default().item_size(item_size).items(items).metadata_size(metadata_size);
-        let limits = limits.bytes(cap(3, 8 * small, u64::MAX)).skip_oversized(!skip.is_multiple_of(2));
-        Self { item_size, items, metadata_size, limits }
+        let limits = limits.bytes(cap(3, 8 * small, u64::MAX));
+        Self { item_size, items, metadata_size, limits, skips: !skip.is_multiple_of(2) }
     }
 
     /// Bounds memory by a split item and the kept metadata, each with the buffer that it outgrew. A Status takes more: two
     /// bytes of a cause become three strings.
     fn check_memory(&self, body: &[u8], lengths: &[usize]) {
         let mut is_status = false;
-        let counted = measure(|| is_status = drain(body, self.limits, lengths));
+        let counted = measure(|| is_status = drain(body, self, lengths));
         let item = self.item_size.min(body.len() as u64);
         let metadata = self.metadata_size.min(body.len() as u64);
         let max = 2 * item + if is_status { 200 } else { 8 } * metadata + 2000;
@@ -77,7 +78,7 @@ impl Walked {
 }
 
 fn walk(body: &[u8], caps: &Caps, lengths: &[usize]) -> Walked {
-    let mut decoder = ListDecoder::with_limits(caps.limits).accept_json();
+    let mut decoder = ListDecoder::with_limits(caps.limits).accept_json().skip_item_errors(caps.skips);
     let mut seen = Vec::new();
     let mut broken = None;
     'body: for mut chunk in cut(body, lengths) {
@@ -129,8 +130,8 @@ fn see(event: Event<'_>, caps: &Caps) -> Seen {
 }
 
 /// Decodes and drops the body. Returns true if it ends in an error that the server sent.
-fn drain(body: &[u8], limits: Limits, lengths: &[usize]) -> bool {
-    let mut decoder = ListDecoder::with_limits(limits).accept_json();
+fn drain(body: &[u8], caps: &Caps, lengths: &[usize]) -> bool {
+    let mut decoder = ListDecoder::with_limits(caps.limits).accept_json().skip_item_errors(caps.skips);
     for mut chunk in cut(body, lengths) {
         loop {
             match decoder.decode(&mut chunk) {

@@ -84,7 +84,7 @@ fn is_stricter(error: &DecodeError, body: &[u8], envelope: &Envelope) -> bool {
         DecodeErrorKind::Malformed { fault: Fault::NotEmpty, .. } => {
             content_encodings.iter().chain(content_types).any(|text| !text.is_empty())
         }
-        DecodeErrorKind::NotAList { kind, .. } => is_not_a_list(kind),
+        DecodeErrorKind::UnexpectedKind { kind, .. } => is_not_a_list(kind),
         DecodeErrorKind::Api(_) | DecodeErrorKind::Malformed { field: "raw", fault: Fault::Status } => {
             body.windows(6).any(|text| text == b"Status")
         }

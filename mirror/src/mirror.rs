@@ -72,6 +72,23 @@ pub struct Limits {
     pub drain_timeout: Duration,
 }
 
+impl Limits {
+    /// Limits all times to a century: an `Instant` cannot hold the end of much longer times.
+    fn bounded(mut self) -> Self {
+        let times = [
+            &mut self.header_timeout,
+            &mut self.stall_timeout,
+            &mut self.list_timeout,
+            &mut self.idle_timeout,
+            &mut self.drain_timeout,
+        ];
+        for time in times {
+            *time = (*time).min(Duration::from_secs(100 * 365 * 24 * 3600));
+        }
+        self
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -132,7 +149,7 @@ impl Mirror {
 
     /// Sets the limits on readers.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.limits = limits.bounded();
         self
     }
 

@@ -3,15 +3,11 @@
 //! An adapter ends in one of two ways: with a [`ListEnd`](crate::ListEnd), which `end()` returns after the last item,
 //! or with an error. No adapter ends without an error on an incomplete list.
 
-#[cfg(feature = "async")]
-mod codec;
 mod read;
 mod source;
 #[cfg(feature = "async")]
 mod stream;
 
-#[cfg(feature = "async")]
-pub use codec::ListCodec;
 pub use read::ListReader;
 pub use source::{FromRef, ListError};
 #[cfg(feature = "async")]

@@ -132,16 +132,17 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// Sets whether an item that the closure or the type refuses is skipped and counted in
+        /// Sets whether an item that the closure or the type refuses, or that is over
+        /// [`Limits::item_size`](crate::Limits::item_size), is skipped and counted in
         /// [`ListEnd::skipped`](crate::ListEnd::skipped): false unless set, so that the list ends in an error that names the item.
         #[must_use]
         pub fn skip_item_errors(mut self, skip: bool) -> Self {
             self.source.skips_item_errors = skip;
+            self.source.decoder.set_skips(skip);
             self
         }
 
-        /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) or
-        /// [`Limits::skip_oversized`](crate::Limits::skip_oversized) skips. Without them the list would have ended in that error.
+        /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) skips.
         #[must_use]
         pub fn on_skip(mut self, hook: impl FnMut(&crate::DecodeError) + Send + 'static) -> Self {
             self.source.on_skip = Some(Box::new(hook));

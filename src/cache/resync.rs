@@ -12,6 +12,9 @@ use super::queue::LOOK_AHEAD;
 /// The resolution of tokio's timers.
 const SHORTEST: Duration = Duration::from_millis(1);
 
+/// An `Instant` cannot hold the end of much longer periods.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// Walks through all slots once per period.
 pub(super) struct Resync {
     period: Duration,
@@ -27,7 +30,7 @@ pub(super) struct Resync {
 impl Resync {
     /// Returns `None` for a period of zero.
     pub(super) fn new(period: Duration) -> Option<Self> {
-        let period = (!period.is_zero()).then_some(period.max(SHORTEST))?;
+        let period = (!period.is_zero()).then_some(period.clamp(SHORTEST, LONGEST))?;
         Some(Self { period, began: Instant::now(), next: 0, slots: 0, timer: None })
     }
 

@@ -1,19 +1,20 @@
 //! Response bodies: timed and decompressed while they arrive, and read as an error if they are not the requested list.
 
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use std::{io, mem};
 
 use async_compression::tokio::bufread::GzipDecoder;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use tokio::io::AsyncBufRead as _;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::io::{ReaderStream, StreamReader};
+use tokio_util::io::{StreamReader, poll_read_buf};
 
 use super::error::ErrorKind;
 use super::progress::Counters;
@@ -47,17 +48,27 @@ pub(super) fn body(
         deadline: deadline.map(|deadline| Box::pin(sleep_until(deadline))),
         counters,
     };
-    match headers.get(CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
-        None | Some(b"identity") => Ok(Box::pin(guarded)),
-        Some(b"gzip") => {
-            let mut decoder = GzipDecoder::new(StreamReader::new(ForReader(guarded)));
-            // Servers from 1.37 write one member for each flush.
-            decoder.multiple_members(true);
-            let chunks = ReaderStream::with_capacity(decoder, DECOMPRESSED_CHUNK);
-            Ok(Box::pin(Decompressed(chunks)))
+    match content_coding(headers).as_deref() {
+        None => Ok(Box::pin(guarded)),
+        Some("gzip" | "x-gzip") => Ok(Box::pin(Gunzip {
+            state: Members::Before(StreamReader::new(ForReader(guarded))),
+            chunk: BytesMut::new(),
+        })),
+        Some(coding) => {
+            let message = format!("the content coding is {coding}, not gzip or identity");
+            Err(TransportError::new(TransportErrorKind::Compression, message))
         }
-        Some(_) => Err(TransportError::new(TransportErrorKind::Compression, "the body is neither plain nor gzip")),
     }
+}
+
+/// Returns the content coding in lower case, without `identity`; several codings are joined. Names of codings are
+/// case-insensitive, and `x-gzip` is `gzip` (RFC 9110, section 8.4.1).
+fn content_coding(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let all = values.collect::<Vec<_>>().join(",").to_ascii_lowercase();
+    let codings = all.split(',').map(str::trim).filter(|coding| !matches!(*coding, "" | "identity"));
+    let codings = codings.collect::<Vec<_>>().join(", ");
+    (!codings.is_empty()).then_some(codings)
 }
 
 /// The bytes of a body on the network, which it counts and times.
@@ -113,21 +124,73 @@ impl Stream for ForReader {
     }
 }
 
-struct Decompressed<R>(ReaderStream<GzipDecoder<R>>);
+/// Decompresses gzip of any number of members.
+struct Gunzip {
+    state: Members,
+    chunk: BytesMut,
+}
 
-impl<R: tokio::io::AsyncBufRead + Unpin> Stream for Decompressed<R> {
+type Compressed = StreamReader<ForReader, Bytes>;
+
+enum Members {
+    Before(Compressed),
+    In(Box<GzipDecoder<Compressed>>),
+    /// After a member: another may follow, because servers from 1.37 write one for each flush. gzip ignores zeros here.
+    After(Compressed),
+    Ended,
+}
+
+impl Stream for Gunzip {
     type Item = Result<Bytes, TransportError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.0).poll_next(cx).map_err(|error| {
-            match error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>()) {
-                Some(error) => error.clone(),
-                None if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    TransportError::new(TransportErrorKind::Broken, "the gzip member is truncated")
+        let Self { state, chunk } = &mut *self;
+        loop {
+            let next = match state {
+                Members::Before(_) => Ok(()),
+                Members::In(decoder) => {
+                    if chunk.capacity() == 0 {
+                        chunk.reserve(DECOMPRESSED_CHUNK);
+                    }
+                    match ready!(poll_read_buf(Pin::new(decoder), cx, chunk)) {
+                        Ok(0) => Ok(()),
+                        Ok(_) => return Poll::Ready(Some(Ok(chunk.split().freeze()))),
+                        Err(error) => Err(error),
+                    }
                 }
-                None => TransportError::new(TransportErrorKind::Compression, format!("gzip: {error}")),
-            }
-        })
+                Members::After(compressed) => match ready!(Pin::new(&mut *compressed).poll_fill_buf(cx)) {
+                    Ok([]) => return Poll::Ready(None),
+                    Ok(bytes) => {
+                        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+                        Pin::new(&mut *compressed).consume(zeros);
+                        if zeros > 0 {
+                            continue;
+                        }
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                },
+                Members::Ended => return Poll::Ready(None),
+            };
+            *state = match (mem::replace(state, Members::Ended), next) {
+                (_, Err(error)) => return Poll::Ready(Some(Err(gzip_error(&error)))),
+                (Members::Before(compressed) | Members::After(compressed), Ok(())) => {
+                    Members::In(Box::new(GzipDecoder::new(compressed)))
+                }
+                (Members::In(decoder), Ok(())) => Members::After(decoder.into_inner()),
+                (Members::Ended, Ok(())) => Members::Ended,
+            };
+        }
+    }
+}
+
+fn gzip_error(error: &io::Error) -> TransportError {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>()) {
+        Some(error) => error.clone(),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            TransportError::new(TransportErrorKind::Broken, "the gzip member is truncated")
+        }
+        None => TransportError::new(TransportErrorKind::Compression, format!("gzip: {error}")),
     }
 }
 
@@ -168,11 +231,16 @@ pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: 
 pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> ErrorKind {
     let code = u16::try_from(status.code).ok().filter(|code| *code != 0).unwrap_or(code);
     status.code = i32::from(code);
-    let seconds = |text: &http::HeaderValue| text.to_str().ok()?.trim().parse().ok();
-    let in_header: Option<u64> = headers.get(RETRY_AFTER).and_then(seconds);
+    let in_header = headers.get(RETRY_AFTER).and_then(|text| seconds(text.to_str().ok()?.trim()));
     let in_status = status.details.as_ref().and_then(|details| u64::try_from(details.retry_after_seconds).ok());
     let retry_after = in_header.or(in_status.filter(|seconds| *seconds > 0)).map(Duration::from_secs);
     ErrorKind::Api { code, status: Box::new(status), retry_after }
+}
+
+/// Returns the seconds of a `Retry-After`; `None` for a date, which client-go ignores too, because the clocks may differ.
+fn seconds(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 fn protobuf_status(body: &[u8]) -> Option<Status> {
@@ -245,6 +313,23 @@ mod tests {
 
         fn redact(&self, text: String) -> String {
             text.replace("s3cret", "[redacted]")
+        }
+    }
+
+    #[test]
+    fn joins_the_content_codings_of_all_headers() {
+        for (headers, expected) in [
+            (&[][..], None),
+            (&["identity", ""], None),
+            (&["identity", "GZip"], Some("gzip")),
+            (&["gzip", " br ,identity"], Some("gzip, br")),
+        ] {
+            let headers = headers.iter().map(|coding| (CONTENT_ENCODING, http::HeaderValue::from_static(coding)));
+            let headers = headers.fold(HeaderMap::new(), |mut all, (name, value)| {
+                all.append(name, value);
+                all
+            });
+            assert_eq!(content_coding(&headers).as_deref(), expected, "{headers:?}");
         }
     }
 

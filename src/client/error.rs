@@ -35,14 +35,6 @@ impl Error {
         self
     }
 
-    /// Sets the number of delivered items, for an error of a page whose items were not all delivered.
-    pub(super) fn with_delivered(mut self, items: u64) -> Self {
-        if let ErrorKind::Decode(error) = &mut self.0.kind {
-            error.set_items(items);
-        }
-        self.with_items(items)
-    }
-
     pub(super) fn with_audit_id(mut self, audit_id: Option<String>) -> Self {
         self.0.audit_id = audit_id;
         self
@@ -75,7 +67,7 @@ impl Error {
                 cause.iter_mut().map(TransportError::message_mut).for_each(clean);
             }
             ErrorKind::Decode(error) => {
-                if let DecodeErrorKind::NotAList { api_version, kind } = error.kind_mut() {
+                if let DecodeErrorKind::UnexpectedKind { api_version, kind } = error.kind_mut() {
                     [api_version, kind].into_iter().for_each(clean);
                 }
             }
@@ -86,7 +78,10 @@ impl Error {
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
             ErrorKind::Discovery(reason) => clean(reason),
             // `last` was redacted when it was created.
-            ErrorKind::NoProgress { .. } | ErrorKind::Params(_) | ErrorKind::PageChanged => {}
+            ErrorKind::NoProgress { .. }
+            | ErrorKind::Params(_)
+            | ErrorKind::PageChanged
+            | ErrorKind::RepeatedToken => {}
         }
         self
     }
@@ -299,6 +294,10 @@ pub enum ErrorKind {
     /// A retried page does not begin with the items that were already delivered.
     #[error("the retried page has other items than before")]
     PageChanged,
+
+    /// The server sent a continue token again, so the pages would never end.
+    #[error("the server sent the same continue token again: its pages do not end")]
+    RepeatedToken,
 
     /// A redirect. The client does not follow it, because that could send the credentials to another server.
     #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative location"))]

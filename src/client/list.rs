@@ -7,10 +7,8 @@
 //! | `summary` | what the caller learns of the whole list |
 //! | `run` | the choice of the next request, over namespaces, pages, retries and restarts; independent of the items' types |
 //! | `page` | one response: its items, and the items that earlier attempts delivered |
-//! | `parallel` | items that several threads decode |
 
 mod page;
-mod parallel;
 mod plan;
 mod run;
 mod summary;
@@ -26,15 +24,14 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-pub use self::parallel::ParallelItems;
 use self::plan::Plan;
 pub(crate) use self::run::Pages;
 pub use self::summary::{ListSummary, Restart};
-use super::Client;
 use super::error::Error;
 use super::params::{ListParams, Selection};
 use super::progress::Progress;
 use super::resource::Resource;
+use super::{Client, LONGEST};
 use crate::error::{DecodeError, ItemError};
 use crate::limits::Limits;
 use crate::object::ItemRef;
@@ -107,18 +104,14 @@ impl<F> List<F> {
         self
     }
 
-    /// Sets whether an item that cannot be decoded is skipped and counted in [`ListSummary::skipped`]: false unless set, so that the
-    /// list ends in an error that names the item.
+    /// Sets whether an item that cannot be decoded, or is over [`Limits::item_size`], is skipped and counted in
+    /// [`ListSummary::skipped`]: false unless set, so that the list ends in an error that names the item.
     pub fn skip_item_errors(mut self, skip: bool) -> Self {
         self.plan().skips_item_errors = skip;
         self
     }
 
-    /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) or [`Limits::skip_oversized`] skips.
-    /// The offset and the index in the error count within the page.
-    ///
-    /// In a [parallel](Self::parallel) list the task that polls calls it, before the items that follow. The list collects the errors
-    /// of up to 256 KiB of items until then.
+    /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) skips. The offset and the index in the error count within the page.
     pub fn on_skip(mut self, hook: impl FnMut(&DecodeError) + Send + 'static) -> Self {
         self.plan().on_skip = Some(Box::new(hook));
         self
@@ -126,7 +119,7 @@ impl<F> List<F> {
 
     /// Sets the time after which the whole list ends in an error: no deadline unless set.
     pub fn deadline(mut self, time: Duration) -> Self {
-        self.plan().deadline = Some(time);
+        self.plan().deadline = Some(time.min(LONGEST));
         self
     }
 

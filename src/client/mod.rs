@@ -23,7 +23,7 @@
 //!
 //! | to | call | which gives |
 //! |---|---|---|
-//! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream, a `Vec` or [`ParallelItems`], and a [`ListSummary`] |
+//! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream or a `Vec`, and a [`ListSummary`] |
 //! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: a stream that resumes, or [`WatchEvents`] of one connection |
 //! | get an object | [`Client::get`] | the object |
 //! | find a resource by a typed name | [`Client::discover`] and [`resolve`] | [`Resource`] |
@@ -70,7 +70,7 @@ mod selector;
 mod transport;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub use self::error::{Error, ErrorKind};
 pub use self::io_thread::IoThread;
 #[cfg(feature = "cache")]
 pub(crate) use self::list::Pages;
-pub use self::list::{List, ListSummary, ParallelItems, Restart};
+pub use self::list::{List, ListSummary, Restart};
 pub use self::metrics::Metrics;
 use self::metrics::Totals;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
@@ -98,6 +98,8 @@ pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resolve::{DiscoveredResource, resolve};
 pub use self::resource::{Kind, Resource};
 pub(crate) use self::retry::Class;
+#[cfg(feature = "cache")]
+pub(crate) use self::retry::MAX_RETRY_AFTER;
 pub use self::retry::Retry;
 use self::retry::{Tries, classify};
 #[cfg(feature = "cache")]
@@ -114,7 +116,7 @@ use crate::meta;
 use crate::object::Item;
 use crate::object::ItemRef;
 use crate::sync::{Mutex, lock};
-use crate::wire::{BodyFormat, Encoding};
+use crate::wire::{Beginning, BodyFormat, Encoding};
 
 /// The size limit of bodies that are read whole: objects and discovery documents.
 const DOCUMENT_SIZE: u64 = 64 << 20;
@@ -122,6 +124,9 @@ const DOCUMENT_SIZE: u64 = 64 << 20;
 /// The time for which a client remembers that a server does not send the initial events of a collection. Afterwards it requests
 /// them again: the server may have been upgraded, or it was busy.
 const WITHOUT_INITIAL_EVENTS: Duration = Duration::from_secs(3600);
+
+/// The longest time that is set: an `Instant` cannot hold the end of much longer times.
+pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A client of one API server. Clones are cheap and share connections and metrics.
 #[derive(Clone)]
@@ -133,6 +138,8 @@ pub struct Client {
     totals: Arc<Totals>,
     /// Paths of collections whose initial events failed while a list succeeded, and the times of these lists.
     without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
+    /// Paths of collections for which the server returned 406, and whether only metadata was requested.
+    only_json: Arc<Mutex<HashSet<(String, bool)>>>,
     /// True once the server has responded to a request, with any status.
     was_reached: Arc<AtomicBool>,
 }
@@ -165,6 +172,7 @@ impl Client {
             read_idle_timeout: Self::DEFAULT_READ_IDLE_TIMEOUT,
             totals: Arc::default(),
             without_initial_events: Arc::default(),
+            only_json: Arc::default(),
             was_reached: Arc::default(),
         }
     }
@@ -190,7 +198,7 @@ impl Client {
     /// have their own [`idle_timeout`](Watch::idle_timeout).
     #[must_use]
     pub fn read_idle_timeout(mut self, timeout: Duration) -> Self {
-        self.read_idle_timeout = timeout;
+        self.read_idle_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -262,6 +270,26 @@ impl Client {
         Ok(())
     }
 
+    /// Returns the selection in the form in which the server has these objects: plain JSON after a 406.
+    fn acceptable(&self, resource: &Resource, selection: &Selection) -> Result<Selection, Error> {
+        let key = (resource.list_path(None)?, selection.is_metadata_only());
+        let selection = selection.clone();
+        Ok(if lock(&self.only_json).contains(&key) { selection.plain_json() } else { selection })
+    }
+
+    /// Returns true if the error refuses the form that was requested, so that the next request should be for plain JSON.
+    ///
+    /// Aggregated API servers return 406 for protobuf if a type does not implement it, although the request accepts JSON too
+    /// (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that, with its clones.
+    fn needs_plain_json(&self, error: &Error, resource: &Resource, requested: &Selection) -> Result<bool, Error> {
+        if error.code() != Some(406) || *requested == requested.clone().plain_json() {
+            return Ok(false);
+        }
+        tracing::debug!(error = %transport::chain(error), %resource, "requesting plain JSON");
+        lock(&self.only_json).insert((resource.list_path(None)?, requested.is_metadata_only()));
+        Ok(true)
+    }
+
     /// Returns the class of an error, which decides the next attempt.
     pub(crate) fn classify(&self, error: &Error) -> Class {
         classify(error, self.was_reached.load(Ordering::Relaxed))
@@ -305,28 +333,33 @@ impl Client {
     }
 
     async fn get_by<T: Item + ?Sized>(&self, resource: &Resource, path: String) -> Result<T::Owned, Error> {
-        let accept = HeaderValue::from_static(match T::ENCODING {
-            Some(Encoding::Json) => "application/json",
-            _ => "application/vnd.kubernetes.protobuf,application/json",
-        });
-        self.document(path, accept, |document| self.object::<T>(resource, document)).await
+        let whole = Selection::all().json_if(T::ENCODING == Some(Encoding::Json));
+        loop {
+            let requested = self.acceptable(resource, &whole)?;
+            let accept = accept_header(requested.accept_watch())?;
+            let got = self.document(path.clone(), accept, |document| self.object::<T>(resource, document)).await;
+            match got {
+                Err(error) if self.needs_plain_json(&error, resource, &requested)? => {}
+                got => return got,
+            }
+        }
     }
 
     fn object<T: Item + ?Sized>(&self, resource: &Resource, document: &Document) -> Result<T::Owned, ErrorKind> {
         let Document { headers, body, .. } = document;
         let expected = crate::TypeMeta { api_version: resource.api_version(), kind: resource.kind().to_owned() };
         let decode = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0));
-        let (encoding, found, object) = match body.first() {
+        let (encoding, found, object) = match Beginning::find(body) {
             None => return Err(decode(DecodeErrorKind::Incomplete)),
-            Some(b'k') => {
+            Some((Beginning::Protobuf, body)) if body.starts_with(&meta::MAGIC) => {
                 let fault = DecodeErrorKind::Malformed { field: "the envelope", fault: Fault::PastParent };
                 let (found, object) = body::envelope(body).ok_or_else(|| decode(fault))?;
                 (Encoding::Protobuf, found, object)
             }
-            Some(b'{') => {
+            Some((Beginning::Json, body)) => {
                 let found = meta::json::type_meta(body)
                     .map_err(|(field, fault)| decode(DecodeErrorKind::Item(ItemError::Metadata { field, fault })))?;
-                (Encoding::Json, found, &**body)
+                (Encoding::Json, found, body)
             }
             Some(_) => return Err(self.unexpected(body, headers)),
         };
@@ -428,7 +461,12 @@ impl Client {
             return body::of_status(found, 500, headers);
         }
         ErrorKind::UnexpectedBody {
-            format: beginning.first().map_or(BodyFormat::Binary, |byte| BodyFormat::by_first_byte(*byte)),
+            format: match Beginning::find(beginning) {
+                Some((Beginning::Other(format), _)) => format,
+                Some((Beginning::Json, _)) => BodyFormat::Json,
+                Some((Beginning::Protobuf | Beginning::Space, _)) => BodyFormat::Text,
+                None => BodyFormat::Binary,
+            },
             content_type: body::content_type(headers),
             snippet: body::snippet(beginning, &*self.transport),
         }

@@ -61,7 +61,7 @@ impl Selection {
     /// Requests only the metadata of each object: the objects are `PartialObjectMetadata`, in protobuf for custom resources
     /// too.
     ///
-    /// A server that cannot send them returns 406: the client never requests whole objects instead.
+    /// A server that cannot send them returns 406. The client then requests them in JSON, but never whole objects instead.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
@@ -96,7 +96,6 @@ impl Selection {
         }
     }
 
-    #[cfg(feature = "cache")]
     pub(crate) fn is_metadata_only(&self) -> bool {
         self.metadata_only
     }
@@ -149,6 +148,11 @@ impl Selection {
         self.accept("PartialObjectMetadataList")
     }
 
+    /// Accepts only JSON, in a form that each server has: as whole objects, or as metadata if only that is selected.
+    pub(super) fn plain_json(self) -> Self {
+        Self { json: true, ..self }
+    }
+
     /// The `Accept` header of a watch, which sends single objects.
     pub(super) fn accept_watch(&self) -> String {
         self.accept("PartialObjectMetadata")
@@ -197,7 +201,8 @@ impl ListParams {
 
     /// Requests the list in pages of this many items, one page after the other: in one response unless set.
     ///
-    /// All pages are of one version. With [`ResourceVersion::Any`] servers ignore the page size and send the whole collection.
+    /// If a server or a proxy sends pages without this request, the client follows them too. All pages of an API server are of one
+    /// version. With [`ResourceVersion::Any`] servers ignore the page size and send the whole collection.
     #[must_use]
     pub fn page_size(mut self, items: u32) -> Self {
         self.page_size = Some(items);

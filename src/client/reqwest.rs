@@ -18,6 +18,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Identity, Proxy, Url};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::LONGEST;
 use super::io_thread::IoThread;
 use super::transport::{
     self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
@@ -464,7 +465,7 @@ impl HttpTransportBuilder {
 
     /// Sets the timeout for connecting: [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT) unless set.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = Some(timeout);
+        self.settings.connect_timeout = Some(timeout.min(LONGEST));
         self
     }
 

@@ -11,6 +11,10 @@ use super::transport::{TransportErrorKind, chain};
 use crate::error::DecodeErrorKind;
 use crate::wire::BodyFormat;
 
+/// The longest `Retry-After` that is obeyed. client-go obeys each (`rest/with_retry.go`); API servers send seconds, and a proxy may send
+/// anything. After a longer one a list or get ends in the error, and a watch or a reflector retries after this time.
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+
 /// The class of an error. It alone decides what lists, gets, watches and reflectors do next.
 ///
 /// | class | list, get | watch that resumes | reflector |
@@ -47,7 +51,8 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
     };
     match error.kind() {
         _ if error.is_expired() => Class::Expired,
-        ErrorKind::Api { code, .. } => match code {
+        ErrorKind::Api { code, retry_after, .. } => match code {
+            408 | 429 | 500..=599 if *retry_after > Some(MAX_RETRY_AFTER) => Class::Lasting,
             408 | 429 | 500..=599 => Class::Transient,
             401 | 403 | 404 => Class::Lasting,
             _ => Class::Final,
@@ -70,7 +75,8 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         ErrorKind::UnexpectedBody { .. }
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
-        | ErrorKind::PageChanged => Class::Unreadable,
+        | ErrorKind::PageChanged
+        | ErrorKind::RepeatedToken => Class::Unreadable,
         ErrorKind::Params(_) | ErrorKind::NoProgress { .. } => Class::Final,
     }
 }
@@ -113,7 +119,8 @@ impl Error {
 /// A request is retried before its first item. A page that a continue token names is retried after that too: if the delivered
 /// items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has its own attempts.
 ///
-/// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. The attempts themselves
+/// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. A `Retry-After` of more than
+/// 5 minutes ends a list or get in the error; watches and reflectors then retry after 5 minutes. The attempts themselves
 /// do not count: the connect timeout of the transport and
 /// [`Client::read_idle_timeout`](super::Client::read_idle_timeout) limit each of them, and
 /// [`List::deadline`](super::List::deadline) limits all together.
@@ -195,10 +202,10 @@ impl Tries {
             return None;
         }
         let wait = self.backoff.next()?.max(error.retry_after().unwrap_or_default());
-        if self.waited + wait > self.retry.total {
+        self.waited = self.waited.saturating_add(wait);
+        if self.waited > self.retry.total {
             return None;
         }
-        self.waited += wait;
         self.sent += 1;
         self.totals.retry();
         let seconds = wait.as_secs_f64();

@@ -25,10 +25,10 @@ use self::resume::Run;
 pub use self::resume::{Disconnect, Watch};
 use super::body;
 use super::error::{Error, ErrorKind};
-use super::params::{WatchParams, WatchStart};
+use super::params::{Selection, WatchParams, WatchStart};
 use super::progress::Counters;
 use super::resource::Resource;
-use super::{Answer, Client, accept_header};
+use super::{Answer, Client, LONGEST, accept_header};
 use crate::decode::{WatchDecoder, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::limits::Limits;
@@ -110,7 +110,7 @@ impl<F> Watch<F> {
     /// and in any case, the connection is dead 30 s after the server should have ended the watch: some resources, like events, have
     /// no periodic bookmarks. The time that the consumer takes does not count, but may lengthen the measured time between bookmarks.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
-        self.plan().idle_timeout = Some(timeout);
+        self.plan().idle_timeout = Some(timeout.min(LONGEST));
         self
     }
 
@@ -253,22 +253,30 @@ impl Plan {
         let timeout = params.timeout.unwrap_or_else(|| MIN_TIMEOUT + Duration::from_secs(fastrand::u64(0..=300)));
         let query = params.query(start, self.bookmarks, timeout);
         let path = format!("{}?{query}", resource.list_path(self.namespace.as_deref())?);
-        let accept = accept_header(params.selection.accept_watch())?;
         let (client, limits, shard, idle_timeout) =
             (client.clone(), *limits, params.selection.shard_of(), *idle_timeout);
         let expected = params.selection.type_meta(resource);
+        let (resource, selection) = (resource.clone(), params.selection.clone());
         let opening = async move {
-            tracing::debug!(path, "requesting");
-            let counters = Arc::new(Counters::new(&client.totals));
-            let answer = client.head(path, accept, None, None, &counters).await;
-            let mut answer = answer.map_err(|error| error.redacted(&*client.transport))?;
+            let (mut answer, requested) = loop {
+                tracing::debug!(path, "requesting");
+                let requested = client.acceptable(&resource, &selection)?;
+                let accept = accept_header(requested.accept_watch())?;
+                let counters = Arc::new(Counters::new(&client.totals));
+                let answer = client.head(path.clone(), accept, None, None, &counters).await;
+                match answer.map_err(|error| error.redacted(&*client.transport)) {
+                    Ok(answer) => break (answer, requested),
+                    Err(error) if client.needs_plain_json(&error, &resource, &requested)? => {}
+                    Err(error) => return Err(error),
+                }
+            };
             for warning in mem::take(&mut answer.warnings) {
                 tracing::warn!(name: "listwatch.server_warning", warning, "the server warns");
             }
             let idle = Idle::new(idle_timeout, timeout, gap);
             let decoder = WatchDecoder::with_limits(limits).accept_json();
             let opened = Instant::now();
-            Ok(Connection { client, answer, opened, decoder, chunk: Bytes::new(), expected, shard, idle })
+            Ok(Connection { client, answer, requested, opened, decoder, chunk: Bytes::new(), expected, shard, idle })
         };
         Ok(Box::pin(opening.instrument(self.span.clone())))
     }
@@ -278,6 +286,8 @@ impl Plan {
 struct Connection {
     client: Client,
     answer: Answer,
+    /// The selection in the form of the request.
+    requested: Selection,
     /// When the server sent the head of the response.
     opened: Instant,
     decoder: WatchDecoder,
@@ -326,7 +336,7 @@ impl Connection {
         &mut self,
         on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
-        let Self { client, answer, opened: _, decoder, chunk, expected, shard, idle } = self;
+        let Self { client, answer, decoder, chunk, expected, shard, idle, requested: _, opened: _ } = self;
         let api_error = |status: &Status| body::of_status(status.clone(), 500, &answer.headers);
         loop {
             let is_first = decoder.position() == 0;
@@ -344,9 +354,7 @@ impl Connection {
                 }
                 Err(error) => {
                     return Err(match error.kind() {
-                        DecodeErrorKind::UnexpectedWatchEncoding(_) if is_first => {
-                            client.unexpected(chunk, &answer.headers)
-                        }
+                        DecodeErrorKind::UnexpectedEncoding(_) if is_first => client.unexpected(chunk, &answer.headers),
                         DecodeErrorKind::Api(status) => api_error(status),
                         _ => ErrorKind::Decode(error),
                     });

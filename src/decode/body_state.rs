@@ -10,6 +10,8 @@ pub(super) struct BodyState {
     pub(super) limits: Limits,
     /// Set only with the feature `json`.
     pub(super) accepts_json: bool,
+    /// True if items over the size limit are skipped.
+    pub(super) skips_oversized: bool,
     /// Bytes consumed so far.
     pub(super) position: u64,
     /// The offset of the current field.

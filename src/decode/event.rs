@@ -20,8 +20,8 @@ pub enum Event<'a> {
     ListMeta(&'a ListMeta),
     /// An item.
     Item(ItemRef<'a>),
-    /// An item over [`Limits::item_size`] was skipped, because the caller set [`Limits::skip_oversized`]. Otherwise the list would
-    /// have ended in this error.
+    /// An item over [`Limits::item_size`] was skipped, because the caller set
+    /// [`skip_item_errors`](super::ListDecoder::skip_item_errors). Otherwise the list would have ended in this error.
     Skipped(&'a DecodeError),
 }
 
@@ -35,7 +35,7 @@ pub struct ListEnd {
     pub list_meta: ListMeta,
     /// Items delivered.
     pub items: u64,
-    /// Items skipped because the caller set [`Limits::skip_oversized`] or, of an adapter, `skip_item_errors`.
+    /// Items skipped because the caller set `skip_item_errors`.
     pub skipped: u64,
     /// Length of the body in bytes, after decompression.
     pub bytes: u64,

@@ -16,14 +16,14 @@ use super::event::{Event, ListEnd};
 #[cfg(feature = "json")]
 use super::list_json::JsonList;
 use super::list_protobuf::ProtobufList;
-use crate::error::{DecodeError, DecodeErrorKind, ItemError};
+use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::limits::Limits;
 use crate::meta::{ListMeta, MAGIC, TypeMeta};
 use crate::object::ItemRef;
-use crate::wire::{BodyFormat, Encoding};
+use crate::wire::{Beginning, BodyFormat, Encoding};
 
 /// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` (feature `json`) allows it. The first bytes
-/// of a body decide its encoding.
+/// of a body decide its encoding; white space may precede JSON.
 ///
 /// [`decode`](Self::decode) and [`feed`](Self::feed) consume bytes in chunks of any size and return [`Event`]s. After the last
 /// byte [`finish`](Self::finish) checks that the list is complete: **without it, a list may be short.**
@@ -96,6 +96,16 @@ impl ListDecoder {
     #[must_use]
     pub fn accept_json(mut self) -> Self {
         self.body.list_mut().accepts_json = true;
+        self
+    }
+
+    /// Sets whether an item over [`Limits::item_size`] is [`Event::Skipped`] and counted in [`ListEnd::skipped`]: false unless set, so
+    /// that the list ends in an error that names the item.
+    ///
+    /// An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case.
+    #[must_use]
+    pub fn skip_item_errors(mut self, skip: bool) -> Self {
+        self.set_skips(skip);
         self
     }
 
@@ -221,8 +231,25 @@ impl ListDecoder {
         self.body.list().skipped
     }
 
+    /// Returns true once the body is known to be JSON.
+    #[cfg(feature = "client")]
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.body, Body::Json(_))
+    }
+
+    /// Returns the first bytes of the magic number, if no more than that was read.
+    #[cfg(feature = "client")]
+    pub(crate) fn magic_read(&self) -> &'static [u8] {
+        let Body::Start { matched, .. } = self.body else { return &[] };
+        MAGIC.get(..matched).unwrap_or_default()
+    }
+
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.body.list_mut().limits = limits;
+    }
+
+    pub(crate) fn set_skips(&mut self, skips: bool) {
+        self.body.list_mut().skips_oversized = skips;
     }
 
     /// Calls `on_event` with the next event; a panic in it poisons the decoder.
@@ -327,22 +354,31 @@ impl Body {
     fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         while let Self::Start { list, matched } = self {
             let Some(&byte) = input.first() else { return Ok(None) };
-            match byte {
-                #[cfg(feature = "json")]
-                b'{' | b'[' | b' ' | b'\t' | b'\n' | b'\r' if *matched == 0 && list.accepts_json => {
-                    *self = Self::Json(JsonList::new(mem::take(list)));
+            if *matched > 0 {
+                if MAGIC.get(*matched) != Some(&byte) {
+                    return Err(list.error(DecodeErrorKind::UnexpectedEncoding(BodyFormat::by_first_byte(MAGIC[0]))));
                 }
-                byte if Some(&byte) == MAGIC.get(*matched) => {
+                list.take(1, input);
+                *matched += 1;
+                if *matched == MAGIC.len() {
+                    *self = Self::Protobuf(ProtobufList::new(mem::take(list)));
+                }
+                continue;
+            }
+            match Beginning::of(byte, list.position == 0) {
+                Beginning::Space if list.position < list.limits.bytes => _ = list.take(1, input),
+                Beginning::Space => {
+                    let max = list.limits.bytes;
+                    return Err(list.error(DecodeErrorKind::Limit { limit: Limit::Bytes, size: max + 1, max }));
+                }
+                Beginning::Protobuf => {
                     list.take(1, input);
-                    *matched += 1;
-                    if *matched == MAGIC.len() {
-                        *self = Self::Protobuf(ProtobufList::new(mem::take(list)));
-                    }
+                    *matched = 1;
                 }
-                byte => {
-                    let first = if *matched == 0 { byte } else { MAGIC[0] };
-                    return Err(list.error(DecodeErrorKind::UnexpectedEncoding(BodyFormat::by_first_byte(first))));
-                }
+                #[cfg(feature = "json")]
+                Beginning::Json if list.accepts_json => *self = Self::Json(JsonList::new(mem::take(list))),
+                Beginning::Json => return Err(list.error(DecodeErrorKind::UnexpectedEncoding(BodyFormat::Json))),
+                Beginning::Other(found) => return Err(list.error(DecodeErrorKind::UnexpectedEncoding(found))),
             }
         }
         match self {

@@ -105,8 +105,13 @@ impl ListShape {
         match kind.as_str() {
             "PartialObjectMetadataList" if api_version == "meta.k8s.io/v1beta1" => Ok(Self::ItemsFirst),
             kind if kind.ends_with("List") && !NOT_OF_OBJECTS.contains(&kind) => Ok(Self::MetadataFirst),
-            _ => Err(DecodeErrorKind::NotAList { api_version: api_version.clone(), kind: kind.clone() }),
+            _ => Err(Self::refusal(type_meta)),
         }
+    }
+
+    pub(super) fn refusal(type_meta: &TypeMeta) -> DecodeErrorKind {
+        let TypeMeta { api_version, kind } = type_meta.clone();
+        DecodeErrorKind::UnexpectedKind { api_version, kind }
     }
 }
 

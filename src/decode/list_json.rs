@@ -211,9 +211,7 @@ impl JsonList {
         self.state = match (key, byte) {
             (Key::ApiVersion | Key::Kind, b'"') | (Key::ListMeta, b'{') => State::Collect(key),
             (Key::Items, b'[') => {
-                if !self.list.type_meta.kind.is_empty() {
-                    self.check_kind()?;
-                }
+                self.check_kind()?;
                 self.head = None;
                 self.has_items = true;
                 self.list.take(1, input);
@@ -312,7 +310,7 @@ impl JsonList {
         let piece = self.list.take(end.unwrap_or(window.len()) as u64, input);
         let len = len + piece.len() as u64;
         if len > max {
-            if !self.list.limits.skips_oversized {
+            if !self.list.skips_oversized {
                 let kind = DecodeErrorKind::Limit { limit: Limit::ItemSize, size: len, max };
                 return Err(self.list.item_error(kind));
             }
@@ -365,8 +363,11 @@ impl JsonList {
         if self.list.type_meta.api_version.is_empty() {
             return Err(self.malformed(Key::ApiVersion, Fault::Missing));
         }
-        if !self.has_items {
+        if !self.has_items && self.list.type_meta.kind.ends_with("List") {
             return Err(self.malformed(Key::Items, Fault::Missing));
+        }
+        if !self.has_items {
+            return Err(self.list.error(ListShape::refusal(&self.list.type_meta)));
         }
         Ok(())
     }
@@ -377,10 +378,13 @@ impl JsonList {
         self.head.is_some() && kind == "Status" && matches!(api_version.as_str(), "" | "v1")
     }
 
-    /// Checks the kind. A v1 `List`, as kubectl prints it, is allowed: in JSON its items are whole objects, unlike in protobuf.
+    /// Refuses a kind that is known not to be a list of objects. Of others `items` decides, because a custom resource names the kind
+    /// of its lists as it likes (`spec.names.listKind` of its definition).
     fn check_kind(&self) -> Result<(), DecodeError> {
-        if self.list.type_meta.kind != "List" {
-            ListShape::of(&self.list.type_meta).map_err(|kind| self.list.error(kind))?;
+        let TypeMeta { api_version, kind } = &self.list.type_meta;
+        let is_table = kind == "Table" && api_version.starts_with("meta.k8s.io/");
+        if is_table || matches!(kind.as_str(), "Status" | "APIResourceList" | "APIGroupList") {
+            return Err(self.list.error(ListShape::refusal(&self.list.type_meta)));
         }
         Ok(())
     }

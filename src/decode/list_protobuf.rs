@@ -298,13 +298,13 @@ impl ProtobufList {
     }
 
     fn begin_item<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
-        let Limits { items, item_size, skips_oversized, .. } = self.list.limits;
+        let Limits { items, item_size, .. } = self.list.limits;
         let field = Some(ListField::Items);
         if self.list.index() >= items {
             return Err(self.over(field, Limit::Items, self.list.index() + 1, items));
         }
         if len > item_size {
-            if !skips_oversized {
+            if !self.list.skips_oversized {
                 return Err(self.over(field, Limit::ItemSize, len, item_size));
             }
             let found = self.list.skip_oversized(len);

@@ -144,7 +144,7 @@ impl WatchDecoder {
 
     /// Accepts watches in JSON in addition to protobuf, as API servers send them for custom resources.
     ///
-    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedWatchEncoding`], whatever cargo features are enabled.
+    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are enabled.
     #[cfg(feature = "json")]
     #[must_use]
     pub fn accept_json(mut self) -> Self {
@@ -473,12 +473,10 @@ fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKin
             Ok(Some(Event::Item(item))) => break item.type_meta(),
             Err(error) => {
                 return Err(match error.kind().clone() {
-                    DecodeErrorKind::NotAList { api_version, kind } => DecodeErrorKind::NotAWatch { api_version, kind },
                     // The first member is neither `type` nor `object`, but `object` follows.
                     DecodeErrorKind::UnexpectedEncoding(BodyFormat::WatchStream) => {
                         malformed(("the frame", Fault::Syntax))
                     }
-                    DecodeErrorKind::UnexpectedEncoding(found) => DecodeErrorKind::UnexpectedWatchEncoding(found),
                     kind => kind,
                 });
             }
@@ -486,7 +484,7 @@ fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKin
     };
     let TypeMeta { api_version, kind } = type_meta.clone();
     let kind = if kind.is_empty() { "List".to_owned() } else { kind };
-    Err(DecodeErrorKind::NotAWatch { api_version, kind })
+    Err(DecodeErrorKind::UnexpectedKind { api_version, kind })
 }
 
 #[cfg(feature = "json")]

@@ -14,7 +14,7 @@ pub(crate) mod estimate;
 /// ```
 /// use listwatch::Limits;
 ///
-/// let limits = Limits::default().item_size(2 << 20).items(1_000_000).skip_oversized(true);
+/// let limits = Limits::default().item_size(2 << 20).items(1_000_000);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -23,7 +23,6 @@ pub struct Limits {
     pub(crate) bytes: u64,
     pub(crate) metadata_size: u64,
     pub(crate) decoded_size: u64,
-    pub(crate) skips_oversized: bool,
 }
 
 impl Limits {
@@ -90,17 +89,6 @@ impl Limits {
         self.decoded_size = bytes;
         self
     }
-
-    /// Sets whether an item over [`item_size`](Self::item_size) is skipped and counted in [`ListEnd::skipped`](crate::ListEnd::skipped):
-    /// false unless set, so that the list ends in an error that names the item.
-    ///
-    /// An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case. So is a frame of a
-    /// watch over `item_size`: a watch that skipped it would lose a change.
-    #[must_use]
-    pub const fn skip_oversized(mut self, skip: bool) -> Self {
-        self.skips_oversized = skip;
-        self
-    }
 }
 
 impl Default for Limits {
@@ -111,7 +99,6 @@ impl Default for Limits {
             bytes: u64::MAX,
             metadata_size: Self::DEFAULT_METADATA_SIZE,
             decoded_size: Self::DEFAULT_DECODED_SIZE,
-            skips_oversized: false,
         }
     }
 }

@@ -51,18 +51,6 @@ impl<'a> ItemRef<'a> {
         Self { type_meta, ..self }
     }
 
-    /// Returns the same item with its place in a list and the list's limit.
-    #[cfg(feature = "client")]
-    pub(crate) fn at(self, index: u64, offset: u64, decoded_size: u64) -> Self {
-        Self { index, offset, decoded_size, ..self }
-    }
-
-    /// Returns [`Limits::decoded_size`](crate::Limits::decoded_size) of its list.
-    #[cfg(feature = "client")]
-    pub(crate) fn decoded_size(&self) -> u64 {
-        self.decoded_size
-    }
-
     /// Returns the bytes of the item, as the server sent them.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {

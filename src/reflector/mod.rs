@@ -66,8 +66,8 @@ use self::sync::{Attempt, Next, SyncState};
 use crate::adapt::FromRef;
 use crate::cache::{ChangeLogLimits, StorageFormat, Store, Stored};
 use crate::client::{
-    Client, Connections, Error, Kind, List, ListParams, PAGE, Resource, ResourceVersion, Retry, Selection, WatchParams,
-    chain,
+    Client, Connections, Error, Kind, List, ListParams, MAX_RETRY_AFTER, PAGE, Resource, ResourceVersion, Retry,
+    Selection, WatchParams, chain,
 };
 use crate::meta::TypeMeta;
 use crate::object::{Projection, is_comparable};
@@ -289,7 +289,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 (Next::Now, _) => Duration::ZERO,
                 (Next::Give, Some(error)) => return Err(error.clone()),
                 _ => {
-                    let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default();
+                    let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default().min(MAX_RETRY_AFTER);
                     backoff.next().unwrap_or(MAX_DELAY).max(asked)
                 }
             };

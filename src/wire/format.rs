@@ -22,6 +22,36 @@ pub enum BodyFormat {
     Binary,
 }
 
+/// The beginning of a body. White space may precede JSON, as Go's `encoding/json` allows, but no byte order mark.
+pub(crate) enum Beginning {
+    /// The next byte decides.
+    Space,
+    /// The first byte of [`MAGIC`](crate::meta::MAGIC), if it is the first byte of the body.
+    Protobuf,
+    Json,
+    Other(BodyFormat),
+}
+
+impl Beginning {
+    /// Returns the kind of the first byte of a body, or of the next byte after spaces.
+    pub(crate) fn of(byte: u8, is_first: bool) -> Self {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' => Self::Space,
+            b'k' if is_first => Self::Protobuf,
+            b'{' | b'[' => Self::Json,
+            byte => Self::Other(BodyFormat::by_first_byte(byte)),
+        }
+    }
+
+    /// Returns the beginning of a body, and its bytes after the spaces; `None` for a body without other bytes.
+    #[cfg(feature = "client")]
+    pub(crate) fn find(body: &[u8]) -> Option<(Self, &[u8])> {
+        let kinds = body.iter().enumerate().map(|(at, byte)| (at, Self::of(*byte, at == 0)));
+        let (at, found) = kinds.into_iter().find(|(_, kind)| !matches!(kind, Self::Space))?;
+        Some((found, body.get(at..)?))
+    }
+}
+
 impl BodyFormat {
     /// Returns the format. It uses only the first byte, so the result does not depend on how the body is split into chunks.
     pub(crate) fn by_first_byte(byte: u8) -> Self {

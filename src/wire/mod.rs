@@ -11,6 +11,7 @@ pub(crate) mod scan;
 
 use std::fmt;
 
+pub(crate) use self::format::Beginning;
 pub use self::format::BodyFormat;
 
 /// The encoding of an item's bytes.

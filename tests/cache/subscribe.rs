@@ -522,7 +522,7 @@ async fn a_resync_redelivers_each_object_once_spread_over_the_period() {
 
 #[cfg(feature = "client")]
 #[tokio::test(start_paused = true)]
-async fn a_resync_period_of_zero_disables_resync() {
+async fn a_resync_period_may_be_zero_or_of_any_length() {
     use std::time::Duration;
 
     use futures::StreamExt as _;
@@ -538,6 +538,8 @@ async fn a_resync_period_of_zero_disables_resync() {
     assert!(again.is_err(), "{again:?}");
     write("2");
     assert!(matches!(subscriber.next().await, Some(Change::Applied { .. })));
+    let mut longest = store.subscribe().resync(Duration::MAX).start();
+    assert!(timeout(Duration::from_secs(3600), longest.next()).await.is_err());
     // A period that is far too short does not occupy the thread.
     let mut short = store.subscribe().resync(Duration::from_nanos(1)).start();
     let started = Instant::now();

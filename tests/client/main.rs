@@ -2,12 +2,14 @@
 
 #![allow(clippy::duplicate_mod, reason = "the fuzz targets have `tests/support` as a module of their own")]
 
+mod beginnings;
+mod codings;
 mod discovery;
 mod fuzz;
 mod lists;
 mod middle_page;
+mod not_acceptable;
 mod pages;
-mod parallel;
 mod secrets;
 mod selectors;
 #[path = "../support/mod.rs"]
@@ -15,3 +17,4 @@ mod support;
 mod time;
 mod trace;
 mod transport;
+mod unrequested_pages;

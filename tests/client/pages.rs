@@ -266,7 +266,7 @@ async fn lists_metadata_only() {
             serve_in_turn([recorded("pods-metadata.pb"), recorded("widgets-metadata.pb"), recorded("pods.pb")]).await;
         let client = client(&server, http2);
         let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
-        assert!(!pods(&client, &options).into_vec().await.unwrap().0.is_empty());
+        assert!(!pods(&client, &options).single_page(None).into_vec().await.unwrap().0.is_empty());
         assert!(!client.list::<[u8]>(&widgets, &options).into_vec().await.unwrap().0.is_empty());
         let error = pods(&client, &options).into_vec().await.unwrap_err();
         let expected = "another kind: expected PartialObjectMetadataList of \"meta.k8s.io/v1\", got PodList of \"v1\"";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use listwatch::client::{ErrorKind, ListParams, Resource, Retry, TransportErrorKind};
+use listwatch::client::{ErrorKind, ListParams, Resource, Retry, TransportErrorKind, WatchParams};
 use listwatch_testserver::recorded_pods;
 use tokio::time::{Instant, sleep};
 
@@ -207,4 +207,59 @@ async fn waits_have_jitter() {
         waits.insert(started.elapsed());
     }
     assert!(waits.len() > 1, "no jitter");
+}
+
+/// A time that no clock can hold means no limit.
+#[tokio::test(start_paused = true)]
+async fn the_longest_time_is_no_limit() {
+    let longest = Duration::MAX;
+    let answer = recorded(SECOND * 80);
+    let retry = Retry::default().total(longest);
+    for (case, retry) in [("total", retry), ("delay", Retry::default().delay(longest)), ("both", retry.delay(longest))]
+    {
+        let client = Scripted::always(answer.clone()).client().retry(retry).read_idle_timeout(longest);
+        let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).deadline(longest);
+        assert_eq!(list.into_vec().await.unwrap().0.len(), 120, "{case}");
+    }
+    // No wait is as long as the deadline.
+    for retry in [retry.delay(longest), Retry::default().delay(longest)] {
+        let client = Scripted::always(Answer::status(503)).client().retry(retry);
+        let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).deadline(SECOND * 5);
+        list.into_vec().await.unwrap_err();
+    }
+    let events = Answer::pieces([config_maps::added("a", 5), config_maps::initial_end(6)]).then_stalls();
+    let client = Scripted::always(events).client();
+    let watch = client.watch::<[u8]>(&Resource::CONFIG_MAPS, &WatchParams::with_initial_state());
+    let mut watch = watch.idle_timeout(longest).initial_events_timeout(longest);
+    assert!(watch.next().await.unwrap().is_ok() && watch.next().await.unwrap().is_ok());
+    assert!(tokio::time::timeout(SECOND * 10_000, watch.next()).await.is_err());
+}
+
+/// client-go reads only numbers. A time over 5 minutes is not obeyed.
+#[tokio::test(start_paused = true)]
+async fn the_servers_retry_after_is_obeyed_up_to_a_limit() {
+    for (header, waits, requests) in [
+        ("0", 0.2..3.3, 3),
+        ("7", 14.0..14.1, 3),
+        (" 7 ", 14.0..14.1, 3),
+        ("300", 600.0..600.1, 3),
+        ("301", 0.0..0.1, 1),
+        ("31536000", 0.0..0.1, 1),
+        ("18446744073709551615", 0.0..0.1, 1),
+        ("99999999999999999999999999", 0.0..0.1, 1),
+        ("-1", 0.2..3.3, 3),
+        ("1.5", 0.2..3.3, 3),
+        ("", 0.2..3.3, 3),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 0.2..3.3, 3),
+    ] {
+        let server = Scripted::always(Answer::status(429).header("retry-after", header));
+        let client = server.client().retry(Retry::default().tries(3).total(Duration::MAX));
+        let started = Instant::now();
+        let error = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
+        assert!(waits.contains(&started.elapsed().as_secs_f64()), "{header}: {:?}", started.elapsed());
+        assert_eq!((error.code(), server.requests()), (Some(429), requests), "{header}: {error}");
+        let started = Instant::now();
+        client.get::<[u8]>(&Resource::PODS, Some("a"), "b").await.unwrap_err();
+        assert!(waits.contains(&started.elapsed().as_secs_f64()), "{header}: {:?}", started.elapsed());
+    }
 }

@@ -20,9 +20,7 @@ fn decode_watch(mut decoder: WatchDecoder, mut body: &[u8]) -> Result<u64, Decod
 fn assert_refuses_json(result: Result<u64, DecodeError>, body: &str) {
     let error = result.expect_err(body);
     let is_json = match error.kind() {
-        DecodeErrorKind::UnexpectedEncoding(found) | DecodeErrorKind::UnexpectedWatchEncoding(found) => {
-            *found == BodyFormat::Json
-        }
+        DecodeErrorKind::UnexpectedEncoding(found) => *found == BodyFormat::Json,
         _ => false,
     };
     assert!(is_json && error.offset() == 0, "{body}: {error}");

@@ -55,15 +55,39 @@ async fn retries_and_keeps_the_store() {
     .await;
 }
 
+fn page(token: &str, names: &[&str]) -> Answer {
+    let meta = [len_field(2, b"10"), len_field(3, token.as_bytes())].concat();
+    let items = names.iter().map(|name| len_field(2, &config_maps::config_map(name, 1)));
+    let raw = std::iter::once(len_field(1, &meta)).chain(items).collect::<Vec<_>>().concat();
+    Answer::ok(body_of("v1", "ConfigMapList", &raw))
+}
+
+/// A server or a proxy splits a list that was requested whole. The cache syncs with all of it, or not at all.
+#[tokio::test(start_paused = true)]
+async fn syncs_with_all_pages_that_it_did_not_request() {
+    let script = scripted([
+        page("t", &["a", "b"]),
+        Answer::status(500),
+        page("t", &["a", "b"]),
+        page("t", &["a", "b"]),
+        page("t", &["a", "b"]),
+        page("u", &[]),
+        page("", &["c"]),
+        idle_watch(),
+    ]);
+    let reflector = Reflector::<[u8]>::new(&script.client(), &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    assert_eq!(objects(&cache), "a@1 b@1 c@1");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((script.requests(), script.left()), (8, 0), "{}", requests(&script));
+    run.abort();
+}
+
 /// After a list has taken longer than the server allows, the reflector lists in pages, and retries an interrupted page.
 #[tokio::test(start_paused = true)]
 async fn retries_an_interrupted_page() {
-    let page = |token: &str, names: &[&str]| {
-        let meta = [len_field(2, b"10"), len_field(3, token.as_bytes())].concat();
-        let items = names.iter().map(|name| len_field(2, &config_maps::config_map(name, 1)));
-        let raw = std::iter::once(len_field(1, &meta)).chain(items).collect::<Vec<_>>().concat();
-        Answer::ok(body_of("v1", "ConfigMapList", &raw))
-    };
     let script = scripted([
         late(list("9", "a@1").cut(1)),
         page("t", &["a", "b"]),
@@ -388,4 +412,29 @@ async fn retries_and_reports_a_connection_error() {
     assert_eq!(cache.status().last_error.unwrap().to_string(), "transport: connect: refused");
     assert_eq!(requests(&script), "list 0, list 0, watch 10");
     run.abort();
+}
+
+/// An aggregated API server without protobuf for the type.
+#[tokio::test(start_paused = true)]
+async fn syncs_in_json_after_a_406() {
+    let item = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"a","resourceVersion":"1"}}"#;
+    for strategy in [LIST, FIRST, None] {
+        let script = Scripted::by(move |asked, _| match asked.headers["accept"].to_str().unwrap() {
+            "application/json" if asked.parameter("sendInitialEvents").is_some() => Answer::status(422),
+            "application/json" if asked.parameter("watch").is_some() => idle_watch(),
+            "application/json" => Answer::ok(format!(
+                r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"9"}},"items":[{item}]}}"#
+            )),
+            _ => Answer::status(406),
+        });
+        let reflector = reflector(script.clone(), strategy);
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        assert_eq!(cache.synced().await.unwrap(), "9", "{strategy:?}");
+        assert_eq!(objects(&cache), "a@1", "{strategy:?}");
+        sleep(Duration::from_secs(1)).await;
+        let refused = script.asked().iter().filter(|asked| asked.headers["accept"] != "application/json").count();
+        assert_eq!(refused, 1, "{}", requests(&script));
+        run.abort();
+    }
 }

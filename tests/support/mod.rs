@@ -118,7 +118,14 @@ pub fn watch_decoder(limits: Limits) -> WatchDecoder {
 
 /// The list that the decoder returns, in either encoding, with its events checked against each other.
 pub fn decode<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(List, ListEnd), DecodeError> {
-    let mut decoder = list_decoder(limits);
+    decode_by(list_decoder(limits), chunks)
+}
+
+/// The list that this decoder returns.
+pub fn decode_by<'a>(
+    mut decoder: ListDecoder,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<(List, ListEnd), DecodeError> {
     let mut list = List { type_meta: TypeMeta::default(), list_meta: ListMeta::default(), items: Vec::new() };
     let (mut received, mut encoding) = (0, None);
     for mut chunk in chunks {

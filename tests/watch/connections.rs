@@ -39,7 +39,10 @@ async fn delivers_events_until_the_connection_ends() {
             Answer::pieces([event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x02\x32\x00"))]),
             "metadata.resourceVersion",
         ),
-        (Answer::pieces([added("a", 8)]).header("content-encoding", "br"), "neither plain nor gzip"),
+        (
+            Answer::pieces([added("a", 8)]).header("content-encoding", "br"),
+            "the content coding is br, not gzip or identity",
+        ),
         (Answer::default().code(302).header("location", "https://other.example/x"), "redirect: 302"),
     ] {
         let server = Scripted::in_turn([answer]);

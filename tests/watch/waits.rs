@@ -40,6 +40,8 @@ async fn waits_grow_until_a_connection_lives_for_10_s() {
     // The server's `Retry-After` counts if it is longer.
     let found = again(Answer::status(429).header("retry-after", "100"), 3).await;
     assert!(found.iter().all(|wait| seconds(100.0..100.1, wait)), "{found:?}");
+    let found = again(Answer::status(429).header("retry-after", "31536000"), 3).await;
+    assert!(found.iter().all(|wait| seconds(300.0..300.1, wait)), "{found:?}");
     let found = again(Answer::status(429).header("retry-after", "1"), 12).await;
     assert!(seconds(1.0..1.1, &found[0]) && seconds(30.0..60.1, &found[11]), "{found:?}");
 }

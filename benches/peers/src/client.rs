@@ -1,7 +1,6 @@
 //! A process that lists Pods with a Rust client.
 
 use std::hint::black_box;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,7 +62,6 @@ impl<T: Clone> Kept for ObjectList<T> {}
 async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn Kept>> {
     Ok(match way {
         "drop" => Box::new(decode_and_drop(url, seen).await?),
-        "parallel" => Box::new(decode_on_two_threads(url, seen).await?),
         "box" => Box::new(keep_decoded(url, seen).await?),
         "json" => Box::new(keep_json(url, seen).await?),
         "bytes" => Box::new(keep_bytes(url, seen).await?),
@@ -139,24 +137,6 @@ async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
     while let Some(pod) = pods.try_next().await? {
         seen.protobuf(pod.metadata.as_ref())?;
         drop(black_box(pod));
-    }
-    Ok(())
-}
-
-async fn decode_on_two_threads(url: &str, seen: &mut Seen) -> anyhow::Result<()> {
-    let client = listwatch_client(url)?;
-    seen.begin()?;
-    let decode = |item: ItemRef<'_>| {
-        let pod = black_box(item.decode::<pb::Pod>()?);
-        let metadata = pod.metadata.unwrap_or_default();
-        Ok::<_, ItemError>(
-            [metadata.namespace, metadata.name, metadata.resource_version].map(Option::unwrap_or_default),
-        )
-    };
-    let keys = client.list_with(&Resource::PODS, &ListParams::default(), decode);
-    let mut keys = keys.parallel_unordered(NonZeroUsize::new(2).context("2 is not zero")?);
-    while let Some([namespace, name, version]) = keys.try_next().await? {
-        seen.item(&namespace, &name, &version);
     }
     Ok(())
 }

@@ -99,7 +99,7 @@ pub enum Work {
 pub const GROUPS: &[Group] = &[
     Group {
         title: "Decode every Pod, keep none",
-        ways: &["drop", "parallel", "prost", "go-paged", "go-paged-json"],
+        ways: &["drop", "prost", "go-paged", "go-paged-json"],
         work: Work::Drop,
         remark: "client-go holds a page of Pods in memory at a time, the full buffer all Pods.",
     },
@@ -179,7 +179,6 @@ const PURPLE: (u8, u8, u8) = (204, 121, 167);
 
 pub const WAYS: &[Way] = &[
     drawn(SKY, false, way("drop", "listwatch, decode and drop", Program::Rust, "drop")),
-    way("parallel", "listwatch, decode and drop on two threads", Program::Rust, "parallel"),
     drawn(BLUE, false, way("box", "listwatch, `Box<Pod>`", Program::Rust, "box")),
     way("json", "listwatch, `Json<Pod>`, JSON", Program::Rust, "json"),
     drawn(BLUE, true, way("bytes", "listwatch, `Box<[u8]>`", Program::Rust, "bytes")),

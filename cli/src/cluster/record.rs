@@ -63,7 +63,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let temporary = temporary_beside(&file).map_err(cannot_write)?;
     *recording.lock() = State::On(temporary);
     let progress = list.progress();
-    let mut items = list;
+    // FILE has one body, so the client must not request another page.
+    let mut items = list.single_page(None);
     let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
     let temporary = match mem::take(&mut *recording.lock()) {
         State::On(temporary) => temporary,
@@ -71,7 +72,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         State::Off => unreachable!("the recording was on"),
     };
     done.map_err(|error| query::failure(&error, REMEDY))?;
-    let summary = items.summary().expect("without an error the list is complete");
+    let summary = items.summary().expect("without an error the page is complete");
+    if !summary.list_meta.continue_token.is_empty() {
+        let items = summary.items;
+        let reason =
+            format!("the server sent only a page of {items} items, and a continue token: nothing was recorded");
+        return Err(Failure::Error(format!("{reason}; use `stats --chunk-size`")));
+    }
     temporary.as_file().sync_all().map_err(cannot_write)?;
     temporary.persist(&file).map_err(|error| cannot_write(error.error))?;
     query::warn(summary);

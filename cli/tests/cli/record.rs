@@ -45,3 +45,16 @@ fn rejects_a_missing_file_name_before_any_request() {
     assert!(stderr(&output).contains("<FILE>"), "{}", stderr(&output));
     assert_eq!((output.status.code(), api.paths()), (Some(2), vec![]));
 }
+
+/// FILE has one body, which must be the whole collection.
+#[test]
+fn a_page_that_was_not_requested_is_not_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pods.pb");
+    let api = Api::new([ok("pods-page-1.pb")]);
+    let output = api.run(&["record", "pods", "-A", file.to_str().unwrap()]);
+    let expected = "error: the server sent only a page of 50 items, and a continue token: nothing was recorded";
+    assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));
+    assert_eq!((output.status.code(), api.paths().len()), (Some(1), 1));
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "no file is left");
+}

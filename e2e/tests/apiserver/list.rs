@@ -112,13 +112,6 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
     let (paged, summary) = names(named(client, &defaults().page_size(900))).await?;
     assert_eq!((&paged == all, summary.pages), (true, 7));
 
-    let threads = std::thread::available_parallelism()?;
-    let list = || named(client, &defaults());
-    for items in [list().parallel(threads), list().parallel_unordered(threads)] {
-        let names: Vec<_> = items.try_collect().await?;
-        assert_eq!((names.len(), &names.into_iter().collect::<BTreeSet<_>>() == all), (PODS, true));
-    }
-
     let (some, summary) = names(named(client, &defaults()).namespaces(["team-01", "team-02"])).await?;
     let mut expected = server.names(&["pods", "-n", "team-01"])?;
     expected.extend(server.names(&["pods", "-n", "team-02"])?);

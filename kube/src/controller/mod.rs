@@ -207,7 +207,8 @@ impl<T: Stored + ?Sized> Controller<T> {
     /// Zero unless set. kube's debounce starts again at each change, so an object that changes all the time is never reconciled.
     /// Requests by an [`Action`] are not delayed.
     pub fn debounce(mut self, debounce: Duration) -> Self {
-        self.debounce = debounce;
+        // An `Instant` cannot hold the end of much longer times.
+        self.debounce = debounce.min(Duration::from_secs(100 * 365 * 24 * 3600));
         self
     }
 

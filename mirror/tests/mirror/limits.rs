@@ -39,6 +39,22 @@ async fn a_thousand_slow_connections_delay_nobody() {
 }
 
 #[tokio::test]
+async fn the_longest_time_is_no_limit() {
+    let upstream = Upstream::new();
+    let longest = |limits: &mut Limits| {
+        limits.header_timeout = Duration::MAX;
+        limits.stall_timeout = Duration::MAX;
+        limits.list_timeout = Duration::MAX;
+        limits.idle_timeout = Duration::MAX;
+        limits.drain_timeout = Duration::MAX;
+    };
+    let mirror = Running::start(mirror(&upstream).limits(limits(longest)));
+    for path in ["/version", "/api/v1/pods"] {
+        assert_eq!(code(&mirror.get(path, "").await), "200", "{path}");
+    }
+}
+
+#[tokio::test]
 async fn further_connections_wait_for_a_place() {
     let upstream = Upstream::new();
     let mirror = Running::start(mirror(&upstream).limits(limits(|limits| limits.connections = 1)));

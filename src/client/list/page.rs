@@ -1,5 +1,7 @@
 //! One response of a list: its items, and the items that earlier attempts delivered.
 
+use std::mem;
+
 use bytes::{Buf, Bytes};
 use crc32fast::Hasher;
 
@@ -11,9 +13,11 @@ use crate::client::{Answer, body};
 use crate::decode::{Event, ListDecoder};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::limits::Limits;
+use crate::meta;
 use crate::meta::TypeMeta;
 use crate::object::ItemRef;
 use crate::object::shard::Shard;
+use crate::wire::Encoding;
 
 /// A response that is being read.
 pub(super) struct Page {
@@ -28,6 +32,17 @@ pub(super) struct Page {
     /// The number of items that were skipped because of their size.
     pub(super) oversized: u64,
     pub(super) repeat: Repeat,
+    pub(super) list_kind: ListKind,
+}
+
+/// What is known of the kind of a list in JSON.
+pub(super) enum ListKind {
+    /// The list may still name its kind. The kind of its first item, if that has arrived.
+    Open(Option<String>),
+    /// The list has a kind of its own, such as `FooCollection` of `Foo`, which a custom resource may have
+    /// (`spec.names.listKind` of its definition). Its first item has yet to show that it is of the resource's kind.
+    Own,
+    Checked,
 }
 
 /// The items of a page that all attempts so far have processed.
@@ -91,6 +106,39 @@ impl Repeat {
     }
 }
 
+impl ListKind {
+    /// Returns false if the item shows that this is a list of another resource.
+    fn allows(&mut self, item: &ItemRef<'_>, listing: &Listing) -> bool {
+        if matches!(self, Self::Checked | Self::Open(Some(_))) || item.encoding() != Encoding::Json {
+            return true;
+        }
+        // Go's types for lists leave out the kinds of items, but the items of a custom resource have theirs.
+        let kind = meta::json::type_meta(item.bytes()).map(|found| found.kind).unwrap_or_default();
+        let is_own = kind == listing.plan.resource.kind();
+        if let Self::Own = mem::replace(self, Self::Checked) {
+            return is_own;
+        }
+        *self = Self::Open(Some(kind));
+        true
+    }
+
+    /// Returns true if the type meta may be the list's, although its kind is not the resource's kind with `List`. All lists of
+    /// built-in kinds, whose groups have no dot, have that kind.
+    fn may_be(&mut self, found: &TypeMeta, listing: &Listing) -> bool {
+        let (expected, resource) = (&listing.expected, &listing.plan.resource);
+        let is_custom = found.api_version == expected.api_version && found.api_version.contains('.');
+        if !is_custom || listing.plan.params.selection.is_metadata_only() || found.kind == resource.kind() {
+            return false;
+        }
+        match self {
+            Self::Open(None) => *self = Self::Own,
+            Self::Open(Some(kind)) if kind == resource.kind() => *self = Self::Checked,
+            Self::Open(Some(_)) | Self::Own | Self::Checked => return false,
+        }
+        true
+    }
+}
+
 /// The decoder's next event.
 enum PageEvent<T> {
     Item(T),
@@ -114,8 +162,11 @@ impl Page {
         let (items, bytes) = (listing.summary.items, listing.summary.bytes);
         loop {
             let mut rest = &self.chunk[..];
-            let (shard, repeat) = (&mut self.shard, &mut self.repeat);
+            let (shard, repeat, list_kind) = (&mut self.shard, &mut self.repeat, &mut self.list_kind);
             let event = self.decoder.decode_with(&mut rest, |event| match event {
+                Event::Item(item) if !list_kind.allows(&item, listing) => {
+                    PageEvent::OtherKind(item.type_meta().clone())
+                }
                 Event::Item(item) => match repeat.next(&item) {
                     Some(Repeated::Delivered) => PageEvent::Nothing,
                     Some(Repeated::Skipped) => PageEvent::Skipped,
@@ -127,6 +178,10 @@ impl Page {
                     },
                 },
                 Event::TypeMeta(found) if !found.is_expected(&listing.expected) => PageEvent::OtherKind(found.clone()),
+                Event::TypeMeta(_) => {
+                    *list_kind = ListKind::Checked;
+                    PageEvent::Nothing
+                }
                 Event::ListMeta(meta) => {
                     let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
                     *shard = shard.filter(|shard| !shard.complied(echoed));
@@ -136,7 +191,6 @@ impl Page {
                 }
                 // An earlier attempt reported it.
                 Event::Skipped(error) => PageEvent::Oversized((!repeat.is_under_way()).then(|| error.clone())),
-                _ => PageEvent::Nothing,
             });
             let taken = self.chunk.len() - rest.len();
             self.chunk.advance(taken);
@@ -169,6 +223,8 @@ impl Page {
                 Some(PageEvent::Item(Err(error))) => {
                     self.refuse(error.into(), listing)?;
                 }
+                Some(PageEvent::OtherKind(found))
+                    if self.decoder.is_json() && self.list_kind.may_be(&found, listing) => {}
                 Some(PageEvent::OtherKind(found)) => {
                     return Err(ErrorKind::OtherKind { expected: listing.expected.clone(), found }.into());
                 }

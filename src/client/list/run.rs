@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use crc32fast::Hasher;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
-use super::page::{Page, Repeat, Seen};
+use super::page::{ListKind, Page, Repeat, Seen};
 use super::plan::{Listing, Plan};
 use super::summary::{ListSummary, Restart};
 use crate::client::error::{Error, ErrorKind};
+use crate::client::params::Selection;
 use crate::client::progress::Progress;
 use crate::client::retry::Tries;
 use crate::client::transport::chain;
@@ -108,6 +110,10 @@ impl Pages {
                             }
                         },
                     },
+                    Err(error) if is_unexpected_encoding(&error) => {
+                        let State::Reading(page) = mem::replace(&mut self.state, State::Failed) else { continue };
+                        Ok(self.run.unexpected(*page))
+                    }
                     Err(error) => self.run.after(error, Some(page)),
                 },
                 State::Complete | State::Failed => return Poll::Ready(Ok(None)),
@@ -131,12 +137,15 @@ pub(super) struct Run {
     namespace: usize,
     /// The continue token of the next request.
     token: Option<String>,
+    cycle: Cycle,
     /// True if the first page of this namespace has been read.
     later_page: bool,
     /// The counts in `summary` when this namespace began: items, skipped, of other shards, pages, bytes.
     before: [u64; 5],
     /// Items of abandoned snapshots that `into_vec` has not dropped yet.
     pub(super) abandoned: u64,
+    /// The selection in the form of the last request.
+    requested: Selection,
     tries: Tries,
     /// The items of the requested page that earlier attempts have processed.
     seen: Seen,
@@ -158,9 +167,11 @@ impl Run {
         Self {
             namespace: 0,
             token: None,
+            cycle: Cycle::default(),
             later_page: false,
             before: [0; 5],
             abandoned: 0,
+            requested: plan.params.selection.clone(),
             tries: plan.client.tries(),
             seen: Seen::default(),
             deadline: None,
@@ -197,9 +208,15 @@ impl Run {
         }
         let ListSummary { items, skipped, other_shards, pages, bytes, .. } = self.listing.summary;
         self.before = [items, skipped, other_shards, pages, bytes];
-        self.token.clone_from(&self.listing.plan.continue_token);
-        self.later_page = false;
+        self.begin();
         self.request()
+    }
+
+    /// Sets the next request to the first page.
+    fn begin(&mut self) {
+        self.token.clone_from(&self.listing.plan.continue_token);
+        self.cycle = Cycle::default();
+        self.later_page = false;
     }
 
     /// Requests the next page, with new attempts.
@@ -217,7 +234,8 @@ impl Run {
             path.push('?');
             path.push_str(&query);
         }
-        let accept = accept_header(params.selection.accept_list())?;
+        self.requested = client.acceptable(resource, &params.selection)?;
+        let accept = accept_header(self.requested.accept_list())?;
         let (client, counters, deadline) = (client.clone(), Arc::clone(counters), self.deadline);
         let attempt = counters.requests() + 1;
         let opening = async move {
@@ -229,18 +247,20 @@ impl Run {
                 .await?;
             }
             tracing::debug!(attempt, path, "requesting");
-            let answer = client.send(path, accept, deadline, &counters).await?;
-            // A body that is not a list by its first byte is read further, for the error.
-            match answer.first.first() {
-                None | Some(b'k' | b'{') => Ok(answer),
-                Some(_) => {
-                    let Answer { headers, first, mut chunks, audit_id, .. } = answer;
-                    let beginning = body::beginning(first, &mut chunks).await;
-                    Err(Error::new(client.unexpected(&beginning, &headers)).with_audit_id(audit_id))
-                }
-            }
+            client.send(path, accept, deadline, &counters).await
         };
         Ok(State::Opening(Box::pin(opening.instrument(self.span.clone()))))
+    }
+
+    /// Reads more of a body that is neither protobuf nor JSON, for the error.
+    fn unexpected(&self, page: Page) -> State {
+        let Page { answer: Answer { headers, mut chunks, .. }, chunk, decoder, .. } = page;
+        let chunk = Bytes::from([decoder.magic_read(), &chunk].concat());
+        let (client, audit_id) = (self.listing.plan.client.clone(), self.listing.summary.audit_id.clone());
+        State::Opening(Box::pin(async move {
+            let beginning = body::beginning(chunk, &mut chunks).await;
+            Err(Error::new(client.unexpected(&beginning, &headers)).with_audit_id(audit_id))
+        }))
     }
 
     fn page(&mut self, mut answer: Answer) -> Page {
@@ -255,19 +275,23 @@ impl Run {
         limits.bytes = limits.bytes.saturating_sub(self.listing.summary.bytes);
         let repeat = Repeat::of(self.seen.clone(), self.is_repeatable().then(Hasher::new));
         Page {
-            decoder: ListDecoder::with_limits(limits).accept_json(),
+            decoder: ListDecoder::with_limits(limits)
+                .accept_json()
+                .skip_item_errors(self.listing.plan.skips_item_errors),
             chunk: mem::take(&mut answer.first),
             answer,
             shard: self.listing.plan.params.selection.shard_of(),
             other_shards: self.seen.other_shards,
             oversized: 0,
             repeat,
+            list_kind: ListKind::Open(None),
         }
     }
 
-    /// Returns true if the same request returns the same page: a continue token names its version and its first item.
+    /// Returns true if the same request may return the same page, because a continue token names its first item. The checksum of
+    /// the delivered items detects another page.
     fn is_repeatable(&self) -> bool {
-        self.token.as_ref().is_some_and(|token| !is_inconsistent(token))
+        self.token.is_some()
     }
 
     fn end_page(&mut self, end: ListEnd, page: &Page) -> Result<State, Error> {
@@ -278,10 +302,20 @@ impl Run {
         summary.other_shards += page.other_shards;
         summary.bytes += end.bytes;
         summary.type_meta = end.type_meta;
-        summary.list_meta = end.list_meta;
+        let first = mem::replace(&mut summary.list_meta, end.list_meta).resource_version;
+        if self.later_page && summary.list_meta.resource_version != first {
+            // A watch from the first version gets all changes since then, and repeats some.
+            summary.list_meta.resource_version = first;
+            summary.consistent = false;
+        }
         self.listing.plan.counters.at(summary.bytes, summary.items);
         let token = &summary.list_meta.continue_token;
-        if self.listing.plan.follows_pages && self.listing.plan.params.page_size.is_some() && !token.is_empty() {
+        // Some servers and proxies split a list that the client did not request in pages.
+        if self.listing.plan.follows_pages && !token.is_empty() {
+            if self.token.as_ref() == Some(token) || self.cycle.contains(token) {
+                let error = Error::new(ErrorKind::RepeatedToken).with_items(summary.items);
+                return Err(error.with_audit_id(summary.audit_id.clone()));
+            }
             self.token = Some(token.clone());
             self.later_page = true;
             return self.request();
@@ -327,6 +361,12 @@ impl Run {
         if is_untouched && error.is_expired() && self.starts_anew(&error) {
             return self.request();
         }
+        if is_untouched {
+            let Plan { client, resource, .. } = &self.listing.plan;
+            if client.needs_plain_json(&error, resource, &self.requested)? {
+                return self.request();
+            }
+        }
         if is_untouched || self.is_repeatable() {
             let class = self.listing.plan.client.classify(&error);
             if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, class)) {
@@ -346,7 +386,9 @@ impl Run {
         if self.listing.plan.allows_inconsistent && self.seen.all() == 0 {
             let offered = error.status().and_then(|status| Some(&status.metadata.as_ref()?.continue_token));
             // If the offered token has expired too, the server may offer it again.
-            if let Some(token) = offered.filter(|token| !token.is_empty() && self.token.as_ref() != Some(*token)) {
+            if let Some(token) = offered.filter(|token| !token.is_empty() && self.token.as_ref() != Some(*token))
+                && !self.cycle.contains(token)
+            {
                 let _entered = self.span.enter();
                 tracing::warn!(name: "listwatch.restart", error = %chain(error), "the next page has expired: continuing at the latest version");
                 self.token = Some(token.clone());
@@ -369,37 +411,56 @@ impl Run {
         let restarts = self.listing.summary.restarts + 1;
         let rest = mem::take(&mut self.listing.summary);
         self.listing.summary = ListSummary { items, skipped, other_shards, pages, restarts, bytes, ..rest };
-        self.token.clone_from(&self.listing.plan.continue_token);
-        self.later_page = false;
+        self.begin();
         true
     }
 }
 
-/// Returns true if a continue token continues at the latest version, as the token in a 410 does: its version is -1.
-///
-/// Tokens are base64 of `{"v":"meta.k8s.io/v1","rv":-1,…` (apiserver `storage/continue.go`). The 27 bytes before the
-/// version encode to 36 constant characters. A minus sign makes the next character an `L`; a digit makes it `M`, `N` or
-/// `O`. A token of another form counts as consistent.
-fn is_inconsistent(token: &str) -> bool {
-    token.starts_with("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6L")
+fn is_unexpected_encoding(error: &Error) -> bool {
+    let ErrorKind::Decode(error) = error.kind() else { return false };
+    matches!(error.kind(), DecodeErrorKind::UnexpectedEncoding(_))
+}
+
+/// Detects continue tokens that repeat in a cycle of any length, with one token in memory (Brent's algorithm).
+#[derive(Default)]
+struct Cycle {
+    /// A token that the server sent.
+    token: String,
+    /// The number of tokens since then, and the number after which another token is kept.
+    steps: u64,
+    keep_after: u64,
+}
+
+impl Cycle {
+    /// Returns true if the server sent this token before. It finds a cycle after a few times its length.
+    fn contains(&mut self, token: &str) -> bool {
+        if self.token == token {
+            return true;
+        }
+        self.steps += 1;
+        if self.steps > self.keep_after {
+            token.clone_into(&mut self.token);
+            self.keep_after = 2 * self.steps;
+            self.steps = 0;
+        }
+        false
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_inconsistent;
+    use super::Cycle;
 
-    /// The tokens have `rv` 12345 and -1; the second is from fixtures/error-410-continue.pb.
     #[test]
-    fn recognizes_inconsistent_tokens() {
-        for (token, expected) in [
-            ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIzNDUsInN0YXJ0IjoiYVx1MDAwMCJ9", false),
-            (
-                "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoidGVhbS0wOC9jaGVja291dC01NzNjNjNmYy0wMDAwOFx1MDAwMCJ9",
-                true,
-            ),
-            ("another format", false),
-        ] {
-            assert_eq!(is_inconsistent(token), expected, "{token}");
+    fn finds_each_cycle_of_tokens_and_no_other() {
+        let mut cycle = Cycle::default();
+        assert!(!(0..10_000).any(|page| cycle.contains(&page.to_string())));
+        for (before, length) in [(0, 1), (0, 2), (1, 1), (1, 2), (7, 3), (100, 1), (3, 100)] {
+            let mut cycle = Cycle::default();
+            let token = |page: usize| if page < before { page } else { before + (page - before) % length };
+            let found = (0..10_000).position(|page| cycle.contains(&token(page).to_string())).unwrap();
+            assert!(found <= 4 * (before + length), "{before}, {length}: {found}");
+            assert!(found >= before + length, "{before}, {length}: {found}");
         }
     }
 }

@@ -21,18 +21,17 @@ pub struct Restart {
 pub struct ListSummary {
     /// The type meta of the list: `v1` and `PodList`.
     pub type_meta: TypeMeta,
-    /// The list meta of the last response: the version, and after [`List::single_page`](super::List::single_page) the token of the
-    /// next page.
+    /// The list meta of the last response: after [`List::single_page`](super::List::single_page) it has the token of the next page.
+    /// Its version is the version of the first page, from which a watch loses no change.
     pub list_meta: ListMeta,
     /// The list meta of each namespace, if the caller chose namespaces. Each is a separate snapshot.
     pub namespaces: Vec<(String, ListMeta)>,
     /// True if each list is one snapshot: false after [`List::allow_inconsistent`](super::List::allow_inconsistent) continued a list
-    /// at a newer version.
+    /// at a newer version, and after pages of different versions.
     pub consistent: bool,
     /// Items delivered, without the items of abandoned snapshots.
     pub items: u64,
-    /// Items skipped because the caller set [`List::skip_item_errors`](super::List::skip_item_errors) or
-    /// [`Limits::skip_oversized`](crate::Limits::skip_oversized).
+    /// Items skipped because the caller set [`List::skip_item_errors`](super::List::skip_item_errors).
     pub skipped: u64,
     /// Items of other shards, which the client left out because the server does not support shards.
     pub other_shards: u64,

@@ -13,10 +13,11 @@ use tracing::field;
 
 use super::delivered::Delivered;
 use super::{Connection, Locating, Opening, OwnedEvent, Plan};
+use crate::client::LONGEST;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
-use crate::client::retry::{Class, Retry, most_fruitless};
+use crate::client::retry::{Class, MAX_RETRY_AFTER, Retry, most_fruitless};
 use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEvent;
 use crate::encode::EventType;
@@ -152,7 +153,7 @@ impl<F> Watch<F> {
     /// Some servers and proxies never send that bookmark, and then only objects that are created later. After the bookmark
     /// [`idle_timeout`](Self::idle_timeout) applies.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
-        self.connections.run.initial_events_timeout = timeout;
+        self.connections.run.initial_events_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -527,11 +528,19 @@ impl Run {
         let asks_initial_events = !self.is_synced && !self.lists;
         let is_refused = error.as_ref().is_some_and(|error| matches!(error.code(), Some(400 | 422)));
         let class = error.as_ref().map(|error| self.plan.client.classify(error));
+        let needs_plain_json = match (&error, connection) {
+            (Some(error), Some(connection)) => {
+                let Plan { client, resource, .. } = &self.plan;
+                client.needs_plain_json(error, resource, &connection.requested)?
+            }
+            _ => false,
+        };
         let falls_back = asks_initial_events && (is_refused || is_idle);
         if falls_back {
             self.lacks_initial_events = true;
             self.lists = true;
         } else if let Some(error) = &error
+            && !needs_plain_json
             && !self.passes(error)
         {
             return Err(error.clone());
@@ -541,7 +550,7 @@ impl Run {
             self.interruptions += 1;
             self.lists = self.interruptions >= 2;
         }
-        let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default();
+        let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default().min(MAX_RETRY_AFTER);
         let wait = if falls_back { Duration::ZERO } else { self.backoff.next().unwrap_or(MAX_DELAY).max(asked) };
         if !self.is_synced {
             self.delivered.forget();

@@ -3,7 +3,7 @@
 use listwatch::Limits;
 
 use super::{ITEMS, LIST, check, ending, items};
-use crate::support::{decode, fixture};
+use crate::support::{cut, decode, decode_by, fixture, list_decoder};
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
@@ -42,8 +42,8 @@ fn checks_json_syntax_and_members() {
         ),
         (
             "the last kind is not a list",
-            ending(r#"],"kind":"Pod"}"#),
-            Err("not a list: the body has the kind \"Pod\" of \"v1\", at byte 92, 2 items delivered"),
+            ending(r#"],"kind":"APIGroupList"}"#),
+            Err("not a list: the body has the kind \"APIGroupList\" of \"v1\", at byte 92, 2 items delivered"),
         ),
         ("empty", String::new(), Err("incomplete: the body ended before the list did, at byte 0, 0 items delivered")),
         (
@@ -74,7 +74,7 @@ fn checks_json_syntax_and_members() {
         (
             "HTML after whitespace",
             "\n<html>".to_owned(),
-            Err("malformed: invalid JSON in the body, at byte 1, 0 items delivered"),
+            Err("unexpected encoding: the body looks like HTML, not like a list, at byte 0, 0 items delivered"),
         ),
         (
             "bytes after the list",
@@ -184,14 +184,19 @@ fn checks_json_syntax_and_members() {
             Err("malformed: no value in items, at byte 35, 0 items delivered"),
         ),
         (
-            "an object with items, and its kind after them",
+            "a kind of its own, after the items",
             r#"{"apiVersion":"v1","items":[{}],"kind":"Thing"}"#.to_owned(),
-            Err("not a list: the body has the kind \"Thing\" of \"v1\", at byte 32, 1 item delivered"),
+            Ok(&["{}"]),
         ),
         (
-            "an object with items, and its kind before them",
+            "a kind of its own, before the items",
             r#"{"kind":"Thing","items":[{}],"apiVersion":"v1"}"#.to_owned(),
-            Err("not a list: the body has the kind \"Thing\" of \"\", at byte 16, 0 items delivered"),
+            Ok(&["{}"]),
+        ),
+        (
+            "a Table with items",
+            r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","items":[{}]}"#.to_owned(),
+            Err("not a list: the body has the kind \"Table\" of \"meta.k8s.io/v1\", at byte 16, 0 items delivered"),
         ),
         ("as deep as Go reads", deep(9997), Ok(&[&deep(9997)[80..20_080]])),
         ("too deep", deep(9998), Err("malformed: nested too deep in items in item 0, at byte 80, 0 items delivered")),
@@ -278,7 +283,6 @@ fn names_the_body_that_is_not_a_list() {
         check(name, Limits::default(), &fixture(name), Err(expected));
     }
     for (kind, expected) in [
-        ("Pod", "not a list: the body has the kind \"Pod\" of \"v1\", at byte 14, 0 items delivered"),
         (
             "APIResourceList",
             "not a list: the body has the kind \"APIResourceList\" of \"v1\", at byte 26, 0 items delivered",
@@ -286,6 +290,42 @@ fn names_the_body_that_is_not_a_list() {
         ("APIGroupList", "not a list: the body has the kind \"APIGroupList\" of \"v1\", at byte 23, 0 items delivered"),
     ] {
         check(kind, Limits::default(), LIST.replace("PodList", kind).as_bytes(), Err(expected));
+    }
+}
+
+/// As apimachinery's `unstructured` decides it (`pkg/apis/meta/v1/unstructured/helpers.go`, `detectList`), because a custom resource
+/// names the kind of its lists as it likes.
+#[test]
+fn the_items_make_a_list() {
+    let expected = [r#"{"a":1}"#, "{}"];
+    for kind in ["PodList", "PodCollection", "Pods", "Pod", "List"] {
+        check(kind, Limits::default(), LIST.replace("PodList", kind).as_bytes(), Ok(&expected));
+    }
+    let object = |kind: &str| {
+        format!(r#"{{"kind":"{kind}","apiVersion":"v1","metadata":{{"name":"a"}},"spec":{{"items":[{{}}]}}}}"#)
+    };
+    for (kind, expected) in [
+        ("Pod", "not a list: the body has the kind \"Pod\" of \"v1\", at byte 77, 0 items delivered"),
+        ("PodList", "malformed: no value in items, at byte 81, 0 items delivered"),
+    ] {
+        check(kind, Limits::default(), object(kind).as_bytes(), Err(expected));
+    }
+}
+
+#[test]
+fn skips_oversized_items_if_the_caller_allows_it() {
+    let three = items(r#"{"x":"1234"},{"y":"}"},null"#);
+    let limits = Limits::default();
+    for chunk in [1, 3, 70, 1000] {
+        let outcome = |limits| {
+            let decoder = list_decoder(limits).skip_item_errors(true);
+            decode_by(decoder, cut(three.as_bytes(), &[chunk])).map(|(list, end)| (list.items, end.skipped))
+        };
+        let kept = [r#"{"y":"}"}"#, "null"].map(|item| item.as_bytes().to_vec()).to_vec();
+        assert_eq!(outcome(limits.item_size(9)).unwrap(), (kept, 1));
+        // Skipped items count.
+        let expected = "the list has at least 3 items, over the limit of 2, at byte 103, 0 items delivered";
+        assert_eq!(outcome(limits.items(2).item_size(8)).unwrap_err().to_string(), expected);
     }
 }
 
@@ -303,19 +343,12 @@ fn applies_limits() {
             Err("item 0 is 12 bytes, over the limit of 11 bytes, \
                  at byte 80, 0 items delivered"),
         ),
-        ("oversized items skipped", limits.item_size(9).skip_oversized(true), Ok(&[y, "null"])),
         ("as many items as the limit", limits.items(3), Ok(&[x, y, "null"])),
         (
             "one item over the limit",
             limits.items(2),
             Err("the list has at least 3 items, over the limit of 2, \
                  at byte 103, 2 items delivered"),
-        ),
-        (
-            "skipped items count",
-            limits.items(2).item_size(8).skip_oversized(true),
-            Err("the list has at least 3 items, over the limit of 2, \
-                 at byte 103, 0 items delivered"),
         ),
         ("as many bytes as the limit", limits.bytes(109), Ok(&[x, y, "null"])),
         (

@@ -78,8 +78,9 @@ fn reference(body: &[u8]) -> Option<List> {
     is_list.then_some(List { type_meta, list_meta, items: items? })
 }
 
+/// Its items make a list, so only known kinds are no lists.
 fn is_list(kind: &str) -> bool {
-    kind.ends_with("List") && kind != "APIResourceList" && kind != "APIGroupList"
+    !["", "Status", "APIResourceList", "APIGroupList"].contains(&kind)
 }
 
 #[track_caller]

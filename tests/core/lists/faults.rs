@@ -4,7 +4,7 @@ use std::iter;
 
 use listwatch::Limits;
 
-use crate::support::{body_of, cut, decode, len_field, tag, varint};
+use crate::support::{body_of, cut, decode, decode_by, len_field, list_decoder, tag, varint};
 
 /// Returns the items of a body, or the text of its error.
 fn outcome(limits: Limits, body: &[u8], chunk: usize) -> Result<Vec<Vec<u8>>, String> {
@@ -319,19 +319,12 @@ fn applies_limits() {
             Err("item 1 is 20 bytes, over the limit of 19 bytes, \
                  at byte 39, 1 item delivered"),
         ),
-        ("oversized items skipped", limits.item_size(9).skip_oversized(true), Ok(&[z])),
         ("as many items as the limit", limits.items(3), Ok(&[x, y, z])),
         (
             "one item over the limit",
             limits.items(2),
             Err("the list has at least 3 items, over the limit of 2, \
                  at byte 61, 2 items delivered"),
-        ),
-        (
-            "skipped items count",
-            limits.items(2).item_size(9).skip_oversized(true),
-            Err("the list has at least 3 items, over the limit of 2, \
-                 at byte 61, 0 items delivered"),
         ),
         ("as many bytes as the limit", limits.bytes(72), Ok(&[x, y, z])),
         (
@@ -373,8 +366,8 @@ fn counts_skipped_items() {
     let items = [vec![1; 10], vec![2; 2], vec![3; 11], vec![]].map(|item| len_field(2, &item)).concat();
     let body = body_of("v1", "PodList", &items);
     for chunk in [1, 4, 1000] {
-        let limits = Limits::default().item_size(9).skip_oversized(true);
-        let mut decoder = listwatch::ListDecoder::with_limits(limits);
+        let limits = Limits::default().item_size(9);
+        let mut decoder = listwatch::ListDecoder::with_limits(limits).skip_item_errors(true);
         let mut indexes = Vec::new();
         for mut chunk in body.chunks(chunk) {
             let flow = decoder.feed(&mut chunk, |event| {
@@ -387,6 +380,10 @@ fn counts_skipped_items() {
         }
         let end = decoder.finish().unwrap();
         assert_eq!((indexes, end.items, end.skipped), (vec![(1, 2), (3, 0)], 2, 2));
+        // Skipped items count.
+        let decoder = list_decoder(limits.items(3)).skip_item_errors(true);
+        let error = decode_by(decoder, cut(&body, &[chunk])).unwrap_err().to_string();
+        assert!(error.starts_with("the list has at least 4 items, over the limit of 3, "), "{error}");
     }
 }
 
@@ -403,8 +400,8 @@ fn a_truncation_names_the_item_that_it_cuts() {
             (start + 5, Some(1), 1),
             (start + item.len(), None, 2 - skipped),
         ] {
-            let limits = Limits::default().item_size(item_size).skip_oversized(true);
-            let mut decoder = listwatch::ListDecoder::with_limits(limits);
+            let limits = Limits::default().item_size(item_size);
+            let mut decoder = listwatch::ListDecoder::with_limits(limits).skip_item_errors(true);
             let mut chunk = &body[..cut];
             while decoder.decode(&mut chunk).unwrap().is_some() {}
             let error = decoder.finish().unwrap_err();
