@@ -8,6 +8,7 @@ mod lists;
 mod middle_page;
 mod pages;
 mod parallel;
+mod resolve;
 mod secrets;
 mod selectors;
 #[path = "../support/mod.rs"]
