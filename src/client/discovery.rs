@@ -5,8 +5,8 @@
 //!              └─ APIVersions, APIGroupList: versions ── /apis/GROUP/VERSION: APIResourceList
 //! ```
 //!
-//! A document is a [`Part`] of the catalog until it is read. A part that fails never fails the others: the name may be in one of
-//! them. The facts are in docs/protocol.md, "Discovery".
+//! A document is a [`Part`] of the catalog until it is read. A part that fails never fails the others: the name may be
+//! in one of them. The facts are in docs/protocol.md, "Discovery".
 
 mod document;
 
@@ -42,7 +42,8 @@ const PLAIN: &str = "application/json";
 const OF_ROOTS: &[&str] = &["APIGroupDiscoveryList", "APIVersions", "APIGroupList"];
 const OF_VERSIONS: &[&str] = &["APIResourceList"];
 
-/// The time for all documents of one name, with retries. client-go allows 32 s for each request (`discovery_client.go`).
+/// The time for all documents of one name, with retries. client-go allows 32 s for each request
+/// (`discovery_client.go`).
 const TOTAL: Duration = Duration::from_secs(30);
 
 /// The time for the document of one version of a group. Behind it may be a server that hangs.
@@ -54,26 +55,28 @@ const PARALLEL: usize = 16;
 impl Client {
     /// Finds the resource of a name that a user typed, as `kubectl get` does.
     ///
-    /// `typed` is a plural, a singular, a short name or a kind, alone or followed by `.group` or `.version.group`; a version of
-    /// the core group ends in a dot, `pods.v1.`. Case is ignored. Plurals and singulars precede short names, and both precede
-    /// kinds. A whole group precedes the beginning of a group (`deployments.ap`). Of several groups and versions the first in the
-    /// server's order wins, and in each group the preferred version precedes the others.
+    /// `typed` is a plural, a singular, a short name or a kind, alone or followed by `.group` or `.version.group`; a
+    /// version of the core group ends in a dot, `pods.v1.`. Case is ignored. Plurals and singulars precede short names,
+    /// and both precede kinds. A whole group precedes the beginning of a group (`deployments.ap`). Of several groups
+    /// and versions the first in the server's order wins, and in each group the preferred version precedes the others.
     ///
-    /// It follows the rules of cli-runtime `Builder.mappingFor` and client-go's restmapper, with these differences: resources
-    /// without `list` are ignored, a short name keeps the version that was typed with it (kubectl drops it), categories such as
-    /// `all` are errors, and kubectl accepts short names only in lower case and kinds outside the core group only with their
-    /// group.
+    /// It follows the rules of cli-runtime `Builder.mappingFor` and client-go's restmapper, with these differences:
+    /// resources without `list` are ignored, a short name keeps the version that was typed with it (kubectl drops it),
+    /// categories such as `all` are errors, and kubectl accepts short names only in lower case and kinds outside the
+    /// core group only with their group.
     ///
-    /// It sends two requests at once, `/api` and `/apis`, or only `/apis` for a name with a group. A server without aggregated
-    /// discovery (before 1.26) needs one more for each version of each group; for a name with a group, only for this group. At
-    /// most 16 are open at the same time, each for at most 10 s, and all together for at most 30 s. Nothing is cached.
+    /// It sends two requests at once, `/api` and `/apis`, or only `/apis` for a name with a group. A server without
+    /// aggregated discovery (before 1.26) needs one more for each version of each group; for a name with a group, only
+    /// for this group. At most 16 are open at the same time, each for at most 10 s, and all together for at most 30 s.
+    /// Nothing is cached.
     ///
-    /// A document that cannot be read, of a server that is down for example, is a warning in the log, and other groups are found.
+    /// A document that cannot be read, of a server that is down for example, is a warning in the log, and other groups
+    /// are found.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unresolved`] if no listed resource has the name, with the documents that could not be read. If none could be
-    /// read, or a document of the typed group could not, the error of that request.
+    /// [`ErrorKind::Unresolved`] if no listed resource has the name, with the documents that could not be read. If none
+    /// could be read, or a document of the typed group could not, the error of that request.
     pub async fn resolve(&self, typed: &str) -> Result<Resource, Error> {
         let end = Instant::now() + TOTAL;
         let has_group = resolve::has_group(typed);
@@ -106,7 +109,8 @@ impl Client {
     /// Returns the parts of the catalog below a root, of which it reads the wanted ones.
     async fn parts(&self, root: &'static str, wanted: &Wanted<'_>, end: Instant) -> Vec<Part> {
         let mut read = self.json(root, AGGREGATED, OF_ROOTS, end).await;
-        // A server that does not know the parameters of the media type, or has an aggregated document that cannot be read.
+        // A server that does not know the parameters of the media type, or has an aggregated document that cannot be
+        // read.
         let may_have_old = |error: &Error| error.code() == Some(406) || matches!(error.kind(), ErrorKind::Discovery(_));
         if read.as_ref().is_err_and(may_have_old) {
             read = self.json(root, PLAIN, OF_ROOTS, end).await;

@@ -1,4 +1,5 @@
-//! Resolving names when documents of discovery are odd, late or missing, as client-go and kubectl do where they succeed.
+//! Resolving names when documents of discovery are odd, late or missing, as client-go and kubectl do where they
+//! succeed.
 
 use std::time::Duration;
 
@@ -312,8 +313,8 @@ async fn asks_a_stale_group_itself() {
     }
 }
 
-/// The order of groups is the server's; in each group the preferred version precedes, also in older documents. A resource that
-/// only another version has is found there.
+/// The order of groups is the server's; in each group the preferred version precedes, also in older documents. A
+/// resource that only another version has is found there.
 #[tokio::test(start_paused = true)]
 async fn prefers_groups_and_versions_as_the_server_does() {
     let server = Scripted::by(|asked, _| {

@@ -56,7 +56,8 @@ pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
     }
 }
 
-/// Finds a name without a group, or with a whole group: the beginning of a group may be the beginning of another group too.
+/// Finds a name without a group, or with a whole group: the beginning of a group may be the beginning of another group
+/// too.
 fn everywhere(typed: &str) -> Option<&'static Resource> {
     let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
     let found = EVERYWHERE.iter().find(|(resource, short_names)| {

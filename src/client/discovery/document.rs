@@ -1,7 +1,7 @@
 //! The documents of discovery.
 //!
-//! Go writes an empty list as `null` unless the type omits it, and reads a missing field and `null` alike. API servers in Go
-//! forward both, so every field here may be missing or null.
+//! Go writes an empty list as `null` unless the type omits it, and reads a missing field and `null` alike. API servers
+//! in Go forward both, so every field here may be missing or null.
 
 use serde::{Deserialize, Deserializer};
 
