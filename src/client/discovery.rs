@@ -89,7 +89,8 @@ impl Client {
         for wanted in [Wanted::exactly(typed), Wanted::by_prefix(typed)] {
             self.read(&mut parts, &wanted, end).await;
             let of_wanted = || parts.iter().filter(|part| wanted.has(&part.group, &part.version));
-            if let Some(found) = resolve::find(typed, of_wanted().flat_map(Part::resources))? {
+            let found = resolve::find(typed, of_wanted().flat_map(Part::resources));
+            if let Some(found) = found.map_err(|ambiguous| self.redacted(ambiguous))? {
                 self.warn(of_wanted());
                 return Ok(found.into());
             }
@@ -103,7 +104,11 @@ impl Client {
         self.warn(parts.iter());
         let unread = parts.iter().filter(|part| part.error().is_some()).map(|part| &*part.path);
         let text = resolve::unresolved(typed, &parts.iter().flat_map(Part::resources).collect::<Vec<_>>(), unread);
-        Err(Error::from(ErrorKind::Unresolved(text)).redacted(&*self.transport))
+        Err(self.redacted(ErrorKind::Unresolved(text)))
+    }
+
+    fn redacted(&self, error: impl Into<Error>) -> Error {
+        error.into().redacted(&*self.transport)
     }
 
     /// Returns the parts of the catalog below a root, of which it reads the wanted ones.
@@ -193,12 +198,12 @@ impl Client {
             _ => self.classify(error),
         };
         let document = self.document(path.to_owned(), HeaderValue::from_static(accept), classify, read);
-        let late = || TransportError::new(TransportErrorKind::Deadline, format!("{path} took too long"));
+        let late = || self.redacted(TransportError::new(TransportErrorKind::Deadline, format!("{path} took too long")));
         if Instant::now() >= end {
             // `timeout_at` would still send the request.
-            return Err(late().into());
+            return Err(late());
         }
-        timeout_at(end, document).await.unwrap_or_else(|_| Err(late().into()))
+        timeout_at(end, document).await.unwrap_or_else(|_| Err(late()))
     }
 }
 

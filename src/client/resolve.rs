@@ -72,7 +72,8 @@ pub(super) fn find<'a>(
     typed: &str,
     resources: impl Iterator<Item = &'a DiscoveredResource> + Clone,
 ) -> Result<Option<&'a DiscoveredResource>, ErrorKind> {
-    best(typed, &resources.filter(|resource| resource.has_verb("list"))).map_err(ErrorKind::Unresolved)
+    let listed = resources.filter(|resource| resource.has_verb("list"));
+    best(typed, &listed).map_err(|ambiguous| ErrorKind::Unresolved(OneLine(&ambiguous).to_string()))
 }
 
 /// Returns why no resource has the name. `unread` are the paths of documents that could not be read.

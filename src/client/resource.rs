@@ -264,7 +264,7 @@ pub(super) fn encode(text: &str) -> PercentEncode<'_> {
 }
 
 /// Encodes one path segment. Dots are refused rather than encoded: URL parsers read `%2e%2e` as `..`.
-fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, InvalidInput> {
+pub(super) fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, InvalidInput> {
     let reason = match value {
         "" => "must not be empty",
         "." | ".." => "would change the path",

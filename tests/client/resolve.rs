@@ -219,6 +219,8 @@ async fn reads_null_as_a_missing_field() {
             r#"null,{{"name":null,"versions":[{{"version":"v1"}}]}},{{"name":"a.example","versions":null,"preferredVersion":null}},{example}"#
         ),
         format!(r#"{{"name":"b.example"}},{example}"#),
+        // Names that cannot be in a path.
+        format!(r#"{{"name":"..","versions":[{{"version":"a/b"}},{{"version":"."}}]}},{example}"#),
     ] {
         let groups = Answer::ok(format!(r#"{{"kind":"APIGroupList","groups":[{groups}]}}"#));
         let server = Cluster { groups: Some(groups), ..Cluster::new() }.serve();
@@ -402,7 +404,9 @@ async fn what_cannot_be_listed_is_not_resolved_and_what_cannot_be_watched_is_not
             watch().once().next().await.unwrap().unwrap_err(),
             watch().open().await.unwrap_err(),
         ];
-        errors.iter().for_each(|error| assert_eq!(error.to_string(), expected));
+        for error in errors {
+            assert_eq!(error.to_string(), expected);
+        }
     }
     assert_eq!(server.paths(), [""; 0]);
 }

@@ -1,6 +1,6 @@
 //! Finds the resource of a name that the user typed.
 
-use listwatch::client::{Client, Resource};
+use listwatch::client::{Client, ErrorKind, Resource};
 
 use crate::failure::{Failure, chain};
 
@@ -52,7 +52,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
     match everywhere(typed) {
         Some(resource) => Ok(resource.clone()),
-        None => client.resolve(typed).await.map_err(|error| Failure::Error(chain(&error))),
+        None => client.resolve(typed).await.map_err(|error| {
+            let text = chain(&error);
+            let is_explained = matches!(error.kind(), ErrorKind::Unresolved(_));
+            Failure::Error(if is_explained { text } else { format!("cannot find {typed:?} on this server: {text}") })
+        }),
     }
 }
 

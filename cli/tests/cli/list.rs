@@ -231,7 +231,11 @@ fn discovers_resources_that_are_not_built_in() {
             "error: \"all\" is a category of resources: name one of widgets.example.com; could not read \
              /apis/metrics.k8s.io/v1\n",
         ),
-        ("pods.metrics.k8s.io", "", "error: API error: 500 InternalError: down\n"),
+        (
+            "pods.metrics.k8s.io",
+            "",
+            "error: cannot find \"pods.metrics.k8s.io\" on this server: API error: 500 InternalError: down\n",
+        ),
     ] {
         let output = api.run(&["list"].into_iter().chain(args.split(' ')).collect::<Vec<_>>());
         assert_eq!((stderr(&output), output.status.code()), (&*format!("{warning}{expected}"), Some(1)), "{args}");

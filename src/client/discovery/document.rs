@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Part, State};
 use crate::client::resolve::DiscoveredResource;
+use crate::client::resource::segment;
 
 /// A document of any kind. The lists of the other kinds are empty.
 #[derive(Deserialize, Default)]
@@ -137,11 +138,9 @@ impl DiscoveryDocument {
     /// Returns the versions of the groups below a root, in the server's order of preference.
     pub(super) fn parts(self, root: &str) -> Vec<Part> {
         let discovered = self.items.into_iter().flat_map(|group| group.parts(root));
-        let core = self.versions.into_iter().map(|version| part(root, "", &version));
+        let core = self.versions.iter().filter_map(|version| part(root, "", version));
         let groups = self.groups.into_iter().flat_map(|group| group.parts(root));
-        // Without these names there is no path: only the core group has no name.
-        let has_path = |part: &Part| part.group.is_empty() == (root == "/api") && !part.version.is_empty();
-        discovered.chain(core).chain(groups).filter(has_path).collect()
+        discovered.chain(core).chain(groups).collect()
     }
 
     /// Returns the resources of the document of one version.
@@ -150,31 +149,38 @@ impl DiscoveryDocument {
     }
 }
 
-fn part(root: &str, group: &str, version: &str) -> Part {
-    let path = if group.is_empty() { format!("{root}/{version}") } else { format!("{root}/{group}/{version}") };
-    Part::unread(path, group, version)
+/// Returns a version of a group; `None` if the names cannot be a part of a path, so that nothing can be requested. Only
+/// the core group has no name.
+fn part(root: &str, group: &str, version: &str) -> Option<Part> {
+    let name = segment("version", version).ok()?;
+    let path = match (root, group) {
+        ("/api", "") => format!("{root}/{name}"),
+        ("/api", _) | (_, "") => return None,
+        _ => format!("{root}/{}/{name}", segment("group", group).ok()?),
+    };
+    Some(Part::unread(path, group, version))
 }
 
 impl GroupDiscovery {
     /// Returns the versions, the stale ones last: client-go never prefers them (`aggregated_discovery.go`).
     fn parts(self, root: &str) -> Vec<Part> {
         let group = self.metadata.name;
-        let mut parts: Vec<_> = self.versions.into_iter().map(|version| version.part(root, &group)).collect();
+        let mut parts: Vec<_> = self.versions.into_iter().filter_map(|version| version.part(root, &group)).collect();
         parts.sort_by_key(|part| part.is_stale);
         parts
     }
 }
 
 impl VersionDiscovery {
-    fn part(self, root: &str, group: &str) -> Part {
-        let part = part(root, group, &self.version);
+    fn part(self, root: &str, group: &str) -> Option<Part> {
+        let part = part(root, group, &self.version)?;
         let is_stale = self.freshness == "Stale";
         if is_stale && self.resources.is_empty() {
             // The API server knows nothing of this version. Its own document has the resources or the error.
-            return part;
+            return Some(part);
         }
         let resources = self.resources.into_iter().map(|resource| resource.of(group, &self.version));
-        Part { is_stale, state: State::Read(resources.collect()), ..part }
+        Some(Part { is_stale, state: State::Read(resources.collect()), ..part })
     }
 }
 
@@ -199,7 +205,7 @@ impl Group {
     fn parts(self, root: &str) -> Vec<Part> {
         let Self { name, mut versions, preferred_version } = self;
         versions.sort_by_key(|version| *version != preferred_version);
-        versions.iter().map(|GroupVersion { version }| part(root, &name, version)).collect()
+        versions.iter().filter_map(|GroupVersion { version }| part(root, &name, version)).collect()
     }
 }
 
