@@ -40,9 +40,9 @@ fn requests_the_path_and_query_of_each_option() {
         ("deployments.v1.apps -A", "/apis/apps/v1/deployments"),
         ("hpa -A", "/apis/autoscaling/v2/horizontalpodautoscalers"),
         // The first request of discovery.
-        ("hpa.v1.autoscaling -A", "/api"),
-        ("deployments.ap -A", "/api"),
-        ("widgets.v1.example.com", "/api"),
+        ("hpa.v1.autoscaling -A", "/apis"),
+        ("deployments.ap -A", "/apis"),
+        ("widgets.v1.example.com", "/apis"),
         ("ev -A", "/api/v1/events"),
         ("events.events.k8s.io -A", "/apis/events.k8s.io/v1/events"),
         ("pods -A -l app=web,tier!=db", "/api/v1/pods?labelSelector=app%3Dweb%2Ctier%21%3Ddb"),
@@ -68,7 +68,10 @@ fn requests_the_path_and_query_of_each_option() {
     ] {
         let api = Api::new([status(403, "Forbidden", "no")]);
         let output = api.run(&["list"].into_iter().chain(args.split(' ')).collect::<Vec<_>>());
-        assert_eq!(stderr(&output), "error: API error: 403 Forbidden: no\n", "{args}");
+        let typed = args.split(' ').next().unwrap();
+        let action =
+            if expected == "/apis" { format!("cannot find {typed:?} on this server: ") } else { String::new() };
+        assert_eq!(stderr(&output), format!("error: {action}API error: 403 Forbidden: no\n"), "{args}");
         assert_eq!((api.paths(), output.status.code()), (vec![expected.to_owned()], Some(1)), "{args}");
     }
 }
