@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
         if let Err(error) = client.get::<[u8]>(&Resource::PODS, Some("default"), "a").await {
             check(&error);
         }
-        if let Err(error) = client.discover().await {
+        if let Err(error) = client.resolve("widgets").await {
             check(&error);
         }
     });

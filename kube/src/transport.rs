@@ -448,7 +448,7 @@ mod tests {
         let mut config = kube::Config::new(server.url().parse().unwrap());
         config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
         let client = Client::new(KubeTransport::from_config(config).unwrap());
-        let error = client.discover().await.unwrap_err();
+        let error = client.resolve("widgets.example.com").await.unwrap_err();
         assert_eq!((error.to_string().as_str(), server.requests().len()), ("API error: 400: not with [redacted]", 2));
     }
 

@@ -12,7 +12,7 @@ use super::resource::Resource;
 #[rustfmt::skip]
 impl Resource {
     /// `componentstatuses.v1.`, kind `ComponentStatus`.
-    pub const COMPONENT_STATUSES: Self = Self::from_static("", "v1", "componentstatuses", "ComponentStatus").cluster_scoped();
+    pub const COMPONENT_STATUSES: Self = Self::from_static("", "v1", "componentstatuses", "ComponentStatus").cluster_scoped().without_watch();
     /// `configmaps.v1.`, kind `ConfigMap`.
     pub const CONFIG_MAPS: Self = Self::from_static("", "v1", "configmaps", "ConfigMap");
     /// `endpoints.v1.`, kind `Endpoints`.

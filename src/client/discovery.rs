@@ -1,12 +1,34 @@
-//! Discovery of a server's resources.
+//! Discovery: finds the resource of a typed name in the server's documents.
+//!
+//! ```text
+//! /api, /apis ─┬─ APIGroupDiscoveryList: all versions with their resources
+//!              └─ APIVersions, APIGroupList: versions ── /apis/GROUP/VERSION: APIResourceList
+//! ```
+//!
+//! A document is a [`Part`] of the catalog until it is read. A part that fails never fails the others: the name may be
+//! in one of them. The facts are in docs/protocol.md, "Discovery".
+
+mod document;
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::HeaderValue;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+use tracing::instrument::WithSubscriber;
 
+use self::document::DiscoveryDocument;
 use super::error::{Error, ErrorKind};
-use super::resolve::DiscoveredResource;
-use super::transport::chain;
+use super::redact::redact;
+use super::resolve::{self, DiscoveredResource, Wanted};
+use super::resource::Resource;
+use super::retry::classify_version;
+use super::transport::{TransportError, TransportErrorKind, chain};
 use super::{Client, Document, body};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::meta::OneLine;
@@ -14,211 +36,242 @@ use crate::meta::OneLine;
 /// Requests aggregated discovery (1.26 and later), or else the older documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+const PLAIN: &str = "application/json";
+
+/// The kinds of the documents at `/api` and `/apis`.
+const OF_ROOTS: &[&str] = &["APIGroupDiscoveryList", "APIVersions", "APIGroupList"];
+const OF_VERSIONS: &[&str] = &["APIResourceList"];
+
+/// The time for all documents of one name, with retries. client-go allows 32 s for each request
+/// (`discovery_client.go`).
+const TOTAL: Duration = Duration::from_secs(30);
+
+/// The time for the document of one version of a group. Behind it may be a server that hangs.
+const OF_VERSION: Duration = Duration::from_secs(10);
+
+/// The number of documents that are requested at the same time. Over HTTP/1.1 each needs a connection.
+const PARALLEL: usize = 16;
 
 impl Client {
-    /// Returns all resources that the server has, in its order of preference.
+    /// Finds the resource of a name that a user typed, as `kubectl get` does.
     ///
-    /// It sends two requests; to a server without aggregated discovery, one more for each group and version. It leaves out a
-    /// group whose server does not respond, as kubectl does.
+    /// `typed` is a plural, a singular, a short name or a kind, alone or followed by `.group` or `.version.group`; a
+    /// version of the core group ends in a dot, `pods.v1.`. Case is ignored. Plurals and singulars precede short names,
+    /// and both precede kinds. A whole group precedes the beginning of a group (`deployments.ap`). Of several groups
+    /// and versions the first in the server's order wins, and in each group the preferred version precedes the others.
+    ///
+    /// It follows the rules of cli-runtime `Builder.mappingFor` and client-go's restmapper, with these differences:
+    /// resources without `list` are ignored, a short name keeps the version that was typed with it (kubectl drops it),
+    /// categories such as `all` are errors, and kubectl accepts short names only in lower case and kinds outside the
+    /// core group only with their group.
+    ///
+    /// It sends two requests at once, `/api` and `/apis`, or only `/apis` for a name with a group. A server without
+    /// aggregated discovery (before 1.26) needs one more for each version of each group; for a name with a group, only
+    /// for this group. At most 16 are open at the same time, each for at most 10 s, and all together for at most 30 s.
+    /// Nothing is cached.
+    ///
+    /// A document that cannot be read, of a server that is down for example, is a warning in the log, and other groups
+    /// are found.
     ///
     /// # Errors
     ///
-    /// [`Error`] as for [`Client::get`], and [`ErrorKind::Discovery`] for a document that cannot be read.
-    pub async fn discover(&self) -> Result<Vec<DiscoveredResource>, Error> {
-        let mut resources = Vec::new();
-        for root in ["/api", "/apis"] {
-            match self.json(root, AGGREGATED).await? {
-                Root::Aggregated { items } => resources.extend(items.into_iter().flat_map(GroupDiscovery::resources)),
-                Root::Versions { versions } => {
-                    for version in versions {
-                        resources.extend(self.resources_of("", &version).await?);
-                    }
-                }
-                Root::Groups { groups } => {
-                    for (group, version) in groups.into_iter().flat_map(Group::versions) {
-                        match self.resources_of(&group, &version).await {
-                            Ok(found) => resources.extend(found),
-                            Err(error) if error.is_not_found() || error.code() >= Some(500) => {
-                                tracing::warn!(
-                                    name: "listwatch.discovery",
-                                    group,
-                                    version,
-                                    error = %chain(&error),
-                                    "the resources of this group are unknown"
-                                );
-                            }
-                            Err(error) => return Err(error),
-                        }
-                    }
-                }
+    /// [`ErrorKind::Unresolved`] if no listed resource has the name, with the documents that could not be read. If none
+    /// could be read, or a document of the typed group could not, the error of that request.
+    pub async fn resolve(&self, typed: &str) -> Result<Resource, Error> {
+        let end = Instant::now() + TOTAL;
+        let has_group = resolve::has_group(typed);
+        let roots = if has_group { &["/apis"][..] } else { &["/api", "/apis"] };
+        let parts = roots.iter().map(|root| {
+            let (client, typed) = (self.clone(), typed.to_owned());
+            async move { client.parts(root, &Wanted::exactly(&typed), end).await }
+        });
+        let mut parts: Vec<Part> = all(parts).await.into_iter().flatten().collect();
+        for wanted in [Wanted::exactly(typed), Wanted::by_prefix(typed)] {
+            self.read(&mut parts, &wanted, end).await;
+            let of_wanted = || parts.iter().filter(|part| wanted.has(&part.group, &part.version));
+            let found = resolve::find(typed, of_wanted().flat_map(Part::resources));
+            if let Some(found) = found.map_err(|ambiguous| self.redacted(ambiguous))? {
+                self.warn(of_wanted());
+                return Ok(found.into());
+            }
+            if let Some(error) = of_wanted().find_map(Part::error).filter(|_| has_group) {
+                return Err(error.clone());
             }
         }
-        Ok(resources)
+        if let (true, Some(error)) = (parts.iter().all(|part| !part.is_read()), parts.iter().find_map(Part::error)) {
+            return Err(error.clone());
+        }
+        self.warn(parts.iter());
+        let unread = parts.iter().filter(|part| part.error().is_some()).map(|part| &*part.path);
+        let text = resolve::unresolved(typed, &parts.iter().flat_map(Part::resources).collect::<Vec<_>>(), unread);
+        Err(self.redacted(ErrorKind::Unresolved(text)))
     }
 
-    async fn resources_of(&self, group: &str, version: &str) -> Result<Vec<DiscoveredResource>, Error> {
-        let path = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        let list: ResourceList = self.json(&path, "application/json").await?;
-        Ok(list.resources.into_iter().map(|resource| resource.of(group, version)).collect())
+    fn redacted(&self, error: impl Into<Error>) -> Error {
+        error.into().redacted(&*self.transport)
     }
 
-    async fn json<T: DeserializeOwned>(&self, path: &str, accept: &'static str) -> Result<T, Error> {
+    /// Returns the parts of the catalog below a root, of which it reads the wanted ones.
+    async fn parts(&self, root: &'static str, wanted: &Wanted<'_>, end: Instant) -> Vec<Part> {
+        let mut read = self.json(root, AGGREGATED, OF_ROOTS, end).await;
+        // A server that does not know the parameters of the media type, or has an aggregated document that cannot be
+        // read.
+        let may_have_old = |error: &Error| error.code() == Some(406) || matches!(error.kind(), ErrorKind::Discovery(_));
+        if read.as_ref().is_err_and(may_have_old) {
+            read = self.json(root, PLAIN, OF_ROOTS, end).await;
+        }
+        let mut parts = match read {
+            Ok(document) => document.parts(root),
+            // API servers without a core group: aggregated ones, kcp.
+            Err(error) if root == "/api" && error.is_not_found() => Vec::new(),
+            Err(error) => vec![Part { state: State::Failed(error), ..Part::unread(root.to_owned(), "", "") }],
+        };
+        self.read(&mut parts, wanted, end).await;
+        parts
+    }
+
+    /// Reads the wanted parts that are not read yet.
+    async fn read(&self, parts: &mut [Part], wanted: &Wanted<'_>, end: Instant) {
+        let is_next = |part: &Part| matches!(part.state, State::Unread) && wanted.has(&part.group, &part.version);
+        let next: Vec<&mut Part> = parts.iter_mut().filter(|part| is_next(part)).collect();
+        let documents = next.iter().map(|part| {
+            let (client, path) = (self.clone(), part.path.clone());
+            async move {
+                let end = end.min(Instant::now() + OF_VERSION);
+                client.json(&path, PLAIN, OF_VERSIONS, end).await
+            }
+        });
+        let documents = all(documents.collect::<Vec<_>>()).await;
+        for (part, document) in next.into_iter().zip(documents) {
+            part.state = match document {
+                Ok(document) => State::Read(document.resources(&part.group, &part.version)),
+                Err(error) => State::Failed(error),
+            };
+        }
+    }
+
+    /// Logs what could not be read, and what may be outdated.
+    fn warn<'a>(&self, parts: impl Iterator<Item = &'a Part>) {
+        for Part { path, state, is_stale, .. } in parts {
+            let path = redact(&*self.transport, path.clone());
+            match state {
+                State::Failed(error) => tracing::warn!(
+                    name: "listwatch.discovery",
+                    path,
+                    error = %chain(error),
+                    "the resources of this group are unknown"
+                ),
+                State::Read(_) if *is_stale => tracing::warn!(
+                    name: "listwatch.discovery",
+                    path,
+                    "the resources of this group may be outdated: its server does not respond"
+                ),
+                State::Read(_) | State::Unread => {}
+            }
+        }
+    }
+
+    /// Requests a document of one of these kinds.
+    async fn json(
+        &self,
+        path: &str,
+        accept: &'static str,
+        kinds: &'static [&'static str],
+        end: Instant,
+    ) -> Result<DiscoveryDocument, Error> {
         let read = |Document { headers, body, audit_id: _ }: &Document| {
-            serde_json::from_slice(body).map_err(|error| match body.first() {
-                None => ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Incomplete, 0, None, 0)),
-                Some(b'{') if body::json_status(body).is_none() => {
-                    // The message of serde quotes the document.
-                    ErrorKind::Discovery(format!("{path}: {}", OneLine(&error.to_string())))
+            let document = serde_json::from_slice::<DiscoveryDocument>(body).map_err(|error| error.to_string());
+            document.and_then(|document| document.checked(kinds)).map_err(|reason| {
+                match body.trim_ascii_start().first() {
+                    None => ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Incomplete, 0, None, 0)),
+                    Some(b'{') if body::json_status(body).is_none() => {
+                        // The message of serde quotes the document.
+                        ErrorKind::Discovery(format!("{path}: {}", OneLine(&reason)))
+                    }
+                    Some(_) => self.unexpected(body, headers),
                 }
-                Some(_) => self.unexpected(body, headers),
             })
         };
-        self.document(path.to_owned(), HeaderValue::from_static(accept), read).await
-    }
-}
-
-/// The documents at `/api` and `/apis`.
-#[derive(Deserialize)]
-#[serde(tag = "kind")]
-enum Root {
-    #[serde(rename = "APIGroupDiscoveryList")]
-    Aggregated { items: Vec<GroupDiscovery> },
-    #[serde(rename = "APIVersions")]
-    Versions { versions: Vec<String> },
-    #[serde(rename = "APIGroupList")]
-    Groups { groups: Vec<Group> },
-}
-
-/// `APIGroupDiscovery` of apidiscovery.k8s.io.
-#[derive(Deserialize)]
-struct GroupDiscovery {
-    #[serde(default)]
-    metadata: Named,
-    #[serde(default)]
-    versions: Vec<VersionDiscovery>,
-}
-
-#[derive(Deserialize, Default)]
-struct Named {
-    /// Empty for the core group.
-    #[serde(default)]
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct VersionDiscovery {
-    version: String,
-    #[serde(default)]
-    freshness: String,
-    #[serde(default)]
-    resources: Vec<ResourceDiscovery>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceDiscovery {
-    resource: String,
-    #[serde(default)]
-    response_kind: ResponseKind,
-    #[serde(default)]
-    scope: String,
-    #[serde(default)]
-    singular_resource: String,
-    #[serde(default)]
-    verbs: Vec<String>,
-    #[serde(default)]
-    short_names: Vec<String>,
-}
-
-#[derive(Deserialize, Default)]
-struct ResponseKind {
-    #[serde(default)]
-    kind: String,
-}
-
-impl GroupDiscovery {
-    fn resources(self) -> impl Iterator<Item = DiscoveredResource> {
-        let group = self.metadata.name;
-        self.versions.into_iter().flat_map(move |VersionDiscovery { version, freshness, resources }| {
-            if freshness == "Stale" {
-                tracing::warn!(
-                    name: "listwatch.discovery",
-                    group,
-                    version,
-                    "the resources of this group may be outdated: its server does not respond"
-                );
-            }
-            let group = group.clone();
-            resources.into_iter().map(move |resource| DiscoveredResource {
-                group: group.clone(),
-                version: version.clone(),
-                plural: resource.resource,
-                singular: resource.singular_resource,
-                kind: resource.response_kind.kind,
-                short_names: resource.short_names,
-                namespaced: resource.scope == "Namespaced",
-                verbs: resource.verbs,
-            })
-        })
-    }
-}
-
-/// `APIGroup` of meta/v1.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Group {
-    name: String,
-    #[serde(default)]
-    versions: Vec<GroupVersion>,
-    preferred_version: Option<GroupVersion>,
-}
-
-#[derive(Deserialize, PartialEq)]
-struct GroupVersion {
-    version: String,
-}
-
-impl Group {
-    /// Returns group and version of each version, the preferred version first.
-    fn versions(self) -> impl Iterator<Item = (String, String)> {
-        let Self { name, mut versions, preferred_version } = self;
-        versions.sort_by_key(|version| Some(version) != preferred_version.as_ref());
-        versions.into_iter().map(move |GroupVersion { version }| (name.clone(), version))
-    }
-}
-
-/// `APIResourceList` of meta/v1.
-#[derive(Deserialize)]
-struct ResourceList {
-    resources: Vec<ApiResource>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiResource {
-    name: String,
-    #[serde(default)]
-    singular_name: String,
-    #[serde(default)]
-    namespaced: bool,
-    kind: String,
-    #[serde(default)]
-    verbs: Vec<String>,
-    #[serde(default)]
-    short_names: Vec<String>,
-}
-
-impl ApiResource {
-    fn of(self, group: &str, version: &str) -> DiscoveredResource {
-        DiscoveredResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            plural: self.name,
-            singular: self.singular_name,
-            kind: self.kind,
-            short_names: self.short_names,
-            namespaced: self.namespaced,
-            verbs: self.verbs,
+        let was_reached = || self.was_reached.load(Ordering::Relaxed);
+        let classify = |error: &Error| match kinds {
+            OF_VERSIONS => classify_version(error, was_reached()),
+            _ => self.classify(error),
+        };
+        let document = self.document(path.to_owned(), HeaderValue::from_static(accept), classify, read);
+        let late = || self.redacted(TransportError::new(TransportErrorKind::Deadline, format!("{path} took too long")));
+        if Instant::now() >= end {
+            // `timeout_at` would still send the request.
+            return Err(late());
         }
+        timeout_at(end, document).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+/// Runs the futures, some of them at the same time, and returns their results in order.
+async fn all<F>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let permits = Arc::new(Semaphore::new(PARALLEL));
+    let mut tasks = JoinSet::new();
+    for (at, future) in futures.into_iter().enumerate() {
+        let permits = Arc::clone(&permits);
+        let task = async move {
+            // The semaphore is never closed.
+            let _permit = permits.acquire().await;
+            (at, future.await)
+        };
+        tasks.spawn(task.in_current_span().with_current_subscriber());
+    }
+    let mut done = Vec::with_capacity(tasks.len());
+    while let Some(joined) = tasks.join_next().await {
+        match joined.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(result) => done.push(result),
+            // A transport of the caller panicked.
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The runtime shuts down, so this future is not polled again.
+            Err(Err(_)) => {}
+        }
+    }
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, output)| output).collect()
+}
+
+/// A version of a group, or a root that could not be read.
+pub(super) struct Part {
+    /// The path of its own document.
+    path: String,
+    /// `""` for core.
+    group: String,
+    version: String,
+    /// True if the API server could not ask the server of the group.
+    is_stale: bool,
+    state: State,
+}
+
+/// ```text
+/// Unread ──> Read, Failed
+/// ```
+enum State {
+    Unread,
+    Read(Vec<DiscoveredResource>),
+    Failed(Error),
+}
+
+impl Part {
+    fn unread(path: String, group: &str, version: &str) -> Self {
+        Self { path, group: group.to_owned(), version: version.to_owned(), is_stale: false, state: State::Unread }
+    }
+
+    fn resources(&self) -> &[DiscoveredResource] {
+        if let State::Read(resources) = &self.state { resources } else { &[] }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.state, State::Read(_))
+    }
+
+    fn error(&self) -> Option<&Error> {
+        if let State::Failed(error) = &self.state { Some(error) } else { None }
     }
 }

@@ -76,7 +76,7 @@ impl Error {
                 [&mut found.api_version, &mut found.kind].into_iter().for_each(clean);
             }
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
-            ErrorKind::Discovery(reason) => clean(reason),
+            ErrorKind::Discovery(reason) | ErrorKind::Unresolved(reason) => clean(reason),
             // `last` was redacted when it was created.
             ErrorKind::NoProgress { .. }
             | ErrorKind::Params(_)
@@ -320,9 +320,13 @@ pub enum ErrorKind {
         last: Option<Box<Error>>,
     },
 
-    /// The server's discovery documents cannot be read.
+    /// A discovery document of the server cannot be read.
     #[error("discovery: {0}")]
     Discovery(String),
+
+    /// The server has no resource of the typed name, or does not list it, or several resources have the name.
+    #[error("{0}")]
+    Unresolved(String),
 }
 
 /// Writes the server's error with the reasons of its causes.

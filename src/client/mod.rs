@@ -26,7 +26,7 @@
 //! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream or a `Vec`, and a [`ListSummary`] |
 //! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: a stream that resumes, or [`WatchEvents`] of one connection |
 //! | get an object | [`Client::get`] | the object |
-//! | find a resource by a typed name | [`Client::discover`] and [`resolve`] | [`Resource`] |
+//! | find a resource by a typed name | [`Client::resolve`] | [`Resource`] |
 //!
 //! [`ListParams`] and [`WatchParams`] describe a request, and both have a [`Selection`] of objects. All errors are an [`Error`]. A
 //! [`Transport`] sends the requests: `HttpTransport`, which uses reqwest, or your own.
@@ -47,7 +47,7 @@
 //! | `listwatch.server_warning`: the server sent a warning for a watch | warn | `warning` |
 //! | `listwatch.restart`: the next page has expired; the list starts over or continues at the latest version | warn | `error`, `abandoned` |
 //! | `listwatch.credentials`: the client reloads credentials or certificates | warn | `error` |
-//! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `group`, `version`, `error` |
+//! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -95,7 +95,6 @@ use self::progress::Counters;
 pub use self::progress::Progress;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
-pub use self::resolve::{DiscoveredResource, resolve};
 pub use self::resource::{Kind, Resource};
 pub(crate) use self::retry::Class;
 #[cfg(feature = "cache")]
@@ -337,7 +336,8 @@ impl Client {
         loop {
             let requested = self.acceptable(resource, &whole)?;
             let accept = accept_header(requested.accept_watch())?;
-            let got = self.document(path.clone(), accept, |document| self.object::<T>(resource, document)).await;
+            let object = |document: &Document| self.object::<T>(resource, document);
+            let got = self.document(path.clone(), accept, |error| self.classify(error), object).await;
             match got {
                 Err(error) if self.needs_plain_json(&error, resource, &requested)? => {}
                 got => return got,
@@ -477,6 +477,7 @@ impl Client {
         &self,
         path: String,
         accept: HeaderValue,
+        classify: impl Fn(&Error) -> Class,
         read: impl Fn(&Document) -> Result<R, ErrorKind>,
     ) -> Result<R, Error> {
         let mut tries = self.tries();
@@ -489,7 +490,7 @@ impl Client {
                 Err(error) => error,
             };
             let error = error.redacted(&*self.transport);
-            match tries.again(&error, self.classify(&error)) {
+            match tries.again(&error, classify(&error)) {
                 Some(wait) => sleep(wait).await,
                 None => return Err(error),
             }

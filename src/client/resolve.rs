@@ -1,77 +1,105 @@
 //! Resolves a typed name to a resource, by the rules of kubectl.
 
+use super::error::ErrorKind;
 use super::resource::{Resource, typed_name};
-use crate::error::InvalidInput;
+use crate::meta::OneLine;
 
 /// A resource of a server's discovery documents.
-///
-/// A slice of these is in the server's order of preference, as in aggregated discovery: the core group first, then the other
-/// groups, and in each group the preferred version first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct DiscoveredResource {
-    /// The API group, `""` for core.
+pub(super) struct DiscoveredResource {
+    /// `""` for core.
     pub group: String,
-    /// The version within the group.
     pub version: String,
-    /// The `name` in the document. A name with a `/` is a subresource, which [`resolve`] never finds.
+    /// The `name` in the document. A name with a `/` is a subresource, which is never found.
     pub plural: String,
-    /// The `singularName`. If it is empty, [`resolve`] uses the kind in lower case, as kubectl does.
+    /// If it is empty, the kind in lower case is used, as kubectl does.
     pub singular: String,
-    /// The kind of one object.
     pub kind: String,
-    /// Short names, like `po` for pods.
     pub short_names: Vec<String>,
-    /// True if objects are in namespaces.
-    pub namespaced: bool,
-    /// The verbs that the server supports, like `list`.
+    pub categories: Vec<String>,
+    pub is_namespaced: bool,
+    /// Like `list`.
     pub verbs: Vec<String>,
 }
 
-/// A resource without verbs and short names.
-impl From<&Resource> for DiscoveredResource {
-    fn from(resource: &Resource) -> Self {
-        Self {
-            group: resource.group().to_owned(),
-            version: resource.version().to_owned(),
-            plural: resource.plural().to_owned(),
-            kind: resource.kind().to_owned(),
-            namespaced: resource.is_namespaced(),
-            ..Self::default()
-        }
+impl From<&DiscoveredResource> for Resource {
+    fn from(found: &DiscoveredResource) -> Self {
+        let DiscoveredResource { group, version, plural, kind, is_namespaced, .. } = found.clone();
+        let resource = Self::new(group, version, plural, kind);
+        let resource = if is_namespaced { resource } else { resource.cluster_scoped() };
+        if found.has_verb("watch") { resource } else { resource.without_watch() }
     }
 }
 
-/// Finds the resource for a typed name, as `kubectl get` does.
-///
-/// `typed` is a plural, a singular, a short name or a kind, alone or followed by `.group` or `.version.group`; a version of the
-/// core group ends in a dot, `pods.v1.`. Case is ignored. Plurals and singulars precede short names, and both precede kinds. A
-/// whole group precedes the beginning of a group (`deployments.ap`). Of several groups and versions the first in `discovered` wins.
-///
-/// It follows the rules of cli-runtime `Builder.mappingFor` and client-go's restmapper, with three differences: resources
-/// without `list` are ignored, a short name keeps the version that was typed with it (kubectl drops it), and kubectl accepts
-/// short names only in lower case and kinds outside the core group only with their group.
+/// The versions of groups that may have a resource of the typed name.
+pub(super) struct Wanted<'a> {
+    typed: &'a str,
+    by_prefix: bool,
+}
+
+impl<'a> Wanted<'a> {
+    /// The group as typed; all groups if none was typed.
+    pub fn exactly(typed: &'a str) -> Self {
+        Self { typed, by_prefix: false }
+    }
+
+    /// All groups that begin as typed.
+    pub fn by_prefix(typed: &'a str) -> Self {
+        Self { typed, by_prefix: true }
+    }
+
+    pub fn has(&self, group: &str, version: &str) -> bool {
+        ResourceName::readings(self.typed).any(|name| match name.group {
+            None => true,
+            Some(beginning) if self.by_prefix => group.starts_with(beginning),
+            Some(whole) => whole == group && name.version.is_none_or(|named| named == version),
+        })
+    }
+}
+
+/// Returns true if the name has a group.
+pub(super) fn has_group(typed: &str) -> bool {
+    ResourceName::readings(typed).all(|name| name.group.is_some())
+}
+
+/// Finds the resource for a typed name, by the rules of [`Client::resolve`](super::Client::resolve). The resources are in the
+/// server's order of preference: the core group first, and in each group the preferred version first.
 ///
 /// # Errors
 ///
-/// [`InvalidInput`] if the server has no resource of that name or does not list it, or if two resources of one group and version
-/// have the same name.
-pub fn resolve(typed: &str, discovered: &[DiscoveredResource]) -> Result<Resource, InvalidInput> {
-    let listable = || {
-        let all = discovered.iter();
-        all.filter(|r| r.verbs.iter().any(|verb| verb == "list"))
+/// [`ErrorKind::Unresolved`] if two resources of one group and version have the name.
+pub(super) fn find<'a>(
+    typed: &str,
+    resources: impl Iterator<Item = &'a DiscoveredResource> + Clone,
+) -> Result<Option<&'a DiscoveredResource>, ErrorKind> {
+    let listed = resources.filter(|resource| resource.has_verb("list"));
+    best(typed, &listed).map_err(|ambiguous| ErrorKind::Unresolved(OneLine(&ambiguous).to_string()))
+}
+
+/// Returns why no resource has the name. `unread` are the paths of documents that could not be read.
+pub(super) fn unresolved<'a>(
+    typed: &str,
+    discovered: &[&DiscoveredResource],
+    unread: impl Iterator<Item = &'a str>,
+) -> String {
+    let all = || discovered.iter().copied();
+    let listed = || all().filter(|resource| resource.has_verb("list"));
+    let in_category = unique(listed().filter(|resource| resource.categories.iter().any(|category| category == typed)));
+    let reason = match best(typed, &all()) {
+        Ok(Some(found)) => format!("{typed:?} is {}, which the server does not list", found.typed_name()),
+        Err(ambiguous) => ambiguous,
+        Ok(None) if !in_category.is_empty() => {
+            format!("{typed:?} is a category of resources: name one of {}", some_of(&in_category))
+        }
+        Ok(None) => {
+            let near = near(typed, listed());
+            let near = if near.is_empty() { near } else { format!("; did you mean {near}?") };
+            format!("no resource {typed:?} on this server{near}")
+        }
     };
-    if let Some(found) = find(typed, &listable())? {
-        let DiscoveredResource { group, version, plural, kind, namespaced, .. } = found.clone();
-        let resource = Resource::new(group, version, plural, kind);
-        return Ok(if namespaced { resource } else { resource.cluster_scoped() });
-    }
-    if let Some(found) = find(typed, &discovered.iter())? {
-        let name = found.typed_name();
-        return Err(InvalidInput::new(format!("{typed:?} is {name}, which the server does not list"), typed));
-    }
-    let near = did_you_mean(&near(typed, listable()));
-    Err(InvalidInput::new(format!("no resource {typed:?} on this server{near}"), typed))
+    let unread: Vec<_> = unread.map(str::to_owned).collect();
+    let unread = if unread.is_empty() { String::new() } else { format!("; could not read {}", some_of(&unread)) };
+    OneLine(&format!("{reason}{unread}")).to_string()
 }
 
 /// One way to read a typed name; `group` and `version` are `None` if any matches.
@@ -125,6 +153,10 @@ impl DiscoveredResource {
         }
     }
 
+    fn has_verb(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|has| has == verb)
+    }
+
     fn singular(&self) -> &str {
         if self.singular.is_empty() { &self.kind } else { &self.singular }
     }
@@ -135,10 +167,10 @@ impl DiscoveredResource {
 }
 
 /// Returns the first match of the strongest way. Kinds follow all other ways of all readings, as in `mappingFor`.
-fn find<'a>(
+fn best<'a>(
     typed: &str,
     resources: &(impl Iterator<Item = &'a DiscoveredResource> + Clone),
-) -> Result<Option<&'a DiscoveredResource>, InvalidInput> {
+) -> Result<Option<&'a DiscoveredResource>, String> {
     let names = [Way::Name, Way::ShortName, Way::ShortNameGroupPrefix, Way::NameGroupPrefix];
     let tries = ResourceName::readings(typed)
         .flat_map(|reading| names.map(|way| (way, reading)))
@@ -149,15 +181,36 @@ fn find<'a>(
         let rival = hits.find(|r| (&r.group, &r.version) == (&first.group, &first.version) && r.plural != first.plural);
         if let (Way::Name | Way::NameGroupPrefix, Some(second)) = (way, rival) {
             let (first, second) = (first.typed_name(), second.typed_name());
-            return Err(InvalidInput::new(format!("{typed:?} may be {first} or {second}"), typed));
+            return Err(format!("{typed:?} may be {first} or {second}"));
         }
         return Ok(Some(first));
     }
     Ok(None)
 }
 
+/// Returns the typed names of the resources, each one once.
+fn unique<'a>(resources: impl Iterator<Item = &'a DiscoveredResource>) -> Vec<String> {
+    let mut names = Vec::new();
+    for name in resources.map(DiscoveredResource::typed_name) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Returns the first names, and the number of the others.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// Returns at most three names whose distance is at most a third of the typed letters, whatever group was typed.
-fn near<'a>(typed: &str, resources: impl Iterator<Item = &'a DiscoveredResource>) -> Vec<String> {
+fn near<'a>(typed: &str, resources: impl Iterator<Item = &'a DiscoveredResource>) -> String {
     let name = typed.split('.').next().unwrap_or(typed).to_lowercase();
     let allowed = (name.chars().count() / 3).max(1);
     let mut found: Vec<(usize, String)> = Vec::new();
@@ -171,7 +224,7 @@ fn near<'a>(typed: &str, resources: impl Iterator<Item = &'a DiscoveredResource>
         }
     }
     found.sort_by_key(|(far, _)| *far);
-    found.into_iter().take(3).map(|(_, name)| name).collect()
+    found.into_iter().take(3).map(|(_, name)| name).collect::<Vec<_>>().join(" or ")
 }
 
 /// Returns the Levenshtein distance: the number of letters to insert, drop or change.
@@ -190,10 +243,6 @@ fn distance(from: &str, to: &str) -> usize {
         result = left;
     }
     result
-}
-
-fn did_you_mean(suggestions: &[String]) -> String {
-    if suggestions.is_empty() { String::new() } else { format!("; did you mean {}?", suggestions.join(" or ")) }
 }
 
 #[cfg(test)]
@@ -215,6 +264,14 @@ mod tests {
         assert_eq!(read(""), [("", None, None)]);
     }
 
+    fn resolve(typed: &str, discovered: &[DiscoveredResource]) -> Result<Resource, String> {
+        match find(typed, discovered.iter()) {
+            Ok(Some(found)) => Ok(found.into()),
+            Ok(None) => Err(unresolved(typed, &discovered.iter().collect::<Vec<_>>(), [].into_iter())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// `group version plural singular kind short,names verbs`; `-` is empty.
     fn discovery() -> Vec<DiscoveredResource> {
         "- v1 pods pod Pod po get,list
@@ -230,7 +287,7 @@ mod tests {
          apps v1 statefulsets statefulset StatefulSet sts list
          autoscaling v2 horizontalpodautoscalers horizontalpodautoscaler HorizontalPodAutoscaler hpa list
          autoscaling v1 horizontalpodautoscalers horizontalpodautoscaler HorizontalPodAutoscaler hpa list
-         storage.k8s.io v1 storageclasses storageclass StorageClass sc list
+         storage.k8s.io v1 storageclasses storageclass StorageClass sc list,watch
          storage.k8s.io v1beta1 onlybetas onlybeta OnlyBeta - list
          authentication.k8s.io v1 tokenreviews tokenreview TokenReview - create
          metrics.k8s.io v1beta1 pods pod PodMetrics - list
@@ -255,7 +312,8 @@ mod tests {
                     singular: text(3),
                     kind: text(4),
                     short_names: list(5),
-                    namespaced: text(2) != "storageclasses",
+                    categories: if text(0) == "apps" { vec!["all".to_owned()] } else { Vec::new() },
+                    is_namespaced: text(2) != "storageclasses",
                     verbs: list(6),
                 }
             })
@@ -312,6 +370,7 @@ mod tests {
         }
         let found = resolve("sc", &discovery()).unwrap();
         assert_eq!(found, Resource::STORAGE_CLASSES);
+        assert!(!resolve("pods", &discovery()).unwrap().is_watchable());
     }
 
     #[test]
@@ -338,10 +397,41 @@ mod tests {
             ("", r#"no resource "" on this server"#),
             ("bindings", r#""bindings" is bindings, which the server does not list"#),
             ("tokenreview", r#""tokenreview" is tokenreviews.authentication.k8s.io, which the server does not list"#),
+            ("all", r#""all" is a category of resources: name one of deployments.apps, statefulsets.apps"#),
             ("geese", r#""geese" may be geese.example.org or gooses.example.org"#),
         ] {
             let error = resolve(typed, &discovery()).expect_err(typed);
-            assert_eq!(error.to_string(), expected);
+            assert_eq!(error, expected);
+        }
+    }
+
+    #[test]
+    fn names_what_could_not_be_read() {
+        let paths: Vec<_> = (1..=10).map(|n| format!("/apis/g{n}/v1\n")).collect();
+        assert_eq!(
+            unresolved("x", &[], paths.iter().map(String::as_str)),
+            "no resource \"x\" on this server; could not read /apis/g1/v1\\n, /apis/g2/v1\\n, /apis/g3/v1\\n, /apis/g4/v1\\n, \
+             /apis/g5/v1\\n, /apis/g6/v1\\n, /apis/g7/v1\\n, /apis/g8/v1\\n and 2 more"
+        );
+    }
+
+    #[test]
+    fn wants_the_groups_of_a_name() {
+        for (typed, group, version, exactly, by_prefix) in [
+            ("pods", "", "v1", true, true),
+            ("pods", "apps", "v1", true, true),
+            ("pods.v1.", "apps", "v1", true, true),
+            ("deployments.apps", "apps", "v1", true, true),
+            ("deployments.apps", "", "v1", false, false),
+            ("deployments.apps", "apps.example", "v1", false, true),
+            ("deployments.ap", "apps", "v1", false, true),
+            ("deployments.v1.apps", "apps", "v1", true, true),
+            ("deployments.v1.apps", "apps", "v2", false, true),
+            ("deployments.v1.apps", "v1.apps", "v2", true, true),
+            ("widgets.example.com", "com", "example", true, true),
+        ] {
+            let wants = [Wanted::exactly(typed), Wanted::by_prefix(typed)].map(|wanted| wanted.has(group, version));
+            assert_eq!(wants, [exactly, by_prefix], "{typed} {group}/{version}");
         }
     }
 

@@ -11,7 +11,8 @@ use crate::object::Json;
 /// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
 ///
 /// [`Resource::of`] returns the resource of a type that implements [`Kind`]. Built-in kinds are constants too (`Resource::PODS`).
-/// [`Resource::new`] creates any other resource, and [`resolve`](super::resolve) finds one by a name that a user typed.
+/// [`Resource::new`] creates any other resource, and [`Client::resolve`](super::Client::resolve) finds one by a name
+/// that a user typed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resource {
     group: Cow<'static, str>,
@@ -19,6 +20,7 @@ pub struct Resource {
     plural: Cow<'static, str>,
     kind: Cow<'static, str>,
     namespaced: bool,
+    watchable: bool,
 }
 
 impl Resource {
@@ -52,6 +54,7 @@ impl Resource {
             plural: plural.into(),
             kind: kind.into(),
             namespaced: true,
+            watchable: true,
         }
     }
 
@@ -69,6 +72,7 @@ impl Resource {
             plural: Cow::Borrowed(plural),
             kind: Cow::Borrowed(kind),
             namespaced: true,
+            watchable: true,
         }
     }
 
@@ -76,6 +80,14 @@ impl Resource {
     #[must_use]
     pub const fn cluster_scoped(mut self) -> Self {
         self.namespaced = false;
+        self
+    }
+
+    /// Makes the resource one that the server lists but does not watch, like `componentstatuses` and the resources of
+    /// `metrics.k8s.io`. Watches and reflectors of it then end at once in an error.
+    #[must_use]
+    pub const fn without_watch(mut self) -> Self {
+        self.watchable = false;
         self
     }
 
@@ -107,6 +119,19 @@ impl Resource {
     #[must_use]
     pub const fn is_namespaced(&self) -> bool {
         self.namespaced
+    }
+
+    /// Returns true unless the server is known not to watch the resource.
+    #[must_use]
+    pub const fn is_watchable(&self) -> bool {
+        self.watchable
+    }
+
+    pub(crate) fn check_watchable(&self) -> Result<(), InvalidInput> {
+        if self.watchable {
+            return Ok(());
+        }
+        Err(InvalidInput::new(format!("{self} cannot be watched: the server only lists it"), ""))
     }
 
     /// Returns `v1` in the core group, else `group/version`.
@@ -163,7 +188,7 @@ impl Resource {
     }
 }
 
-/// Writes the name that users type and [`resolve`](super::resolve) finds: `pods`, `deployments.apps`.
+/// Writes the name that users type and [`Client::resolve`](super::Client::resolve) finds: `pods`, `deployments.apps`.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&typed_name(&self.plural, &self.group))
@@ -239,7 +264,7 @@ pub(super) fn encode(text: &str) -> PercentEncode<'_> {
 }
 
 /// Encodes one path segment. Dots are refused rather than encoded: URL parsers read `%2e%2e` as `..`.
-fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, InvalidInput> {
+pub(super) fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, InvalidInput> {
     let reason = match value {
         "" => "must not be empty",
         "." | ".." => "would change the path",

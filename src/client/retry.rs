@@ -78,6 +78,19 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
         | ErrorKind::PageChanged
         | ErrorKind::RepeatedToken => Class::Unreadable,
         ErrorKind::Params(_) | ErrorKind::NoProgress { .. } => Class::Final,
+        ErrorKind::Unresolved(_) => Class::Lasting,
+    }
+}
+
+/// Returns the class of an error of one group's discovery document.
+///
+/// While the server of a group is down, the API server responds with 503 at once (kube-aggregator `handler_proxy.go`), and a retry
+/// would delay the other groups. A retry helps if the server asked for it, or the connection broke: client-go retries only these
+/// (`rest/with_retry.go`).
+pub(super) fn classify_version(error: &Error, was_reached: bool) -> Class {
+    match error.kind() {
+        ErrorKind::Api { retry_after: None, .. } => Class::Lasting,
+        _ => classify(error, was_reached),
     }
 }
 

@@ -30,7 +30,7 @@ use super::progress::Counters;
 use super::resource::Resource;
 use super::{Answer, Client, LONGEST, accept_header};
 use crate::decode::{WatchDecoder, WatchEvent};
-use crate::error::{DecodeError, DecodeErrorKind, ItemError};
+use crate::error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
 use crate::object::shard::Shard;
@@ -132,7 +132,7 @@ impl<F> Watch<F> {
     /// [`Error`] when the parameters cannot be sent, the server cannot be reached, or it refuses the watch.
     pub async fn open(self) -> Result<WatchEvents<F>, Error> {
         let Self { connections: Connections { run: Run { plan, .. }, .. }, decode } = self;
-        plan.params.validate()?;
+        plan.validate()?;
         let located;
         let start = match &plan.params.start {
             WatchStart::Now => {
@@ -245,6 +245,11 @@ impl Plan {
         let Self { resource, params, namespace, span, .. } = self;
         let located = span.in_scope(|| client.current_version(resource, &params.selection, namespace.as_deref()));
         Box::pin(located.instrument(span.clone()))
+    }
+
+    fn validate(&self) -> Result<(), InvalidInput> {
+        self.resource.check_watchable()?;
+        self.params.validate()
     }
 
     /// Requests a connection. `gap` is the longest time between two bookmarks of earlier connections.

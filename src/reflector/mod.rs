@@ -234,7 +234,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
     ///
     /// # Errors
     ///
-    /// [`Error`] when the selection is invalid; or, if the collection was never complete (a loaded file counts), when the caller has
+    /// [`Error`] when the selection is invalid, or the resource [cannot be watched](Resource::without_watch); or, if the collection was never complete (a loaded file counts), when the caller has
     /// to change something: the server refuses the request (400, 422), or TLS failed before its first response
     /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)); with [`fail_fast`](Self::fail_fast) also lasting
     /// errors. Once the collection was complete it retries all errors. Subscribers get the error as
@@ -250,6 +250,7 @@ impl<T: Stored + ?Sized> Reflector<T> {
     }
 
     async fn run_until_error(&mut self) -> Result<Infallible, Error> {
+        self.resource.check_watchable()?;
         self.selection.validate()?;
         let holds = self.holds()?;
         self.collection.get_or_init(|| Collection {

@@ -1,8 +1,8 @@
-//! Resolving resource names as users type them, by aggregated and by older discovery; getting single objects.
+//! Resolving names over HTTP, by aggregated and by older discovery; getting single objects.
 
 use crate::support::fixture;
 use crate::support::server::{anonymous, client_of, recorded, serve, serve_by};
-use listwatch::client::{Client, Resource, Retry, resolve};
+use listwatch::client::{Client, Resource, Retry};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
 
 fn client(server: &Server, http2: bool) -> Client {
@@ -21,12 +21,12 @@ fn aggregated(request: &RecordedRequest, _: usize) -> Answer {
     match &*request.path {
         "/api" => json(
             r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Current","resources":[
-            {"resource":"pods","responseKind":{"group":"","version":"","kind":"Pod"},"scope":"Namespaced","singularResource":"pod","verbs":["get","list"],"shortNames":["po"],"subresources":[{"subresource":"log","responseKind":{"group":"","version":"","kind":"Pod"},"verbs":["get"]}]},
-            {"resource":"nodes","responseKind":{"group":"","version":"","kind":"Node"},"scope":"Cluster","singularResource":"node","verbs":["list"],"shortNames":["no"]}]}]}]}"#,
+            {"resource":"pods","responseKind":{"group":"","version":"","kind":"Pod"},"scope":"Namespaced","singularResource":"pod","verbs":["get","list","watch"],"shortNames":["po"],"subresources":[{"subresource":"log","responseKind":{"group":"","version":"","kind":"Pod"},"verbs":["get"]}]},
+            {"resource":"nodes","responseKind":{"group":"","version":"","kind":"Node"},"scope":"Cluster","singularResource":"node","verbs":["list","watch"],"shortNames":["no"]}]}]}]}"#,
         ),
         "/apis" => json(
             r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"apps"},"versions":[{"version":"v1","resources":[
-            {"resource":"deployments","responseKind":{"kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["list"],"shortNames":["deploy"]}]}]},
+            {"resource":"deployments","responseKind":{"kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["list","watch"],"shortNames":["deploy"]}]}]},
             {"metadata":{"name":"gone.example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}]}"#,
         ),
         _ => not_found(),
@@ -38,9 +38,9 @@ fn old(request: &RecordedRequest, _: usize) -> Answer {
         "/api" => json(r#"{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}"#),
         "/api/v1" => json(
             r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[
-            {"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list"],"shortNames":["po"]},
+            {"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"]},
             {"name":"pods/log","singularName":"","namespaced":true,"kind":"Pod","verbs":["get"]},
-            {"name":"nodes","singularName":"","namespaced":false,"kind":"Node","verbs":["list"],"shortNames":["no"]}]}"#,
+            {"name":"nodes","singularName":"","namespaced":false,"kind":"Node","verbs":["list","watch"],"shortNames":["no"]}]}"#,
         ),
         "/apis" => json(
             r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1beta1","version":"v1beta1"},{"groupVersion":"apps/v1","version":"v1"}],"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}},
@@ -48,7 +48,7 @@ fn old(request: &RecordedRequest, _: usize) -> Answer {
         ),
         "/apis/apps/v1" | "/apis/apps/v1beta1" => json(
             r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[
-            {"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["list"],"shortNames":["deploy"]}]}"#,
+            {"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["list","watch"],"shortNames":["deploy"]}]}"#,
         ),
         // The server of this group is down.
         _ => Answer::ok(Body::replay("service unavailable")).status(503),
@@ -58,20 +58,22 @@ fn old(request: &RecordedRequest, _: usize) -> Answer {
 #[tokio::test]
 async fn resolves_names_as_typed() {
     for http2 in [false, true] {
-        for (server, requests) in [(serve_by(aggregated).await, 2), (serve_by(old).await, 6)] {
-            let discovered = client(&server, http2).discover().await.unwrap();
-            assert_eq!(server.requests().len(), requests);
-            for (typed, expected) in [
-                ("po", Resource::PODS),
-                ("pod", Resource::PODS),
-                ("no", Resource::NODES),
-                ("deploy", Resource::DEPLOYMENTS),
-                ("deployments.apps", Resource::DEPLOYMENTS),
-                ("deployments.v1.apps", Resource::DEPLOYMENTS),
+        for (server, of_name, of_group) in [(serve_by(aggregated).await, 3, 1), (serve_by(old).await, 6, 3)] {
+            let client = client(&server, http2);
+            for (typed, requests, expected) in [
+                ("po", of_name, Resource::PODS),
+                ("pod", of_name, Resource::PODS),
+                ("no", of_name, Resource::NODES),
+                ("deploy", of_name, Resource::DEPLOYMENTS),
+                ("deployments.apps", of_group, Resource::DEPLOYMENTS),
+                ("deployments.ap", of_group, Resource::DEPLOYMENTS),
+                ("deployments.v1.apps", of_group.min(2), Resource::DEPLOYMENTS),
             ] {
-                assert_eq!(resolve(typed, &discovered).as_ref(), Ok(&expected), "{typed}");
+                let before = server.requests().len();
+                assert_eq!(client.resolve(typed).await.unwrap(), expected, "{typed}");
+                assert_eq!(server.requests().len() - before, requests, "{typed}");
             }
-            assert!(resolve("log", &discovered).is_err());
+            assert!(client.resolve("log").await.is_err());
         }
     }
 }
@@ -81,14 +83,24 @@ async fn failed_discovery_is_an_error() {
     for (answer, expected) in [
         (json("{}"), "discovery: /api: "),
         (json(r#"{"kind":"APIVersions","versions":["#), "discovery: /api: "),
+        (
+            json(r#"{"kind":"PodList","items":[]}"#),
+            "discovery: /api: expected APIGroupDiscoveryList or APIVersions or ",
+        ),
         (json(r#"{"kind":"Status","code":403,"reason":"Forbidden"}"#), "API error: 403 Forbidden"),
         (json("<html>"), "unexpected encoding: the body looks like HTML"),
+        (json(""), "incomplete: "),
         (not_found(), "API error: 404: 404 page not found"),
+        (not_found().status(401), "API error: 401: 404 page not found"),
     ] {
         let server = serve(answer).await;
         for http2 in [false, true] {
-            let error = client(&server, http2).discover().await.unwrap_err();
-            assert!(crate::support::chain(&error).starts_with(expected), "{error}");
+            for typed in ["widgets", "widgets.example.com"] {
+                let error = client(&server, http2).resolve(typed).await.unwrap_err();
+                let expected =
+                    if typed == "widgets" { expected.to_owned() } else { expected.replace("/api:", "/apis:") };
+                assert!(crate::support::chain(&error).starts_with(&expected), "{error}");
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ mod lists;
 mod middle_page;
 mod not_acceptable;
 mod pages;
+mod resolve;
 mod secrets;
 mod selectors;
 #[path = "../support/mod.rs"]

@@ -89,7 +89,7 @@ async fn an_echoed_token_is_never_shown() {
                     Err(error) => clean_error(name, &error),
                 }
                 let got = client.get::<[u8]>(&Resource::PODS, Some("default"), "a").await;
-                let errors = [got.err(), client.discover().await.err()];
+                let errors = [got.err(), client.resolve("widgets").await.err()];
                 errors.iter().flatten().for_each(|error| clean_error(name, error));
             }
         }

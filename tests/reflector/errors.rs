@@ -17,6 +17,18 @@ use crate::support::config_maps::{self, error, initial_end};
 use crate::support::transport::{Answer, Scripted};
 use crate::support::{body_of, chain, len_field, store::object};
 
+#[tokio::test]
+async fn a_resource_that_cannot_be_watched_ends_it_before_any_request() {
+    for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
+        let server = Scripted::in_turn([]);
+        let resource = Resource::CONFIG_MAPS.without_watch();
+        let reflector = Reflector::<[u8]>::new(&server.client(), &resource).strategy(strategy);
+        let Err(error) = reflector.run().await;
+        assert_eq!(error.to_string(), "parameters: configmaps cannot be watched: the server only lists it");
+        assert_eq!(server.requests(), 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn retries_and_keeps_the_store() {
     check([

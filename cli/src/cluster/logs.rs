@@ -42,11 +42,11 @@ impl<S: Subscriber> Layer<S> for Warnings {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let Fields { message, error, seconds, group, warning } = fields;
+        let Fields { message, error, seconds, path, warning } = fields;
         match event.metadata().name() {
             "listwatch.retry" => print(&format!("retrying in {seconds:.1} s:"), &error),
-            "listwatch.discovery" if error.is_empty() => warn(&format!("{group}: {message}")),
-            "listwatch.discovery" => warn(&format!("{group}: {message}: {error}")),
+            "listwatch.discovery" if error.is_empty() => warn(&format!("{path}: {message}")),
+            "listwatch.discovery" => warn(&format!("{path}: {message}: {error}")),
             "listwatch.server_warning" => self.warn_once(&warning),
             _ => {}
         }
@@ -71,7 +71,7 @@ struct Fields {
     message: String,
     error: String,
     seconds: f64,
-    group: String,
+    path: String,
     warning: String,
 }
 
@@ -86,7 +86,7 @@ impl Visit for Fields {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            "group" => value.clone_into(&mut self.group),
+            "path" => value.clone_into(&mut self.path),
             "warning" => value.clone_into(&mut self.warning),
             _ => {}
         }

@@ -1,7 +1,6 @@
 //! Finds the resource of a name that the user typed.
 
-use listwatch::client::{Client, Resource};
-use listwatch::client::{DiscoveredResource, resolve};
+use listwatch::client::{Client, ErrorKind, Resource};
 
 use crate::failure::{Failure, chain};
 
@@ -49,25 +48,64 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     EVERYWHERE.iter().map(|(resource, _)| resource).filter(is_first).map(Resource::plural)
 }
 
-/// Returns the resource of a name. Sends requests to the server only if the name is not built in.
+/// Returns the resource of a name. Sends requests to the server only if the name is not one of every API server.
 pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
-    if let Some(resource) = everywhere(typed) {
-        return Ok(resource);
+    match everywhere(typed) {
+        Some(resource) => Ok(resource.clone()),
+        None => client.resolve(typed).await.map_err(|error| {
+            let text = chain(&error);
+            let is_explained = matches!(error.kind(), ErrorKind::Unresolved(_));
+            Failure::Error(if is_explained { text } else { format!("cannot find {typed:?} on this server: {text}") })
+        }),
     }
-    let discovered = client.discover().await.map_err(|error| Failure::Error(chain(&error)))?;
-    resolve(typed, &discovered).map_err(|error| Failure::Error(chain(&error)))
 }
 
-fn everywhere(typed: &str) -> Option<Resource> {
-    let discovered = |(resource, short_names): &(Resource, &[&str])| {
-        let mut discovered = DiscoveredResource::from(resource);
-        discovered.short_names = short_names.iter().map(ToString::to_string).collect();
-        discovered.verbs = vec!["list".to_owned()];
-        discovered
-    };
-    let found = resolve(typed, &EVERYWHERE.iter().map(discovered).collect::<Vec<_>>()).ok()?;
-    // The prefix of a group may be the prefix of another group too.
-    let (_, rest) = typed.split_once('.').unwrap_or((typed, ""));
-    let (_, group) = rest.split_once('.').unwrap_or(("", rest));
-    [rest, group].iter().any(|group| group.is_empty() || *group == found.group()).then_some(found)
+/// Finds a name without a group, or with a whole group: the beginning of a group may be the beginning of another group
+/// too.
+fn everywhere(typed: &str) -> Option<&'static Resource> {
+    let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
+    let found = EVERYWHERE.iter().find(|(resource, short_names)| {
+        let [kind, plural] = [resource.kind(), resource.plural()].map(|text| text.eq_ignore_ascii_case(name));
+        let short_name = || short_names.iter().any(|short| short.eq_ignore_ascii_case(name));
+        let versioned = format!("{}.{}", resource.version(), resource.group());
+        (kind || plural || short_name()) && ["", resource.group(), &versioned].contains(&rest)
+    });
+    found.map(|(resource, _)| resource)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_names_of_every_server_without_a_request() {
+        for (typed, expected) in [
+            ("pods", Some(Resource::PODS)),
+            ("Pod", Some(Resource::PODS)),
+            ("po", Some(Resource::PODS)),
+            ("PO.v1.", Some(Resource::PODS)),
+            ("pods.", Some(Resource::PODS)),
+            ("endpoints", Some(Resource::ENDPOINTS)),
+            ("ev", Some(Resource::EVENTS)),
+            ("events.events.k8s.io", Some(Resource::EVENTS_K8S_IO)),
+            ("deploy.apps", Some(Resource::DEPLOYMENTS)),
+            ("Deployment.v1.apps", Some(Resource::DEPLOYMENTS)),
+            // Another group, version or resource, which the server may have.
+            ("pods.metrics.k8s.io", None),
+            ("deployments.ap", None),
+            ("deployments.v1beta1.apps", None),
+            ("pods.v1", None),
+            ("componentstatuses", None),
+            ("", None),
+        ] {
+            assert_eq!(everywhere(typed), expected.as_ref(), "{typed}");
+        }
+    }
+
+    #[test]
+    fn each_resource_is_built_in_and_watched() {
+        for (resource, _) in EVERYWHERE {
+            assert!(resource.is_watchable() && Resource::BUILT_IN.contains(resource), "{resource}");
+        }
+    }
 }

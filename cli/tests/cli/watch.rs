@@ -27,6 +27,34 @@ fn changes() -> Vec<String> {
     ]
 }
 
+/// It sends no request for the resource: servers answer a watch with 405, or with a list.
+#[test]
+fn explains_that_a_resource_cannot_be_watched() {
+    let api = Api::by(|request, _| {
+        let document = match &*request.path {
+            "/apis" => {
+                r#"{"kind":"APIGroupList","groups":[{"name":"metrics.k8s.io","versions":[{"version":"v1beta1"}]}]}"#
+            }
+            _ => {
+                r#"{"kind":"APIResourceList","resources":[{"name":"pods","singularName":"","namespaced":true,
+                "kind":"PodMetrics","verbs":["get","list"]}]}"#
+            }
+        };
+        Answer::ok(Body::replay(document)).content_type("application/json")
+    });
+    for (args, beginning, code) in [
+        (&["watch", "pods.metrics.k8s.io", "-A"][..], "error: ", 2),
+        (&["watch", "pods.metrics.k8s.io", "--initial"], "error: ", 2),
+        (&["mirror", "pods.metrics.k8s.io", "--listen", "127.0.0.1:0"], "error: pods.metrics.k8s.io: parameters: ", 1),
+    ] {
+        let output = api.run(args);
+        let expected = format!("{beginning}pods.metrics.k8s.io cannot be watched: the server only lists it\n");
+        assert!(stderr(&output).ends_with(&expected), "{args:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+    }
+    assert!(api.paths().iter().all(|path| !path.ends_with("pods")), "{:?}", api.paths());
+}
+
 /// A 403 ends each watch.
 #[test]
 fn prints_a_line_per_event_and_resumes() {

@@ -206,6 +206,10 @@ func rustResources(found map[served]bool) []byte {
 		if !r.isNamespaced {
 			scope = ".cluster_scoped()"
 		}
+		// The only one that kube-apiserver lists and does not watch: kubernetes api/discovery/api__v1.json, and the documents of groups.
+		if r.plural == "componentstatuses" {
+			scope += ".without_watch()"
+		}
 		fmt.Fprintf(&out, "    /// `%s.%s.%s`, kind `%s`.\n", r.plural, r.version, r.group, r.kind)
 		fmt.Fprintf(&out, "    pub const %s: Self = Self::from_static(%q, %q, %q, %q)%s;\n", name, r.group, r.version, r.plural, r.kind, scope)
 		fmt.Fprintf(&all, "        Self::%s,\n", name)

@@ -12,7 +12,7 @@ use kube::config::{AuthInfo, ExecConfig};
 use listwatch::FromRef;
 use listwatch::client::{
     Client, Compression, ErrorKind, HttpTransport, List, ListParams, ListSummary, Resource, ResourceVersion, Restart,
-    Retry, Selection, TransportErrorKind, resolve,
+    Retry, Selection, TransportErrorKind,
 };
 use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch::{FieldSelector, LabelSelector, Shard};
@@ -220,7 +220,7 @@ async fn versions(client: &Client, all: &BTreeSet<String>) -> Result<()> {
 
 /// Lists custom resources in JSON, and their metadata in protobuf.
 async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
-    let widgets = resolve("wd", &client.discover().await?)?;
+    let widgets = client.resolve("wd").await?;
     assert_eq!(widgets, Resource::new("example.com", "v1", "widgets", "Widget"));
     let expected = server.names(&["widgets", "-A"])?;
     assert_eq!(expected.len(), 3);
@@ -242,7 +242,7 @@ async fn custom_resources(server: &Server, client: &Client) -> Result<()> {
 /// Checks that JSON from the server and JSON made of protobuf equal the output of kubectl.
 async fn json(server: &Server, client: &Client) -> Result<()> {
     for resource in ["namespaces", "clusterroles", "customresourcedefinitions", "pods"] {
-        let found = resolve(resource, &client.discover().await?)?;
+        let found = client.resolve(resource).await?;
         let of_kubectl = server.kubectl(&["get", resource, "-n", "team-01", "-o", "json", "--show-managed-fields"])?;
         let of_kubectl: serde_json::Value = serde_json::from_str(&of_kubectl)?;
         for params in [defaults(), ListParams::new(all_objects().json())] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Version};
 use listwatch::cache::StorageFormat;
-use listwatch::client::{Client, Error, HttpTransport, Resource, Transport, resolve};
+use listwatch::client::{Client, Error, HttpTransport, Resource, Transport};
 use listwatch::reflector::{Cache, Reflector};
 use listwatch_e2e::{Result, Server, View, agree, listed, seen};
 use listwatch_mirror::{Access, Mirror};
@@ -112,10 +112,9 @@ impl Deployed {
         let client = Client::new(Arc::clone(&transport));
         let args = manifests().next().and_then(|manifest| manifest.split("- mirror\n").nth(1)).ok_or("no arguments")?;
         let args = args.lines().map_while(|line| line.trim().strip_prefix("- "));
-        let known = client.discover().await?;
         let mut collections = Vec::new();
         for resource in args.filter(|arg| !arg.starts_with("--")) {
-            collections.push(collection(&client, resolve(resource, &known)?, StorageFormat::Compressed));
+            collections.push(collection(&client, client.resolve(resource).await?, StorageFormat::Compressed));
         }
         assert_eq!(collections.len(), 4);
         let [certificate, key] = ["server.crt", "server.key"].map(|file| server.dir().join(file));

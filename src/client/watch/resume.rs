@@ -253,7 +253,7 @@ impl Connections {
         loop {
             let ended = match state {
                 State::Start => {
-                    run.plan.params.validate()?;
+                    run.plan.validate()?;
                     *state = run.request()?;
                     continue;
                 }
