@@ -54,8 +54,8 @@ impl Authorities {
         Self::from_der(certificates(pem), provider)
     }
 
-    /// Trusts the certificates in this file (PEM). Each TLS handshake reads it again, so a rotated authority is trusted at once.
-    /// While it cannot be read, the previous certificates are trusted.
+    /// Trusts the certificates in this file (PEM). Each TLS handshake reads it again, so a rotated authority is trusted
+    /// at once. While it cannot be read, the previous certificates are trusted.
     ///
     /// # Errors
     ///
@@ -149,8 +149,8 @@ impl fmt::Debug for Authorities {
     }
 }
 
-/// Returns true if webpki refused a certificate for its issuer, or because it is a CA. Both checks come after the check of the
-/// dates (`check_issuer_independent_properties` in webpki).
+/// Returns true if webpki refused a certificate for its issuer, or because it is a CA. Both checks come after the check
+/// of the dates (`check_issuer_independent_properties` in webpki).
 fn says_only_who_signed(error: &rustls::Error) -> bool {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
@@ -170,7 +170,8 @@ fn setup(message: String) -> TransportError {
     TransportError::new(TransportErrorKind::Setup, message)
 }
 
-#[cfg(test)]
+// The feature brings the crypto provider.
+#[cfg(all(test, feature = "reqwest"))]
 mod tests {
     use std::time::Duration;
 

@@ -51,8 +51,8 @@ impl Credentials {
 
     /// Creates credentials of the bearer token in this file, which is read for each request.
     ///
-    /// If the file cannot be read or is empty, the previous token is used, as in client-go (`transport/token_source.go`). Before the
-    /// first token, it is `initial`.
+    /// If the file cannot be read or is empty, the previous token is used, as in client-go
+    /// (`transport/token_source.go`). Before the first token, it is `initial`.
     #[must_use]
     pub fn token_file(path: impl Into<PathBuf>, initial: Option<SecretString>) -> Self {
         Self { source: Source::TokenFile(path.into()), last: Mutex::new(initial) }
