@@ -86,13 +86,15 @@ impl Plugin {
             (_, is_terminal) => is_terminal,
         };
         let mut command = self.prepared(is_interactive);
-        let output = command.output().await.map_err(|error| match error.kind() {
+        let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => match &self.config.install_hint {
                 Some(hint) => format!("not found: {}", hint.trim()),
                 None => "not found: install it, or set its path in the kubeconfig".to_owned(),
             },
             _ => error.to_string(),
         })?;
+        // `Command::output` would capture stderr.
+        let output = child.wait_with_output().await.map_err(|error| error.to_string())?;
         if !output.status.success() {
             return Err(match output.status.code() {
                 Some(code) => format!("failed with exit status {code}"),
@@ -110,10 +112,12 @@ impl Plugin {
                 command.env(name, value);
             }
         }
-        let mut spec = json!({ "interactive": is_interactive });
-        if self.config.provide_cluster_info {
-            spec["cluster"] = json!(self.config.cluster);
-        }
+        let spec = match &self.config.cluster {
+            Some(cluster) if self.config.provide_cluster_info => {
+                json!({ "interactive": is_interactive, "cluster": cluster })
+            }
+            _ => json!({ "interactive": is_interactive }),
+        };
         let info = json!({ "kind": "ExecCredential", "apiVersion": self.config.api_version, "spec": spec });
         command.env("KUBERNETES_EXEC_INFO", info.to_string());
         for name in self.config.drop_env.iter().flatten() {

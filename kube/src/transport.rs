@@ -146,8 +146,7 @@ impl KubeTransport {
             tracing::warn!(name: "listwatch.plain_http", %server, "the credentials are sent in clear text over http");
         }
         let credentials = Arc::new(credentials);
-        let transport = Self { server, near, secrets, rebuilds, ..Self::build(config, credentials, plugin)? };
-        Ok(transport)
+        Ok(Self { rebuilds, server, near, secrets, ..Self::build(config, credentials, plugin)? })
     }
 
     fn build(
@@ -173,7 +172,7 @@ impl KubeTransport {
             None => Self::new(lock(&self.client).client.clone()),
         };
         let (server, secrets) = (self.server.clone(), self.secrets.clone());
-        Ok(Self { server, near: self.near, secrets, rebuilds: self.rebuilds, ..transport })
+        Ok(Self { rebuilds: self.rebuilds, server, near: self.near, secrets, ..transport })
     }
 
     /// Reads connections on the caller's runtime instead of a thread of the transport: see

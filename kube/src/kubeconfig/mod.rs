@@ -201,14 +201,12 @@ fn of_cluster(address: &str, cluster: &Fields, is_overridden: bool) -> Result<Co
     if let Some(proxy) = cluster.text("proxy-url")? {
         let parsed = proxy.parse::<Uri>().ok();
         let is_known = |proxy: &Uri| matches!(proxy.scheme_str(), Some("http" | "https" | "socks5" | "socks5h"));
-        config.proxy_url = match parsed.filter(is_known) {
-            Some(proxy) => Some(proxy),
+        config.proxy_url = parsed.filter(is_known);
+        if config.proxy_url.is_none() {
             // The URL is not quoted: it may contain a password.
-            None => {
-                let what = cluster.what("the cluster");
-                return invalid(format!("{what}: proxy-url is not the URL of an http, https or socks5 proxy"));
-            }
-        };
+            let what = cluster.what("the cluster");
+            return invalid(format!("{what}: proxy-url is not the URL of an http, https or socks5 proxy"));
+        }
     }
     Ok(config)
 }

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::{Map, Value};
 use serde_saphyr::{DuplicateKeyPolicy, options};
 
-use super::{Result, invalid};
+use super::{KubeconfigError, Result, invalid};
 
 /// The files of a kubeconfig. The first value and the first entry of a name win.
 pub(super) struct Merged {
@@ -106,7 +106,7 @@ impl Entries {
     }
 }
 
-impl super::KubeconfigError {
+impl KubeconfigError {
     fn at(self, file: &Path) -> Self {
         Self(format!("{}: {}", file.display(), self.0))
     }
@@ -257,24 +257,20 @@ impl Fields {
 fn documents(bytes: &[u8]) -> Result<Vec<Map<String, Value>>> {
     let Some(text) = decode(bytes) else { return invalid("not a kubeconfig: not UTF-8 text") };
     // JSON may be indented by tabs, YAML may not.
-    let parsed = match serde_json::from_str(&text) {
-        Ok(document) => vec![document],
-        // An error of the parser would quote the lines around it, which may contain a token.
-        Err(_) => {
-            let options = options! {
-                duplicate_keys: DuplicateKeyPolicy::LastWins,
-                // Else a context could not have the name `y` or `on`.
-                strict_booleans: true,
-                with_snippet: false,
-            };
-            match serde_saphyr::from_multiple_with_options::<Value>(&text, options) {
-                Ok(documents) => documents,
-                Err(error) => {
-                    let at = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-                    return invalid(format!("not a kubeconfig: malformed YAML{}", at.unwrap_or_default()));
-                }
-            }
-        }
+    let parsed = if let Ok(document) = serde_json::from_str(&text) {
+        vec![document]
+    } else {
+        let options = options! {
+            duplicate_keys: DuplicateKeyPolicy::LastWins,
+            // Else a context could not have the name `y` or `on`.
+            strict_booleans: true,
+            with_snippet: false,
+        };
+        serde_saphyr::from_multiple_with_options::<Value>(&text, options).map_err(|error| {
+            // The parser's own text may contain a token.
+            let at = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
+            KubeconfigError(format!("not a kubeconfig: malformed YAML{}", at.unwrap_or_default()))
+        })?
     };
     let mapping = |document| match document {
         Value::Object(values) => Some(Ok(values)),
