@@ -51,7 +51,8 @@ async fn runs_once_for_a_client_and_its_other_connections() {
     transport.authenticate().await.unwrap();
     for client in [Client::new(transport), Client::new(other)] {
         let (one, two) = tokio::join!(client.discover(), client.discover());
-        (one.unwrap_err(), two.unwrap_err());
+        one.unwrap_err();
+        two.unwrap_err();
     }
     assert_eq!(runs(folder.path()).len(), 1);
     assert!(sent(&server).iter().all(|sent| sent == "Bearer t1"));
