@@ -106,7 +106,7 @@ fn reads_what_kubectl_reads() {
             server.to_owned(),
         ),
         (one(", insecure-skip-tls-verify: yes, disable-compression: true", "", ""), format!("{server} insecure= uncompressed=")),
-        (one(", proxy-url: 'socks5://me:pw@proxy:1080', tls-server-name: 10.0.0.1", ", namespace: web", ""), format!("{server} namespace=web tls-name=10.0.0.1 proxy=socks5://me:pw@proxy:1080")),
+        (one(", proxy-url: 'socks5://me:pw@proxy:1080', tls-server-name: 10.0.0.1", ", namespace: web", ""), format!("{server} namespace=web tls-name=10.0.0.1 proxy=socks5://me:pw@proxy:1080/")),
         (one("", "", "username: me"), format!("{server} user=me password=")),
         (one("", "", "password: pw"), format!("{server} user= password=pw")),
         (one("", "", "token: abc, tokenFile: /t"), format!("{server} token=abc token-file=/t")),
