@@ -1,7 +1,7 @@
 //! [listwatch](https://docs.rs/listwatch) for users of [kube-rs](https://docs.rs/kube).
 //!
-//! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client`: kubeconfig, exec plugins and
-//!   impersonation work as they do for kube; OIDC needs kube's feature `oidc`.
+//! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client`: exec plugins, proxies and impersonation
+//!   work as in kubectl; OIDC needs kube's feature `oidc`. [`Kubeconfig`] reads kubeconfigs as kubectl does.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches and, with the feature
 //!   `cache`, objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
 //! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's `Controller`.
@@ -24,10 +24,10 @@
 //!
 //! ```no_run
 //! use listwatch::client::Client;
-//! use listwatch_kube::KubeTransport;
+//! use listwatch_kube::{KubeTransport, Kubeconfig};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = kube::Config::infer().await?;
+//! let config = Kubeconfig::default().load()?.ok_or("no kubeconfig, and not in a cluster")?;
 //! let client = Client::new(KubeTransport::from_config(config)?);
 //! # Ok(())
 //! # }
@@ -35,15 +35,19 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod connect;
 #[cfg(feature = "controller")]
 pub mod controller;
+mod exec;
 #[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
 mod kind;
+mod kubeconfig;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 mod transport;
 
 pub use kind::{Kube, ToLabelSelector};
+pub use kubeconfig::{Kubeconfig, KubeconfigError};
 pub use transport::KubeTransport;

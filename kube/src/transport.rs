@@ -13,48 +13,44 @@ use futures_core::Stream;
 use http::header::{AUTHORIZATION, HeaderMap};
 use http::{Method, StatusCode, Uri};
 use http_body_util::BodyDataStream;
-use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::client::Body;
 use listwatch::client::{
-    IoThread, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
-    redact_secret,
+    Credentials, IoThread, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind,
+    is_loopback, redact_secret,
 };
 use secrecy::{ExposeSecret, SecretString};
 use tokio::task::{JoinError, spawn_blocking};
-use tower::{BoxError, ServiceBuilder};
+
+use crate::connect;
+use crate::exec::{Issued, Plugin};
 
 /// The timeout of a connection attempt, TLS included. It replaces kube's default of 30 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The idle time before the first keepalive probe, and between probes. The kernel closes a connection once probes or sent bytes
-/// are not acknowledged for `USER_TIMEOUT`: within 45 s in total, as in reqwest.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-const KEEPALIVE_PROBES: u32 = 2;
-#[cfg(target_os = "linux")]
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A [`Transport`] over a `kube::Client`, with kubeconfig, exec plugins and impersonation.
 ///
 /// [`from_config`](Self::from_config) builds the client as lists need it. The client speaks HTTP/1.1, and follows no redirects.
 /// The transport reads the client's connections on its own thread, as listwatch's `HttpTransport` does, and closes them when it is
-/// dropped. TCP keepalive detects a dead connection within 45 s. After a TLS error or a 401, the transport reloads client
-/// certificates and token files, and runs exec plugins again. If the configuration has a `root_cert_file`, as in a cluster, kube
-/// also reloads the certificate authority every minute; kube reads the authority of a kubeconfig once.
+/// dropped. TCP keepalive detects a dead connection within 45 s.
 ///
-/// With a proxy in the configuration, kube makes the connections, without keepalive. Then the transport does not know tokens of exec
-/// plugins and token files, and redacts them only if they look like tokens.
+/// Credentials may change while it runs. It reads a token file for each request, and a file of certificate authorities
+/// (`root_cert_file`) for each TLS handshake. After a TLS error or a 401, it reloads client certificates. It runs an exec plugin
+/// before the first request, when the credentials have expired, and after a 401. With certificate authorities in the
+/// configuration, it accepts a server whose own certificate is among them: see
+/// [`Authorities`](listwatch::client::Authorities).
 ///
-/// OIDC, OAuth and proxies need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube
-/// needs, requires a feature of its own that chooses a version of Kubernetes.
+/// OIDC and OAuth need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube needs,
+/// requires a feature of its own that chooses a version of Kubernetes.
 pub struct KubeTransport {
-    client: Mutex<kube::Client>,
+    client: Mutex<Built>,
     /// `None` on the caller's runtime, where connections may outlive the transport.
     io: Option<IoThread>,
-    /// Builds a client with fresh credentials; `None` if the credentials cannot be renewed.
-    renewable: Option<kube::Config>,
+    /// How to build a client, without the credentials of the two fields below; `None` for a client of the caller.
+    config: Option<kube::Config>,
+    credentials: Arc<Credentials>,
+    plugin: Option<Arc<Plugin>>,
+    /// Whether building a client again renews its credentials: of client certificates, and of kube's auth providers.
+    rebuilds: bool,
     /// Whether the server has refused the credentials of `client`.
     refused: AtomicBool,
     /// The URL of the server, for errors; unknown for a client of the caller.
@@ -64,13 +60,19 @@ pub struct KubeTransport {
     sent: Arc<Sent>,
 }
 
-/// The credentials of the last request, which are redacted.
+struct Built {
+    client: kube::Client,
+    /// The plugin's credentials whose certificate the client has.
+    identity_of: Option<Arc<Issued>>,
+}
+
+/// The credentials of the last request, which are redacted: kube's auth providers do not show theirs.
 #[derive(Default)]
-struct Sent(Mutex<SecretString>);
+pub(crate) struct Sent(Mutex<SecretString>);
 
 impl Sent {
-    fn remember(&self, headers: &HeaderMap) {
-        let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    pub(crate) fn remember(&self, headers: &HeaderMap) {
+        let header = headers.get(AUTHORIZATION).and_then(|value| str::from_utf8(value.as_bytes()).ok());
         if let Some((_, credentials)) = header.and_then(|header| header.split_once(' ')) {
             let mut sent = lock(&self.0);
             if sent.expose_secret() != credentials {
@@ -94,9 +96,12 @@ impl KubeTransport {
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         Self {
-            client: Mutex::new(client),
+            client: Mutex::new(Built { client, identity_of: None }),
             io: None,
-            renewable: None,
+            config: None,
+            credentials: Arc::default(),
+            plugin: None,
+            rebuilds: false,
             refused: AtomicBool::new(false),
             server: None,
             near: false,
@@ -108,9 +113,13 @@ impl KubeTransport {
     /// Creates a transport over its own client, without kube's retries and read timeout, because [`Retry`] and
     /// [`read_idle_timeout`] replace them. The timeout to connect is 10 s in place of kube's default of 30 s.
     ///
+    /// [`Kubeconfig`](crate::Kubeconfig) reads kubeconfigs as kubectl does. Credentials for an `http` server are sent in clear text,
+    /// with a warning unless the server is on loopback; `Kubeconfig` returns none for such a server.
+    ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`] or [`TransportErrorKind::Credentials`] when kube refuses the configuration.
+    /// [`TransportErrorKind::Setup`] or [`TransportErrorKind::Credentials`] when the configuration cannot be used. Errors of an
+    /// exec plugin are those of [`authenticate`](Self::authenticate) and of requests.
     ///
     /// [`Retry`]: listwatch::client::Retry
     /// [`read_idle_timeout`]: listwatch::client::Client::read_idle_timeout
@@ -120,20 +129,50 @@ impl KubeTransport {
         if config.connect_timeout == Some(Duration::from_secs(30)) {
             config.connect_timeout = Some(CONNECT_TIMEOUT);
         }
-        let near = is_near(&config.cluster_url);
         let url = &config.cluster_url;
+        let (near, is_plain) = (is_near(url), url.scheme_str() == Some("http"));
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let server = url.host().map(|host| format!("{}://{host}{port}", url.scheme_str().unwrap_or("https")).into());
-        let user = &config.auth_info;
-        let secrets = [&user.token, &user.password].into_iter().flatten().cloned().collect();
-        let renews = user.exec.is_some()
-            || user.token_file.is_some()
-            || user.auth_provider.is_some()
-            || user.client_certificate.is_some();
-        let renewable = renews.then(|| config.clone());
-        let (io, refused, sent) = (Some(IoThread::default()), AtomicBool::new(false), Arc::<Sent>::default());
-        let client = Mutex::new(build(config, &sent)?);
-        Ok(Self { client, io, renewable, refused, server, near, secrets, sent })
+        let user = &mut config.auth_info;
+        let mut secrets: Vec<_> = [&user.token, &user.password].into_iter().flatten().cloned().collect();
+        secrets.extend(connect::proxy_password(config.proxy_url.as_ref()));
+        let rebuilds = user.auth_provider.is_some() || user.client_certificate.is_some();
+        let (credentials, plugin) = take_credentials(user)?;
+        if is_plain
+            && !is_loopback(config.cluster_url.host().unwrap_or_default())
+            && (credentials.is_some() || plugin.is_some())
+        {
+            let server = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(name: "listwatch.plain_http", %server, "the credentials are sent in clear text over http");
+        }
+        let credentials = Arc::new(credentials);
+        Ok(Self { rebuilds, server, near, secrets, ..Self::build(config, credentials, plugin)? })
+    }
+
+    fn build(
+        config: kube::Config,
+        credentials: Arc<Credentials>,
+        plugin: Option<Arc<Plugin>>,
+    ) -> Result<Self, TransportError> {
+        let sent = Arc::<Sent>::default();
+        let client = build(&config, None, &sent)?;
+        Ok(Self { io: Some(IoThread::default()), config: Some(config), credentials, plugin, sent, ..Self::new(client) })
+    }
+
+    /// Returns a transport with connections of its own, read on its own thread, and the same credentials: an exec plugin runs once
+    /// for both. With a client of the caller, both share its connections.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_config`](Self::from_config).
+    pub fn with_own_connections(&self) -> Result<Self, TransportError> {
+        let (credentials, plugin) = (Arc::clone(&self.credentials), self.plugin.clone());
+        let transport = match &self.config {
+            Some(config) => Self::build(config.clone(), credentials, plugin)?,
+            None => Self::new(lock(&self.client).client.clone()),
+        };
+        let (server, secrets) = (self.server.clone(), self.secrets.clone());
+        Ok(Self { rebuilds: self.rebuilds, server, near: self.near, secrets, ..transport })
     }
 
     /// Reads connections on the caller's runtime instead of a thread of the transport: see
@@ -144,16 +183,36 @@ impl KubeTransport {
         self
     }
 
+    /// Runs the exec plugin, if the configuration has one and its credentials are not known yet.
+    ///
+    /// Requests do so too, within their timeouts. A plugin that asks the user to log in may need more time.
+    ///
+    /// # Errors
+    ///
+    /// [`TransportErrorKind::Credentials`] if the plugin fails: the error names the command and how it failed. A missing command is
+    /// reported with the `installHint`.
+    pub async fn authenticate(&self) -> Result<(), TransportError> {
+        match &self.plugin {
+            Some(plugin) => plugin.issued().await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the client, with fresh credentials if the server has refused the previous ones.
-    async fn client(&self) -> Result<kube::Client, TransportError> {
-        let fresh = match &self.renewable {
-            Some(config) if self.refused.swap(false, Ordering::Relaxed) => {
-                let (config, sent) = (config.clone(), Arc::clone(&self.sent));
-                // Blocks until an exec plugin ends.
-                let built = spawn_blocking(move || build(config, &sent)).await;
+    async fn client(&self, issued: Option<&Arc<Issued>>) -> Result<kube::Client, TransportError> {
+        let identity_of = issued.filter(|issued| issued.identity.is_some());
+        let is_other = {
+            let built = lock(&self.client);
+            identity_of.is_some_and(|issued| built.identity_of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, issued)))
+        };
+        let fresh = match &self.config {
+            Some(config) if is_other || self.rebuilds && self.refused.swap(false, Ordering::Relaxed) => {
+                let (config, sent, identity_of) = (config.clone(), Arc::clone(&self.sent), identity_of.cloned());
+                // Reads files, and runs the command of a provider.
+                let built = spawn_blocking(move || build(&config, identity_of.as_deref(), &sent)).await;
                 let built = built.map_err(|error: JoinError| error.to_string());
                 let built = built.and_then(|built| built.map_err(|error| error.to_string()));
-                // The next request tries again: a plugin may succeed, or a file may be complete.
+                // The next request tries again: a command may succeed, or a file may be complete.
                 Some(built.map_err(|error| {
                     self.refused.store(true, Ordering::Relaxed);
                     TransportError::new(TransportErrorKind::Credentials, error)
@@ -161,11 +220,11 @@ impl KubeTransport {
             }
             _ => None,
         };
-        let mut client = lock(&self.client);
-        if let Some(fresh) = fresh {
-            *client = fresh;
+        let mut built = lock(&self.client);
+        if let Some(client) = fresh {
+            *built = Built { client, identity_of: identity_of.cloned() };
         }
-        Ok(client.clone())
+        Ok(built.client.clone())
     }
 
     async fn send(&self, request: Request, body: Option<Bytes>) -> Result<Response, TransportError> {
@@ -175,7 +234,15 @@ impl KubeTransport {
         *sending.uri_mut() = Uri::try_from(request.path_and_query)
             .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the request's path: {error}")))?;
         *sending.headers_mut() = request.headers;
-        let client = self.client().await?;
+        let issued = match &self.plugin {
+            Some(plugin) => Some(plugin.issued().await?),
+            None => None,
+        };
+        let credentials = issued.as_ref().map_or(&*self.credentials, |issued| &issued.credentials);
+        if let Some(value) = credentials.header()? {
+            sending.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let client = self.client(issued.as_ref()).await?;
         let server = self.server.clone();
         let send = async move {
             let response = client.send(sending).await.map_err(|error| match classify(&error) {
@@ -189,12 +256,17 @@ impl KubeTransport {
             Some(thread) => thread.get(send).await,
             None => send.await,
         };
-        let is_refused = match &response {
-            Ok(response) => response.status == StatusCode::UNAUTHORIZED,
-            Err(error) => error.kind() == TransportErrorKind::Tls,
+        let (is_refused, of_tls) = match &response {
+            Ok(response) => (response.status == StatusCode::UNAUTHORIZED, false),
+            Err(error) => (error.kind() == TransportErrorKind::Tls, true),
         };
         if is_refused {
             self.refused.store(true, Ordering::Relaxed);
+            if let (Some(plugin), Some(issued)) = (&self.plugin, &issued)
+                && (!of_tls || issued.identity.is_some())
+            {
+                plugin.refuse(issued).await;
+            }
         }
         response
     }
@@ -214,14 +286,14 @@ impl Transport for KubeTransport {
     }
 
     fn renews_credentials(&self) -> bool {
-        self.renewable.is_some()
+        self.rebuilds || self.plugin.is_some() || self.credentials.can_change()
     }
 
     fn redact(&self, mut text: String) -> String {
         for secret in &self.secrets {
             text = redact_secret(text, secret.expose_secret());
         }
-        redact_secret(text, lock(&self.sent.0).expose_secret())
+        redact_secret(self.credentials.redact(text), lock(&self.sent.0).expose_secret())
     }
 }
 
@@ -235,49 +307,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn build(config: kube::Config, sent: &Arc<Sent>) -> Result<kube::Client, TransportError> {
-    let built = if config.proxy_url.is_some() {
-        ClientBuilder::try_from(config).map(ClientBuilder::build)
-    } else {
-        build_direct(&config, sent)
+/// Takes the credentials that this transport sends itself, in client-go's order (`HTTPWrappersForConfig` and exec's
+/// `UpdateTransportConfig`). Kube keeps auth providers, impersonation and client certificates.
+fn take_credentials(user: &mut kube::config::AuthInfo) -> Result<(Credentials, Option<Arc<Plugin>>), TransportError> {
+    let (token, token_file, exec) = (user.token.take(), user.token_file.take(), user.exec.take());
+    let basic = user.username.take().zip(user.password.take());
+    let has_certificate = user.client_certificate.is_some() || user.client_certificate_data.is_some();
+    let credentials = match (basic, token_file, token) {
+        _ if user.auth_provider.is_some() => Credentials::default(),
+        (Some((name, password)), ..) => Credentials::basic(&name, &password),
+        (None, Some(file), token) => Credentials::token_file(file, token),
+        (None, None, Some(token)) => Credentials::bearer(&token),
+        (None, None, None) => Credentials::default(),
     };
-    built.map_err(|error| match classify(&error) {
-        error if error.kind() == TransportErrorKind::Credentials => error,
-        _ => TransportError::from_error(TransportErrorKind::Setup, &error),
-    })
+    if !credentials.can_change() {
+        credentials.header()?;
+    }
+    let needs_plugin = user.auth_provider.is_none() && !credentials.is_some() && !has_certificate;
+    let plugin = exec.filter(|_| needs_plugin).map(Plugin::new).transpose()?;
+    Ok((credentials, plugin.map(Arc::new)))
 }
 
-/// Builds a client as kube's `ClientBuilder` does, and with keepalive, because kube does not expose its sockets.
-fn build_direct(config: &kube::Config, sent: &Arc<Sent>) -> kube::Result<kube::Client> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails if another thread was faster.
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+fn build(config: &kube::Config, issued: Option<&Issued>, sent: &Arc<Sent>) -> Result<kube::Client, TransportError> {
+    let mut config = config.clone();
+    if let Some((certificate, key)) = issued.and_then(Issued::identity_data) {
+        config.auth_info.client_certificate_data = Some(certificate);
+        config.auth_info.client_key_data = Some(key);
     }
-    // Before the connector: both run an exec plugin.
-    let auth = config.auth_layer()?;
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_keepalive_interval(Some(KEEPALIVE));
-    tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
-    #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
-    connector.set_connect_timeout(config.connect_timeout);
-    connector.set_write_timeout(config.write_timeout);
-    let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
-    let sent = Arc::clone(sent);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(auth)
-        .layer(config.extra_headers_layer()?)
-        .map_request(move |request: http::Request<Body>| {
-            sent.remember(request.headers());
-            request
-        })
-        .map_err(BoxError::from)
-        .service(client);
-    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+    connect::client(&config, sent)
 }
 
 /// Returns true for a server on this host, and for the API server of this process's cluster, by either of its names.
@@ -300,9 +357,13 @@ impl Stream for Data {
     }
 }
 
-fn classify(error: &kube::Error) -> TransportError {
+pub(crate) fn classify(error: &kube::Error) -> TransportError {
     let kind = match error {
         kube::Error::Auth(_) => TransportErrorKind::Credentials,
+        // The request passed through a layer of kube that adds a provider's token.
+        kube::Error::Service(error) if error.downcast_ref::<kube::client::AuthError>().is_some() => {
+            TransportErrorKind::Credentials
+        }
         kube::Error::Service(error) => match error.downcast_ref::<hyper_util::client::legacy::Error>() {
             Some(error) if error.is_connect() => TransportErrorKind::Connect,
             _ => TransportErrorKind::Broken,

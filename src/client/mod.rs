@@ -47,12 +47,15 @@
 //! | `listwatch.server_warning`: the server sent a warning for a watch | warn | `warning` |
 //! | `listwatch.restart`: the next page has expired; the list starts over or continues at the latest version | warn | `error`, `abandoned` |
 //! | `listwatch.credentials`: the client reloads credentials or certificates | warn | `error` |
+//! | `listwatch.plain_http`: credentials and a server whose URL is `http` | warn | `server` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod authorities;
 mod body;
 mod builtin;
+mod credentials;
 mod discovery;
 mod error;
 mod io_thread;
@@ -60,6 +63,7 @@ mod list;
 mod metrics;
 mod params;
 mod progress;
+mod proxy;
 mod redact;
 #[cfg(feature = "reqwest")]
 mod reqwest;
@@ -83,6 +87,8 @@ use http::Uri;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+pub use self::authorities::Authorities;
+pub use self::credentials::Credentials;
 pub use self::error::{Error, ErrorKind};
 pub use self::io_thread::IoThread;
 #[cfg(feature = "cache")]
@@ -93,6 +99,7 @@ use self::metrics::Totals;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
 use self::progress::Counters;
 pub use self::progress::Progress;
+pub use self::proxy::environment_proxy;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::{Kind, Resource};

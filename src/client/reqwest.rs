@@ -8,18 +8,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, fs};
 
 use bytes::Bytes;
 use futures_core::Stream;
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, USER_AGENT};
+use percent_encoding::percent_decode_str;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Certificate, Identity, Proxy, Url};
+use reqwest::{Identity, Proxy, Url};
+use rustls::ClientConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::LONGEST;
+use super::authorities::Authorities;
+use super::credentials::Credentials;
 use super::io_thread::IoThread;
+use super::proxy::environment_proxy;
 use super::transport::{
     self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };
@@ -55,48 +63,44 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// [without the thread](HttpTransportBuilder::on_caller_runtime).
 ///
 /// It follows no redirects. It sends a token with every request, in a header that is marked sensitive; no error, log or `Debug`
-/// output shows the token. It uses the proxies of the environment unless set, except for loopback.
+/// output shows the token. A token for an `http` URL is sent in clear text, with a warning unless the server is on loopback. It
+/// uses the [proxy of the environment](environment_proxy) unless set.
 ///
-/// Files may be replaced while it runs: it reads a token file for each request, and reloads certificate files after a request
-/// that failed or returned 401.
+/// Files may be replaced while it runs: it reads a token file for each request, a file of certificate authorities for each TLS
+/// handshake, and a client certificate after a request that failed or returned 401.
 pub struct HttpTransport {
     client: Mutex<reqwest::Client>,
-    /// The certificate files from which the client is rebuilt, if there are any.
+    /// The files of the client certificate from which the client is rebuilt, if there are any.
     files: Option<Box<Files>>,
     /// `None` on the caller's runtime.
     io: Option<IoThread>,
     base: Url,
     headers: HeaderMap,
     credentials: Credentials,
+    proxy_password: Option<SecretString>,
     near: bool,
 }
 
-/// Certificates in files.
+/// A client certificate in files.
 struct Files {
     settings: Settings,
-    /// The contents from which the client was built.
-    read: Mutex<Pem>,
+    /// The certificate and the key with which the client was built.
+    read: Mutex<Option<SecretString>>,
     /// True if a request has failed since the files were read.
     is_stale: AtomicBool,
-}
-
-enum Credentials {
-    None,
-    Token(SecretString),
-    /// A file that is read for each request, so that a change takes effect at once, and its last token, for redaction.
-    File(PathBuf, Mutex<SecretString>),
 }
 
 impl Files {
     /// Returns a client with the current contents of the files, or `None` if they have not changed.
     fn changed_client(&self) -> Result<Option<reqwest::Client>, TransportError> {
-        let pem = Pem::read(&self.settings)?;
+        let identity = self.settings.identity_pem()?;
+        let expose = |pem: &Option<SecretString>| pem.as_ref().map(|pem| pem.expose_secret().to_owned());
         let mut read = lock(&self.read);
-        if pem == *read {
+        if expose(&identity) == expose(&read) {
             return Ok(None);
         }
-        let client = self.settings.client(&pem)?;
-        *read = pem;
+        let client = self.settings.client(identity.as_ref())?;
+        *read = identity;
         Ok(Some(client))
     }
 }
@@ -106,7 +110,7 @@ impl HttpTransport {
     pub fn builder(base_url: impl Into<String>) -> HttpTransportBuilder {
         HttpTransportBuilder {
             base_url: base_url.into(),
-            credentials: Credentials::None,
+            credentials: Credentials::default(),
             settings: Settings::default(),
             user_agent: None,
             headers: HeaderMap::new(),
@@ -148,35 +152,13 @@ impl HttpTransport {
         lock(&self.client).clone()
     }
 
-    fn authorization(&self) -> Result<Option<HeaderValue>, TransportError> {
-        let header = |token: &SecretString| {
-            let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
-                .map_err(|_| TransportError::new(TransportErrorKind::Credentials, "the token cannot be a header"))?;
-            value.set_sensitive(true);
-            Ok(value)
-        };
-        match &self.credentials {
-            Credentials::None => Ok(None),
-            Credentials::Token(token) => header(token).map(Some),
-            Credentials::File(path, last) => {
-                let token = fs::read_to_string(path).map_err(|error| {
-                    TransportError::new(TransportErrorKind::Credentials, format!("{}: {error}", path.display()))
-                })?;
-                let token = SecretString::from(token.trim());
-                let value = header(&token)?;
-                *lock(last) = token;
-                Ok(Some(value))
-            }
-        }
-    }
-
     async fn send(&self, request: Request, body: Option<Bytes>) -> Result<Response, TransportError> {
         let base = self.base.as_str().trim_end_matches('/');
         let url = Url::parse(&format!("{base}{}", request.path_and_query))
             .map_err(|error| setup(format!("the request's path: {error}")))?;
         let mut headers = self.headers.clone();
         headers.extend(request.headers);
-        if let Some(value) = self.authorization()? {
+        if let Some(value) = self.credentials.header()? {
             headers.insert(AUTHORIZATION, value);
         }
         let sending = match body {
@@ -220,15 +202,14 @@ impl Transport for HttpTransport {
     }
 
     fn renews_credentials(&self) -> bool {
-        let has_identity = self.files.as_ref().is_some_and(|files| files.settings.identity.is_some());
-        has_identity || matches!(self.credentials, Credentials::File(..))
+        self.files.is_some() || self.credentials.can_change()
     }
 
     fn redact(&self, text: String) -> String {
-        match &self.credentials {
-            Credentials::None => text,
-            Credentials::Token(token) => transport::redact_secret(text, token.expose_secret()),
-            Credentials::File(_, last) => transport::redact_secret(text, lock(last).expose_secret()),
+        let text = self.credentials.redact(text);
+        match &self.proxy_password {
+            Some(password) => transport::redact_secret(text, password.expose_secret()),
+            None => text,
         }
     }
 }
@@ -263,7 +244,6 @@ struct Settings {
     http2: bool,
     /// True if the URL is `http`, where HTTP/2 needs prior knowledge.
     is_plain: bool,
-    is_loopback: bool,
     connect_timeout: Option<Duration>,
     proxy: Option<Proxy>,
     resolver: Option<Arc<OneHost>>,
@@ -283,39 +263,8 @@ enum ClientIdentity {
     },
 }
 
-/// The certificates and the key of a client.
-struct Pem {
-    authority: Option<Vec<u8>>,
-    identity: Option<SecretString>,
-}
-
-impl PartialEq for Pem {
-    fn eq(&self, other: &Self) -> bool {
-        let expose = |pem: &Self| pem.identity.as_ref().map(|identity| identity.expose_secret().to_owned());
-        self.authority == other.authority && expose(self) == expose(other)
-    }
-}
-
-impl Pem {
-    fn read(settings: &Settings) -> Result<Self, TransportError> {
-        let cannot_read = |path: &Path, error: io::Error| setup(format!("{}: {error}", path.display()));
-        let authority = match &settings.authority {
-            None => None,
-            Some(Authority::Pem(pem)) => Some(pem.clone()),
-            Some(Authority::File(path)) => Some(fs::read(path).map_err(|error| cannot_read(path, error))?),
-        };
-        let read = |path: &Path| fs::read_to_string(path).map_err(|error| cannot_read(path, error));
-        let identity = match &settings.identity {
-            None => None,
-            Some(ClientIdentity::Pem(pem)) => Some(pem.clone()),
-            Some(ClientIdentity::Files { certificate, key }) => {
-                let key = SecretString::from(read(key)?);
-                Some(identity(&read(certificate)?, &key))
-            }
-        };
-        Ok(Self { authority, identity })
-    }
-}
+/// The parser's error is not quoted: it might contain a part of the key.
+const NO_IDENTITY: &str = "the client certificate and key: not one of each as PEM";
 
 fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretString {
     format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
@@ -335,20 +284,60 @@ impl Resolve for OneHost {
 }
 
 impl Settings {
-    fn has_files(&self) -> bool {
-        matches!(self.authority, Some(Authority::File(_)))
-            || matches!(self.identity, Some(ClientIdentity::Files { .. }))
+    /// Returns the client's certificate and key. Reads them if they are in files.
+    fn identity_pem(&self) -> Result<Option<SecretString>, TransportError> {
+        let read =
+            |path: &Path| fs::read_to_string(path).map_err(|error| setup(format!("{}: {error}", path.display())));
+        match &self.identity {
+            None => Ok(None),
+            Some(ClientIdentity::Pem(pem)) => Ok(Some(pem.clone())),
+            Some(ClientIdentity::Files { certificate, key }) => {
+                let key = SecretString::from(read(key)?);
+                Ok(Some(identity(&read(certificate)?, &key)))
+            }
+        }
     }
 
-    fn client(&self, pem: &Pem) -> Result<reqwest::Client, TransportError> {
+    /// Returns the TLS settings with the authorities of the caller; `None` for those of the platform.
+    fn tls(&self, identity: Option<&SecretString>) -> Result<Option<ClientConfig>, TransportError> {
+        let default = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = CryptoProvider::get_default().map_or_else(default, Arc::clone);
+        let authorities = match &self.authority {
+            None => return Ok(None),
+            Some(Authority::Pem(pem)) => Authorities::from_pem(pem, Arc::clone(&provider))?,
+            Some(Authority::File(path)) => Authorities::from_file(path, Arc::clone(&provider))?,
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| setup(format!("TLS: {error}")))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(authorities));
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let pem = pem.expose_secret().as_bytes();
+                let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+                let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| setup(NO_IDENTITY))?;
+                if chain.is_empty() {
+                    return Err(setup(NO_IDENTITY));
+                }
+                builder.with_client_auth_cert(chain, key).map_err(|error| setup(format!("{NO_IDENTITY}: {error}")))?
+            }
+        };
+        let protocols: &[&[u8]] = if self.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(Some(config))
+    }
+
+    fn client(&self, identity: Option<&SecretString>) -> Result<reqwest::Client, TransportError> {
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(self.connect_timeout.unwrap_or(HttpTransportBuilder::DEFAULT_CONNECT_TIMEOUT));
-        if let Some(proxy) = &self.proxy {
-            builder = builder.proxy(proxy.clone());
-        } else if self.is_loopback || self.resolver.is_some() {
-            builder = builder.no_proxy();
-        }
+        builder = match &self.proxy {
+            Some(proxy) => builder.proxy(proxy.clone()),
+            // reqwest has other rules for the proxies of the environment.
+            None => builder.no_proxy(),
+        };
         if let Some(resolver) = &self.resolver {
             builder = builder.dns_resolver(Arc::clone(resolver));
         }
@@ -364,17 +353,10 @@ impl Settings {
         } else {
             builder = builder.http1_only();
         }
-        if let Some(pem) = &pem.authority {
-            let authorities = Certificate::from_pem_bundle(pem).map_err(|error| tls_setup("the CA", error))?;
-            if authorities.is_empty() {
-                return Err(setup("the CA: no certificate in the PEM"));
-            }
-            builder = builder.tls_certs_only(authorities);
-        }
-        if let Some(pem) = &pem.identity {
-            // The parser's error is not quoted: it might contain a part of the key.
-            let identity = Identity::from_pem(pem.expose_secret().as_bytes())
-                .map_err(|_| setup("the client certificate and key: not one of each as PEM"))?;
+        if let Some(tls) = self.tls(identity)? {
+            builder = builder.tls_backend_preconfigured(tls);
+        } else if let Some(pem) = identity {
+            let identity = Identity::from_pem(pem.expose_secret().as_bytes()).map_err(|_| setup(NO_IDENTITY))?;
             builder = builder.identity(identity);
         }
         builder.build().map_err(|error| tls_setup("the HTTP client", error))
@@ -387,25 +369,25 @@ impl HttpTransportBuilder {
 
     /// Sends this bearer token.
     pub fn bearer_token(mut self, token: impl Into<SecretString>) -> Self {
-        self.credentials = Credentials::Token(token.into());
+        self.credentials = Credentials::bearer(&token.into());
         self
     }
 
-    /// Sends the bearer token in this file, which is read for each request. It replaces
-    /// [`bearer_token`](Self::bearer_token).
+    /// Sends the bearer token in this file, which is read for each request. If it cannot be read later, the previous token is
+    /// sent. It replaces [`bearer_token`](Self::bearer_token).
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.credentials = Credentials::File(path.into(), Mutex::default());
+        self.credentials = Credentials::token_file(path, None);
         self
     }
 
-    /// Trusts these certificate authorities (PEM, one or more) and no others.
+    /// Trusts these certificate authorities (PEM, one or more) and no others: see [`Authorities`].
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.settings.authority = Some(Authority::Pem(pem.into()));
         self
     }
 
-    /// Trusts the certificate authorities in this file, which is reloaded after a request that failed. It replaces
-    /// [`ca_pem`](Self::ca_pem).
+    /// Trusts the certificate authorities in this file, which is read for each TLS handshake: see [`Authorities::from_file`]. It
+    /// replaces [`ca_pem`](Self::ca_pem).
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.authority = Some(Authority::File(path.into()));
         self
@@ -432,7 +414,7 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Sends requests through this proxy (an `http` or `https` URL) instead of the proxies of the environment.
+    /// Sends requests through this proxy (an `http`, `https` or `socks5` URL) instead of the proxies of the environment.
     pub fn proxy(mut self, url: impl Into<SecretString>) -> Self {
         self.proxy = Some(url.into());
         self
@@ -512,10 +494,24 @@ impl HttpTransportBuilder {
             headers.insert(USER_AGENT, user_agent);
         }
         let mut settings = self.settings;
-        (settings.is_plain, settings.is_loopback) = (base.scheme() == "http", loopback);
-        if let Some(proxy) = self.proxy {
-            let proxy = Proxy::all(proxy.expose_secret()).map_err(|_| setup("the proxy: not a proxy URL"))?;
-            settings.proxy = Some(proxy);
+        settings.is_plain = base.scheme() == "http";
+        if settings.is_plain && !loopback && self.credentials.is_some() {
+            let server = base.host_str().unwrap_or_default();
+            tracing::warn!(name: "listwatch.plain_http", %server, "the credentials are sent in clear text over http");
+        }
+        let has_proxy = self.proxy.is_some();
+        let of_environment = || match (&self.client, &self.server_name) {
+            (None, None) => base.as_str().parse().ok().and_then(|server| environment_proxy(&server)),
+            _ => None,
+        };
+        let mut proxy_password = None;
+        if let Some(proxy) = self.proxy.or_else(of_environment) {
+            let what = if has_proxy { "the proxy" } else { "the proxy of the environment" };
+            let not_a_proxy = || setup(format!("{what}: not a proxy URL"));
+            // The proxy resolves names, as with Go.
+            let proxy = proxy.expose_secret().replacen("socks5://", "socks5h://", 1);
+            settings.proxy = Some(Proxy::all(&proxy).map_err(|_| not_a_proxy())?);
+            proxy_password = password_of(&proxy);
         }
         if let Some(name) = self.server_name {
             if settings.proxy.is_some() {
@@ -529,7 +525,7 @@ impl HttpTransportBuilder {
         }
         let has_settings = settings.authority.is_some()
             || settings.identity.is_some()
-            || settings.proxy.is_some()
+            || has_proxy
             || settings.resolver.is_some()
             || settings.http2
             || settings.connect_timeout.is_some();
@@ -542,12 +538,11 @@ impl HttpTransportBuilder {
             }
             Some(client) => (client, None),
             None => {
-                let pem = Pem::read(&settings)?;
-                let client = settings.client(&pem)?;
-                let files = settings
-                    .has_files()
-                    .then(|| Box::new(Files { settings, read: Mutex::new(pem), is_stale: AtomicBool::new(false) }));
-                (client, files)
+                let identity = settings.identity_pem()?;
+                let client = settings.client(identity.as_ref())?;
+                let has_files = matches!(settings.identity, Some(ClientIdentity::Files { .. }));
+                let files = || Files { settings, read: Mutex::new(identity), is_stale: AtomicBool::new(false) };
+                (client, has_files.then(|| Box::new(files())))
             }
         };
         Ok(HttpTransport {
@@ -558,6 +553,7 @@ impl HttpTransportBuilder {
             base,
             headers,
             credentials: self.credentials,
+            proxy_password,
         })
     }
 }
@@ -573,6 +569,12 @@ fn in_cluster(host: &str, port: &str, account: &Path) -> HttpTransportBuilder {
     let mut builder = HttpTransport::builder(format!("https://{host}:{port}"));
     builder.in_cluster = true;
     builder.ca_file(account.join("ca.crt")).token_file(account.join("token"))
+}
+
+/// Returns the password in the URL of a proxy.
+fn password_of(proxy: &str) -> Option<SecretString> {
+    let url = Url::parse(proxy).ok()?;
+    Some((&*percent_decode_str(url.password()?).decode_utf8_lossy()).into())
 }
 
 fn setup(message: impl AsRef<str>) -> TransportError {
@@ -745,7 +747,7 @@ mod tests {
     fn redacts_the_token() {
         let transport = HttpTransport::builder("https://host").bearer_token("s3cret").build().unwrap();
         assert!(!format!("{transport:?}").contains("s3cret"));
-        assert!(!format!("{:?}", transport.authorization()).contains("s3cret"));
+        assert!(!format!("{:?}", transport.credentials.header()).contains("s3cret"));
         assert_eq!(transport.redact("a s3cret b".to_owned()), "a [redacted] b");
     }
 }

@@ -134,7 +134,7 @@ pub struct TransportError {
 impl TransportError {
     /// Creates an error with a message, which must not contain secrets. Control characters are escaped.
     pub fn new(kind: TransportErrorKind, message: impl AsRef<str>) -> Self {
-        Self { kind, message: message.as_ref().escape_debug().to_string(), io: None }
+        Self { kind, message: escaped(message.as_ref()), io: None }
     }
 
     /// Converts the error of an HTTP library. The message consists of the messages of the error and its sources, each once.
@@ -151,7 +151,7 @@ impl TransportError {
     #[must_use]
     pub fn at(self, server: Option<&str>) -> Self {
         match server {
-            Some(server) => Self { message: format!("{}: {}", server.escape_debug(), self.message), ..self },
+            Some(server) => Self { message: format!("{}: {}", escaped(server), self.message), ..self },
             None => self,
         }
     }
@@ -223,6 +223,15 @@ pub enum TransportErrorKind {
     /// Anything else.
     #[error("transport")]
     Other,
+}
+
+/// Escapes control characters and other characters that a terminal does not show as they are.
+fn escaped(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '"' | '\'' | '\\') { clean.push(c) } else { clean.extend(c.escape_debug()) }
+    }
+    clean
 }
 
 /// Returns true if this host, as written in a URL, is `localhost` or a loopback address.

@@ -128,7 +128,7 @@ async fn no_debug_form_shows_the_token() {
     std::fs::write(&file, format!("{TOKEN}\n{TOKEN}")).unwrap();
     let client = client_of(anonymous(&server.url(), false).token_file(&file));
     let error = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
-    assert!(error.to_string().contains("the token cannot be a header"), "{error}");
+    assert!(error.to_string().contains("the token has a character that no header can carry"), "{error}");
     clean_error("a token that cannot be a header", &error);
     std::fs::remove_file(&file).unwrap();
 }

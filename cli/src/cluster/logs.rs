@@ -47,6 +47,7 @@ impl<S: Subscriber> Layer<S> for Warnings {
             "listwatch.retry" => print(&format!("retrying in {seconds:.1} s:"), &error),
             "listwatch.discovery" if error.is_empty() => warn(&format!("{path}: {message}")),
             "listwatch.discovery" => warn(&format!("{path}: {message}: {error}")),
+            "listwatch.plain_http" => warn(&message),
             "listwatch.server_warning" => self.warn_once(&warning),
             _ => {}
         }

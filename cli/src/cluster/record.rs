@@ -12,7 +12,9 @@ use listwatch::ItemRef;
 use listwatch::client::{Client, Compression, Request, ResponseFuture, Transport, TransportError, TransportErrorKind};
 use tempfile::NamedTempFile;
 
-use crate::cluster::connect::{Connection, Server};
+use listwatch_kube::KubeTransport;
+
+use crate::cluster::connect::Connection;
 use crate::cluster::query::{self, Query};
 use crate::failure::Failure;
 use crate::notices;
@@ -130,7 +132,7 @@ impl Recording {
 
 /// A transport that records each body before the client decodes it.
 struct Recorder {
-    server: Server,
+    server: KubeTransport,
     recording: Recording,
 }
 

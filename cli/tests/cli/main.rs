@@ -1,6 +1,8 @@
 //! The command, run as a process: what it prints, sends and writes, and how it ends. One module per command.
 
 mod completions;
+#[cfg(feature = "cluster")]
+mod connect;
 mod decode;
 mod demo;
 mod help;

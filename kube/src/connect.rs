@@ -1,0 +1,177 @@
+//! Connections under a `kube::Client`: TCP, proxies, TLS.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use hyper::rt::{Read, Write};
+use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioExecutor;
+use kube::Config;
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use listwatch::client::{Authorities, TransportError, TransportErrorKind};
+use rustls::ClientConfig;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName};
+use secrecy::SecretString;
+use tower::{BoxError, Service, ServiceBuilder};
+
+use crate::transport::{Sent, classify};
+
+/// The idle time before the first keepalive probe, and between probes. The kernel closes a connection once probes or
+/// sent bytes are not acknowledged for `USER_TIMEOUT`: within 45 s in total, as in reqwest.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 2;
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Builds a client as kube's `ClientBuilder` does. It adds keepalive and [`Authorities`], which kube does not support.
+pub(crate) fn client(config: &Config, sent: &Arc<Sent>) -> Result<kube::Client, TransportError> {
+    let tls = tls(config)?;
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    let Some(proxy) = &config.proxy_url else { return over(tcp, tls, config, sent) };
+    let proxy = intercept(proxy).ok_or_else(|| setup("the proxy is not the URL of an http, https or socks5 proxy"))?;
+    // The tunnel's default port is 443, also for http.
+    let mut config = config.clone();
+    config.cluster_url = with_port(config.cluster_url, 80);
+    if let Some("http" | "https") = proxy.uri().scheme_str() {
+        let to_proxy =
+            HttpsConnector::new(tcp, Arc::clone(&tls), false, Arc::new(DefaultServerNameResolver::default()));
+        let mut tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
+        if let Some(auth) = proxy.basic_auth() {
+            tunnel = tunnel.with_auth(auth.clone());
+        }
+        return over(tunnel, tls, &config, sent);
+    }
+    // The proxy resolves names, as with Go.
+    let mut socks = SocksV5::new(with_port(proxy.uri().clone(), 1080), tcp);
+    if let Some((user, password)) = proxy.raw_auth() {
+        socks = socks.with_auth(user.to_owned(), password.to_owned());
+    }
+    over(socks, tls, &config, sent)
+}
+
+/// Builds a client over this connector.
+fn over<C>(
+    connector: C,
+    tls: Arc<ClientConfig>,
+    config: &Config,
+    sent: &Arc<Sent>,
+) -> Result<kube::Client, TransportError>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    let names: Arc<dyn ResolveServerName + Send + Sync> = match &config.tls_server_name {
+        None => Arc::new(DefaultServerNameResolver::default()),
+        Some(name) => {
+            let name = ServerName::try_from(name.clone());
+            let name = name.map_err(|_| setup("the TLS server name is neither a host name nor an address"))?;
+            Arc::new(FixedServerNameResolver::new(name))
+        }
+    };
+    let mut connector = TimeoutConnector::new(HttpsConnector::new(connector, tls, false, names));
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let sent = Arc::clone(sent);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(|error| of_provider(config, &error))?)
+        .layer(
+            config
+                .extra_headers_layer()
+                .map_err(|error| TransportError::from_error(TransportErrorKind::Setup, &error))?,
+        )
+        .map_request(move |request: http::Request<Body>| {
+            sent.remember(request.headers());
+            request
+        })
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// Returns the TLS settings: kube's, with the verification of [`Authorities`] if the configuration has certificates.
+fn tls(config: &Config) -> Result<Arc<ClientConfig>, TransportError> {
+    if CryptoProvider::get_default().is_none() {
+        // Fails if another thread was faster.
+        drop(aws_lc_rs::default_provider().install_default());
+    }
+    let provider = || CryptoProvider::get_default().map_or_else(|| aws_lc_rs::default_provider().into(), Arc::clone);
+    let authorities = match (&config.root_cert_file, &config.root_cert) {
+        _ if config.accept_invalid_certs => None,
+        (Some(file), _) => Some(Authorities::from_file(file, provider())?),
+        (None, Some(certificates)) => {
+            let certificates = certificates.iter().map(|der| CertificateDer::from(der.clone())).collect();
+            Some(Authorities::from_der(certificates, provider())?)
+        }
+        (None, None) => None,
+    };
+    let mut of_kube = config.clone();
+    if authorities.is_some() || config.accept_invalid_certs {
+        // With a list, even an empty one, kube does not load the certificates of the platform.
+        (of_kube.root_cert, of_kube.root_cert_file) = (Some(Vec::new()), None);
+    }
+    let mut tls = of_kube.rustls_client_config().map_err(|error| match classify(&error) {
+        error if error.kind() == TransportErrorKind::Credentials => error,
+        _ => TransportError::from_error(TransportErrorKind::Setup, &error),
+    })?;
+    if let Some(authorities) = authorities {
+        tls.dangerous().set_certificate_verifier(Arc::new(authorities));
+    }
+    Ok(Arc::new(tls))
+}
+
+/// Returns the error of an auth provider, with what replaces the providers that Kubernetes has removed.
+fn of_provider(config: &Config, error: &kube::Error) -> TransportError {
+    let error = TransportError::from_error(TransportErrorKind::Credentials, error);
+    let name = config.auth_info.auth_provider.as_ref().map(|provider| provider.name.as_str()).unwrap_or_default();
+    let replacement = match name {
+        "gcp" => "; Kubernetes has removed this provider: use the exec plugin gke-gcloud-auth-plugin",
+        "azure" => "; Kubernetes has removed this provider: use the exec plugin kubelogin",
+        _ => "",
+    };
+    let error = error.to_string();
+    let error = error.strip_prefix("credentials: auth error: ").unwrap_or(&error);
+    TransportError::new(TransportErrorKind::Credentials, format!("auth provider {name:?}: {error}{replacement}"))
+}
+
+/// Parses the URL of a proxy, and the user in it. Without a scheme it is `http`.
+fn intercept(proxy: &Uri) -> Option<Intercept> {
+    let found = Matcher::builder().all(proxy.to_string()).build().intercept(&Uri::from_static("https://server"))?;
+    matches!(found.uri().scheme_str(), Some("http" | "https" | "socks5" | "socks5h")).then_some(found)
+}
+
+/// Returns the password in the URL of a proxy.
+pub(crate) fn proxy_password(proxy: Option<&Uri>) -> Option<SecretString> {
+    let (user, _) = proxy?.authority()?.as_str().rsplit_once('@')?;
+    let (_, password) = user.split_once(':')?;
+    Some((&*percent_encoding::percent_decode_str(password).decode_utf8_lossy()).into())
+}
+
+/// Adds this port to a URL that is not `https` and has no port.
+fn with_port(url: Uri, port: u16) -> Uri {
+    let host = url.host().map(str::to_owned);
+    let (Some(host), None, false) = (host, url.port(), url.scheme_str() == Some("https")) else { return url };
+    let mut parts = url.clone().into_parts();
+    parts.authority = format!("{host}:{port}").parse().ok();
+    Uri::from_parts(parts).unwrap_or(url)
+}
+
+fn setup(message: &str) -> TransportError {
+    TransportError::new(TransportErrorKind::Setup, message)
+}
