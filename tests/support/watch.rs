@@ -6,7 +6,8 @@ use prost::Message as _;
 use serde_json::value::RawValue;
 
 use super::members::Members;
-use super::{RuntimeTypeMeta, Unknown};
+use super::Unknown;
+use super::reference::RuntimeTypeMeta;
 
 /// An event, as the decoder or the reference returns it.
 #[derive(Clone, Debug, PartialEq)]
