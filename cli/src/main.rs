@@ -14,6 +14,7 @@ mod paths;
 mod rows;
 mod signals;
 mod stats;
+mod yaml;
 
 use std::env;
 use std::path::Path;
