@@ -173,7 +173,7 @@ pub async fn run(mut args: Args) -> Result<(), Failure> {
         && end.skipped > 0
     {
         let items = if end.skipped == 1 { "item" } else { "items" };
-        eprintln!("skipped: {} bad {items}", end.skipped);
+        notices::line(format_args!("skipped: {} bad {items}", end.skipped));
     }
     notices::unknown_fields(rows.unknown_fields);
     if !missing.is_empty() {

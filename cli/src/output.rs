@@ -14,6 +14,7 @@ use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
 use crate::paths::drop_path;
+use crate::signals;
 pub use crate::yaml::yaml;
 
 const BUFFER: usize = 64 << 10;
@@ -417,7 +418,9 @@ impl<'a> Summary<'a> {
 /// Creates a temporary file in the directory of `path`, which the caller renames to `path`.
 pub fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
-    NamedTempFile::new_in(directory)
+    let file = NamedTempFile::new_in(directory)?;
+    signals::delete_on_exit(file.path());
+    Ok(file)
 }
 
 /// Returns the time since `created` as kubectl prints it: `translateTimestampSince` in `k8s.io/kubernetes/pkg/printers`.
