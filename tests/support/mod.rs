@@ -29,6 +29,7 @@ use listwatch::{
 };
 use prost::Message as _;
 
+#[allow(unused_imports, reason = "each test program uses a part of it")]
 pub use self::reference::{List, Unknown, reference};
 
 /// The error and its sources, as the CLI prints them.

@@ -5,8 +5,8 @@ use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchEvent};
 use prost::Message as _;
 use serde_json::value::RawValue;
 
-use super::members::Members;
 use super::Unknown;
+use super::members::Members;
 use super::reference::RuntimeTypeMeta;
 
 /// An event, as the decoder or the reference returns it.
