@@ -22,5 +22,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut script = Vec::new();
     // kubectl completes its plugins, so the script always completes `listwatch`.
     generate(args.shell, &mut crate::command("listwatch"), "listwatch", &mut script);
-    Ok(io::stdout().write_all(&script)?)
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&script)?;
+    Ok(stdout.flush()?)
 }

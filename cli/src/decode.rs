@@ -9,7 +9,8 @@ use async_compression::tokio::bufread::GzipDecoder;
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
 use listwatch::{
-    BodyFormat, DecodeErrorKind, ItemError, ItemRef, LabelSelector, Limit, Limits, ListDecoder, ListError, ListStream,
+    BodyFormat, DecodeErrorKind, ItemError, ItemRef, LabelSelector, Limit, Limits, ListDecoder, ListError, ListMeta,
+    ListStream,
 };
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -165,11 +166,14 @@ pub async fn run(mut args: Args) -> Result<(), Failure> {
     let end = end.as_ref();
     let summary = end.map(|end| Summary::new(&end.type_meta, &end.list_meta, end.items, end.bytes));
     output.end(summary.as_ref())?;
+    if let Some(end) = end {
+        warn_of_page(&end.list_meta);
+    }
     if let Some(end) = end
         && end.skipped > 0
     {
         let items = if end.skipped == 1 { "item" } else { "items" };
-        eprintln!("skipped: {} bad {items}", end.skipped);
+        notices::line(format_args!("skipped: {} bad {items}", end.skipped));
     }
     notices::unknown_fields(rows.unknown_fields);
     if !missing.is_empty() {
@@ -256,6 +260,13 @@ fn is_incomplete(error: &ListError<io::Error>) -> bool {
         ListError::Decode(error) => error.is_incomplete(),
         ListError::Transport(error) => error.kind() == io::ErrorKind::UnexpectedEof,
         _ => false,
+    }
+}
+
+/// Warns if the list has more pages.
+pub fn warn_of_page(list_meta: &ListMeta) {
+    if !list_meta.continue_token.is_empty() {
+        notices::warn("the body is one page of a longer list");
     }
 }
 

@@ -3,14 +3,12 @@
 use std::error::Error;
 use std::io;
 
-use console::style;
-
-use crate::output::printable;
+use crate::{notices, signals};
 
 pub enum Failure {
     /// The reader of stdout closed the pipe.
     Closed,
-    /// Ctrl-C or SIGTERM, with the progress of the command.
+    /// A signal, with the progress of the command.
     Interrupted(String),
     /// Wrong usage that clap does not detect.
     Usage(String),
@@ -20,16 +18,19 @@ pub enum Failure {
 impl Failure {
     /// Prints the failure on stderr, on one line, and returns the exit code.
     pub fn report(&self) -> i32 {
-        let (word, message, code) = match self {
+        let (message, code) = match self {
             Self::Closed => return 0,
-            Self::Interrupted(message) => ("interrupted:", message, 130),
-            Self::Usage(message) => ("error:", message, 2),
-            Self::Error(message) => ("error:", message, 1),
+            Self::Interrupted(message) => {
+                notices::interrupted(message);
+                return signals::exit_code();
+            }
+            Self::Usage(message) => (message, 2),
+            Self::Error(message) => (message, 1),
         };
         // The words of rustls for a response in plain HTTP.
         let is_plain = message.contains("received corrupt message of type InvalidContentType");
         let hint = if is_plain { "; the server may not use TLS: try http://" } else { "" };
-        eprintln!("{} {}{hint}", style(word).for_stderr().red().bold(), printable(message));
+        notices::error(&format!("{message}{hint}"));
         code
     }
 }

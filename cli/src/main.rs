@@ -1,5 +1,7 @@
 //! The `listwatch` command.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the reader has left: see `notices`")]
+
 #[cfg(feature = "cluster")]
 mod cluster;
 mod completions;
@@ -14,19 +16,26 @@ mod paths;
 mod rows;
 mod signals;
 mod stats;
+mod yaml;
 
 use std::env;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use tokio::time::timeout;
 
 use crate::failure::Failure;
 
+/// The longest time between the end of the reader of stdout and a signal that has ended both.
+const SIGNAL_AFTER_READER: Duration = Duration::from_millis(50);
+
 /// Streams huge Kubernetes collections over protobuf, in constant memory.
 ///
-/// Results go to stdout, everything else to stderr. Exit codes: 0 on success, 1 on an error, 2 on wrong usage, 130 on Ctrl-C or
-/// SIGTERM. `watch` and `mirror` run until Ctrl-C or SIGTERM, and then exit with 0.
+/// Results go to stdout, everything else to stderr. Exit codes: 0 on success or if the reader of stdout has closed it, 1 on an error, 2 on
+/// wrong usage, 130 on Ctrl-C, SIGTERM or SIGHUP. `watch` and `mirror` run until the first of these signals, and then exit with 0. A second
+/// signal ends each command at once, with 130.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 #[cfg_attr(
@@ -60,12 +69,38 @@ enum Command {
     DemoClient(demo::client::Args),
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
+fn main() {
     let cli = parse();
     #[cfg(feature = "cluster")]
     cluster::logs::show(cli.verbose);
-    let done = match cli.command {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let handled = cli.command.exit_code_of_signals().map_or(Ok(()), signals::handle);
+    let done = match (&runtime, &handled) {
+        (Ok(runtime), Ok(())) => runtime.block_on(run(cli.command)),
+        (Err(error), _) | (_, Err(error)) => Err(Failure::Error(format!("cannot start: {error}"))),
+    };
+    // Dropping the runtime would wait for a blocking read of stdin, which may never end.
+    std::process::exit(done.map_or_else(|failure| failure.report(), |()| 0));
+}
+
+async fn run(command: Command) -> Result<(), Failure> {
+    let done = tokio::select! {
+        // A command that handles the signal itself reports its progress.
+        biased;
+        done = ended(command) => done,
+        () = signals::interrupted_early() => Err(Failure::Interrupted("nothing was read yet".to_owned())),
+    };
+    match done {
+        // Ctrl-C ends the reader of stdout too, and the reader may be faster.
+        Err(Failure::Closed) if timeout(SIGNAL_AFTER_READER, signals::interrupted()).await.is_ok() => {
+            Err(Failure::Interrupted("the reader of stdout has closed it".to_owned()))
+        }
+        done => done,
+    }
+}
+
+async fn ended(command: Command) -> Result<(), Failure> {
+    match command {
         #[cfg(feature = "cluster")]
         Command::Cluster(command) => cluster::run(command).await,
         Command::Stats(args) => stats::run(args).await,
@@ -74,9 +109,20 @@ async fn main() {
         Command::Demo(args) => demo::run(args).await,
         Command::DemoServer(args) => demo::server::run(args).await.map_err(Failure::from),
         Command::DemoClient(args) => demo::client::run(args).await.map_err(Failure::from),
-    };
-    // Returning from `main` would wait for a blocking read of stdin, which may never end.
-    std::process::exit(done.map_or_else(|failure| failure.report(), |()| 0));
+    }
+}
+
+impl Command {
+    /// Returns the exit code after the first signal; `None` if the command does not handle signals.
+    fn exit_code_of_signals(&self) -> Option<i32> {
+        match self {
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster::Command::Watch(_) | cluster::Command::Mirror(_)) => Some(0),
+            // Their parent ends them.
+            Self::DemoServer(_) | Self::DemoClient(_) => None,
+            _ => Some(signals::INTERRUPTED),
+        }
+    }
 }
 
 fn parse() -> Cli {

@@ -1,6 +1,8 @@
-//! Lines on stderr, above the progress bar.
+//! Lines on stderr, above the progress bar. A stderr that is closed or full loses them, and changes nothing else.
 
-use std::sync::OnceLock;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use console::style;
 use indicatif::ProgressBar;
@@ -8,12 +10,11 @@ use indicatif::ProgressBar;
 use crate::output::printable;
 
 /// The progress bar of this process, suspended while a line is printed.
-static BAR: OnceLock<ProgressBar> = OnceLock::new();
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Prints later lines above this bar.
+/// Prints later lines above this bar, in place of an earlier one.
 pub fn show_above(bar: &ProgressBar) {
-    // A second bar is ignored.
-    let _ = BAR.set(bar.clone());
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
 }
 
 /// Prints a warning on one line.
@@ -31,9 +32,31 @@ pub fn unknown_fields(count: u64) {
 
 /// Prints one line that begins with this word.
 pub fn print(word: &str, text: &str) {
-    let line = || eprintln!("{} {}", style(word).for_stderr().yellow().bold(), printable(text));
-    match BAR.get() {
-        Some(bar) => bar.suspend(line),
-        None => line(),
+    line(format_args!("{} {}", style(word).for_stderr().yellow().bold(), printable(text)));
+}
+
+/// Prints why the command ends early.
+pub fn interrupted(text: &str) {
+    end("interrupted:", text);
+}
+
+/// Prints the error that ends the command.
+pub fn error(text: &str) {
+    end("error:", text);
+}
+
+fn end(word: &str, text: &str) {
+    line(format_args!("{} {}", style(word).for_stderr().red().bold(), printable(text)));
+}
+
+/// Prints one line.
+pub fn line(text: impl Display) {
+    // One write, so that lines of other processes do not mix with it.
+    let text = format!("{text}\n");
+    let print = || _ = io::stderr().write_all(text.as_bytes());
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
     }
 }

@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
 use console::style;
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, ItemError, ItemRef, ListMeta, Projection, TypeMeta};
+use listwatch::{Encoding, ItemError, ItemRef, ListMeta, Projection, Time, TypeMeta};
 use serde::Serialize;
-use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
 use crate::paths::drop_path;
+use crate::signals;
+pub use crate::yaml::yaml;
 
 const BUFFER: usize = 64 << 10;
 
@@ -174,7 +175,7 @@ impl Rows<'_> {
             printable(&meta.namespace()).into_owned(),
             printable(&meta.name()).into_owned(),
             printable(&meta.resource_version()).into_owned(),
-            meta.creation_timestamp().map_or_else(|| "<unknown>".to_owned(), |created| age(created.seconds)),
+            meta.creation_timestamp().map_or_else(|_| INVALID.to_owned(), age),
             item.bytes().len().to_string(),
         ];
         if self.shown.format == Format::Wide {
@@ -236,25 +237,18 @@ impl Rows<'_> {
 /// What kubectl prints in place of an absent value.
 const NONE: &str = "<none>";
 
+/// What kubectl prints in place of an age that is negative.
+const INVALID: &str = "<invalid>";
+
+/// The seconds of Go's zero time, the first of January of the year 1.
+const ZERO_TIME: i64 = -62_135_596_800;
+
 fn name(item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
     let meta = item.meta()?;
     let (namespace, name) = (meta.namespace(), meta.name());
     let (namespace, name) = (printable(&namespace), printable(&name));
     let slash = if namespace.is_empty() { "" } else { "/" };
     Ok([&*namespace, slash, &*name, "\n"].concat().into())
-}
-
-/// Returns a YAML document with sorted fields, as kubectl prints it.
-pub fn yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {
-    let value: Value = serde_json::from_slice(json).map_err(ItemError::other)?;
-    let mut document = "---\n".to_owned();
-    // kubectl does not fold long lines either.
-    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
-    document.push_str(&serde_saphyr::to_string_with_options(&value, options).map_err(ItemError::other)?);
-    if !document.ends_with('\n') {
-        document.push('\n');
-    }
-    Ok(document.into())
 }
 
 /// Stdout, locked and buffered.
@@ -424,15 +418,29 @@ impl<'a> Summary<'a> {
 /// Creates a temporary file in the directory of `path`, which the caller renames to `path`.
 pub fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
-    NamedTempFile::new_in(directory)
+    let file = NamedTempFile::new_in(directory)?;
+    signals::delete_on_exit(file.path());
+    Ok(file)
 }
 
-/// Returns the time since `created`, in seconds since 1970, as kubectl prints it (apimachinery `util/duration.HumanDuration`).
-fn age(created: i64) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    human(i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(created))
+/// Returns the time since `created` as kubectl prints it: `translateTimestampSince` in `k8s.io/kubernetes/pkg/printers`.
+fn age(created: Option<Time>) -> String {
+    age_at(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(), created)
 }
 
+/// Returns the age at a time since 1970.
+fn age_at(now: Duration, created: Option<Time>) -> String {
+    let Some(created) = created.filter(|created| *created != Time { seconds: ZERO_TIME, nanos: 0 }) else {
+        return "<unknown>".to_owned();
+    };
+    let created = i128::from(created.seconds) * 1_000_000_000 + i128::from(created.nanos);
+    let nanos = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX) - created;
+    // A duration of Go ends at 292 years.
+    let nanos = i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX });
+    human(nanos / 1_000_000_000)
+}
+
+/// Returns a number of seconds as `HumanDuration` in `k8s.io/apimachinery/pkg/util/duration` prints it.
 fn human(seconds: i64) -> String {
     let two = |large: i64, large_unit: &str, small: i64, small_unit: &str| match small {
         0 => format!("{large}{large_unit}"),
@@ -441,7 +449,7 @@ fn human(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
         // The server's clock may be a second ahead.
-        ..-1 => "<invalid>".to_owned(),
+        ..-1 => INVALID.to_owned(),
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),
         120..600 => two(minutes, "m", seconds % 60, "s"),
@@ -467,6 +475,35 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use listwatch::Time;
+
+    #[test]
+    fn prints_ages_relative_to_the_clock_as_kubectl_does() {
+        let now = Duration::new(1_800_000_000, 700_000_000);
+        let time = |seconds, nanos| Some(Time { seconds, nanos });
+        for (created, expected) in [
+            (None, "<unknown>"),
+            (time(super::ZERO_TIME, 0), "<unknown>"),
+            (time(1_800_000_000, 0), "0s"),
+            (time(1_799_999_999, 0), "1s"),
+            (time(1_799_999_999, 800_000_000), "0s"),
+            // The clock of the server is ahead, by less than two seconds or more.
+            (time(1_800_000_002, 0), "0s"),
+            (time(1_800_000_002, 600_000_000), "0s"),
+            (time(1_800_000_002, 700_000_000), "<invalid>"),
+            (time(1_800_000_003, 0), "<invalid>"),
+            (time(253_402_300_799, 0), "<invalid>"),
+            (time(i64::MAX, 999_999_999), "<invalid>"),
+            (time(-14_182_940, 0), "57y"),
+            (time(super::ZERO_TIME + 1, 0), "292y"),
+            (time(i64::MIN, 0), "292y"),
+        ] {
+            assert_eq!(super::age_at(now, created), expected, "{created:?}");
+        }
+    }
+
     #[test]
     fn prints_ages_as_kubectl_does() {
         for (seconds, expected) in [

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use tokio::time::{Instant, timeout_at};
 
 use crate::failure::Failure;
@@ -99,7 +99,7 @@ impl Progress {
             return Self { bar: ProgressBar::hidden() };
         }
         let style = ProgressStyle::with_template("{decimal_bytes}, {msg}").expect("the template is valid");
-        let bar = ProgressBar::no_length().with_style(style).with_finish(ProgressFinish::AndClear);
+        let bar = ProgressBar::no_length().with_style(style);
         notices::show_above(&bar);
         Self { bar }
     }
@@ -125,6 +125,13 @@ impl Progress {
         let per_second = items.saturating_mul(1000) / millis;
         self.bar.set_message(format!("{} items ({}/s)", HumanCount(items), HumanCount(per_second)));
         self.bar.set_position(bytes);
+    }
+}
+
+/// `notices` keeps the bar, so its own drop comes too late to clear it.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 

@@ -8,7 +8,8 @@ use listwatch::{DecodeError, DecodeErrorKind, Fault, Limits, TypeMeta};
 use prost::Message as _;
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 
-use super::support::{List, RawList, RawListItemsFirst, RuntimeTypeMeta, cut, decode, len_field, tag, varint};
+use super::support::reference::{RawList, RawListItemsFirst, RuntimeTypeMeta};
+use super::support::{List, cut, decode, len_field, tag, varint};
 
 pub fn run(data: &[u8]) {
     let Ok(Input { list, edits, chunk, .. }) = Input::arbitrary_take_rest(Unstructured::new(data)) else { return };

@@ -52,7 +52,7 @@ fn read(view: &MetaView<'_>) -> Result<Meta, ItemError> {
     let meta = Meta {
         texts: texts.map(Cow::into_owned),
         numbers: [Some(view.generation()).filter(|number| *number != 0), view.deletion_grace_period_seconds()],
-        times: [view.creation_timestamp(), view.deletion_timestamp()],
+        times: [view.creation_timestamp()?, view.deletion_timestamp()?],
         labels: view.labels()?.map(own).collect(),
         annotations: view.annotations()?.map(own).collect(),
         owners: view.owner_references()?.map(owner).collect(),

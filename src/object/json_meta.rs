@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::iter;
 
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::DateTimeParser;
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
@@ -17,9 +19,11 @@ use crate::meta::json::{members, set, set_text, skip, whole};
 use crate::wire::FieldFault;
 use crate::wire::json::{JsonText, Reader};
 
-/// The maps and lists of the metadata: their JSON, or nothing.
+/// The times, maps and lists of the metadata: their JSON, or nothing. Each is parsed when it is read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Collections<'a> {
+pub(super) struct Unparsed<'a> {
+    creation_timestamp: &'a [u8],
+    deletion_timestamp: &'a [u8],
     labels: &'a [u8],
     annotations: &'a [u8],
     owner_references: &'a [u8],
@@ -55,23 +59,23 @@ struct JsonManager<'a> {
 }
 
 /// Reads the metadata of an object. Of other members it only finds the end. Texts without escapes are borrowed from the JSON.
-pub(super) fn read(object: &[u8]) -> Result<(SingleFields<'_>, Collections<'_>), ItemError> {
+pub(super) fn read(object: &[u8]) -> Result<(SingleFields<'_>, Unparsed<'_>), ItemError> {
     if Reader::new(object, 0).peek() == Some(b'n') {
         return Err(ItemError::Metadata { field: "the object", fault: Fault::Type });
     }
-    let (mut single, mut collections) = (SingleFields::default(), Collections::default());
+    let (mut single, mut unparsed) = (SingleFields::default(), Unparsed::default());
     whole("the object", object, |name, json| match name {
         // A repeated `metadata` is merged into the first, as in Go.
-        "metadata" => merge(&mut single, &mut collections, json),
+        "metadata" => merge(&mut single, &mut unparsed, json),
         _ => skip("the object", json),
     })
     .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
-    Ok((single, collections))
+    Ok((single, unparsed))
 }
 
 fn merge<'a>(
     single: &mut SingleFields<'a>,
-    collections: &mut Collections<'a>,
+    unparsed: &mut Unparsed<'a>,
     json: &mut Reader<'a>,
 ) -> Result<(), FieldFault> {
     members("metadata", json, |name, json| match name {
@@ -81,21 +85,29 @@ fn merge<'a>(
         "uid" => set_text(&mut single.uid, "metadata.uid", json),
         "resourceVersion" => set_text(&mut single.resource_version, "metadata.resourceVersion", json),
         "generation" => set(&mut single.generation, "metadata.generation", json),
-        "creationTimestamp" => set(&mut single.creation_timestamp, "metadata.creationTimestamp", json),
-        "deletionTimestamp" => set(&mut single.deletion_timestamp, "metadata.deletionTimestamp", json),
+        "creationTimestamp" => set_json(&mut unparsed.creation_timestamp, "metadata.creationTimestamp", json),
+        "deletionTimestamp" => set_json(&mut unparsed.deletion_timestamp, "metadata.deletionTimestamp", json),
         "deletionGracePeriodSeconds" => {
             set(&mut single.deletion_grace_period_seconds, "metadata.deletionGracePeriodSeconds", json)
         }
-        "labels" => set_json(&mut collections.labels, "metadata.labels", json),
-        "annotations" => set_json(&mut collections.annotations, "metadata.annotations", json),
-        "ownerReferences" => set_json(&mut collections.owner_references, "metadata.ownerReferences", json),
-        "finalizers" => set_json(&mut collections.finalizers, "metadata.finalizers", json),
-        "managedFields" => set_json(&mut collections.managed_fields, "metadata.managedFields", json),
+        "labels" => set_json(&mut unparsed.labels, "metadata.labels", json),
+        "annotations" => set_json(&mut unparsed.annotations, "metadata.annotations", json),
+        "ownerReferences" => set_json(&mut unparsed.owner_references, "metadata.ownerReferences", json),
+        "finalizers" => set_json(&mut unparsed.finalizers, "metadata.finalizers", json),
+        "managedFields" => set_json(&mut unparsed.managed_fields, "metadata.managedFields", json),
         _ => skip("metadata", json),
     })
 }
 
-impl<'a> Collections<'a> {
+impl<'a> Unparsed<'a> {
+    pub(super) fn creation_timestamp(&self) -> Result<Option<Time>, Fault> {
+        time(self.creation_timestamp)
+    }
+
+    pub(super) fn deletion_timestamp(&self) -> Result<Option<Time>, Fault> {
+        time(self.deletion_timestamp)
+    }
+
     pub(super) fn labels(&self) -> Result<BTreeMap<Cow<'a, str>, Cow<'a, str>>, Fault> {
         map(self.labels)
     }
@@ -127,6 +139,10 @@ impl<'a> Collections<'a> {
             json.parse::<JsonManager<'a>>()?.map(ManagedFieldsEntry::from).ok_or(Fault::Type)
         })
     }
+}
+
+fn time(json: &[u8]) -> Result<Option<Time>, Fault> {
+    if json.is_empty() { Ok(None) } else { Reader::new(json, 0).parse() }
 }
 
 /// Sets the JSON of a field, unless it is `null`.
@@ -212,12 +228,19 @@ impl<'a> From<JsonManager<'a>> for ManagedFieldsEntry<'a> {
     }
 }
 
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
 /// Parses RFC 3339, as Go does.
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let JsonText(text) = JsonText::deserialize(deserializer)?;
-        let timestamp: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
-        Ok(Self { seconds: timestamp.as_second(), nanos: timestamp.subsec_nanosecond() })
+        // A `jiff::Timestamp` ends 26 hours before the year 9999 does.
+        let parts = DateTimeParser::new().parse_pieces(&*text).map_err(D::Error::custom)?;
+        let (Some(time), Some(offset)) = (parts.time(), parts.to_numeric_offset()) else {
+            return Err(D::Error::custom("expected a date, a time and an offset"));
+        };
+        let since = DateTime::from_parts(parts.date(), time).duration_since(EPOCH);
+        Ok(Self { seconds: since.as_secs() - i64::from(offset.seconds()), nanos: since.subsec_nanos() })
     }
 }
 
@@ -234,23 +257,23 @@ mod tests {
             "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"o","uid":"u","controller":true,"more":1}],
             "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:a":{}}}]},
             "metadata":{"namespace":"later"},"status":[[]]}"#;
-        let (meta, collections) = read(object).unwrap();
+        let (meta, unparsed) = read(object).unwrap();
         assert_eq!((&*meta.name, &*meta.generate_name, &*meta.namespace, &*meta.uid), ("a-b", "g", "later", ""));
         assert_eq!((&*meta.resource_version, meta.generation), ("7", 3));
-        assert_eq!(meta.creation_timestamp, Some(Time { seconds: 1_795_256_557, nanos: 0 }));
-        assert_eq!(meta.deletion_timestamp, None);
+        assert_eq!(unparsed.creation_timestamp(), Ok(Some(Time { seconds: 1_795_256_557, nanos: 0 })));
+        assert_eq!(unparsed.deletion_timestamp(), Ok(None));
         assert_eq!(
-            collections.labels(),
+            unparsed.labels(),
             Ok([("a", "2"), ("b", "3")].map(|(key, value)| (key.into(), value.into())).into())
         );
-        assert_eq!(collections.label("b"), Ok(Some("3".into())));
-        assert_eq!((collections.annotations(), collections.annotation("a")), (Ok(BTreeMap::new()), Ok(None)));
-        assert_eq!(collections.finalizers().unwrap().collect::<Vec<_>>(), ["f"]);
+        assert_eq!(unparsed.label("b"), Ok(Some("3".into())));
+        assert_eq!((unparsed.annotations(), unparsed.annotation("a")), (Ok(BTreeMap::new()), Ok(None)));
+        assert_eq!(unparsed.finalizers().unwrap().collect::<Vec<_>>(), ["f"]);
         assert!(matches!(meta.namespace, Cow::Borrowed(_)));
-        assert!(collections.finalizers().unwrap().all(|finalizer| matches!(finalizer, Cow::Borrowed(_))));
-        let owner = collections.owner_references().unwrap().next().unwrap();
+        assert!(unparsed.finalizers().unwrap().all(|finalizer| matches!(finalizer, Cow::Borrowed(_))));
+        let owner = unparsed.owner_references().unwrap().next().unwrap();
         assert_eq!((&*owner.kind, owner.controller, owner.block_owner_deletion), ("Node", true, false));
-        let manager = collections.managed_fields().unwrap().next().unwrap();
+        let manager = unparsed.managed_fields().unwrap().next().unwrap();
         assert_eq!((&*manager.manager, manager.fields_v1), ("m", &br#"{"f:a":{}}"#[..]));
     }
 
@@ -258,10 +281,6 @@ mod tests {
     fn refuses_malformed_metadata() {
         for (object, expected) in [
             (&br#"{"metadata":{"name":7}}"#[..], "a value of the wrong type in metadata.name"),
-            (
-                br#"{"metadata":{"creationTimestamp":"today"}}"#,
-                "a value of the wrong type in metadata.creationTimestamp",
-            ),
             (br#"{"metadata":[]}"#, "a value of the wrong type in metadata"),
             (br#"{"metadata":{"name":"\ud800"}}"#, "invalid JSON in metadata.name"),
             (br#"{"metadata":{}"#, "invalid JSON in the object"),
@@ -273,6 +292,34 @@ mod tests {
         ] {
             let error = read(object).unwrap_err();
             assert_eq!(error.to_string(), expected, "{}", String::from_utf8_lossy(object));
+        }
+    }
+
+    /// The other fields of an object with a malformed time are readable.
+    #[test]
+    fn parses_a_time_when_it_is_read() {
+        let time = |seconds, nanos| Ok(Some(Time { seconds, nanos }));
+        for (json, expected) in [
+            ("null", Ok(None)),
+            (r#""2026-11-21T10:22:37Z""#, time(1_795_256_557, 0)),
+            (r#""2026-11-21T12:22:37.5+02:00""#, time(1_795_256_557, 500_000_000)),
+            (r#""2026-11-21t10:22:37z""#, time(1_795_256_557, 0)),
+            (r#""1969-12-31T23:59:58Z""#, time(-2, 0)),
+            (r#""0001-01-01T00:00:00Z""#, time(-62_135_596_800, 0)),
+            (r#""9999-12-31T23:59:59Z""#, time(253_402_300_799, 0)),
+            (r#""9999-12-31T23:59:59-14:00""#, time(253_402_351_199, 0)),
+            (r#""10000-01-01T00:00:00Z""#, Err(Fault::Type)),
+            (r#""2026-11-21T10:22:37""#, Err(Fault::Type)),
+            (r#""2026-11-21""#, Err(Fault::Type)),
+            (r#""today""#, Err(Fault::Type)),
+            (r#""""#, Err(Fault::Type)),
+            ("7", Err(Fault::Type)),
+        ] {
+            let object =
+                format!(r#"{{"metadata":{{"name":"n","creationTimestamp":{json},"deletionTimestamp":{json}}}}}"#);
+            let (meta, unparsed) = read(object.as_bytes()).unwrap();
+            assert_eq!(meta.name, "n");
+            assert_eq!((unparsed.creation_timestamp(), unparsed.deletion_timestamp()), (expected, expected), "{json}");
         }
     }
 
@@ -293,15 +340,15 @@ mod tests {
             (br#"{"managedFields":[{"time":"today"}]}"#, Fault::Type),
         ] {
             let object = [b"{\"metadata\":", metadata, b"}"].concat();
-            let (_, collections) = read(&object).unwrap();
+            let (_, unparsed) = read(&object).unwrap();
             let faults = [
-                collections.labels().err(),
-                collections.label("x").err(),
-                collections.annotations().err(),
-                collections.annotation("x").err(),
-                collections.finalizers().err(),
-                collections.owner_references().err(),
-                collections.managed_fields().err(),
+                unparsed.labels().err(),
+                unparsed.label("x").err(),
+                unparsed.annotations().err(),
+                unparsed.annotation("x").err(),
+                unparsed.finalizers().err(),
+                unparsed.owner_references().err(),
+                unparsed.managed_fields().err(),
             ];
             let faults: Vec<_> = faults.into_iter().flatten().collect();
             assert!(

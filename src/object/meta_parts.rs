@@ -23,6 +23,7 @@ pub(super) struct SingleFields<'a> {
     pub(super) uid: Cow<'a, str>,
     pub(super) resource_version: Cow<'a, str>,
     pub(super) generation: i64,
+    /// This time and the next are `None` for an object in JSON.
     pub(super) creation_timestamp: Option<Time>,
     pub(super) deletion_timestamp: Option<Time>,
     pub(super) deletion_grace_period_seconds: Option<i64>,

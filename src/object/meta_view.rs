@@ -16,8 +16,9 @@ use crate::wire::protobuf::{Fields, Value};
 /// The accessors return data of the object, not of the view, so the view may be dropped before the data. Strings are borrowed; only
 /// for a string with escapes in JSON each call returns a copy.
 ///
-/// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Labels, annotations,
-/// owner references, finalizers and managed fields are read on each call, and all of them are checked before the first is returned.
+/// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Times in JSON are parsed on
+/// each call. Labels, annotations, owner references, finalizers and managed fields are read on each call, and all of them are checked
+/// before the first is returned.
 /// The iterators of labels and annotations allocate a sorted map of borrowed strings; the others read one element at a time.
 ///
 /// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is merged.
@@ -39,9 +40,9 @@ pub struct MetaView<'a> {
     single: SingleFields<'a>,
     /// The object, if it is in protobuf. The fields of its metadata are checked, but not the contents of maps and lists.
     protobuf: &'a [u8],
-    /// The maps and lists, if the object is in JSON. Only their ends are known.
+    /// The times, maps and lists, if the object is in JSON. Only their ends are known.
     #[cfg(feature = "json")]
-    json: json_meta::Collections<'a>,
+    json: json_meta::Unparsed<'a>,
 }
 
 impl<'a> MetaView<'a> {
@@ -143,15 +144,29 @@ impl<'a> MetaView<'a> {
     }
 
     /// Returns the time of creation. An empty time, which is Go's zero time, is `None`.
-    #[must_use]
-    pub fn creation_timestamp(&self) -> Option<Time> {
-        self.single.creation_timestamp
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when the object is in JSON and the value is not a time of RFC 3339, or `null`.
+    pub fn creation_timestamp(&self) -> Result<Option<Time>, ItemError> {
+        #[cfg(feature = "json")]
+        if let Some(time) = self.json.creation_timestamp().map_err(at("metadata.creationTimestamp"))? {
+            return Ok(Some(time));
+        }
+        Ok(self.single.creation_timestamp)
     }
 
     /// Returns the time at which the object is to be deleted, if its deletion was requested.
-    #[must_use]
-    pub fn deletion_timestamp(&self) -> Option<Time> {
-        self.single.deletion_timestamp
+    ///
+    /// # Errors
+    ///
+    /// As [`creation_timestamp`](Self::creation_timestamp).
+    pub fn deletion_timestamp(&self) -> Result<Option<Time>, ItemError> {
+        #[cfg(feature = "json")]
+        if let Some(time) = self.json.deletion_timestamp().map_err(at("metadata.deletionTimestamp"))? {
+            return Ok(Some(time));
+        }
+        Ok(self.single.deletion_timestamp)
     }
 
     /// Returns the grace period of a requested deletion, in seconds.

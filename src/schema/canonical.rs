@@ -363,7 +363,7 @@ mod tests {
             ("ascending", [metadata(&[&name, &a, &b]), spec(&[&node])].concat(), None),
             ("an empty message and an absent key", [metadata(&[&label(&[])]), spec(&[])].concat(), None),
             ("the first time", deletion(&[&int(1, (-62_167_219_200_i64).cast_unsigned()), &int(2, 0)]), None),
-            ("the last time", deletion(&[&int(1, 253_402_207_200), &int(2, 999_999_999)]), None),
+            ("the last time", deletion(&[&int(1, 253_402_300_799), &int(2, 999_999_999)]), None),
             ("unknown fields", [metadata(&[&name, &unknown, &unknown]), unknown.clone(), fixed32].concat(), None),
             ("an overlong varint", b"\x0a\x82\x80\x00\x0a\x00".to_vec(), None),
             (
@@ -423,7 +423,7 @@ mod tests {
             // The time of the deletion as text, and a number in it as text.
             (metadata(&[&int(9, 1)]), Fault::WireType, "Pod.metadata.deletionTimestamp", 2),
             (metadata(&[&len(9, &[&len(1, &[])])]), Fault::WireType, "Pod.metadata.deletionTimestamp.seconds", 4),
-            (deletion(&[&int(1, 253_402_207_201)]), Fault::Value, "Pod.metadata.deletionTimestamp", 2),
+            (deletion(&[&int(1, 253_402_300_800)]), Fault::Value, "Pod.metadata.deletionTimestamp", 2),
             (
                 deletion(&[&int(1, (-62_167_219_201_i64).cast_unsigned())]),
                 Fault::Value,

@@ -9,7 +9,8 @@ use std::mem;
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 
 use super::text::{write, write_raw, write_str};
 use super::{Field, Form, MAX_DEPTH, Message, Omit, SECONDS, Shape, Type};
@@ -270,7 +271,7 @@ fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
     match field.omit {
         Omit::Never => false,
         Omit::Absent => matches!(slot, Slot::Empty),
-        Omit::Zero => is_zero_time(slot.slots()),
+        Omit::Zero => is_zero_time(field.message(), slot.slots()),
         Omit::Empty => match slot {
             Slot::Empty => field.shape != Shape::Single || field.message().is_none(),
             _ if field.shape == Shape::Optional => false,
@@ -348,7 +349,7 @@ fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Re
             Slot::Bytes(raw @ [_, ..]) => write_raw(raw, out)?,
             _ => out.extend_from_slice(b"null"),
         },
-        Form::Time | Form::MicroTime if is_zero_time(slots) => out.extend_from_slice(b"null"),
+        Form::Time | Form::MicroTime if is_zero_time(Some(message), slots) => out.extend_from_slice(b"null"),
         Form::Time => write_time(slot(0).int(), None, out)?,
         Form::MicroTime => write_time(slot(0).int(), Some(slot(1).int()), out)?,
         Form::Duration => write_duration(slot(0).int(), out),
@@ -391,17 +392,27 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Returns true for Go's zero time, the first of January of the year 1, or a message without fields.
-fn is_zero_time(slots: &[Slot<'_>]) -> bool {
-    slots.is_empty() || matches!(slots, [Slot::Int(-62_135_596_800), Slot::Empty | Slot::Int(0)])
+///
+/// Go ignores the nanoseconds of a `Time`, and those of a `MicroTime` below a microsecond.
+fn is_zero_time(of: Option<&Message>, slots: &[Slot<'_>]) -> bool {
+    match slots {
+        [] => true,
+        [Slot::Int(-62_135_596_800), nanos] => {
+            of.is_some_and(|message| message.form == Form::Time) || nanos.int() / 1000 == 0
+        }
+        _ => false,
+    }
 }
 
 /// Writes RFC 3339 in UTC, with six digits of the fraction if there are `nanos`.
 fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    let fraction = i32::try_from(nanos.unwrap_or(0)).ok().filter(|nanos| (0..1_000_000_000).contains(nanos));
-    let time = Timestamp::new(seconds, fraction.ok_or(Fault::Value)?).map_err(|_| Fault::Value)?;
-    if !SECONDS.contains(&seconds) {
+    let fraction = nanos.unwrap_or(0);
+    if !SECONDS.contains(&seconds) || !(0..1_000_000_000).contains(&fraction) {
         return Err(Fault::Value);
     }
+    let since_epoch = SignedDuration::from_secs(seconds) + SignedDuration::from_nanos(fraction);
+    // A `jiff::Timestamp` ends 26 hours before the year 9999 does.
+    let time = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since_epoch).map_err(|_| Fault::Value)?;
     let format = if nanos.is_some() { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
     write(out, format_args!("\"{}\"", time.strftime(format)));
     Ok(())
@@ -436,4 +447,59 @@ fn write_duration(nanos: i64, out: &mut Vec<u8>) {
         write(out, format_args!(".{}", fraction.get(1..).unwrap_or_default().trim_end_matches('0')));
     }
     write(out, format_args!("{name}\""));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Lease with `acquireTime` (a `MicroTime`), and with `creationTimestamp` (a `Time`) in its metadata.
+    fn lease(seconds: i64, nanos: i64) -> Vec<u8> {
+        let varint = |field: u8, value: i64| {
+            let mut bytes = vec![field << 3];
+            prost::encoding::encode_varint(value.cast_unsigned(), &mut bytes);
+            bytes
+        };
+        let message = |field: u8, bytes: &[u8]| [&[field << 3 | 2, bytes.len().try_into().unwrap()], bytes].concat();
+        let time = [varint(1, seconds), varint(2, nanos)].concat();
+        [message(1, &message(8, &time)), message(2, &message(3, &time))].concat()
+    }
+
+    /// Sources: `MarshalJSON` and `Unmarshal` of `Time` and `MicroTime` in `k8s.io/apimachinery/pkg/apis/meta/v1`.
+    #[test]
+    fn writes_times_as_go_does() {
+        let type_meta = TypeMeta::new("coordination.k8s.io/v1", "Lease");
+        let json = |seconds, nanos| {
+            let mut out = Vec::new();
+            to_json(&type_meta, &lease(seconds, nanos), &mut out).map(|_| String::from_utf8(out).unwrap())
+        };
+        for (seconds, nanos, time, micro_time) in [
+            (0, 0, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z"),
+            (-1, 1000, "1969-12-31T23:59:59Z", "1969-12-31T23:59:59.000001Z"),
+            // Both are cut, not rounded. Go ignores the nanoseconds of a `Time`.
+            (951_782_400, 999_999_999, "2000-02-29T00:00:00Z", "2000-02-29T00:00:00.999999Z"),
+            (253_402_207_200, 0, "9999-12-30T22:00:00Z", "9999-12-30T22:00:00.000000Z"),
+            (253_402_300_799, 999_999_999, "9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999999Z"),
+            (-62_135_596_799, 0, "0001-01-01T00:00:01Z", "0001-01-01T00:00:01.000000Z"),
+            (-62_167_219_200, 0, "0000-01-01T00:00:00Z", "0000-01-01T00:00:00.000000Z"),
+            // The zero time. Some releases omit it.
+            (-62_135_596_800, 0, "null", "null"),
+            (-62_135_596_800, 999, "null", "null"),
+            (-62_135_596_800, 1000, "null", "0001-01-01T00:00:00.000001Z"),
+        ] {
+            let json = json(seconds, nanos).unwrap();
+            for (name, expected) in [("creationTimestamp", time), ("acquireTime", micro_time)] {
+                let written = match expected {
+                    "null" => !json.contains(&format!("\"{name}\":\"")),
+                    time => json.contains(&format!("\"{name}\":\"{time}\"")),
+                };
+                assert!(written, "{seconds} {nanos}: {name} is not {expected} in {json}");
+            }
+        }
+        for (seconds, nanos) in
+            [(253_402_300_800, 0), (-62_167_219_201, 0), (i64::MAX, 0), (i64::MIN, 0), (0, 1_000_000_000), (0, -1)]
+        {
+            assert!(json(seconds, nanos).is_err(), "{seconds} {nanos}");
+        }
+    }
 }

@@ -141,7 +141,7 @@ fn sockets() -> usize {
 #[cfg_attr(target_os = "linux", expect(clippy::unnecessary_wraps, reason = "other systems return `None`"))]
 fn resident() -> Option<u64> {
     #[cfg(target_os = "linux")]
-    return Some(support::memory("VmRSS"));
+    return Some(support::memory::memory("VmRSS"));
     #[cfg(not(target_os = "linux"))]
     None
 }

@@ -401,8 +401,8 @@ fn assert_same_meta(view: &MetaView<'_>, meta: &ObjectMeta, what: &str) {
     assert_eq!(view.uid(), text(&meta.uid));
     assert_eq!(view.resource_version(), text(&meta.resource_version));
     assert_eq!(view.generation(), meta.generation.unwrap_or_default());
-    assert_eq!(view.creation_timestamp(), time(meta.creation_timestamp));
-    assert_eq!(view.deletion_timestamp(), time(meta.deletion_timestamp));
+    assert_eq!(view.creation_timestamp().unwrap(), time(meta.creation_timestamp));
+    assert_eq!(view.deletion_timestamp().unwrap(), time(meta.deletion_timestamp));
     assert_eq!(view.deletion_grace_period_seconds(), meta.deletion_grace_period_seconds);
     assert_eq!(view.labels().unwrap().map(owned).collect::<Vec<_>>(), map(&meta.labels), "{what}");
     assert_eq!(view.annotations().unwrap().map(owned).collect::<Vec<_>>(), map(&meta.annotations), "{what}");

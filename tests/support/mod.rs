@@ -5,7 +5,9 @@ pub mod config_maps;
 #[cfg(feature = "client")]
 pub mod log;
 pub mod members;
+pub mod memory;
 pub mod process;
+pub mod reference;
 pub mod seeds;
 #[cfg(feature = "reqwest")]
 pub mod server;
@@ -27,6 +29,9 @@ use listwatch::{
 };
 use prost::Message as _;
 
+#[allow(unused_imports, reason = "each test program uses a part of it")]
+pub use self::reference::{List, Unknown, reference};
+
 /// The error and its sources, as the CLI prints them.
 pub fn chain(error: &dyn Error) -> String {
     let source = error.source().map(|source| format!(": {}", chain(source))).unwrap_or_default();
@@ -36,68 +41,6 @@ pub fn chain(error: &dyn Error) -> String {
 /// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
 pub fn cases(quick: u64, thorough: u64) -> u64 {
     if std::env::var_os("LISTWATCH_THOROUGH").is_some() { thorough } else { quick }
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Unknown {
-    #[prost(message, optional, tag = "1")]
-    pub type_meta: Option<RuntimeTypeMeta>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub raw: Vec<u8>,
-    #[prost(string, tag = "3")]
-    pub content_encoding: String,
-    #[prost(string, tag = "4")]
-    pub content_type: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct RuntimeTypeMeta {
-    #[prost(string, tag = "1")]
-    pub api_version: String,
-    #[prost(string, tag = "2")]
-    pub kind: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct RawList {
-    #[prost(message, optional, tag = "1")]
-    pub metadata: Option<ListMeta>,
-    #[prost(bytes = "vec", repeated, tag = "2")]
-    pub items: Vec<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct RawListItemsFirst {
-    #[prost(message, optional, tag = "2")]
-    pub metadata: Option<ListMeta>,
-    #[prost(bytes = "vec", repeated, tag = "1")]
-    pub items: Vec<Vec<u8>>,
-}
-
-/// A list, decoded one way or the other.
-#[derive(Debug, PartialEq)]
-pub struct List {
-    pub type_meta: TypeMeta,
-    pub list_meta: ListMeta,
-    pub items: Vec<Vec<u8>>,
-}
-
-/// The list that prost decodes from the full body; `None` if the body is no list.
-pub fn reference(body: &[u8]) -> Option<List> {
-    let unknown = Unknown::decode(body.strip_prefix(b"k8s\0")?).ok()?;
-    let RuntimeTypeMeta { api_version, kind } = unknown.type_meta?;
-    if !kind.ends_with("List") {
-        return None;
-    }
-    let RawList { metadata, items } = if api_version == "meta.k8s.io/v1beta1" {
-        let RawListItemsFirst { metadata, items } = RawListItemsFirst::decode(&unknown.raw[..]).ok()?;
-        RawList { metadata, items }
-    } else {
-        RawList::decode(&unknown.raw[..]).ok()?
-    };
-    let mut type_meta = TypeMeta::default();
-    (type_meta.api_version, type_meta.kind) = (api_version, kind);
-    Some(List { type_meta, list_meta: metadata.unwrap_or_default(), items })
 }
 
 /// A decoder of lists in every encoding that the features allow.
@@ -191,15 +134,6 @@ pub fn said(error: &dyn Error) -> String {
         source = cause.source();
     }
     said
-}
-
-/// The memory of this process in bytes, as Linux counts it: `VmRSS`, resident now, or `VmHWM`, its peak.
-#[cfg(target_os = "linux")]
-pub fn memory(of: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("the status of the process");
-    let line =
-        status.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(':')).expect("the value in the status");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kilobytes") * 1024
 }
 
 /// The recorded body of this name.

@@ -5,8 +5,9 @@ use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchEvent};
 use prost::Message as _;
 use serde_json::value::RawValue;
 
+use super::Unknown;
 use super::members::Members;
-use super::{RuntimeTypeMeta, Unknown};
+use super::reference::RuntimeTypeMeta;
 
 /// An event, as the decoder or the reference returns it.
 #[derive(Clone, Debug, PartialEq)]

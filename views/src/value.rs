@@ -34,11 +34,11 @@ impl Time {
         self.0.map_or(0, |(_, nanos)| nanos)
     }
 
-    /// Converts it; `None` for the zero time. Other times are in the range of [`Timestamp`]: the check of the object refuses those that
-    /// are not.
+    /// Converts it; `None` for the zero time. A time in the last 26 hours of the year 9999 becomes [`Timestamp::MAX`]. The check of the
+    /// object refuses later times, and times before the year 0.
     #[must_use]
     pub fn timestamp(self) -> Option<Timestamp> {
-        self.0.and_then(|(seconds, nanos)| Timestamp::new(seconds, nanos).ok())
+        self.0.map(|(seconds, nanos)| Timestamp::new(seconds, nanos).unwrap_or(Timestamp::MAX))
     }
 }
 

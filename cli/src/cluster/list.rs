@@ -96,7 +96,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                     summary.bytes,
                 )))?;
             }
-            None if summary.items == 0 && !shown.format.prints_fields() => eprintln!("No items found."),
+            None if summary.items == 0 && !shown.format.prints_fields() => notices::line("No items found."),
             _ => {}
         }
     }

@@ -18,7 +18,8 @@ pub fn show(verbose: u8) {
     let level = if verbose > 1 { Level::TRACE } else { Level::DEBUG };
     let logs = (verbose > 0).then(|| {
         let format = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false);
-        format.with_filter(of_library(level))
+        // A closed stderr must not end the command: the message of an internal error would panic.
+        format.log_internal_errors(false).with_filter(of_library(level))
     });
     // A second call fails and changes nothing.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(warnings).with(logs));

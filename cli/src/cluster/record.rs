@@ -85,7 +85,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     temporary.persist(&file).map_err(|error| cannot_write(error.error))?;
     query::warn(summary);
     let (items, bytes) = (HumanCount(summary.items), HumanCount(summary.bytes));
-    eprintln!("recorded: {items} items, {bytes} bytes, version {}", summary.list_meta.resource_version);
+    let version = &summary.list_meta.resource_version;
+    notices::line(format_args!("recorded: {items} items, {bytes} bytes, version {version}"));
     Ok(())
 }
 

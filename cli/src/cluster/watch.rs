@@ -107,7 +107,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         watcher.output.flush()?;
         match ended {
             None => {
-                eprintln!("{}", watcher.counts.text());
+                notices::line(watcher.counts.text());
                 notices::unknown_fields(watcher.counts.unknown_fields);
                 return Ok(());
             }

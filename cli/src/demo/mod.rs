@@ -20,6 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use self::process::{Process, Sampler};
 use self::report::size;
 use crate::failure::Failure;
+use crate::notices;
 use crate::number::number;
 use crate::signals::interrupted;
 
@@ -99,7 +100,7 @@ async fn compare(args: Args) -> Result<(), Failure> {
     check_writable(&args.svg)?;
     let list = List::new(args.pods)?;
     let pods = HumanCount(args.pods.into());
-    eprintln!("Listing {pods} Pods ({}) in {} ways.", size(list.bytes), Way::IN_TURN.len());
+    notices::line(format_args!("Listing {pods} Pods ({}) in {} ways.", size(list.bytes), Way::IN_TURN.len()));
     let (mut runs, mut skipped) = (Vec::new(), Vec::new());
     for way in Way::IN_TURN {
         let (needed, available) = (way.memory_needed(&list), machine::available_memory());
@@ -158,9 +159,14 @@ async fn measure(way: Way, list: &List) -> anyhow::Result<Run> {
     Ok(Run { way, done, cpu, peak, growth: after.saturating_sub(before), memory })
 }
 
-/// Checks that the plot can be written, before anything is measured.
+/// Checks that the plot can be written, before anything is measured. Leaves no empty file.
 fn check_writable(path: &Path) -> anyhow::Result<()> {
-    File::options().create(true).append(true).open(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let is_new = !path.exists();
+    let cannot_write = || format!("cannot write {}", path.display());
+    File::options().create(true).append(true).open(path).with_context(cannot_write)?;
+    if is_new {
+        std::fs::remove_file(path).with_context(cannot_write)?;
+    }
     Ok(())
 }
 

@@ -20,7 +20,6 @@ use self::report::Report;
 use crate::decode;
 use crate::failure::Failure;
 use crate::filter::Filter;
-use crate::notices;
 use crate::number::number;
 use crate::output::{Output, Row, temporary_beside};
 use crate::rows;
@@ -109,9 +108,7 @@ async fn of_saved(mut stats: Stats, file: &Path, filter: &Filter) -> Result<Repo
         return Err(failure(&stats, error));
     }
     let end = end.expect("without an error the list is complete");
-    if !end.list_meta.continue_token.is_empty() {
-        notices::warn("the body is one page of a longer list");
-    }
+    decode::warn_of_page(&end.list_meta);
     let report = stats.report(&end.type_meta, &end.list_meta, end.bytes);
     Ok(Report { of_items: (!filter.is_empty()).then_some(end.items), ..report })
 }

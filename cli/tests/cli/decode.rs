@@ -11,6 +11,8 @@ use prost::Message;
 use crate::support::protobuf::{config_map_list, envelope, later_config_map};
 use crate::support::{FIXTURES, fixture, list, listwatch, names, piped, pods, stderr, stdout, with_stdin};
 
+const ONE_PAGE: &str = "warning: the body is one page of a longer list\n";
+
 /// Decodes a body given on stdin.
 fn decode(args: &[&str], body: &[u8]) -> Output {
     with_stdin(&[&["decode"], args].concat(), body)
@@ -99,7 +101,7 @@ fn prints_an_aligned_table() {
 #[test]
 fn prints_the_same_json_from_both_encodings() {
     let parse = |output: &Output| -> Vec<serde_json::Value> {
-        assert_eq!((stderr(output), output.status.code()), ("", Some(0)));
+        assert!(["", ONE_PAGE].contains(&stderr(output)) && output.status.success(), "{}", stderr(output));
         stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let [protobuf, json] = ["pods.pb", "pods.json"].map(|name| parse(&decode(&["-o", "json"], &fixture(name))));
@@ -109,10 +111,27 @@ fn prints_the_same_json_from_both_encodings() {
 
     let widgets = parse(&decode(&["-o", "json"], &fixture("widgets-page-1.json")));
     assert!(!widgets.is_empty() && widgets.iter().all(|widget| widget["kind"] == "Widget"));
-    for format in ["name", "table", "summary"] {
-        let output = decode(&["-o", format], &fixture("widgets-page-1.json"));
-        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{format}");
+}
+
+#[test]
+fn warns_of_a_single_page_in_each_format() {
+    for (name, expected) in [
+        ("pods-page-1.pb", ONE_PAGE),
+        ("pods-page-3.pb", ""),
+        ("pods.json", ONE_PAGE),
+        ("widgets-page-1.json", ONE_PAGE),
+    ] {
+        for format in ["name", "table", "wide", "json", "yaml", "summary"] {
+            let output = decode(&["-o", format], &fixture(name));
+            assert_eq!((stderr(&output), output.status.code()), (expected, Some(0)), "{name} {format}");
+        }
     }
+    // The rest of the page was not read.
+    let output = decode(&["--limit", "3"], &fixture("pods-page-1.pb"));
+    assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
+    // The object may be on another page.
+    let output = decode(&["-", "web/none"], &fixture("pods-page-1.pb"));
+    assert_eq!(stderr(&output), format!("{ONE_PAGE}error: stdin has no web/none\n"));
 }
 
 #[test]
@@ -152,6 +171,35 @@ fn prints_wide_and_label_columns() {
     );
 }
 
+/// kubectl prints `<unknown>` for the zero time, and `<invalid>` for an age that it cannot compute.
+#[test]
+fn prints_an_age_for_each_time() {
+    let times = [
+        ("null", "<unknown>"),
+        (r#""0001-01-01T00:00:00Z""#, "<unknown>"),
+        (r#""9999-12-31T23:59:59Z""#, "<invalid>"),
+        (r#""10000-01-01T00:00:00Z""#, "<invalid>"),
+        (r#""yesterday""#, "<invalid>"),
+        (r#""""#, "<invalid>"),
+        ("7", "<invalid>"),
+    ];
+    let items: Vec<_> = times
+        .iter()
+        .enumerate()
+        .map(|(index, (time, _))| format!(r#"{{"metadata":{{"name":"w-{index}","creationTimestamp":{time}}}}}"#))
+        .collect();
+    let body = format!(
+        r#"{{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{{"resourceVersion":"9"}},"items":[{}]}}"#,
+        items.join(",")
+    );
+    let output = decode(&["-o", "table", "-L", "app", "--no-headers"], body.as_bytes());
+    let rows: Vec<_> = stdout(&output).lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+    let expected: Vec<_> = times.iter().enumerate().map(|(index, (_, age))| (format!("w-{index}"), *age)).collect();
+    let printed: Vec<_> = rows.iter().map(|row| (row[0].to_owned(), row[1])).collect();
+    assert_eq!((printed, output.status.code()), (expected, Some(0)), "{}", stderr(&output));
+    assert_eq!(decode(&["-o", "name"], body.as_bytes()).status.code(), Some(0));
+}
+
 /// A YAML parser reads the same objects as a JSON parser.
 #[test]
 fn prints_yaml() {
@@ -160,7 +208,7 @@ fn prints_yaml() {
         let json: Vec<serde_json::Value> =
             stdout(&json).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let output = decode(&["-o", "yaml"], &fixture(name));
-        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let yaml: Vec<serde_json::Value> = serde_saphyr::from_multiple(stdout(&output)).unwrap();
         assert!(yaml == json, "{name}");
         assert!(stdout(&output).starts_with("---\napiVersion: ") && !stdout(&output).contains("managedFields:"));
@@ -367,7 +415,7 @@ fn prints_summaries() {
     ] {
         let output = decode(&["-o", "summary"], &fixture(name));
         let expected = format!("{expected}\n");
-        assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)), "{name}");
+        assert_eq!((stdout(&output), output.status.code()), (&*expected, Some(0)), "{name}: {}", stderr(&output));
     }
 }
 

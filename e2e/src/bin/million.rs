@@ -1,8 +1,8 @@
 //! Lists a million Pods, 8 GB, over loopback and fails if the client's memory reaches 32 MB: `cargo run --release -p listwatch-e2e
 //! --bin million`. It takes a minute and needs no API server.
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
+#[path = "../../../tests/support/memory.rs"]
+mod memory;
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use futures::TryStreamExt as _;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
-use support::memory;
+use memory::memory;
 
 const PODS: u32 = 1_000_000;
 const MOST: u64 = 32 << 20;

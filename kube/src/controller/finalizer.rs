@@ -86,7 +86,7 @@ fn metadata<T: Stored + ?Sized>(object: &Object<T>) -> Result<ObjectMeta, ItemEr
         name: Some(object.name().to_owned()),
         finalizers: Some(meta.finalizers()?.map(String::from).collect()),
         // Only its presence matters.
-        deletion_timestamp: meta.deletion_timestamp().map(|_| Time(Timestamp::UNIX_EPOCH)),
+        deletion_timestamp: meta.deletion_timestamp()?.map(|_| Time(Timestamp::UNIX_EPOCH)),
         ..ObjectMeta::default()
     })
 }

@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use listwatch::cache::{ChangeLogLimits, StorageFormat};
 use listwatch::reflector;
 use listwatch_mirror::{Access, Mirror};
-use tokio::runtime::{self, Handle};
+use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
@@ -29,7 +29,7 @@ use crate::cluster::connect::Connection;
 use crate::cluster::query::ResourceParser;
 use crate::cluster::resource;
 use crate::failure::{Failure, chain};
-use crate::signals::interrupted;
+use crate::signals::{end_slowly, interrupted};
 
 /// Keeps collections in memory and up to date, and serves them read-only over the Kubernetes API to kubectl, client-go and kube-rs.
 ///
@@ -163,9 +163,20 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     // thread: waking another thread for each change would cost more than the change.
     let readers = runtime::Builder::new_multi_thread().thread_name("readers").enable_all().build();
     let readers = readers.map_err(|error| Failure::Error(format!("cannot start threads: {error}")))?;
-    let done = mirror(args, readers.handle()).await;
-    readers.shutdown_background();
-    done
+    let handle = readers.handle().clone();
+    let _readers = Readers(Some(readers));
+    mirror(args, &handle).await
+}
+
+/// The threads of responses. A signal may drop the future of the command, and dropping a runtime in a future panics.
+struct Readers(Option<Runtime>);
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 async fn mirror(args: Args, readers: &Handle) -> Result<(), Failure> {
@@ -236,6 +247,8 @@ async fn mirror(args: Args, readers: &Handle) -> Result<(), Failure> {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let [mut save_tick, mut share_tick] = [SAVE, SHARE].map(|period| interval_at(Instant::now() + period, period));
     let mut interrupted = pin!(interrupted());
+    // From here on, the loop handles signals: it saves the caches, and waits for open requests.
+    end_slowly();
     loop {
         tokio::select! {
             started = &mut starting, if !has_started => {

@@ -64,11 +64,11 @@ impl<'a> Live<'a> {
             let status = cache.status();
             let [objects, events] = [count(cache.len()), status.events].map(HumanCount);
             let memory = DecimalBytes(count(cache.memory().total()));
-            eprintln!(
+            notices::line(format_args!(
                 "{resource}: {objects} objects {}, {memory}, {events} events, {}",
                 at(&status),
                 troubles(&status)
-            );
+            ));
         }
     }
 }

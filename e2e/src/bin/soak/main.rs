@@ -9,9 +9,11 @@
 //! stop, a store differs from the server in any byte, or its subscriber has missed a change.
 
 mod caches;
+#[path = "../../../../tests/support/memory.rs"]
+mod memory;
 mod query;
-#[path = "../../../../tests/support/mod.rs"]
-mod support;
+#[path = "../../../../tests/support/reference.rs"]
+mod reference;
 mod trouble;
 mod usage;
 mod worker;

@@ -12,7 +12,7 @@ use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::support::reference;
+use crate::reference::reference;
 use listwatch_e2e::{Result, Server};
 
 type Decode = fn(ItemRef<'_>) -> std::result::Result<Object, ItemError>;

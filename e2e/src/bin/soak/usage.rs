@@ -5,7 +5,7 @@ use std::fs;
 
 use cap::Cap;
 
-use crate::support::memory;
+use crate::memory::memory;
 
 #[global_allocator]
 static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
