@@ -78,10 +78,8 @@ impl Error {
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
             ErrorKind::Discovery(reason) | ErrorKind::Unresolved(reason) => clean(reason),
             // `last` was redacted when it was created.
-            ErrorKind::NoProgress { .. }
-            | ErrorKind::Params(_)
-            | ErrorKind::PageChanged
-            | ErrorKind::RepeatedToken => {}
+            ErrorKind::NoProgress { .. } | ErrorKind::Params(_) | ErrorKind::PageChanged | ErrorKind::RepeatedToken => {
+            }
         }
         self
     }

@@ -399,10 +399,7 @@ async fn what_cannot_be_listed_is_not_resolved_and_what_cannot_be_watched_is_not
     let expected = "parameters: pods.down.example cannot be watched: the server only lists it";
     for params in [WatchParams::from_now(), WatchParams::from_version("1"), WatchParams::with_initial_state()] {
         let watch = || client.watch::<[u8]>(&pods, &params);
-        let errors = [
-            watch().next().await.unwrap().unwrap_err(),
-            watch().open().await.unwrap_err(),
-        ];
+        let errors = [watch().next().await.unwrap().unwrap_err(), watch().open().await.unwrap_err()];
         for error in errors {
             assert_eq!(error.to_string(), expected);
         }
