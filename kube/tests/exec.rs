@@ -50,7 +50,7 @@ async fn runs_once_for_a_client_and_its_other_connections() {
     assert!(transport.renews_credentials());
     transport.authenticate().await.unwrap();
     for client in [Client::new(transport), Client::new(other)] {
-        let (one, two) = tokio::join!(client.resolve("widgets"), client.discover());
+        let (one, two) = tokio::join!(client.resolve("widgets"), client.resolve("widgets"));
         one.unwrap_err();
         two.unwrap_err();
     }
