@@ -28,10 +28,10 @@ use crate::sync::lock;
 #[non_exhaustive]
 pub struct ChangeLogLimits {
     /// The memory of the log in bytes: replaced and deleted states, and encoded frames, which take at most a quarter of
-    /// it. Over the limit, frames are encoded again and the oldest changes are dropped. The newest change and the
-    /// newest frame are kept whatever their size. The default is 64 MiB.
+    /// it. Over the limit, frames are encoded again and the oldest changes are dropped. The newest change, the
+    /// changes that share its version and the newest frame are kept whatever their size. The default is 64 MiB.
     pub bytes: usize,
-    /// The age of the oldest change. The default is 10 minutes.
+    /// The age of the oldest change. Changes that share the newest version may be older. The default is 10 minutes.
     pub age: Duration,
 }
 
@@ -168,6 +168,12 @@ impl<T: Stored + ?Sized> Kept<T> {
             _ => false,
         }
     }
+
+    /// Returns true if this is the newest version, and a reader at it may lack the change. The log keeps such a change: otherwise each
+    /// reader that lists at this version and resumes from it would expire at once, until the next version.
+    fn is_unsettled_at(&self, newest: &str) -> bool {
+        self.place != Place::First && self.change.resource_version == newest
+    }
 }
 
 /// The log of a store. Readers acquire its lock without any other.
@@ -182,8 +188,8 @@ pub(super) struct Log<T: Stored + ?Sized> {
     state: LogState,
     /// Distinguishes the cursors of an earlier opening.
     opening: u64,
-    /// All changes after this version are in `kept`; `None` until the next version, if a change without a version was dropped.
-    start: Option<String>,
+    /// All changes after this version are in `kept`.
+    start: String,
     /// A change was dropped that a reader at `start` may lack.
     start_is_partial: bool,
     /// All changes up to this version are in `kept`.
@@ -257,7 +263,7 @@ impl<T: Stored + ?Sized> Log<T> {
             limits: None,
             state: LogState::Closed,
             opening: 0,
-            start: None,
+            start: String::new(),
             start_is_partial: false,
             version: String::new(),
             is_shared: false,
@@ -346,7 +352,7 @@ impl<T: Stored + ?Sized> Log<T> {
         if is_older(version, newest) {
             self.state = LogState::Opening(newest.to_owned());
         } else {
-            self.start = Some(version.to_owned());
+            version.clone_into(&mut self.start);
             self.start_is_partial = false;
             self.state = LogState::Open;
             self.has_news = true;
@@ -455,7 +461,6 @@ impl<T: Stored + ?Sized> Log<T> {
     fn reach(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.is_shared = false;
-        self.start.get_or_insert_with(|| version.to_owned());
     }
 
     /// Closes the log until the watch has delivered a version that is newer than all before.
@@ -493,21 +498,22 @@ impl<T: Stored + ?Sized> Log<T> {
         // Frames have a limit of their own, so that the log exceeds its limit at no time.
         let of_changes = limits.bytes - Frames::share(limits.bytes);
         while let Some(oldest) = self.kept.front()
+            && !oldest.is_unsettled_at(&self.version)
             && (oldest.at.elapsed() > limits.age || self.kept_bytes > of_changes && self.kept.len() > 1)
         {
             let Some(oldest) = self.kept.pop_front() else { return };
             self.kept_bytes -= oldest.change.bytes();
             self.dropped += 1;
             let version = &oldest.change.resource_version;
-            self.start = match oldest.place {
-                Place::First | Place::Further => Some(version.clone()),
+            let start = match oldest.place {
+                Place::First | Place::Further => version,
                 // It happened before the next version.
                 Place::Unversioned => {
                     let next = self.kept.iter().find(|kept| kept.place == Place::First);
-                    let next = next.map_or(&self.version, |next| &next.change.resource_version);
-                    Some(next.clone()).filter(|next| next != version)
+                    next.map_or(&self.version, |next| &next.change.resource_version)
                 }
             };
+            self.start.clone_from(start);
             self.start_is_partial = oldest.place == Place::Further;
             self.garbage.push(oldest);
         }
@@ -526,7 +532,7 @@ impl<T: Stored + ?Sized> Log<T> {
             return ChangeLogStatus::default();
         }
         ChangeLogStatus {
-            start: self.start.as_ref().or(Some(&self.version)).cloned(),
+            start: Some(self.start.clone()),
             changes: self.kept.len(),
             bytes: self.bytes(),
             age: self.kept.front().map_or(Duration::ZERO, |oldest| oldest.at.elapsed()),
@@ -546,8 +552,7 @@ impl<T: Stored + ?Sized> Log<T> {
     /// Returns the place after the changes that a reader has which is at this version.
     fn place_after(&self, resource_version: &str) -> Result<u64, StoreError> {
         // Also refuses versions without an order.
-        let start = self.start.as_deref();
-        let has_all = match start.and_then(|start| compare_resource_versions(start, resource_version)) {
+        let has_all = match compare_resource_versions(&self.start, resource_version) {
             Some(Ordering::Less) => true,
             Some(Ordering::Equal) => !self.start_is_partial,
             _ => false,
