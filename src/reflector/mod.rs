@@ -234,10 +234,12 @@ impl<T: Stored + ?Sized> Reflector<T> {
     ///
     /// # Errors
     ///
-    /// [`Error`] when the selection is invalid, or the resource [cannot be watched](Resource::without_watch); or, if the collection was never complete (a loaded file counts), when the caller has
-    /// to change something: the server refuses the request (400, 422), or TLS failed before its first response
-    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)); with [`fail_fast`](Self::fail_fast) also lasting
-    /// errors. Once the collection was complete it retries all errors. Subscribers get the error as
+    /// [`Error`] when the selection is invalid, or the resource [cannot be watched](Resource::without_watch).
+    ///
+    /// Until the collection was complete (a loaded file counts), also when the caller has to change something: the server
+    /// refuses the request (400, 422), or TLS failed before its first response
+    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)). With [`fail_fast`](Self::fail_fast), lasting
+    /// errors end it then too. Once the collection was complete, it retries all errors. Subscribers get the error as
     /// [`Change::Ended`](crate::cache::Change::Ended).
     ///
     /// An object that cannot be stored is not an error: it is [skipped](ReflectorStatus::skipped), and the cache is incomplete. The
