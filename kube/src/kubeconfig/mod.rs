@@ -70,8 +70,8 @@ impl Kubeconfig {
     /// cluster in which this process runs, with its service account; `None` outside of a cluster.
     ///
     /// Files that do not exist are skipped, except [`file`](Self::file). Of entries with one name, the first file's is
-    /// used. Paths are relative to their own file. Empty strings mean unset. A context whose user does not exist gives a
-    /// configuration without credentials.
+    /// used. Paths are relative to their own file. Empty strings mean unset. A context whose user does not exist gives
+    /// a configuration without credentials.
     ///
     /// The configuration has the [proxy of the environment](environment_proxy), unless the cluster has a `proxy-url`.
     /// If the URL of the server is `http`, it has no credentials: a warning says so.
