@@ -1,5 +1,5 @@
-//! Keeps a cache of Pods with an index by node, and prints the Pods of each change: `cargo run --features cache --example reflector
-//! [URL]`, with the URL that `kubectl proxy` prints.
+//! Keeps a cache of Pods with an index by node, and prints the Pods of each change:
+//! `cargo run --features cache --example reflector [URL]`, with the URL that `kubectl proxy` prints.
 
 use std::env::args;
 use std::error::Error;

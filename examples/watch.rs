@@ -1,4 +1,5 @@
-//! Prints the Pods of a cluster, and then each change: `cargo run --example watch [URL]`, with the URL that `kubectl proxy` prints.
+//! Prints the Pods of a cluster, and then each change: `cargo run --example watch [URL]`, with the URL that
+//! `kubectl proxy` prints.
 
 use std::env::args;
 use std::error::Error;

@@ -154,8 +154,8 @@ impl Error for DecodeError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The body is neither Kubernetes protobuf, which begins with `k8s\0` or in a watch with the length of a frame, nor JSON that
-    /// the decoder accepts.
+    /// The body is neither Kubernetes protobuf, which begins with `k8s\0` or in a watch with the length of a frame, nor
+    /// JSON that the decoder accepts.
     ///
     /// API servers send the encoding that the `Accept` header of the request prefers.
     #[error("unexpected encoding: the body looks like {0}")]
@@ -178,8 +178,8 @@ pub enum DecodeErrorKind {
     #[error("incomplete: the body ended inside a frame")]
     TruncatedFrame,
 
-    /// The body is not a list of objects: a single object, a `Table` (which servers send for `as=Table`), or a kind whose items are
-    /// not objects. Or it is a list or a single object in place of a watch.
+    /// The body is not a list of objects: a single object, a `Table` (which servers send for `as=Table`), or a kind
+    /// whose items are not objects. Or it is a list or a single object in place of a watch.
     #[error("unexpected kind: the body has the kind {kind:?} of {api_version:?}")]
     UnexpectedKind {
         /// `apiVersion` of the body.

@@ -1,9 +1,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 //! Lists, watches and caches huge Kubernetes collections in constant memory.
 //!
-//! An API server can stream a list of any size. This crate decodes a list while it arrives, one item at a time, and keeps only what
-//! the caller keeps. The decoders use no IO and no async. A client lists, pages, retries and watches over them, and a reflector
-//! keeps a cache synced.
+//! An API server can stream a list of any size. This crate decodes a list while it arrives, one item at a time, and
+//! keeps only what the caller keeps. The decoders use no IO and no async. A client lists, pages, retries and watches
+//! over them, and a reflector keeps a cache synced.
 //!
 //! ```no_run
 //! use listwatch::ListReader;

@@ -33,9 +33,9 @@ const SIGNAL_AFTER_READER: Duration = Duration::from_millis(50);
 
 /// Streams huge Kubernetes collections over protobuf, in constant memory.
 ///
-/// Results go to stdout, everything else to stderr. Exit codes: 0 on success or if the reader of stdout has closed it, 1 on an error, 2 on
-/// wrong usage, 130 on Ctrl-C, SIGTERM or SIGHUP. `watch` and `mirror` run until the first of these signals, and then exit with 0. A second
-/// signal ends each command at once, with 130.
+/// Results go to stdout, everything else to stderr. Exit codes: 0 on success or if the reader of stdout has closed it,
+/// 1 on an error, 2 on wrong usage, 130 on Ctrl-C, SIGTERM or SIGHUP. `watch` and `mirror` run until the first of these
+/// signals, and then exit with 0. A second signal ends each command at once, with 130.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 #[cfg_attr(

@@ -423,7 +423,8 @@ pub fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// Returns the time since `created` as kubectl prints it: `translateTimestampSince` in `k8s.io/kubernetes/pkg/printers`.
+/// Returns the time since `created` as kubectl prints it: `translateTimestampSince` in
+/// `k8s.io/kubernetes/pkg/printers`.
 fn age(created: Option<Time>) -> String {
     age_at(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(), created)
 }

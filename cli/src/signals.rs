@@ -145,8 +145,8 @@ impl Signals {
     }
 }
 
-/// Returns the set of ignored signals. They stay ignored, as in programs in Go: `nohup` ignores SIGHUP, and a shell without job
-/// control ignores SIGINT in background jobs.
+/// Returns the set of ignored signals. They stay ignored, as in programs in Go: `nohup` ignores SIGHUP, and a shell
+/// without job control ignores SIGINT in background jobs.
 #[cfg(target_os = "linux")]
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

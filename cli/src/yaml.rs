@@ -70,8 +70,8 @@ impl Serialize for Tree<'_> {
 
 /// Returns the integer, or the text of the float.
 ///
-/// kubectl reads the JSON of an object as YAML, where `100.0` is written as the integer 100. Sources: `floatEncoder` in Go's
-/// `encoding/json`, `floatv` in `encode.go` of `go.yaml.in/yaml/v2`.
+/// kubectl reads the JSON of an object as YAML, where `100.0` is written as the integer 100. Sources: `floatEncoder` in
+/// Go's `encoding/json`, `floatv` in `encode.go` of `go.yaml.in/yaml/v2`.
 fn of_go(number: &Number) -> Result<Number, String> {
     let Some(float) = number.as_f64().filter(|_| number.is_f64()) else { return Ok(number.clone()) };
     if float == 0.0 {

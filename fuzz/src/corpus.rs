@@ -1,4 +1,5 @@
-//! The inputs of a fuzz target, for tests on stable Rust: the corpus, which is one archive, and the regressions, which are files.
+//! The inputs of a fuzz target, for tests on stable Rust: the corpus, which is one archive, and the regressions, which
+//! are files.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -7,7 +8,8 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use tar::Archive;
 
-/// Returns the name and the bytes of each input of the target, in the order of names. `fuzz` is the folder of the fuzz targets.
+/// Returns the name and the bytes of each input of the target, in the order of names. `fuzz` is the folder of the fuzz
+/// targets.
 pub fn inputs(fuzz: &Path, target: &str) -> Vec<(String, Vec<u8>)> {
     let mut inputs = Vec::new();
     let file = File::open(fuzz.join("corpus.tar.gz")).expect("the corpus");

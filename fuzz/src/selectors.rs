@@ -1,4 +1,5 @@
-//! Any text is a selector or an error. A selector parses back from its text, and any object matches or does not, without a panic.
+//! Any text is a selector or an error. A selector parses back from its text, and any object matches or does not,
+//! without a panic.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;

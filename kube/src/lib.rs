@@ -1,7 +1,8 @@
 //! [listwatch](https://docs.rs/listwatch) for users of [kube-rs](https://docs.rs/kube).
 //!
-//! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client`: exec plugins, proxies and impersonation
-//!   work as in kubectl; OIDC needs kube's feature `oidc`. [`Kubeconfig`] reads kubeconfigs as kubectl does.
+//! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client`: exec plugins, proxies and
+//!   impersonation work as in kubectl; OIDC needs kube's feature `oidc`. [`Kubeconfig`] reads kubeconfigs as kubectl
+//!   does.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches and, with the feature
 //!   `cache`, objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
 //! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's `Controller`.

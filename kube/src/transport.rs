@@ -34,13 +34,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// dropped. TCP keepalive detects a dead connection within 45 s.
 ///
 /// Credentials may change while it runs. It reads a token file for each request, and a file of certificate authorities
-/// (`root_cert_file`) for each TLS handshake. After a TLS error or a 401, it reloads client certificates. It runs an exec plugin
-/// before the first request, when the credentials have expired, and after a 401. With certificate authorities in the
-/// configuration, it accepts a server whose own certificate is among them: see
+/// (`root_cert_file`) for each TLS handshake. After a TLS error or a 401, it reloads client certificates. It runs an
+/// exec plugin before the first request, when the credentials have expired, and after a 401. With certificate
+/// authorities in the configuration, it accepts a server whose own certificate is among them: see
 /// [`Authorities`](listwatch::client::Authorities).
 ///
-/// OIDC and OAuth need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube needs,
-/// requires a feature of its own that chooses a version of Kubernetes.
+/// OIDC and OAuth need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube
+/// needs, requires a feature of its own that chooses a version of Kubernetes.
 pub struct KubeTransport {
     client: Mutex<Built>,
     /// `None` on the caller's runtime, where connections may outlive the transport.
@@ -113,13 +113,13 @@ impl KubeTransport {
     /// Creates a transport over its own client, without kube's retries and read timeout, because [`Retry`] and
     /// [`read_idle_timeout`] replace them. The timeout to connect is 10 s in place of kube's default of 30 s.
     ///
-    /// [`Kubeconfig`](crate::Kubeconfig) reads kubeconfigs as kubectl does. Credentials for an `http` server are sent in clear text,
-    /// with a warning unless the server is on loopback; `Kubeconfig` returns none for such a server.
+    /// [`Kubeconfig`](crate::Kubeconfig) reads kubeconfigs as kubectl does. Credentials for an `http` server are sent
+    /// in clear text, with a warning unless the server is on loopback; `Kubeconfig` returns none for such a server.
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`] or [`TransportErrorKind::Credentials`] when the configuration cannot be used. Errors of an
-    /// exec plugin are those of [`authenticate`](Self::authenticate) and of requests.
+    /// [`TransportErrorKind::Setup`] or [`TransportErrorKind::Credentials`] when the configuration cannot be used.
+    /// Errors of an exec plugin are those of [`authenticate`](Self::authenticate) and of requests.
     ///
     /// [`Retry`]: listwatch::client::Retry
     /// [`read_idle_timeout`]: listwatch::client::Client::read_idle_timeout
@@ -159,8 +159,8 @@ impl KubeTransport {
         Ok(Self { io: Some(IoThread::default()), config: Some(config), credentials, plugin, sent, ..Self::new(client) })
     }
 
-    /// Returns a transport with connections of its own, read on its own thread, and the same credentials: an exec plugin runs once
-    /// for both. With a client of the caller, both share its connections.
+    /// Returns a transport with connections of its own, read on its own thread, and the same credentials: an exec
+    /// plugin runs once for both. With a client of the caller, both share its connections.
     ///
     /// # Errors
     ///
@@ -189,8 +189,8 @@ impl KubeTransport {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Credentials`] if the plugin fails: the error names the command and how it failed. A missing command is
-    /// reported with the `installHint`.
+    /// [`TransportErrorKind::Credentials`] if the plugin fails: the error names the command and how it failed. A
+    /// missing command is reported with the `installHint`.
     pub async fn authenticate(&self) -> Result<(), TransportError> {
         match &self.plugin {
             Some(plugin) => plugin.issued().await.map(drop),

@@ -50,7 +50,7 @@ async fn runs_once_for_a_client_and_its_other_connections() {
     assert!(transport.renews_credentials());
     transport.authenticate().await.unwrap();
     for client in [Client::new(transport), Client::new(other)] {
-        let (one, two) = tokio::join!(client.resolve("widgets"), client.resolve("widgets"));
+        let (one, two) = tokio::join!(client.get::<[u8]>(&Resource::PODS, Some("web"), "a"), client.get::<[u8]>(&Resource::PODS, Some("web"), "a"));
         one.unwrap_err();
         two.unwrap_err();
     }
@@ -74,7 +74,7 @@ async fn runs_again_when_credentials_have_expired_or_are_refused() {
         issue '"token": "t'$N'", "expirationTimestamp": "'$at'"'"#;
     let client = Client::new(transport(&server.url(), folder.path(), script, &json!({})).unwrap());
     for _ in 0..3 {
-        client.resolve("widgets").await.unwrap_err();
+        client.get::<[u8]>(&Resource::PODS, Some("web"), "a").await.unwrap_err();
     }
     let sent = sent(&server);
     let first = ["Bearer t1", "Bearer t2", "Bearer t3"].map(str::to_owned);
@@ -125,7 +125,7 @@ async fn names_the_command_and_how_it_failed() {
         assert!(!error.contains("s3cret") && !error.contains("KUBERNETES_EXEC_INFO"), "{script}: {error}");
         // A plugin that fails is not a connection that breaks: no retry.
         let ran = runs(folder.path()).len();
-        Client::new(transport).retry(Retry::default()).resolve("widgets").await.unwrap_err();
+        Client::new(transport).retry(Retry::default()).get::<[u8]>(&Resource::PODS, Some("web"), "a").await.unwrap_err();
         assert!(runs(folder.path()).len() <= ran + 1, "{script}");
     }
     assert!(server.requests().is_empty());
@@ -149,7 +149,7 @@ async fn does_not_run_beside_other_credentials() {
     let mut config = kube::Config::new(server.url().parse().unwrap());
     config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
     config.auth_info.token = Some("t".into());
-    Client::new(KubeTransport::from_config(config).unwrap()).resolve("widgets").await.unwrap_err();
+    Client::new(KubeTransport::from_config(config).unwrap()).get::<[u8]>(&Resource::PODS, Some("web"), "a").await.unwrap_err();
     assert!(!folder.path().join("ran").exists());
     assert!(sent(&server).iter().all(|sent| sent == "Bearer t"));
 }
@@ -201,6 +201,6 @@ async fn sends_a_certificate_of_the_plugin() {
     config.root_cert_file = Some(ca);
     config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
     let client = Client::new(KubeTransport::from_config(config).unwrap()).retry(Retry::never());
-    let error = client.resolve("widgets").await.unwrap_err().to_string();
+    let error = client.get::<[u8]>(&Resource::PODS, Some("web"), "a").await.unwrap_err().to_string();
     assert!(error.contains("400"), "{error}");
 }

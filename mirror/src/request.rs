@@ -431,8 +431,8 @@ mod tests {
             ("resource?fieldSelector=metadata.name=name1", "list name1 metadata.name=name1"),
             ("resource?watch=true&fieldSelector=metadata.name=name1", "watch name1 metadata.name=name1"),
             ("resource?fieldSelector=foo=bar&labelSelector=baz=qux", "list - foo=bar baz=qux"),
-            ("resource?fieldSelector=metadata.name=name1,foo", "list - metadata.name=name1,foo"),
-            ("resource?fieldSelector=metadata.name=name1,foo&watch=true", "watch - metadata.name=name1,foo"),
+            ("resource?fieldSelector=metadata.name=name1,foo", "400"),
+            ("resource?fieldSelector=metadata.name=name1,foo&watch=true", "400"),
             (
                 "resource?fieldSelector=metadata.name=foo&fieldSelector=metadata.name=bar&labelSelector=foo=bar&labelSelector=foo=baz",
                 "list foo metadata.name=foo foo=bar",

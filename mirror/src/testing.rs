@@ -52,8 +52,8 @@ impl Api {
         self.mirror_for(Access::Loopback, limits).await
     }
 
-    /// Returns a mirror whose cache is synced, with `--stale-reads`. If it is [reviewed](Access::Reviewed), each token has all
-    /// rights until [`withdraw`](Self::withdraw).
+    /// Returns a mirror whose cache is synced, with `--stale-reads`. If it is [reviewed](Access::Reviewed), each token
+    /// has all rights until [`withdraw`](Self::withdraw).
     pub(crate) async fn mirror_for(self: &Arc<Self>, access: Access, limits: Limits) -> Arc<Shared> {
         self.mirror_with(access, limits, true, ChangeLogLimits::default(), |mirrored| mirrored).await
     }

@@ -41,8 +41,9 @@ impl Spending {
         self.full = is_full.then_some(Full { skipped, room: self.room(used), has_improved });
     }
 
-    /// Returns true if a list can store a refused object at this use of memory: the smallest of them fits, and a tenth of the budget is
-    /// free. If the last list left out as many objects as the list before, that much must have become free since.
+    /// Returns true if a list can store a refused object at this use of memory: the smallest of them fits, and a tenth
+    /// of the budget is free. If the last list left out as many objects as the list before, that much must have become
+    /// free since.
     #[cfg(feature = "client")]
     pub(super) fn has_room(&self, used: usize) -> bool {
         let Some(least) = self.least_refused else { return false };

@@ -320,7 +320,8 @@ impl<T: Stored + ?Sized> Inner<T> {
         writer.indexes.push(Arc::downgrade(index));
     }
 
-    /// Returns the memory of the store, of which the [rest](super::budget::Spending::rest) was measured some writes ago.
+    /// Returns the memory of the store, of which the [rest](super::budget::Spending::rest) was measured some writes
+    /// ago.
     pub(super) fn used(&self, writer: &Writer<T>) -> usize {
         self.counted(writer) + writer.spending.rest
     }

@@ -78,8 +78,9 @@ impl<T: Stored + ?Sized> LoggedChange<T> {
 
     /// Returns the resource version of the change, which orders the changes of a collection.
     ///
-    /// Several changes may share a version: when a lease of etcd expires, it deletes all its objects at one version. A change without a
-    /// version of its own, for example a deletion that some servers send without one, has the version of the change before it.
+    /// Several changes may share a version: when a lease of etcd expires, it deletes all its objects at one version. A
+    /// change without a version of its own, for example a deletion that some servers send without one, has the version
+    /// of the change before it.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.resource_version
@@ -200,7 +201,8 @@ pub(super) struct Log<T: Stored + ?Sized> {
     seen: String,
     /// The version of a list beside which a watch has run. Its objects may be deleted at versions up to this one.
     listed: String,
-    /// The watch has delivered a change without a version of its own, which is newer than this version, while the log was not open.
+    /// The watch has delivered a change without a version of its own, which is newer than this version, while the log
+    /// was not open.
     unsure: Option<String>,
     /// The number of changes that were dropped from the front of `kept`.
     dropped: u64,
@@ -428,8 +430,8 @@ impl<T: Stored + ?Sized> Log<T> {
         }
     }
 
-    /// Returns the change of the state that the log has of an object, if others than the reflector have written the object; `None` if
-    /// nothing changes.
+    /// Returns the change of the state that the log has of an object, if others than the reflector have written the
+    /// object; `None` if nothing changes.
     fn catch_up(&mut self, mut observed: Observed<T::Decoded>, place: Place) -> Option<Observed<T::Decoded>> {
         let version = observed.object.resource_version();
         let key = observed.object.identity().key();

@@ -125,7 +125,8 @@ mod tests {
         store
     }
 
-    /// Writes events such as `+a@5 ~a@6 -a@7`, or `-a@` without a version, and bookmarks such as `=8`, as a reflector does.
+    /// Writes events such as `+a@5 ~a@6 -a@7`, or `-a@` without a version, and bookmarks such as `=8`, as a reflector
+    /// does.
     fn observe(store: &Store<[u8]>, events: &str) {
         for event in events.split_whitespace() {
             let (kind, rest) = event.split_at(1);
@@ -310,7 +311,8 @@ mod tests {
 
     type View = BTreeMap<String, String>;
 
-    /// A reader, which reads a part of the changes, is interrupted, and resumes at the version of the last change that it has.
+    /// A reader, which reads a part of the changes, is interrupted, and resumes at the version of the last change that
+    /// it has.
     struct Reader {
         view: View,
         version: String,

@@ -209,8 +209,8 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Returns true if the slot is written for the first time, and before a walk that does not deliver has reached it. Whether the
-    /// subscriber knows the replaced object is then unknown.
+    /// Returns true if the slot is written for the first time, and before a walk that does not deliver has reached it.
+    /// Whether the subscriber knows the replaced object is then unknown.
     pub(super) fn is_first_write(&mut self, slot: u32) -> bool {
         let Some(walk) = self.walk.as_mut().filter(|walk| !walk.delivers) else { return false };
         let is_first = walk.is_before(slot) && !walk.written.contains(slot as usize);

@@ -168,8 +168,9 @@ impl<T: Stored + ?Sized> StoreReader<T> {
     /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the store's is
     /// allowed: the cursor skips the changes up to it.
     ///
-    /// Several changes may share the version, and a reader at this version may have only the first of them. The cursor returns the
-    /// others, and changes without a version of their own, so a reader may get them again. No change is lost.
+    /// Several changes may share the version, and a reader at this version may have only the first of them. The cursor
+    /// returns the others, and changes without a version of their own, so a reader may get them again. No change is
+    /// lost.
     ///
     /// # Errors
     ///

@@ -91,8 +91,8 @@ impl<T: Stored + ?Sized> Store<T> {
         self.save_from(path.as_ref(), holds, None)
     }
 
-    /// As [`save`](Self::save), with the version from which a watch resumes: of the changes up to its own version, the collection may have
-    /// only a part.
+    /// As [`save`](Self::save), with the version from which a watch resumes: of the changes up to its own version, the
+    /// collection may have only a part.
     pub(crate) fn save_from(&self, path: &Path, holds: &str, resumes_from: Option<&str>) -> Result<(), FileError> {
         let inner = &self.inner;
         let writer = inner.settled_writer();

@@ -56,7 +56,8 @@ impl<T: Stored + ?Sized> Subscription<T> {
         })
     }
 
-    /// Finds out whether the subscriber knows an object that is written while it starts, before its walk has reached the object.
+    /// Finds out whether the subscriber knows an object that is written while it starts, before its walk has reached
+    /// the object.
     fn reach(&self, slot: u32, old: Option<&Entry<T::Decoded>>) {
         if !lock(&self.queue).is_first_write(slot) {
             return;

@@ -237,7 +237,8 @@ pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> E
     ErrorKind::Api { code, status: Box::new(status), retry_after }
 }
 
-/// Returns the seconds of a `Retry-After`; `None` for a date, which client-go ignores too, because the clocks may differ.
+/// Returns the seconds of a `Retry-After`; `None` for a date, which client-go ignores too, because the clocks may
+/// differ.
 fn seconds(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))

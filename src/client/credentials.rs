@@ -74,8 +74,8 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Credentials`] if the file has no token and there is no previous one, or if the token contains a
-    /// character that no header can carry. The error names the source, and does not show the token.
+    /// [`TransportErrorKind::Credentials`] if the file has no token and there is no previous one, or if the token
+    /// contains a character that no header can carry. The error names the source, and does not show the token.
     pub fn header(&self) -> Result<Option<HeaderValue>, TransportError> {
         match &self.source {
             Source::None => Ok(None),

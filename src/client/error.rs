@@ -138,10 +138,11 @@ impl Error {
         }
     }
 
-    /// Returns true if the version or the continue token has expired, or [may have](ErrorKind::NoProgress): list from the start.
+    /// Returns true if the version or the continue token has expired, or [may have](ErrorKind::NoProgress): list from
+    /// the start.
     ///
-    /// Servers report it as 410, as one of the reasons `Expired` and `Gone`, or as the text of etcd or kine that the revision was
-    /// compacted.
+    /// Servers report it as 410, as one of the reasons `Expired` and `Gone`, or as the text of etcd or kine that the
+    /// revision was compacted.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         match self.kind() {

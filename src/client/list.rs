@@ -111,7 +111,8 @@ impl<F> List<F> {
         self
     }
 
-    /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) skips. The offset and the index in the error count within the page.
+    /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) skips. The offset and
+    /// the index in the error count within the page.
     pub fn on_skip(mut self, hook: impl FnMut(&DecodeError) + Send + 'static) -> Self {
         self.plan().on_skip = Some(Box::new(hook));
         self

@@ -46,7 +46,7 @@
 //! | `listwatch.resume`: a watch reconnects | warn if the error may need action, else debug | `error`, `resource_version` |
 //! | `listwatch.server_warning`: the server sent a warning for a watch | warn | `warning` |
 //! | `listwatch.restart`: the next page has expired; the list starts over or continues at the latest version | warn | `error`, `abandoned` |
-//! | `listwatch.credentials`: the client reloads credentials or certificates | warn | `error` |
+//! | `listwatch.credentials`: the client reloads credentials or certificates, or cannot read them and uses the previous ones | warn | `error` |
 //! | `listwatch.plain_http`: credentials and a server whose URL is `http` | warn | `server` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
 
@@ -283,10 +283,12 @@ impl Client {
         Ok(if lock(&self.only_json).contains(&key) { selection.plain_json() } else { selection })
     }
 
-    /// Returns true if the error refuses the form that was requested, so that the next request should be for plain JSON.
+    /// Returns true if the error refuses the form that was requested, so that the next request should be for plain
+    /// JSON.
     ///
-    /// Aggregated API servers return 406 for protobuf if a type does not implement it, although the request accepts JSON too
-    /// (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that, with its clones.
+    /// Aggregated API servers return 406 for protobuf if a type does not implement it, although the request accepts
+    /// JSON too (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that, with its
+    /// clones.
     fn needs_plain_json(&self, error: &Error, resource: &Resource, requested: &Selection) -> Result<bool, Error> {
         if error.code() != Some(406) || *requested == requested.clone().plain_json() {
             return Ok(false);

@@ -61,7 +61,8 @@ impl Selection {
     /// Requests only the metadata of each object: the objects are `PartialObjectMetadata`, in protobuf for custom resources
     /// too.
     ///
-    /// A server that cannot send them returns 406. The client then requests them in JSON, but never whole objects instead.
+    /// A server that cannot send them returns 406. The client then requests them in JSON, but never whole objects
+    /// instead.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
@@ -201,8 +202,8 @@ impl ListParams {
 
     /// Requests the list in pages of this many items, one page after the other: in one response unless set.
     ///
-    /// If a server or a proxy sends pages without this request, the client follows them too. All pages of an API server are of one
-    /// version. With [`ResourceVersion::Any`] servers ignore the page size and send the whole collection.
+    /// If a server or a proxy sends pages without this request, the client follows them too. All pages of an API server
+    /// are of one version. With [`ResourceVersion::Any`] servers ignore the page size and send the whole collection.
     #[must_use]
     pub fn page_size(mut self, items: u32) -> Self {
         self.page_size = Some(items);

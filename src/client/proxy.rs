@@ -14,8 +14,8 @@ use super::transport::is_loopback;
 ///
 /// The rules are those of Go (`golang.org/x/net/http/httpproxy`), so of kubectl. `HTTPS_PROXY` is for `https` servers,
 /// `HTTP_PROXY` for `http` servers. A proxy without a scheme is `http`. `NO_PROXY` excludes servers: names with their
-/// subdomains, `.suffixes`, addresses, CIDR ranges, each optionally with a port, and `*` for all. A server on loopback has no
-/// proxy. Each variable may be in lower case; an empty one is unset.
+/// subdomains, `.suffixes`, addresses, CIDR ranges, each optionally with a port, and `*` for all. A server on loopback
+/// has no proxy. Each variable may be in lower case; an empty one is unset.
 ///
 /// Unlike in Go, `ALL_PROXY` is used if the variable of the scheme is unset, as in curl.
 #[must_use]

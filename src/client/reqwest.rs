@@ -62,12 +62,12 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// bodies at once over one transport, or has a current-thread runtime, is faster
 /// [without the thread](HttpTransportBuilder::on_caller_runtime).
 ///
-/// It follows no redirects. It sends a token with every request, in a header that is marked sensitive; no error, log or `Debug`
-/// output shows the token. A token for an `http` URL is sent in clear text, with a warning unless the server is on loopback. It
-/// uses the [proxy of the environment](environment_proxy) unless set.
+/// It follows no redirects. It sends a token with every request, in a header that is marked sensitive; no error, log or
+/// `Debug` output shows the token. A token for an `http` URL is sent in clear text, with a warning unless the server is
+/// on loopback. It uses the [proxy of the environment](environment_proxy) unless set.
 ///
-/// Files may be replaced while it runs: it reads a token file for each request, a file of certificate authorities for each TLS
-/// handshake, and a client certificate after a request that failed or returned 401.
+/// Files may be replaced while it runs: it reads a token file for each request, a file of certificate authorities for
+/// each TLS handshake, and a client certificate after a request that failed or returned 401.
 pub struct HttpTransport {
     client: Mutex<reqwest::Client>,
     /// The files of the client certificate from which the client is rebuilt, if there are any.
@@ -373,8 +373,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Sends the bearer token in this file, which is read for each request. If it cannot be read later, the previous token is
-    /// sent. It replaces [`bearer_token`](Self::bearer_token).
+    /// Sends the bearer token in this file, which is read for each request. If it cannot be read later, the previous
+    /// token is sent. It replaces [`bearer_token`](Self::bearer_token).
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.credentials = Credentials::token_file(path, None);
         self
@@ -386,8 +386,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Trusts the certificate authorities in this file, which is read for each TLS handshake: see [`Authorities::from_file`]. It
-    /// replaces [`ca_pem`](Self::ca_pem).
+    /// Trusts the certificate authorities in this file, which is read for each TLS handshake: see
+    /// [`Authorities::from_file`]. It replaces [`ca_pem`](Self::ca_pem).
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.authority = Some(Authority::File(path.into()));
         self
@@ -414,7 +414,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Sends requests through this proxy (an `http`, `https` or `socks5` URL) instead of the proxies of the environment.
+    /// Sends requests through this proxy (an `http`, `https` or `socks5` URL) instead of the proxies of the
+    /// environment.
     pub fn proxy(mut self, url: impl Into<SecretString>) -> Self {
         self.proxy = Some(url.into());
         self

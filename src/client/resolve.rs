@@ -62,8 +62,8 @@ pub(super) fn has_group(typed: &str) -> bool {
     ResourceName::readings(typed).all(|name| name.group.is_some())
 }
 
-/// Finds the resource for a typed name, by the rules of [`Client::resolve`](super::Client::resolve). The resources are in the
-/// server's order of preference: the core group first, and in each group the preferred version first.
+/// Finds the resource for a typed name, by the rules of [`Client::resolve`](super::Client::resolve). The resources are
+/// in the server's order of preference: the core group first, and in each group the preferred version first.
 ///
 /// # Errors
 ///

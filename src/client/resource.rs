@@ -83,8 +83,8 @@ impl Resource {
         self
     }
 
-    /// Makes the resource one that the server lists but does not watch, like `componentstatuses` and the resources of
-    /// `metrics.k8s.io`. Watches and reflectors of it then end at once in an error.
+    /// Marks the resource as one that the server lists but does not watch, like `componentstatuses` and the resources
+    /// of `metrics.k8s.io`. Watches and reflectors of it then end at once in an error.
     #[must_use]
     pub const fn without_watch(mut self) -> Self {
         self.watchable = false;

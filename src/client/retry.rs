@@ -11,8 +11,9 @@ use super::transport::{TransportErrorKind, chain};
 use crate::error::DecodeErrorKind;
 use crate::wire::BodyFormat;
 
-/// The longest `Retry-After` that is obeyed. client-go obeys each (`rest/with_retry.go`); API servers send seconds, and a proxy may send
-/// anything. After a longer one a list or get ends in the error, and a watch or a reflector retries after this time.
+/// The longest `Retry-After` that is obeyed. client-go obeys each (`rest/with_retry.go`); API servers send seconds, and
+/// a proxy may send anything. After a longer one a list or get ends in the error, and a watch or a reflector retries
+/// after this time.
 pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// The class of an error. It alone decides what lists, gets, watches and reflectors do next.
@@ -84,9 +85,9 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
 
 /// Returns the class of an error of one group's discovery document.
 ///
-/// While the server of a group is down, the API server responds with 503 at once (kube-aggregator `handler_proxy.go`), and a retry
-/// would delay the other groups. A retry helps if the server asked for it, or the connection broke: client-go retries only these
-/// (`rest/with_retry.go`).
+/// While the server of a group is down, the API server responds with 503 at once (kube-aggregator `handler_proxy.go`),
+/// and a retry would delay the other groups. A retry helps if the server asked for it, or the connection broke:
+/// client-go retries only these (`rest/with_retry.go`).
 pub(super) fn classify_version(error: &Error, was_reached: bool) -> Class {
     match error.kind() {
         ErrorKind::Api { retry_after: None, .. } => Class::Lasting,
@@ -94,11 +95,12 @@ pub(super) fn classify_version(error: &Error, was_reached: bool) -> Class {
     }
 }
 
-/// Returns the number of connections from one version after which the version counts as expired, if each of them ends like this
-/// one, without an event; `None` if the end is no sign of an expired version, like 429 or a refused connection.
+/// Returns the number of connections from one version after which the version counts as expired, if each of them ends
+/// like this one, without an event; `None` if the end is no sign of an expired version, like 429 or a refused
+/// connection.
 ///
-/// `at_once` is true if the server accepted the watch and it ended at once. client-go lists again after one such end, and after each
-/// error but 429 and refused connections (`tools/cache/reflector.go`, `handleWatch`).
+/// `at_once` is true if the server accepted the watch and it ended at once. client-go lists again after one such end,
+/// and after each error but 429 and refused connections (`tools/cache/reflector.go`, `handleWatch`).
 pub(crate) fn most_fruitless(error: Option<&Error>, at_once: bool) -> Option<u32> {
     let breaks = || at_once.then_some(MOST_FAILED);
     match error.map(Error::kind) {
@@ -113,7 +115,8 @@ pub(crate) fn most_fruitless(error: Option<&Error>, at_once: bool) -> Option<u32
 /// The number of watches that the server may end at once before their version counts as expired.
 const MOST_ENDED: u32 = 3;
 
-/// The number of watches that may fail before their version counts as expired. With the default backoff, they take a minute or two.
+/// The number of watches that may fail before their version counts as expired. With the default backoff, they take a
+/// minute or two.
 const MOST_FAILED: u32 = 8;
 
 impl Error {
@@ -132,9 +135,9 @@ impl Error {
 /// A request is retried before its first item. A page that a continue token names is retried after that too: if the delivered
 /// items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has its own attempts.
 ///
-/// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. A `Retry-After` of more than
-/// 5 minutes ends a list or get in the error; watches and reflectors then retry after 5 minutes. The attempts themselves
-/// do not count: the connect timeout of the transport and
+/// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. A `Retry-After`
+/// of more than 5 minutes ends a list or get in the error; watches and reflectors then retry after 5 minutes. The
+/// attempts themselves do not count: the connect timeout of the transport and
 /// [`Client::read_idle_timeout`](super::Client::read_idle_timeout) limit each of them, and
 /// [`List::deadline`](super::List::deadline) limits all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -136,8 +136,9 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Parses a selector as apimachinery `fields.ParseSelector` does: `=`, `==` and `!=`, and in values `\\`, `\,` and `\=` for the
-/// characters themselves. The error has the text that an API server sends. Any path is accepted: the resource decides about paths.
+/// Parses a selector as apimachinery `fields.ParseSelector` does: `=`, `==` and `!=`, and in values `\\`, `\,` and `\=`
+/// for the characters themselves. The error has the text that an API server sends. Any path is accepted: the resource
+/// decides about paths.
 impl FromStr for FieldSelector {
     type Err = InvalidInput;
 
@@ -175,8 +176,8 @@ fn validate<S: fmt::Display + FromStr<Err = InvalidInput> + PartialEq>(selector:
     Err(InvalidInput::new(format!("the server would parse {text:?} as another selector"), &text))
 }
 
-/// Tokens as in apimachinery `labels.Lexer`: a word, one of the symbols `= == != ! < > ( ) ,`, or at the end the empty text. The parser
-/// decides by its place whether a word is a key, an operator or a value: `in in (in)`.
+/// Tokens as in apimachinery `labels.Lexer`: a word, one of the symbols `= == != ! < > ( ) ,`, or at the end the empty
+/// text. The parser decides by its place whether a word is a key, an operator or a value: `in in (in)`.
 #[derive(Clone, Copy)]
 struct Tokens<'a> {
     input: &'a str,
@@ -436,7 +437,8 @@ fn terms(input: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns path, whether the value must be equal, and the value. The first operator counts, because a path has no escapes.
+/// Returns path, whether the value must be equal, and the value. The first operator counts, because a path has no
+/// escapes.
 fn field_requirement<'a>(input: &str, term: &'a str) -> Result<(&'a str, bool, String), String> {
     let Some((path, raw)) = term.split_once('=') else {
         return Err(format!("invalid selector: '{input}'; can't understand '{term}'"));

@@ -103,8 +103,8 @@ impl<F> Watch<F> {
         self
     }
 
-    /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::open) then ends in
-    /// [`ReadIdle`](super::TransportErrorKind::ReadIdle).
+    /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::open) then ends
+    /// in [`ReadIdle`](super::TransportErrorKind::ReadIdle).
     ///
     /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the second bookmark,
     /// and in any case, the connection is dead 30 s after the server should have ended the watch: some resources, like events, have
@@ -124,8 +124,8 @@ impl<F> Watch<F> {
         self
     }
 
-    /// Opens one connection, and returns its events, with its bookmarks, once the server has sent the head of its response: for
-    /// callers that resume it themselves.
+    /// Opens one connection, and returns its events, with its bookmarks, once the server has sent the head of its
+    /// response: for callers that resume it themselves.
     ///
     /// # Errors
     ///
@@ -378,8 +378,8 @@ impl Connection {
     }
 }
 
-/// Checks the kind and the shard of an event's object, and passes the event to `on_event`. Drops bookmarks from which no watch can
-/// resume.
+/// Checks the kind and the shard of an event's object, and passes the event to `on_event`. Drops bookmarks from which
+/// no watch can resume.
 fn judge<R>(
     event: WatchEvent<'_>,
     expected: &TypeMeta,

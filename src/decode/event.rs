@@ -72,8 +72,8 @@ pub enum WatchEvent<'a> {
     /// All events up to this version have been sent.
     #[non_exhaustive]
     Bookmark {
-        /// The version from which a watch can resume. Some servers send bookmarks without a version, which is then empty, or
-        /// with version `0`: a watch must not resume from these.
+        /// The version from which a watch can resume. Some servers send bookmarks without a version, which is then
+        /// empty, or with version `0`: a watch must not resume from these.
         resource_version: &'a str,
         /// True if it follows the last initial event: the annotation `k8s.io/initial-events-end`. A server also sets it on
         /// the first bookmark of a watch from version 0.

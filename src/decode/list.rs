@@ -99,8 +99,8 @@ impl ListDecoder {
         self
     }
 
-    /// Sets whether an item over [`Limits::item_size`] is [`Event::Skipped`] and counted in [`ListEnd::skipped`]: false unless set, so
-    /// that the list ends in an error that names the item.
+    /// Sets whether an item over [`Limits::item_size`] is [`Event::Skipped`] and counted in [`ListEnd::skipped`]: false
+    /// unless set, so that the list ends in an error that names the item.
     ///
     /// An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case.
     #[must_use]

@@ -378,8 +378,8 @@ impl JsonList {
         self.head.is_some() && kind == "Status" && matches!(api_version.as_str(), "" | "v1")
     }
 
-    /// Refuses a kind that is known not to be a list of objects. Of others `items` decides, because a custom resource names the kind
-    /// of its lists as it likes (`spec.names.listKind` of its definition).
+    /// Refuses a kind that is known not to be a list of objects. Of others `items` decides, because a custom resource
+    /// names the kind of its lists as it likes (`spec.names.listKind` of its definition).
     fn check_kind(&self) -> Result<(), DecodeError> {
         let TypeMeta { api_version, kind } = &self.list.type_meta;
         let is_table = kind == "Table" && api_version.starts_with("meta.k8s.io/");

@@ -42,9 +42,9 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// declared. Apart from events with a Status, the decoder allocates only up to 8 KiB, for the ends of values in a frame of JSON, so
 /// that reading it and [projecting](crate::ItemRef::project) its object need not scan the values again.
 ///
-/// The decoder reads the type meta and the resource version of each object. An added or modified object without a resource version
-/// is an error. In JSON the decoder reads the members of the event, of the object and of its metadata; the last value of a
-/// repeated member counts, as in Go. The code that decodes the object detects other faults in it.
+/// The decoder reads the type meta and the resource version of each object. An added or modified object without a
+/// resource version is an error. In JSON the decoder reads the members of the event, of the object and of its metadata;
+/// the last value of a repeated member counts, as in Go. The code that decodes the object detects other faults in it.
 ///
 /// Sources: `metav1.WatchEvent`, `runtime.RawExtension` and `runtime.Unknown` in `k8s.io/apimachinery`, and its package
 /// `pkg/runtime/serializer/protobuf` for the frames.

@@ -16,10 +16,10 @@ use crate::wire::protobuf::{Fields, Value};
 /// The accessors return data of the object, not of the view, so the view may be dropped before the data. Strings are borrowed; only
 /// for a string with escapes in JSON each call returns a copy.
 ///
-/// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Times in JSON are parsed on
-/// each call. Labels, annotations, owner references, finalizers and managed fields are read on each call, and all of them are checked
-/// before the first is returned.
-/// The iterators of labels and annotations allocate a sorted map of borrowed strings; the others read one element at a time.
+/// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Times in
+/// JSON are parsed on each call. Labels, annotations, owner references, finalizers and managed fields are read on each
+/// call, and all of them are checked before the first is returned. The iterators of labels and annotations allocate a
+/// sorted map of borrowed strings; the others read one element at a time.
 ///
 /// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is merged.
 ///

@@ -21,8 +21,9 @@ use crate::wire::json;
 /// assert_eq!("app=web, tier in (front,back), !canary".parse(), Ok(built));
 /// ```
 ///
-/// The feature `client` adds parsing and printing. A text is parsed and checked as an API server does (apimachinery `labels.Parse`), and
-/// its error is the server's. A selector that was built is checked before it is sent. Requirements are sorted by key.
+/// The feature `client` adds parsing and printing. A text is parsed and checked as an API server does (apimachinery
+/// `labels.Parse`), and its error is the server's. A selector that was built is checked before it is sent. Requirements
+/// are sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LabelSelector(pub(crate) Vec<(String, Label)>);
 
@@ -84,13 +85,15 @@ impl LabelSelector {
         self.require(key, Label::DoesNotExist)
     }
 
-    /// Requires that the label exists and is an integer above the bound. A client refuses to send a negative bound, as the server does.
+    /// Requires that the label exists and is an integer above the bound. A client refuses to send a negative bound, as
+    /// the server does.
     #[must_use]
     pub fn greater_than(self, key: impl Into<String>, bound: i64) -> Self {
         self.require(key, Label::GreaterThan(bound.to_string()))
     }
 
-    /// Requires that the label exists and is an integer below the bound. A client refuses to send a negative bound, as the server does.
+    /// Requires that the label exists and is an integer below the bound. A client refuses to send a negative bound, as
+    /// the server does.
     #[must_use]
     pub fn less_than(self, key: impl Into<String>, bound: i64) -> Self {
         self.require(key, Label::LessThan(bound.to_string()))
@@ -156,8 +159,8 @@ fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> boo
 /// assert_eq!("status.phase=Running,spec.nodeName!=node-1".parse(), Ok(built));
 /// ```
 ///
-/// The feature `client` adds parsing and printing, as an API server parses them (apimachinery `fields.ParseSelector`). The resource
-/// decides by which fields its objects can be selected; the server returns 400 for others.
+/// The feature `client` adds parsing and printing, as an API server parses them (apimachinery `fields.ParseSelector`).
+/// The resource decides by which fields its objects can be selected; the server returns 400 for others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct FieldSelector(pub(crate) Vec<FieldRequirement>);
 

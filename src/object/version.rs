@@ -32,8 +32,8 @@ pub(crate) fn is_comparable(version: &str) -> bool {
     !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns true if a watch can resume from the version. The server takes an empty version and 0 for "any version", and sends the
-/// collection as it is now.
+/// Returns true if a watch can resume from the version. The server takes an empty version and 0 for "any version", and
+/// sends the collection as it is now.
 #[cfg(feature = "client")]
 pub(crate) fn is_resumable(version: &str) -> bool {
     version.bytes().any(|byte| byte != b'0')

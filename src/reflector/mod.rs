@@ -32,6 +32,7 @@
 //! | `listwatch.synced`: the cache is up to date | info | `resource_version`, `objects`, `skipped` |
 //! | `listwatch.attempt_ended`: an attempt ended | warn | `error`, `seconds` (until the next) |
 //! | `listwatch.relist`: the store has room for skipped objects, or the watch is silent | info | `resource_version` (of the server) |
+//! | `listwatch.load_retry`: a loaded file cannot be compared with the server | warn | `resource`, `error`, `seconds` (until the next) |
 //! | `listwatch.skipped`: the store could not hold an object | warn | `skipped` |
 //! | `listwatch.index_error`: the function of an index failed | warn | `error`, `errors` |
 
@@ -78,20 +79,20 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A watch that kept the cache synced for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it resumes the
-/// watch from the last version, with backoff and without a limit. It relists only if that version has expired, the initial
-/// state was interrupted, the server went back to an older version, the watch makes no progress, or a full store has room for skipped
-/// objects.
+/// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it
+/// resumes the watch from the last version, with backoff and without a limit. It relists only if that version has
+/// expired, the initial state was interrupted, the server went back to an older version, the watch makes no progress,
+/// or a full store has room for skipped objects.
 ///
 /// The store keeps serving its objects until a list is complete; a list that fails deletes nothing. Objects that are unchanged in
 /// a list are neither decoded nor stored again.
 ///
-/// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer version. So when
-/// a watch has delivered nothing for 2 minutes, not even a bookmark, the reflector requests the server's version by a list of one
-/// object. If it is older, the reflector relists, and treats no object as unchanged. It does not detect a restored server that has
-/// passed the version of the cache by then. If it is newer, and the watch is not open, or is silent for another 2 minutes, the
-/// reflector relists too: the server may have forgotten the version without reporting it. So a quiet collection is listed every 4
-/// minutes if its server sends no bookmarks.
+/// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer
+/// version. So when a watch has delivered nothing for 2 minutes, not even a bookmark, the reflector requests the
+/// server's version by a list of one object. If it is older, the reflector relists, and treats no object as unchanged.
+/// It does not detect a restored server that has passed the version of the cache by then. If it is newer, and the watch
+/// is not open, or is silent for another 2 minutes, the reflector relists too: the server may have forgotten the
+/// version without reporting it. So a quiet collection is listed every 4 minutes if its server sends no bookmarks.
 #[must_use = "nothing is sent until run is polled"]
 pub struct Reflector<T: Stored + ?Sized> {
     client: Client,
@@ -234,11 +235,13 @@ impl<T: Stored + ?Sized> Reflector<T> {
     ///
     /// # Errors
     ///
-    /// [`Error`] when the selection is invalid, or the resource [cannot be watched](Resource::without_watch); or, if the collection was never complete (a loaded file counts), when the caller has
-    /// to change something: the server refuses the request (400, 422), or TLS failed before its first response
-    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)); with [`fail_fast`](Self::fail_fast) also lasting
-    /// errors. Once the collection was complete it retries all errors. Subscribers get the error as
-    /// [`Change::Ended`](crate::cache::Change::Ended).
+    /// [`Error`] when the selection is invalid, or the resource [cannot be watched](Resource::without_watch).
+    ///
+    /// Until the collection was complete (a loaded file counts), also when the caller has to change something: the
+    /// server refuses the request (400, 422), or TLS failed before its first response
+    /// ([`TransportErrorKind::Tls`](crate::client::TransportErrorKind::Tls)). With [`fail_fast`](Self::fail_fast),
+    /// lasting errors end it then too. Once the collection was complete, it retries all errors. Subscribers get the
+    /// error as [`Change::Ended`](crate::cache::Change::Ended).
     ///
     /// An object that cannot be stored is not an error: it is [skipped](ReflectorStatus::skipped), and the cache is incomplete. The
     /// reflector relists once the store has room for an object that exceeded the [budget](Store::set_budget).

@@ -14,7 +14,8 @@ use crate::client;
 pub struct ReflectorStatus {
     /// The resource version up to which the store has all changes; `None` before it first has the whole collection.
     pub resource_version: Option<String>,
-    /// The version from which a watch resumes: `resource_version`, or an older version while further changes may have that version.
+    /// The version from which a watch resumes: `resource_version`, or an older version while further changes may have
+    /// that version.
     pub(super) resumes_from: Option<String>,
     /// The strategy of the current attempt; `None` before the first, and while it resumes from a [loaded](super::Reflector::load) file.
     pub strategy: Option<Strategy>,

@@ -35,8 +35,8 @@ use crate::error::ItemError;
 /// limit.
 const MAX_DEPTH: usize = 100;
 
-/// The seconds since the Unix epoch of the times that have a JSON form, which is RFC 3339: the years 0 to 9999. Go writes other years
-/// with a sign or five digits, and cannot parse them.
+/// The seconds since the Unix epoch of the times that have a JSON form, which is RFC 3339: the years 0 to 9999. Go
+/// writes other years with a sign or five digits, and cannot parse them.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 /// A message of protobuf: a kind of object, or a part of an object.

@@ -215,8 +215,8 @@ fn a_subscriber_without_initial_state_gets_deletions_of_earlier_objects() {
     }
 }
 
-/// Writes while a subscriber starts, before it has reached the objects: `~` modifies an object, `-` deletes it, `+` adds one; an object
-/// with an odd number, or a version above 5, does not pass the filter.
+/// Writes while a subscriber starts, before it has reached the objects: `~` modifies an object, `-` deletes it, `+`
+/// adds one; an object with an odd number, or a version above 5, does not pass the filter.
 #[test]
 fn a_subscriber_that_starts_during_writes_knows_the_objects_before_them() {
     const LAST: u64 = 150;

@@ -165,8 +165,8 @@ fn filled() -> Store<[u8]> {
     store
 }
 
-/// Returns a filter that writes version 2 of each object that it sees at version 1, except in that write, which calls it with the state
-/// before it.
+/// Returns a filter that writes version 2 of each object that it sees at version 1, except in that write, which calls
+/// it with the state before it.
 fn writing(store: Store<[u8]>) -> impl Fn(&cache::Object<[u8]>) -> bool + Send + Sync + 'static {
     let is_writing = AtomicBool::new(false);
     move |object| {

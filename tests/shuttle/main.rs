@@ -237,8 +237,8 @@ fn a_subscriber_converges_and_sees_no_older_state() {
     });
 }
 
-/// A subscriber that starts during writes, without the initial state, gets the deletion of each object that passed its filter, and the
-/// state before each change.
+/// A subscriber that starts during writes, without the initial state, gets the deletion of each object that passed its
+/// filter, and the state before each change.
 #[test]
 fn a_subscriber_without_initial_state_gets_deletions_and_earlier_states() {
     check(|| {

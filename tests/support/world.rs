@@ -192,7 +192,8 @@ impl World {
         objects
     }
 
-    /// Returns the objects after each change of this version, and after each of the deletions without a version of their own that follow.
+    /// Returns the objects after each change of this version, and after each of the deletions without a version of
+    /// their own that follow.
     pub fn states_at(&self, version: &str) -> Vec<Objects> {
         let state = self.lock();
         let (version, mut objects, mut states) = (at(version), Objects::new(), Vec::new());

@@ -303,7 +303,8 @@ async fn resumes_before_events_that_share_a_version() {
     assert_eq!((events.len(), kinds(&server).as_str()), (3001, "7 7 7 9"));
 }
 
-/// `OpenShift` sends projects at their own versions when a user gets access to them, and only the name when the user loses it.
+/// `OpenShift` sends projects at their own versions when a user gets access to them, and only the name when the user
+/// loses it.
 #[tokio::test(start_paused = true)]
 async fn delivers_events_with_older_versions_or_none() {
     let gone = |name: &str| event("DELETED", name, "");

@@ -1,8 +1,9 @@
 //! Typed views of Kubernetes objects, which read fields off the protobuf bytes that [`listwatch`] delivers and stores.
 //!
-//! There is a view for each message of the kinds that a server of Kubernetes 1.31 to 1.37 can list, with every field of these
-//! releases. They include `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`. A view is `Copy` and has nothing but the bytes of its message, so it
-//! allocates nothing, and the fields that nobody reads cost nothing.
+//! There is a view for each message of the kinds that a server of Kubernetes 1.31 to 1.37 can list, with every field of
+//! these releases. They include `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`. A view is
+//! `Copy` and has nothing but the bytes of its message, so it allocates nothing, and the fields that nobody reads cost
+//! nothing.
 //!
 #![doc = include_str!("../guide.md")]
 //!

@@ -34,8 +34,8 @@ impl Time {
         self.0.map_or(0, |(_, nanos)| nanos)
     }
 
-    /// Converts it; `None` for the zero time. A time in the last 26 hours of the year 9999 becomes [`Timestamp::MAX`]. The check of the
-    /// object refuses later times, and times before the year 0.
+    /// Converts it; `None` for the zero time. A time in the last 26 hours of the year 9999 becomes [`Timestamp::MAX`].
+    /// The check of the object refuses later times, and times before the year 0.
     #[must_use]
     pub fn timestamp(self) -> Option<Timestamp> {
         self.0.map(|(seconds, nanos)| Timestamp::new(seconds, nanos).unwrap_or(Timestamp::MAX))

@@ -79,7 +79,7 @@ fn requests_the_path_and_query_of_each_option() {
 #[test]
 fn requests_json_for_json_output() {
     let api = Api::new([ok("pods.json")]);
-    let output = api.run(&["list", "pods", "-A", "-o", "json"]);
+    let output = api.run(&["list", "pods", "-A", "-o", "json", "--limit", "30"]);
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
     let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.json")]).output().unwrap();
     assert_eq!((stdout(&output), stdout(&output).lines().count()), (stdout(&decoded), 30));
@@ -87,7 +87,7 @@ fn requests_json_for_json_output() {
     assert!(stdout(&output).contains("\"metadata\"") && !stdout(&output).contains("managedFields"));
 
     let api = Api::new([ok("pods.json")]);
-    let output = api.run(&["list", "pods", "-A", "-o", "json", "--show-managed-fields"]);
+    let output = api.run(&["list", "pods", "-A", "-o", "json", "--limit", "30", "--show-managed-fields"]);
     assert!(stdout(&output).contains("managedFields"));
     assert!(output.stderr.is_empty(), "{output:?}");
 }

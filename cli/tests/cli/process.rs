@@ -270,7 +270,8 @@ mod with_a_server {
         Answer::ok(Body::replay(text.into()))
     }
 
-    /// A server's answers, the arguments of a command, its exit code, and its exit code if the reader of stdout has left.
+    /// A server's answers, the arguments of a command, its exit code, and its exit code if the reader of stdout has
+    /// left.
     fn commands(folder: &Path) -> Vec<(Vec<Answer>, Vec<String>, i32, i32)> {
         let busy = || status(503, "ServiceUnavailable", "soon").header("warning", "299 - \"slow\"");
         let forbidden = || status(403, "Forbidden", "no");

@@ -65,22 +65,22 @@ fn prints_a_line_per_event_and_resumes() {
             vec!["--diff"],
             vec![now("7"), watch(&changes()), forbidden()],
             "+ web/a 8\n~ web/a 9 data\n- web/a 10\n",
-            vec!["resuming in 0.", " s from version 10: the server ended the watch\n", "error: API error: 403"],
-            vec!["limit=1", "resourceVersion=7", "resourceVersion=10"],
+            vec!["resuming in 0.", " s from version 9: the server ended the watch\n", "error: API error: 403"],
+            vec!["limit=1", "resourceVersion=7", "resourceVersion=9"],
         ),
         (
             vec!["--diff"],
             vec![now("8"), watch(&changes()[1..2]), forbidden()],
             "~ web/a 9 -\n",
             vec![],
-            vec!["limit=1", "resourceVersion=8", "resourceVersion=9"],
+            vec!["limit=1", "resourceVersion=8", "resourceVersion=8"],
         ),
         (
             vec!["--resource-version", "5"],
             vec![watch(&changes()[..1]), forbidden()],
             "+ web/a 8\n",
-            vec![" s from version 8: "],
-            vec!["resourceVersion=5", "resourceVersion=8"],
+            vec![" s from version 5: "],
+            vec!["resourceVersion=5", "resourceVersion=5"],
         ),
         (
             vec!["--initial"],
@@ -112,7 +112,7 @@ fn prints_a_line_per_event_and_resumes() {
                 config_map("a", 9, r#","data":{"k":"2"}"#)
             ),
             vec![],
-            vec!["limit=1", "resourceVersion=7", "resourceVersion=9"],
+            vec!["limit=1", "resourceVersion=7", "resourceVersion=8"],
         ),
         (
             vec!["-o", "table", "--diff"],
@@ -122,7 +122,7 @@ fn prints_a_line_per_event_and_resumes() {
                  data\n"
             ),
             vec![],
-            vec!["limit=1", "resourceVersion=7", "resourceVersion=9"],
+            vec!["limit=1", "resourceVersion=7", "resourceVersion=8"],
         ),
     ] {
         let api = Api::new(answers);
@@ -168,7 +168,7 @@ fn prints_counts_on_an_interrupt() {
         child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(
             (&*text, child.wait().unwrap().code()),
-            ("1 added, 1 modified, 1 deleted, up to version 10\n", Some(0))
+            ("1 added, 1 modified, 1 deleted, up to version 9\n", Some(0))
         );
     }
 }

@@ -20,7 +20,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use self::read::{Fields, Merged};
 
-/// Which server and user of which kubeconfig to use. Empty strings and `None` are the defaults.
+/// The choice of a kubeconfig's file, context, cluster, user and server. Empty strings and `None` are the defaults.
 ///
 /// ```no_run
 /// use listwatch::client::Client;
@@ -47,7 +47,7 @@ pub struct Kubeconfig {
     pub server: Option<String>,
 }
 
-/// A kubeconfig that cannot be used. It has a text, which shows no credentials.
+/// The error of a kubeconfig that cannot be used. Its text shows no credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeconfigError(String);
 
@@ -69,16 +69,17 @@ impl Kubeconfig {
     /// Reads the files, and returns the configuration of the chosen context. If they name no server, it is that of the
     /// cluster in which this process runs, with its service account; `None` outside of a cluster.
     ///
-    /// Files that do not exist are skipped. Of entries with one name, the first file's is used. Relative paths are
-    /// relative to their own file. Empty strings mean unset.
+    /// Files that do not exist are skipped, except [`file`](Self::file). Of entries with one name, the first file's is
+    /// used. Paths are relative to their own file. Empty strings mean unset. A context whose user does not exist gives
+    /// a configuration without credentials.
     ///
     /// The configuration has the [proxy of the environment](environment_proxy), unless the cluster has a `proxy-url`.
     /// If the URL of the server is `http`, it has no credentials: a warning says so.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read or is no kubeconfig; a context, cluster or user that does not exist; a value that
-    /// kubectl refuses too.
+    /// [`KubeconfigError`] for a file that cannot be read or is no kubeconfig, for a context, a cluster or a chosen
+    /// [`user`](Self::user) that does not exist, and for a value that kubectl refuses too.
     pub fn load(&self) -> Result<Option<Config>> {
         let merged = Merged::read(&self.files(), self.file.is_some())?;
         let config = match self.selected(&merged)? {

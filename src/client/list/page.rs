@@ -122,8 +122,8 @@ impl ListKind {
         true
     }
 
-    /// Returns true if the type meta may be the list's, although its kind is not the resource's kind with `List`. All lists of
-    /// built-in kinds, whose groups have no dot, have that kind.
+    /// Returns true if the type meta may be the list's, although its kind is not the resource's kind with `List`. All
+    /// lists of built-in kinds, whose groups have no dot, have that kind.
     fn may_be(&mut self, found: &TypeMeta, listing: &Listing) -> bool {
         let (expected, resource) = (&listing.expected, &listing.plan.resource);
         let is_custom = found.api_version == expected.api_version && found.api_version.contains('.');

@@ -288,8 +288,8 @@ impl Run {
         }
     }
 
-    /// Returns true if the same request may return the same page, because a continue token names its first item. The checksum of
-    /// the delivered items detects another page.
+    /// Returns true if the same request may return the same page, because a continue token names its first item. The
+    /// checksum of the delivered items detects another page.
     fn is_repeatable(&self) -> bool {
         self.token.is_some()
     }

@@ -21,8 +21,8 @@ pub struct Restart {
 pub struct ListSummary {
     /// The type meta of the list: `v1` and `PodList`.
     pub type_meta: TypeMeta,
-    /// The list meta of the last response: after [`List::single_page`](super::List::single_page) it has the token of the next page.
-    /// Its version is the version of the first page, from which a watch loses no change.
+    /// The list meta of the last response: after [`List::single_page`](super::List::single_page) it has the token of
+    /// the next page. Its version is the version of the first page, from which a watch loses no change.
     pub list_meta: ListMeta,
     /// The list meta of each namespace, if the caller chose namespaces. Each is a separate snapshot.
     pub namespaces: Vec<(String, ListMeta)>,

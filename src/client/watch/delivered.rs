@@ -1,8 +1,8 @@
 //! The version from which a watch resumes, and the events that it has delivered since.
 //!
-//! Several events may have the same version: when a lease of etcd expires, all its objects are deleted at one version. Until an
-//! event of a newer version or a bookmark arrives, further events of the newest version may be missing. So the watch resumes from
-//! the version before, and drops the events that the server sends again.
+//! Several events may have the same version: when a lease of etcd expires, all its objects are deleted at one version.
+//! Until an event of a newer version or a bookmark arrives, further events of the newest version may be missing. So the
+//! watch resumes from the version before, and drops the events that the server sends again.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use std::hash::{BuildHasher, RandomState};
 use crate::encode::EventType;
 use crate::object::{ItemRef, compare_resource_versions, is_older, is_resumable};
 
-/// The most events that are remembered. When there are more, those before may be repeated after a reconnect. A lease of kube-apiserver
-/// has at most 1,000 objects (`--lease-max-object-count`).
+/// The most events that are remembered. When there are more, those before may be repeated after a reconnect. A lease of
+/// kube-apiserver has at most 1,000 objects (`--lease-max-object-count`).
 const REMEMBERED: usize = 1 << 16;
 
 /// The delivered events.
@@ -85,7 +85,8 @@ impl Delivered {
         Some(Fingerprint { object: self.hasher.hash_one(&key), event })
     }
 
-    /// Returns true if an earlier connection delivered this event, and this connection has delivered no event of the object.
+    /// Returns true if an earlier connection delivered this event, and this connection has delivered no event of the
+    /// object.
     pub(super) fn is_repeated(&self, fingerprint: &Fingerprint) -> bool {
         let is_earlier = |seen: &Seen| seen.connection < self.connection;
         let Fingerprint { object, event } = fingerprint;
@@ -142,7 +143,8 @@ impl Delivered {
 mod tests {
     use super::*;
 
-    /// A server that sends any number of events at one version does not fill the memory. Events may then be repeated, and none is lost.
+    /// A server that sends any number of events at one version does not fill the memory. Events may then be repeated,
+    /// and none is lost.
     #[test]
     fn remembers_a_limited_number_of_events() {
         let mut delivered = Delivered::up_to("7".to_owned());

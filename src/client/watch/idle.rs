@@ -19,8 +19,8 @@ const SLACK: Duration = Duration::from_secs(30);
 /// Longer than any connection.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 86400);
 
-/// The bytes of the initial events for which the server gets another timeout. A server that sends less cannot defer the deadline for
-/// ever: with the default timeout it must send 35 KB/s on average.
+/// The bytes of the initial events for which the server gets another timeout. A server that sends less cannot defer the
+/// deadline for ever: with the default timeout it must send 35 KB/s on average.
 const PROGRESS: u64 = 1 << 20;
 
 /// The clock of one connection, which runs while no bytes can be read.
@@ -45,7 +45,8 @@ struct Initial {
     /// The sum of the waits that an object has ended.
     waited: Duration,
     bytes: u64,
-    /// True after the first change. The server has then sent all objects of the initial state, so a further object is no progress.
+    /// True after the first change. The server has then sent all objects of the initial state, so a further object is
+    /// no progress.
     has_changes: bool,
 }
 

@@ -30,8 +30,8 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A connection that lived for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// A connection without an event that ended before this time may have ended because its version has expired. client-go uses the
-/// same time (`tools/cache/reflector.go`, `VeryShortWatchError`).
+/// A connection without an event that ended before this time may have ended because its version has expired. client-go
+/// uses the same time (`tools/cache/reflector.go`, `VeryShortWatchError`).
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The page size of a list that the server could not write within its request timeout; the same as client-go's (`tools/pager`).
@@ -39,8 +39,8 @@ pub(crate) const PAGE: u32 = 500;
 
 /// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
 ///
-/// Nothing is sent before it is polled: set it up before. [`open`](Self::open) uses one connection instead, which the server ends
-/// after some minutes.
+/// Nothing is sent before it is polled: set it up before. [`open`](Self::open) uses one connection instead, which the
+/// server ends after some minutes.
 ///
 /// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
 /// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
@@ -53,25 +53,26 @@ pub(crate) const PAGE: u32 = 500;
 /// for an hour. If the initial state is interrupted, or its version expires, the stream starts over with [`OwnedEvent::Reset`].
 /// If the server's request timeout interrupted a list, the next list uses pages of 500.
 ///
-/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes when the
-/// server ends it, when the connection breaks or [is dead](Self::idle_timeout), and on 408, 429 and 5xx. It resumes from the version
-/// of the last bookmark, or from the version before the last event, because further events may have the version of that event. It
-/// drops the events that the server then repeats. It remembers hashes of up to 65,536 events of one version; if there are more, events
-/// may be repeated. It also retries 401, 403, 404, unreadable credentials and a
-/// proxy's page, with a warning in the log, because a role or a resource may be created later;
+/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes
+/// when the server ends it, when the connection breaks or [is dead](Self::idle_timeout), and on 408, 429 and 5xx. It
+/// resumes from the version of the last bookmark, or from the version before the last event, because further events may
+/// have the version of that event. It drops the events that the server then repeats. It remembers hashes of up to
+/// 65,536 events; if one version has more, events may be repeated. It also retries 401, 403, 404, unreadable
+/// credentials and a proxy's page, with a warning in the log, because a role or a resource may be created later;
 /// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
-/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait at least the server's
-/// `Retry-After`. A connection that lived for 10 s resets the backoff. A list in place of initial events is requested at once.
-/// The number of retries is not limited.
+/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait at least the
+/// server's `Retry-After`. A connection that lived for 10 s resets the backoff. A list in place of initial events is
+/// requested at once. The number of retries is not limited.
 ///
-/// The stream ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless it
-/// [starts over](Self::start_over). Some servers do not report that: so a version also counts as expired after 3 connections from it
-/// that ended within a second without an event, or after 8 that failed with 500 or 504 ([`ErrorKind::NoProgress`]). The stream also ends in errors that no retry fixes: parameters that the server refuses (400, 422), a
-/// malformed or oversized frame, an object that cannot be decoded. [`resource_version`](Self::resource_version) is then before the
-/// event that failed.
+/// The stream ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless
+/// it [starts over](Self::start_over). Some servers do not report that: so a version also counts as expired after 3
+/// connections from it that ended within a second without an event, or after 8 that failed with 500 or 504 or broke
+/// within a second ([`ErrorKind::NoProgress`]). The stream also ends in errors that no retry fixes: parameters that the
+/// server refuses (400, 422), a malformed or oversized frame, an object that cannot be decoded.
+/// [`resource_version`](Self::resource_version) is then before the event that failed.
 ///
-/// An event may have an older version than earlier events, and a deletion may have none. It is delivered, and does not change the
-/// version to resume from. A bookmark without a version, or with version 0, is ignored.
+/// An event may have an older version than earlier events, and a deletion may have none. It is delivered, and does not
+/// change the version to resume from. A bookmark without a version, or with version 0, is ignored.
 ///
 /// ```no_run
 /// use futures::TryStreamExt;
@@ -142,16 +143,16 @@ enum State {
 const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<F> Watch<F> {
-    /// Sets the timeout for the initial events and the bookmark after them: 30 s unless set. After it the collection is listed
-    /// instead.
+    /// Sets the timeout for the initial events and the bookmark after them: 30 s unless set. After it the collection is
+    /// listed instead.
     ///
-    /// It limits the wait for each object, and for all of them together: each MiB that the server sends adds another timeout. So a
-    /// huge collection has all the time that it needs, and single objects do not defer the timeout for ever. After the first change
-    /// no object adds time, because the server has sent the whole collection by then. The time that the consumer takes does not
-    /// count.
+    /// It limits the wait for each object, and for all of them together: each MiB that the server sends adds another
+    /// timeout. So a huge collection has all the time that it needs, and single objects do not defer the timeout for
+    /// ever. After the first change no object adds time, because the server has sent the whole collection by then. The
+    /// time that the consumer takes does not count.
     ///
-    /// Some servers and proxies never send that bookmark, and then only objects that are created later. After the bookmark
-    /// [`idle_timeout`](Self::idle_timeout) applies.
+    /// Some servers and proxies never send that bookmark, and then only objects that are created later. After the
+    /// bookmark [`idle_timeout`](Self::idle_timeout) applies.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.connections.run.initial_events_timeout = timeout.min(LONGEST);
         self
@@ -181,8 +182,8 @@ impl<F> Watch<F> {
     /// Returns the version up to which all events were delivered, from which another watch can resume; `None` before the first
     /// [`OwnedEvent::Synced`].
     ///
-    /// Several events may have the same version. Until an event of a newer version or a bookmark arrives, it is the version before
-    /// the last event.
+    /// Several events may have the same version. Until an event of a newer version or a bookmark arrives, it is the
+    /// version before the last event.
     #[must_use]
     pub fn resource_version(&self) -> Option<&str> {
         self.connections.resource_version()
@@ -219,7 +220,8 @@ impl Connections {
         self.run.version()
     }
 
-    /// Returns the newest version that was delivered; `None` before the initial state is complete. Further events may have it.
+    /// Returns the newest version that was delivered; `None` before the initial state is complete. Further events may
+    /// have it.
     #[cfg(feature = "cache")]
     pub(crate) fn newest_version(&self) -> Option<&str> {
         self.run.version().map(|_| self.run.delivered.newest())
@@ -582,8 +584,8 @@ impl Run {
         Ok(wait)
     }
 
-    /// Counts the connections that have brought nothing since the version advanced. After too many of them, the version counts as
-    /// expired: returns that error, else the error of this connection.
+    /// Counts the connections that have brought nothing since the version advanced. After too many of them, the version
+    /// counts as expired: returns that error, else the error of this connection.
     fn or_expired(&mut self, ended: &State, error: Option<Error>) -> Option<Error> {
         let lived = match ended {
             State::Watching(connection) => Some(connection.opened.elapsed()),

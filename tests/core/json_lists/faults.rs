@@ -293,8 +293,8 @@ fn names_the_body_that_is_not_a_list() {
     }
 }
 
-/// As apimachinery's `unstructured` decides it (`pkg/apis/meta/v1/unstructured/helpers.go`, `detectList`), because a custom resource
-/// names the kind of its lists as it likes.
+/// As apimachinery's `unstructured` decides it (`pkg/apis/meta/v1/unstructured/helpers.go`, `detectList`), because a
+/// custom resource names the kind of its lists as it likes.
 #[test]
 fn the_items_make_a_list() {
     let expected = [r#"{"a":1}"#, "{}"];

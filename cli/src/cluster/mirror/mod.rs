@@ -102,8 +102,8 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value_t = Lifetime(ChangeLogLimits::default().age))]
     log_age: Lifetime,
 
-    /// Answer GETs, lists and watches at the mirror's version. By default, the mirror asks the API server for its
-    /// newest version first, unless the reader names a version
+    /// Answer GETs, lists and watches at the mirror's version. By default, the mirror first requests the newest version
+    /// from the API server, unless the reader names a version
     #[arg(long)]
     stale_reads: bool,
 
@@ -135,7 +135,8 @@ pub struct Args {
 enum Format {
     /// As received: the fastest to read
     Encoded,
-    /// Compressed, objects of one owner as differences: about a twelfth of the size of whole Pods, a seventh without managedFields
+    /// Compressed, objects of one owner as differences: about a fourteenth of the size of whole Pods, an eighth without
+    /// managedFields
     Compressed,
 }
 
