@@ -67,7 +67,8 @@ async fn receive(mut signals: Signals) {
     }
     if !ENDS_SLOWLY.load(Ordering::Relaxed) {
         report_blocked_output();
-        exit(exit_code());
+        // Whatever the command does at an interrupt: some of its output is lost.
+        exit(INTERRUPTED);
     }
     signals.next().await;
     exit(INTERRUPTED);

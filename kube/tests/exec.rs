@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use listwatch::client::{Client, Retry, Transport};
+use listwatch::client::{Client, Resource, Retry, Transport};
 use listwatch_kube::KubeTransport;
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
 use serde_json::{Value, json};
@@ -50,7 +50,9 @@ async fn runs_once_for_a_client_and_its_other_connections() {
     assert!(transport.renews_credentials());
     transport.authenticate().await.unwrap();
     for client in [Client::new(transport), Client::new(other)] {
-        let (one, two) = tokio::join!(client.get::<[u8]>(&Resource::PODS, Some("web"), "a"), client.get::<[u8]>(&Resource::PODS, Some("web"), "a"));
+        let pods = Resource::PODS;
+        let get = || client.get::<[u8]>(&pods, Some("web"), "a");
+        let (one, two) = tokio::join!(get(), get());
         one.unwrap_err();
         two.unwrap_err();
     }
@@ -125,7 +127,11 @@ async fn names_the_command_and_how_it_failed() {
         assert!(!error.contains("s3cret") && !error.contains("KUBERNETES_EXEC_INFO"), "{script}: {error}");
         // A plugin that fails is not a connection that breaks: no retry.
         let ran = runs(folder.path()).len();
-        Client::new(transport).retry(Retry::default()).get::<[u8]>(&Resource::PODS, Some("web"), "a").await.unwrap_err();
+        Client::new(transport)
+            .retry(Retry::default())
+            .get::<[u8]>(&Resource::PODS, Some("web"), "a")
+            .await
+            .unwrap_err();
         assert!(runs(folder.path()).len() <= ran + 1, "{script}");
     }
     assert!(server.requests().is_empty());
@@ -149,7 +155,10 @@ async fn does_not_run_beside_other_credentials() {
     let mut config = kube::Config::new(server.url().parse().unwrap());
     config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
     config.auth_info.token = Some("t".into());
-    Client::new(KubeTransport::from_config(config).unwrap()).get::<[u8]>(&Resource::PODS, Some("web"), "a").await.unwrap_err();
+    Client::new(KubeTransport::from_config(config).unwrap())
+        .get::<[u8]>(&Resource::PODS, Some("web"), "a")
+        .await
+        .unwrap_err();
     assert!(!folder.path().join("ran").exists());
     assert!(sent(&server).iter().all(|sent| sent == "Bearer t"));
 }

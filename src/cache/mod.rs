@@ -38,7 +38,7 @@
 //     compress ── head ── entry ── object     one state of an object, its form, its decoded value
 //     change, state, memory, budget, open     what readers see and what writers count
 //     queue ── subscription                   the pending changes of subscribers
-//     log                                     the change log, which imports `inner` for its cursors
+//     frames ── log                           the change log, which imports `inner` for its cursors
 //     family ── inner ── form ── write        the locks `writer` and `state`, forms of objects, and the rules of writes
 //     observe                                 the writes of a reflector, which the change log keeps
 //     resync ── subscribe ── index            subscribers and indexes for users

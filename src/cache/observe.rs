@@ -7,8 +7,9 @@ use super::inner::{Inner, Writer};
 use super::key::Identity;
 use super::log::Observed;
 use super::object::Stored;
+use super::open::Origin;
 use super::state::Snapshot;
-use super::write::{Deleted, Origin};
+use super::write::Deleted;
 use crate::object::{is_comparable, is_older};
 use crate::sync::lock;
 use crate::wire::Encoding;
@@ -306,6 +307,20 @@ mod tests {
             replace.apply(Encoding::Json, &json("a", "1")).map(drop).unwrap();
             drop(replace.commit("11").unwrap());
             assert_eq!(store.get(("ns", "a")).is_some(), expected, "{event}");
+        }
+    }
+
+    /// The page that would have the object was read before the user gained access to it.
+    #[test]
+    fn an_old_object_that_the_watch_adds_during_a_list_stays() {
+        for (events, expected) in [("+p@3", true), ("+p@3 ~p@4", true), ("+p@3 -p@", false)] {
+            let store = store("a@9", "10", ChangeLogLimits::default());
+            let mut replace = store.begin_replace();
+            observe(&store, events);
+            replace.apply(Encoding::Json, &json("a", "9")).map(drop).unwrap();
+            drop(replace.commit("11").unwrap());
+            assert_eq!(store.get(("ns", "p")).is_some(), expected, "{events}");
+            assert!(store.get(("ns", "a")).is_some());
         }
     }
 

@@ -8,6 +8,17 @@ use fixedbitset::FixedBitSet;
 use super::entry::Entry;
 use crate::object::{compare_resource_versions, is_older};
 
+/// Where a state comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The open replace.
+    List,
+    /// A watch, whose events are in order: an object that it adds exists, however old its version is.
+    Watch,
+    /// The caller. Its state may be older than a deletion.
+    Caller,
+}
+
 /// The progress of a replace, by slot.
 pub(super) struct Open<D> {
     pub(super) id: u64,
@@ -17,6 +28,8 @@ pub(super) struct Open<D> {
     listed: FixedBitSet,
     /// The objects that others have written since the replace began.
     written: FixedBitSet,
+    /// The objects that a watch beside the list has written. They exist until it deletes them, whatever their versions.
+    watched: FixedBitSet,
     /// States of the list that are older than the store's.
     staged: HashMap<u32, Entry<D>>,
 }
@@ -28,13 +41,17 @@ impl<D> Open<D> {
             replaces_equal_versions: false,
             listed: FixedBitSet::new(),
             written: FixedBitSet::new(),
+            watched: FixedBitSet::new(),
             staged: HashMap::new(),
         }
     }
 
-    pub(super) fn mark(&mut self, slot: u32, listed: bool) {
-        let bits = if listed { &mut self.listed } else { &mut self.written };
+    pub(super) fn mark(&mut self, slot: u32, origin: Origin) {
+        let bits = if origin == Origin::List { &mut self.listed } else { &mut self.written };
         bits.grow_and_insert(slot as usize);
+        if origin == Origin::Watch {
+            self.watched.grow_and_insert(slot as usize);
+        }
         self.staged.remove(&slot);
     }
 
@@ -66,7 +83,7 @@ impl<D> Open<D> {
 
     /// Removes all records of the slot.
     pub(super) fn forget(&mut self, slot: u32) {
-        for bits in [&mut self.listed, &mut self.written] {
+        for bits in [&mut self.listed, &mut self.written, &mut self.watched] {
             if (slot as usize) < bits.len() {
                 bits.remove(slot as usize);
             }
@@ -88,11 +105,11 @@ impl<D> Open<D> {
     pub(super) fn stays(&self, slot: u32, version: &str, list: &str) -> bool {
         let slot = slot as usize;
         let in_list = compare_resource_versions(version, list).is_some_and(Ordering::is_le);
-        self.listed.contains(slot) || self.written.contains(slot) && !in_list
+        self.listed.contains(slot) || self.watched.contains(slot) || self.written.contains(slot) && !in_list
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let bits = self.listed.len().max(self.written.len()) / 4;
+        let bits = (self.listed.len() + self.written.len() + self.watched.len()) / 8;
         let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry<D>)>() + 1);
         bits + staged + self.staged.values().map(Entry::allocated).sum::<usize>()
     }

@@ -31,7 +31,6 @@ use super::object::{Object, Stored};
 #[cfg(feature = "zstd")]
 use super::state::Snapshot;
 use super::store::Store;
-#[cfg(feature = "client")]
 use crate::object::is_older;
 #[cfg(feature = "client")]
 use crate::sync::lock;

@@ -15,10 +15,11 @@ use super::key::Identity;
 use super::log::ChangeLogLimits;
 use super::object::{Object, Stored};
 use super::open::Open;
+use super::open::Origin;
 use super::reader::StoreReader;
+use super::write::Deleted;
 #[cfg(feature = "client")]
 use super::write::is_within;
-use super::write::{Deleted, Origin};
 use crate::meta::TypeMeta;
 #[cfg(feature = "client")]
 use crate::object::is_comparable;

@@ -13,21 +13,11 @@ use super::inner::{Inner, Writer};
 use super::key::Identity;
 use super::memory::Usage;
 use super::object::{Object, Stored};
+use super::open::Origin;
 use super::state::resized;
 use crate::object::{compare_resource_versions, is_comparable, is_older};
 use crate::sync::write;
 use crate::wire::Encoding;
-
-/// Where a state comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// The open replace.
-    List,
-    /// A watch, whose events are in order: an object that it adds exists, however old its version is.
-    Watch,
-    /// The caller. Its state may be older than a deletion.
-    Caller,
-}
 
 /// The states of a deleted object.
 pub(super) struct Deleted<D> {
@@ -75,7 +65,7 @@ impl<T: Stored + ?Sized> Inner<T> {
             let known = known.identity();
             let replaces_equal = listed && writer.open.as_ref().is_some_and(|open| open.replaces_equal_versions);
             if !known.resource_version.is_empty() && known == *identity && !replaces_equal {
-                writer.mark(*slot, listed);
+                writer.mark(*slot, origin);
                 return Ok(Written::Unchanged);
             }
             if is_older(&identity.resource_version, &known.resource_version) {
@@ -107,7 +97,7 @@ impl<T: Stored + ?Sized> Inner<T> {
         let has_functions = !writer.indexes.is_empty() || !writer.subscribers.is_empty();
         let object = if has_functions { object.with_bytes(bytes) } else { object };
         let slot = self.put(writer, hash, slot, &object);
-        writer.mark(slot, listed);
+        writer.mark(slot, origin);
         #[cfg(feature = "zstd")]
         {
             self.train_if_due(writer);
@@ -361,7 +351,7 @@ impl<T: Stored + ?Sized> Inner<T> {
             && let Some((slot, known)) = self.find(self.hash(&identity.namespace, &identity.name), identity)
             && !is_older(&identity.resource_version, known.resource_version())
         {
-            writer.mark(slot, true);
+            writer.mark(slot, Origin::List);
         }
     }
 
@@ -432,9 +422,9 @@ impl<T: Stored + ?Sized> Writer<T> {
     }
 
     /// Records the object in the open replace.
-    fn mark(&mut self, slot: u32, listed: bool) {
+    fn mark(&mut self, slot: u32, origin: Origin) {
         if let Some(open) = &mut self.open {
-            open.mark(slot, listed);
+            open.mark(slot, origin);
         }
     }
 

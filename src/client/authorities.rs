@@ -112,7 +112,12 @@ impl ServerCertVerifier for Authorities {
         let trusted = self.current();
         let verified = trusted.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            Err(error) if says_only_who_signed(&error) && trusted.certificates.contains(end_entity) => {
+            Err(error) if trusted.certificates.contains(end_entity) => {
+                // The intermediates do not matter then, for example if one has expired.
+                let alone = trusted.verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now);
+                if alone.is_err_and(|alone| !says_only_who_signed(&alone)) {
+                    return Err(error);
+                }
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -196,9 +201,19 @@ mod tests {
     }
 
     fn verify(authorities: &Authorities, der: &[u8], name: &'static str, year: u64) -> String {
+        verify_with(authorities, der, &[], name, year)
+    }
+
+    fn verify_with(
+        authorities: &Authorities,
+        der: &[u8],
+        intermediates: &[CertificateDer<'_>],
+        name: &'static str,
+        year: u64,
+    ) -> String {
         let now = UnixTime::since_unix_epoch(Duration::from_secs((year - 1970) * 31_557_600 + 100));
         let name = ServerName::try_from(name).unwrap();
-        let verified = authorities.verify_server_cert(&CertificateDer::from(der), &[], &name, &[], now);
+        let verified = authorities.verify_server_cert(&CertificateDer::from(der), intermediates, &name, &[], now);
         verified.map_or_else(|error| error.to_string(), |_| "accepted".to_owned())
     }
 
@@ -230,6 +245,19 @@ mod tests {
             let authorities = Authorities::from_pem(trusted.as_bytes(), provider()).unwrap();
             let verified = verify(&authorities, der, name, year);
             assert!(verified.contains(expected), "{case}: {verified}");
+        }
+    }
+
+    #[test]
+    fn ignores_the_intermediates_of_a_trusted_certificate() {
+        let mut expired = params(&["host"], true);
+        expired.not_after = date_time_ymd(2021, 1, 1);
+        let authority = CertifiedIssuer::self_signed(expired, KeyPair::generate().unwrap()).unwrap();
+        let leaf = params(&["host"], false).signed_by(&KeyPair::generate().unwrap(), &authority).unwrap();
+        let authorities = Authorities::from_pem(leaf.pem().as_bytes(), provider()).unwrap();
+        for (year, expected) in [(2020, "accepted"), (2021, "accepted"), (2023, "expired")] {
+            let verified = verify_with(&authorities, leaf.der(), &[authority.der().clone()], "host", year);
+            assert!(verified.contains(expected), "{year}: {verified}");
         }
     }
 

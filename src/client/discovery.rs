@@ -76,7 +76,8 @@ impl Client {
     /// # Errors
     ///
     /// [`ErrorKind::Unresolved`] if no listed resource has the name, with the documents that could not be read. If none
-    /// could be read, or a document of the typed group could not, the error of that request.
+    /// could be read, or a document of the typed group could not, the error of that request. The same if the core group
+    /// could not be read, and the name is of one of its resources: `pods` must not be the Pods of `metrics.k8s.io`.
     pub async fn resolve(&self, typed: &str) -> Result<Resource, Error> {
         let end = Instant::now() + TOTAL;
         let has_group = resolve::has_group(typed);
@@ -91,8 +92,12 @@ impl Client {
             let of_wanted = || parts.iter().filter(|part| wanted.has(&part.group, &part.version));
             let found = resolve::find(typed, of_wanted().flat_map(Part::resources));
             if let Some(found) = found.map_err(|ambiguous| self.redacted(ambiguous))? {
+                let found: Resource = found.into();
+                if let Some(error) = hides_core(&parts, &found).filter(|_| !has_group) {
+                    return Err(error.clone());
+                }
                 self.warn(of_wanted());
-                return Ok(found.into());
+                return Ok(found);
             }
             if let Some(error) = of_wanted().find_map(Part::error).filter(|_| has_group) {
                 return Err(error.clone());
@@ -205,6 +210,15 @@ impl Client {
         }
         timeout_at(end, document).await.unwrap_or_else(|_| Err(late()))
     }
+}
+
+/// Returns the error of the core group's document, if a resource of the core group has the name of the found resource.
+fn hides_core<'a>(parts: &'a [Part], found: &Resource) -> Option<&'a Error> {
+    let is_of_core = |known: &&Resource| known.group().is_empty() && known.plural() == found.plural();
+    if found.group().is_empty() || !Resource::BUILT_IN.iter().any(|known| is_of_core(&known)) {
+        return None;
+    }
+    parts.iter().filter(|part| part.path.starts_with("/api") && !part.path.starts_with("/apis")).find_map(Part::error)
 }
 
 /// Runs the futures, some of them at the same time, and returns their results in order.

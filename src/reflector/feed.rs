@@ -223,11 +223,10 @@ impl<'r, T: Stored + ?Sized> Feed<'r, T> {
                 return Poll::Ready(None);
             }
             // The watch delivers the changes since then. Later pages may have newer versions than the list.
-            (Ok(None), Some(began)) => list.version().map(|listed| {
-                self.store.listed_at(&listed);
-                began.clone()
+            (Ok(None), began) => list.version().and_then(|version| {
+                self.store.listed_at(&list.newest_version()?);
+                Ok(began.clone().unwrap_or(version))
             }),
-            (Ok(None), None) => list.version(),
             (Err(error), _) => Err(error),
         };
         Poll::Ready(Some(version.map_or_else(Step::ListFailed, |version| self.commit(version))))

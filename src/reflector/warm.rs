@@ -3,14 +3,13 @@
 use std::cmp::Ordering;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{MAX_DELAY, Reflector, failed};
 use crate::cache::{FileError, Identity, ObjectKey, Saved, Stored};
-use crate::client::{Class, Error, chain};
+use crate::client::{Class, Error, MAX_RETRY_AFTER, chain};
 use crate::error::ItemError;
 use crate::object::{Item, ItemRef, compare_resource_versions};
 use crate::wire::Encoding;
@@ -98,10 +97,12 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 Ok(found) => return Ok(found),
                 Err(error) => error,
             };
-            if client.classify(&error) != Class::Transient || error.is_too_large_version() {
+            let asked = error.retry_after().unwrap_or_default();
+            let is_transient = client.classify(&error) == Class::Transient || asked > MAX_RETRY_AFTER;
+            if !is_transient || error.is_too_large_version() {
                 return Err(error);
             }
-            let wait = backoff.next().unwrap_or(MAX_DELAY).max(error.retry_after().unwrap_or(Duration::ZERO));
+            let wait = backoff.next().unwrap_or(MAX_DELAY).max(asked.min(MAX_RETRY_AFTER));
             tracing::warn!(
                 name: "listwatch.load_retry",
                 resource = %self.resource,

@@ -132,6 +132,16 @@ async fn the_core_group_may_be_missing_or_unreadable() {
         let unread = if name == "404" { "" } else { "; could not read /api" };
         assert_eq!(error, format!("no resource \"pods\" on this server{unread}"), "{name}");
 
+        // Another group may have a resource of the same name, as `metrics.k8s.io` has `pods`.
+        let core = Cluster { core: answer.clone(), between: Cluster::new().core, ..Cluster::new() }.serve();
+        let found = core.client().resolve("pods").await;
+        assert!(found.is_err(), "{name}: {found:?}");
+        let (cluster, root) = (Cluster { between: Cluster::new().core, ..Cluster::new() }, answer.clone());
+        let root =
+            Scripted::by(move |asked, _| if asked.path() == "/api" { root.clone() } else { cluster.answer(asked) });
+        let found = root.client().resolve("pods").await;
+        assert_eq!(found.is_ok(), name == "404", "{name}: {found:?}");
+
         let groups = Cluster { groups: Some(answer), ..Cluster::new() }.serve();
         assert_eq!(groups.client().resolve("pods").await.unwrap(), Resource::PODS, "{name}");
         let error = groups.client().resolve("widgets").await.unwrap_err().to_string();

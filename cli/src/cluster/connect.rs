@@ -123,9 +123,11 @@ impl Connection {
         if let Some(url) = server.as_ref().filter(|url| !is_chosen && url.starts_with("http://")) {
             // Such a server is a proxy with credentials of its own, such as `kubectl proxy`.
             let url = url.parse().map_err(|error| Failure::Usage(format!("--server {url}: {error}")))?;
-            let proxy = environment_proxy(&url).and_then(|proxy| proxy.expose_secret().parse().ok());
+            let proxy = environment_proxy(&url).map(|proxy| proxy.expose_secret().parse()).transpose();
             let mut config = Config::new(url);
-            config.proxy_url = proxy;
+            // Without its text, which may contain a password.
+            config.proxy_url =
+                proxy.map_err(|_| Failure::Error("the proxy of the environment is not a URL".to_owned()))?;
             return self.overridden(config);
         }
         let (file, context, cluster) = (kubeconfig.clone(), context.clone(), cluster.clone());

@@ -120,7 +120,7 @@ impl Kubeconfig {
         let cluster_name = given(&self.cluster).or(context.text("cluster")?);
         let cluster = match merged.clusters.get(cluster_name.as_deref().unwrap_or_default())? {
             Some(cluster) => cluster,
-            None if self.cluster.is_some() || cluster_name.is_some() && server.is_none() => {
+            None if given(&self.cluster).is_some() || cluster_name.is_some() && server.is_none() => {
                 return missing("cluster", cluster_name.as_deref().unwrap_or_default());
             }
             None => Fields::default(),
@@ -134,7 +134,7 @@ impl Kubeconfig {
         let user_name = given(&self.user).or(context.text("user")?);
         let user = match merged.users.get(user_name.as_deref().unwrap_or_default())? {
             Some(user) => user,
-            None if self.user.is_some() => return missing("user", user_name.as_deref().unwrap_or_default()),
+            None if given(&self.user).is_some() => return missing("user", user_name.as_deref().unwrap_or_default()),
             // As in client-go, requests then have no credentials.
             None => Fields::default(),
         };
@@ -198,6 +198,10 @@ fn of_cluster(address: &str, cluster: &Fields, is_overridden: bool) -> Result<Co
         Some(pem) => config.root_cert = Some(cluster.certificates(&pem)?),
         // Read for each handshake, so that a renewed authority is trusted.
         None => config.root_cert_file = cluster.path("certificate-authority")?.map(PathBuf::from),
+    }
+    if config.accept_invalid_certs && (config.root_cert.is_some() || config.root_cert_file.is_some()) {
+        let what = cluster.what("the cluster");
+        return invalid(format!("{what}: insecure-skip-tls-verify and a certificate authority exclude each other"));
     }
     if let Some(proxy) = cluster.text("proxy-url")? {
         let parsed = proxy.parse::<Uri>().ok();

@@ -189,6 +189,10 @@ fn names_what_is_wrong_and_shows_no_value() {
             "cluster \"c\": server is not the URL of a server",
         ),
         (
+            one(", insecure-skip-tls-verify: true, certificate-authority: /ca", "", ""),
+            "cluster \"c\": insecure-skip-tls-verify and a certificate authority exclude each other",
+        ),
+        (
             one(", proxy-url: 'ftp://s3cret'", "", ""),
             "cluster \"c\": proxy-url is not the URL of an http, https or socks5 proxy",
         ),

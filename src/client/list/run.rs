@@ -30,7 +30,7 @@ use crate::client::transport::chain;
 use crate::client::{Answer, accept_header, body, within};
 use crate::decode::{ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError};
-use crate::object::{ItemRef, is_resumable};
+use crate::object::{ItemRef, is_older, is_resumable};
 
 /// The number of times that a list starts over after its pages expired.
 const MAX_RESTARTS: u32 = 3;
@@ -73,6 +73,13 @@ impl Pages {
             return Err(ErrorKind::Decode(DecodeError::new(kind, bytes, None, items)).into());
         }
         Ok(version.to_owned())
+    }
+
+    /// Returns the newest version of all pages. They differ if the server continued the list at a later version.
+    #[cfg(feature = "cache")]
+    pub(crate) fn newest_version(&self) -> Result<String, Error> {
+        let version = self.version()?;
+        Ok(self.run.newest.clone().filter(|newest| is_older(&version, newest)).unwrap_or(version))
     }
 
     /// Returns the next item, decoded by `decode`.
@@ -138,6 +145,8 @@ pub(super) struct Run {
     /// The continue token of the next request.
     token: Option<String>,
     cycle: Cycle,
+    /// The newest version of the pages after the first page, if it is newer than the version of the first page.
+    newest: Option<String>,
     /// True if the first page of this namespace has been read.
     later_page: bool,
     /// The counts in `summary` when this namespace began: items, skipped, of other shards, pages, bytes.
@@ -168,6 +177,7 @@ impl Run {
             namespace: 0,
             token: None,
             cycle: Cycle::default(),
+            newest: None,
             later_page: false,
             before: [0; 5],
             abandoned: 0,
@@ -216,6 +226,7 @@ impl Run {
     fn begin(&mut self) {
         self.token.clone_from(&self.listing.plan.continue_token);
         self.cycle = Cycle::default();
+        self.newest = None;
         self.later_page = false;
     }
 
@@ -305,7 +316,10 @@ impl Run {
         let first = mem::replace(&mut summary.list_meta, end.list_meta).resource_version;
         if self.later_page && summary.list_meta.resource_version != first {
             // A watch from the first version gets all changes since then, and repeats some.
-            summary.list_meta.resource_version = first;
+            let page = mem::replace(&mut summary.list_meta.resource_version, first);
+            if is_older(self.newest.as_deref().unwrap_or(&summary.list_meta.resource_version), &page) {
+                self.newest = Some(page);
+            }
             summary.consistent = false;
         }
         self.listing.plan.counters.at(summary.bytes, summary.items);

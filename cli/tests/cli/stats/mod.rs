@@ -422,7 +422,7 @@ fn bounds_the_number_of_distinct_names() {
 fn reports_errors() {
     let pods = fixture("pods.pb");
     let lines = with_stdin(&["decode", "-o", "json"], &pods).stdout;
-    let single = "error: stdin: not a list: the body has the kind \"Pod\" of \"v1\", at byte 14, 0 items delivered; the file has single objects: to save a list, use `record`\n";
+    let single = "error: stdin: not a list: the body has the kind \"Pod\" of \"v1\", at byte 6355, 0 items delivered; the file has single objects: to save a list, use `record`\n";
     // A list of one Pod, whose spec is not a message.
     let bad_spec = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x09\x0a\0\x12\x05\x12\x03\x0a\x09a";
     for (args, body, expected, code) in [
