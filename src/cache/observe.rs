@@ -100,7 +100,8 @@ impl<T: Stored + ?Sized> Inner<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, VecDeque};
+    use std::collections::VecDeque;
+    use std::collections::btree_map::{BTreeMap, Entry};
 
     use fastrand::Rng;
 
@@ -284,9 +285,10 @@ mod tests {
         ] {
             let store = store("a@1 b@2", "10", ChangeLogLimits::default());
             let (name, version) = own[1..].split_once('@').unwrap();
-            match own.starts_with('+') {
-                true => drop(store.apply(Encoding::Json, &json(name, version)).unwrap()),
-                false => drop(store.delete(Encoding::Json, &json(name, version)).unwrap()),
+            if own.starts_with('+') {
+                drop(store.apply(Encoding::Json, &json(name, version)).unwrap());
+            } else {
+                drop(store.delete(Encoding::Json, &json(name, version)).unwrap());
             }
             observe(&store, events);
             assert_eq!(
@@ -336,10 +338,8 @@ mod tests {
 
     impl Reader {
         fn read(&mut self, store: &Store<[u8]>, most: usize) {
-            let mut changes = match self.changes.take().map_or_else(|| store.changes_after(&self.version), Ok) {
-                Ok(changes) => changes,
-                Err(_) => return self.list(store),
-            };
+            let changes = self.changes.take().map_or_else(|| store.changes_after(&self.version), Ok);
+            let Ok(mut changes) = changes else { return self.list(store) };
             for _ in 0..most {
                 let Ok(next) = changes.try_next() else { return self.list(store) };
                 let Some(change) = next else { break };
@@ -398,9 +398,9 @@ mod tests {
                     3 => {
                         let (name, old) = (format!("g{}", rng.u8(..3)), rng.u64(1..10).to_string());
                         // The user gains access to an object, which is older than the collection was at first.
-                        if !objects.contains_key(&name) {
-                            events.push_back(format!("+{name}@{old}"));
-                            objects.insert(name, old);
+                        if let Entry::Vacant(entry) = objects.entry(name) {
+                            events.push_back(format!("+{}@{old}", entry.key()));
+                            entry.insert(old);
                         }
                     }
                     _ => {
@@ -425,7 +425,9 @@ mod tests {
                     }
                 }
             }
-            events.iter().for_each(|event| observe(&store, event));
+            for event in &events {
+                observe(&store, event);
+            }
             assert_eq!(view(&store.snapshot()), objects, "seed {seed}: the store");
             for reader in &mut readers {
                 // Twice, because the first read may end in a list.

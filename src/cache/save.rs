@@ -43,6 +43,7 @@ const FEW: usize = 1024;
 pub(crate) struct Saved<T: Stored + ?Sized> {
     version: String,
     /// The version up to which it has all changes.
+    #[cfg(feature = "client")]
     resumes_from: String,
     epoch: u32,
     entries: Vec<Entry<T::Decoded>>,
@@ -319,6 +320,7 @@ impl<T: Stored + ?Sized> Saved<T> {
     fn new(head: &Head<'_>) -> Self {
         Self {
             version: head.version.to_owned(),
+            #[cfg(feature = "client")]
             resumes_from: head.resumes_from.to_owned(),
             epoch: head.epoch,
             entries: Vec::new(),

@@ -257,9 +257,10 @@ fn a_subscriber_that_starts_during_writes_knows_the_objects_before_them() {
                         scope.spawn(move || {
                             for write in writes.split(' ') {
                                 let (name, version) = write[1..].split_once('@').unwrap();
-                                match write.starts_with('-') {
-                                    true => drop(writer.delete(Protobuf, &bytes(name, version)).unwrap()),
-                                    false => drop(writer.apply(Protobuf, &bytes(name, version)).unwrap()),
+                                if write.starts_with('-') {
+                                    drop(writer.delete(Protobuf, &bytes(name, version)).unwrap());
+                                } else {
+                                    drop(writer.apply(Protobuf, &bytes(name, version)).unwrap());
                                 }
                             }
                         });

@@ -25,9 +25,10 @@ fn server(refusal: u16, accepts: &'static [&'static str]) -> Scripted {
         if !accepts.contains(&accept) {
             return Answer::ok(body_of("v1", "Status", &status(406))).code(refusal);
         }
-        let (item, list) = match accept.contains("as=") {
-            false => (ITEM, r#""kind":"FlunderList","apiVersion":"wardle.example.com/v1""#),
-            true => (METADATA, r#""kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1""#),
+        let (item, list) = if accept.contains("as=") {
+            (METADATA, r#""kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1""#)
+        } else {
+            (ITEM, r#""kind":"FlunderList","apiVersion":"wardle.example.com/v1""#)
         };
         if asked.parameter("watch").is_some() {
             let end = r#"{"type":"BOOKMARK","object":{"kind":"Flunder","apiVersion":"wardle.example.com/v1","metadata":{"resourceVersion":"6","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;

@@ -40,7 +40,9 @@ fn paging(pages: &'static [&'static [u32]], more: &'static str) -> Scripted {
 }
 
 /// A case, its page size, the items of each page, and further members of the metadata.
-const PAGINGS: [(&str, Option<u32>, &[&[u32]], &str); 7] = [
+type Paging = (&'static str, Option<u32>, &'static [&'static [u32]], &'static str);
+
+const PAGINGS: [Paging; 7] = [
     ("not requested", None, &[&[1, 2], &[3, 4], &[5]], ""),
     ("requested", Some(2), &[&[1, 2], &[3, 4], &[5]], ""),
     ("empty pages", Some(2), &[&[], &[1, 2], &[], &[], &[3, 4, 5], &[]], ""),
@@ -90,7 +92,11 @@ async fn ends_when_a_continue_token_repeats() {
         }
         let error = end.unwrap();
         assert!(matches!(error.kind(), ErrorKind::RepeatedToken), "{case}: {error}");
-        assert_eq!((error.items(), delivered, server.requests()), (pages, pages, pages as usize), "{case}");
+        assert_eq!(
+            (error.items(), delivered, server.requests()),
+            (pages, pages, usize::try_from(pages).unwrap()),
+            "{case}"
+        );
         assert!(list.summary().is_none());
         let expected = "the server sent the same continue token again: its pages do not end, ";
         assert!(error.to_string().starts_with(expected), "{error}");

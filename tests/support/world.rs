@@ -198,7 +198,9 @@ impl World {
         let state = self.lock();
         let (version, mut objects, mut states) = (at(version), Objects::new(), Vec::new());
         let (before, after): (Vec<_>, Vec<_>) = state.history.iter().partition(|change| change.at < version);
-        before.iter().for_each(|change| change.apply(&mut objects));
+        for change in before {
+            change.apply(&mut objects);
+        }
         if after.first().is_none_or(|change| change.at > version) {
             states.push(objects.clone());
         }

@@ -46,6 +46,7 @@ struct Seen {
 const NEVER: u64 = u64::MAX;
 
 /// An event, as hashes.
+#[derive(Clone, Copy)]
 pub(super) struct Fingerprint {
     object: u64,
     /// `None` without a version: such events cannot be told apart.
