@@ -125,7 +125,13 @@ struct BookmarkMeta {
 
 fn by_prost(frame: &[u8]) -> Option<Seen> {
     let PbWatchEvent { r#type, object } = PbWatchEvent::decode(frame).ok()?;
-    let raw = object?.raw?;
+    let raw = match object.and_then(|object| object.raw) {
+        // Some servers send bookmarks without an object.
+        None if r#type.as_deref() == Some("BOOKMARK") => {
+            return Some(Seen::Bookmark { version: String::new(), ends_initial_events: false });
+        }
+        raw => raw?,
+    };
     let Unknown { type_meta, raw, content_encoding, content_type } =
         Unknown::decode(raw.strip_prefix(b"k8s\0")?).ok()?;
     if !content_encoding.is_empty() || !content_type.is_empty() {
@@ -133,11 +139,11 @@ fn by_prost(frame: &[u8]) -> Option<Seen> {
     }
     let RuntimeTypeMeta { api_version, kind } = type_meta.unwrap_or_default();
     if r#type.as_deref() == Some("ERROR") {
-        return (kind == "Status").then(|| Status::decode(&raw[..]).ok().map(Seen::Error))?;
+        return (kind == "Status" || kind.is_empty()).then(|| Status::decode(&raw[..]).ok().map(Seen::Error))?;
     }
-    let version = Object::decode(&raw[..]).ok()?.metadata?.resource_version;
+    let version = Object::decode(&raw[..]).ok()?.metadata.unwrap_or_default().resource_version;
     let ends = || {
-        let annotations = Bookmark::decode(&raw[..]).ok()?.metadata?.annotations;
+        let annotations = Bookmark::decode(&raw[..]).ok()?.metadata.unwrap_or_default().annotations;
         Some(annotations.get(END).is_some_and(|value| value == "true"))
     };
     change(&r#type?, ends, Encoding::Protobuf, [api_version, kind], raw.clone(), version)
@@ -153,7 +159,7 @@ fn change(
     object: Vec<u8>,
     version: String,
 ) -> Option<Seen> {
-    if version.is_empty() {
+    if version.is_empty() && matches!(event, "ADDED" | "MODIFIED") {
         return None;
     }
     if event == "BOOKMARK" {
