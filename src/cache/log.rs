@@ -170,8 +170,9 @@ impl<T: Stored + ?Sized> Kept<T> {
         }
     }
 
-    /// Returns true if this is the newest version, and a reader at it may lack the change. The log keeps such a change: otherwise each
-    /// reader that lists at this version and resumes from it would expire at once, until the next version.
+    /// Returns true if the change has the newest version, and a reader at this version may lack it.
+    ///
+    /// The log keeps such a change. Otherwise each reader that lists at this version would expire at once.
     fn is_unsettled_at(&self, newest: &str) -> bool {
         self.place != Place::First && self.change.resource_version == newest
     }
@@ -497,7 +498,7 @@ impl<T: Stored + ?Sized> Log<T> {
     /// Drops the oldest changes that exceed the limits.
     fn trim(&mut self) {
         let Some(limits) = self.limits else { return };
-        // Frames have a limit of their own, so that the log exceeds its limit at no time.
+        // Frames have a limit of their own. Only changes that must be kept exceed the limit of the log.
         let of_changes = limits.bytes - Frames::share(limits.bytes);
         while let Some(oldest) = self.kept.front()
             && !oldest.is_unsettled_at(&self.version)

@@ -360,11 +360,12 @@ impl<T: Stored + ?Sized> Reflector<T> {
                 Step::WentBack => break (None, self.sync.went_back()),
                 Step::Silent(Ok(version)) if self.sync.is_ahead_of(&version) => break (None, self.sync.went_back()),
                 Step::Silent(Ok(version)) if self.sync.is_behind(&version) => {
-                    // A server may send no bookmarks, and have no changes.
                     // A server that is too busy for watches must not get lists instead.
                     let is_refused = |error: &Error| error.code() == Some(429);
                     let is_throttled = self.status.borrow().last_error.as_ref().is_some_and(is_refused);
-                    if if feed.is_watching() { is_suspect } else { !is_throttled } {
+                    // A server may send no bookmarks, and have no changes, so an open watch gets a second probe.
+                    let relists = if feed.is_watching() { is_suspect } else { !is_throttled };
+                    if relists {
                         tracing::info!(name: "listwatch.relist", resource_version = version, "relisting: the watch is silent, and the server has newer versions");
                         break (None, self.sync.fell_behind());
                     }

@@ -1,4 +1,4 @@
-//! Checks whether a watch is silent because its server went back in time.
+//! Checks whether a watch is silent although its server went back in time, or has newer versions.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
