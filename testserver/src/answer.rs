@@ -7,7 +7,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, H
 use hyper::{Response, StatusCode};
 
 use crate::body::{Body, BodyStream};
-use crate::server::RecordedRequest;
+use crate::request::RecordedRequest;
 
 /// A response: status, headers and body.
 #[derive(Clone, Debug)]

@@ -26,6 +26,7 @@ mod answer;
 mod body;
 mod lossless;
 mod raw;
+mod request;
 mod secrets;
 mod server;
 mod synthesize;
@@ -39,10 +40,11 @@ use std::io::Read;
 pub use answer::Answer;
 pub use body::Body;
 pub use raw::{RawAnswer, RawEnd, RawServer};
+pub use request::RecordedRequest;
 #[cfg(feature = "trace")]
 pub use secrets::watch_logs;
 pub use secrets::{TOKEN, leak};
-pub use server::{RecordedRequest, Server};
+pub use server::Server;
 pub use synthesize::{SynthesizeError, Synthesizer, SynthesizerReader};
 
 /// The protobuf body of a list of 120 Pods, recorded from kube-apiserver 1.36.

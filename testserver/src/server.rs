@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{future, io, mem};
 
+use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request, Version};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -18,23 +18,10 @@ use tokio::sync::watch;
 
 use crate::Answer;
 use crate::lossless::Lossless;
+use crate::request::RecordedRequest;
 use crate::tasks::Tasks;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
-
-/// A request, as it arrived. The server does not read its body.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RecordedRequest {
-    /// `GET` for lists and watches.
-    pub method: Method,
-    /// Path and query.
-    pub path: String,
-    /// All headers; the names are in lower case.
-    pub headers: HeaderMap,
-    /// HTTP/1.1 or HTTP/2.
-    pub version: Version,
-}
 
 /// An HTTP/1.1 and HTTP/2 server on its own port of 127.0.0.1.
 ///
@@ -336,6 +323,7 @@ mod tests {
 
     use bytes::Bytes;
     use http_body_util::{BodyExt, Empty};
+    use hyper::Version;
     use hyper_util::rt::TokioExecutor;
 
     use super::*;
